@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-PLUGINS = "pytorch,metrics,reporters,diagnosis,matching,recording,precheck"
+PLUGINS = "pytorch,metrics,reporters,diagnosis,matching,precheck"
 os.environ.setdefault("PROBE_PLUGINS", PLUGINS)  # the score is that of probe alone
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))

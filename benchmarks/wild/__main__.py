@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-os.environ.setdefault("PROBE_PLUGINS", "pytorch,metrics,reporters,diagnosis,matching,recording,precheck")
+os.environ.setdefault("PROBE_PLUGINS", "pytorch,metrics,reporters,diagnosis,matching,precheck")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from faults.cases import Cause
@@ -80,7 +80,7 @@ def results(repository: Repository, ways: Sequence[Way], checkouts: Path, work: 
     """Record and compare all cases of a repository."""
     state = recorder_state()
     for way in ways:
-        home = work / repository.directory / f"{way.recorder}-{way.level}"
+        home = work / repository.name / f"{way.recorder}-{way.level}"
         cases = (GOLDEN, *repository.cases)
         jobs = [(case, task) for case in cases for task in TASKS]
 
@@ -95,10 +95,10 @@ def results(repository: Repository, ways: Sequence[Way], checkouts: Path, work: 
             return ""
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            failures = dict(zip(jobs, pool.map(failure, jobs)))
+            failures = dict(zip([(case.name, task) for case, task in jobs], pool.map(failure, jobs)))
         for case in repository.cases:
             for task in TASKS:
-                failed = failures[GOLDEN, task] or failures[case, task]
+                failed = failures[GOLDEN.name, task] or failures[case.name, task]
                 if failed:
                     yield Result(repository, case, way, task, failure=failed)
                 else:
@@ -120,7 +120,7 @@ def shown(result: Result) -> Iterator[str]:
     name = f"{result.repository.name} {result.case.name}"
     yield f"{name} [{result.way}, {result.task}]: {result.word}; {result.case.like}"
     if result.failure:
-        yield f"    {result.failure}"
+        yield f"    {result.failure[-500:]}"
     for number, cause in enumerate(result.causes[:LOOKED_AT], 1):
         yield f"    {number}. {cause.row or cause.op}  [step {cause.step}; {' '.join(cause.modules)}]"
         yield from (f"       {text}" for text in (cause.statement, cause.where) if text)

@@ -56,6 +56,7 @@ class Finding:
         consequence_count: Number of such calls.
         same: Other calls of which the same can be said.
         first_row: The name of the op's first row in the table; empty if it is not known.
+        producers: The calls that returned inputs of the op, by the places of these.
         brief: The statement without details, for the first line of an answer; empty if ``reason`` holds none.
     """
 
@@ -72,6 +73,7 @@ class Finding:
     consequence_count: int = 0
     same: tuple[str, ...] = ()
     first_row: str = ""
+    producers: Mapping[str, str] = field(default_factory=dict)
     brief: str = ""
 
 

@@ -18,9 +18,8 @@ COLOURS = {Outcome.INTRODUCED: "red", Outcome.WITHIN: "green", Outcome.CANNOT_TE
 
 def show(verdict: Verdict, files: Sequence[Path], *, brief: bool = False) -> None:
     """Print the verdict, and unless ``brief`` is set its causes and the records that it rests on."""
-    outcome, colon, rest = verdict.sentence.partition(":")
-    styled = console.style(outcome, fg=COLOURS[verdict.outcome], bold=True)
-    console.show(f"{styled}{colon}{printable(rest, LONGEST)}")
+    styled = console.style(verdict.outcome.value, fg=COLOURS[verdict.outcome], bold=True)
+    console.show(f"{styled}: {printable(verdict.text, LONGEST)}")
     if not brief:
         for number, cause in enumerate(verdict.causes[:SHOWN], 1):
             _show_cause(number, cause, names_rank=verdict.names_ranks or bool(cause.beyond.rank))

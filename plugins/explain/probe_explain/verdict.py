@@ -79,7 +79,7 @@ class Verdict:
 
     Attributes:
         outcome: The kind.
-        sentence: The verdict as a sentence that begins with the kind.
+        text: The verdict as a sentence, without the kind.
         causes: The causes, the largest error first.
         recorded: The number of records of calls, forward and backward.
         judged: The number of records that were judged.
@@ -90,7 +90,7 @@ class Verdict:
     """
 
     outcome: Outcome
-    sentence: str
+    text: str
     causes: tuple[Cause, ...]
     recorded: int
     judged: int
@@ -98,6 +98,11 @@ class Verdict:
     lost: int = 0
     fragile: str = ""
     names_ranks: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The verdict as a sentence that begins with the kind."""
+        return f"{self.outcome.value}: {self.text}"
 
 
 def verdict_on(explanation: Explanation) -> Verdict:
@@ -110,10 +115,10 @@ def verdict_on(explanation: Explanation) -> Verdict:
     recorded = len(results) + sum(rank.unfinished for rank in explanation.ranks)
     causes = _causes(explanation)
     lost = sum(call.lost for rank in explanation.ranks for call in rank.calls)
-    outcome, sentence = _concluded(explanation, judged, causes, recorded, missing)
+    outcome, text = _concluded(explanation, judged, causes, recorded, missing)
     return Verdict(
         outcome,
-        f"{outcome.value}: {sentence}",
+        text,
         causes,
         recorded,
         len(judged),

@@ -9,10 +9,10 @@ from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_diagnosis.timeline.floors import ALONG, class_of, data, floor_of
 from probe_diagnosis.timeline.views import (
     DIFFERS,
-    PARAMETER,
     POLICY,
     SAME,
     UNJUDGED,
+    Basis,
     Difference,
     DifferenceKind,
     shown_scalar,
@@ -54,7 +54,7 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
             is_scalar=True,
             kind=DifferenceKind.NONE,
             why=_none_against(first, second),
-            by=PARAMETER if first.requires_grad or second.requires_grad else "",
+            by=Basis.PARAMETER if first.requires_grad or second.requires_grad else Basis.NONE,
         )
     state = DIFFERS if verdict.level is Level.ERROR else SAME
     kind_of = (
@@ -67,7 +67,7 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
     common = Difference(slot.name, slot.side, state, *drift[:4], is_scalar=is_scalar, why=why,
                         is_in_region=is_in_region, kind=kind_of)  # fmt: skip
     if is_scalar:
-        return common._replace(by="scalar", is_equal=verdict.drift is None and state == SAME)
+        return common._replace(by=Basis.SCALAR, is_equal=verdict.drift is None and state == SAME)
     codes = [reason.code for reason in verdict.reasons]
     rare = [_is_rare(value) for value in (first, second)]
     is_recast = not same(first.dtype, second.dtype) and kind(first.dtype) == kind(second.dtype) == "float"
@@ -88,12 +88,12 @@ def _none_against(target: Value, golden: Value) -> str:
     return " against ".join(shown)
 
 
-def _basis(row: Row, target: Value, golden: Value, *, by_tensor: bool) -> str:
+def _basis(row: Row, target: Value, golden: Value, *, by_tensor: bool) -> Basis:
     if by_tensor and row.verdict.measured and target.data_name is not None and golden.data_name is not None:
-        return "tensor"
+        return Basis.TENSOR
     if target.checksum is not None and golden.checksum is not None and same(target.dtype, golden.dtype):
-        return "exact checksum" if kind(target.dtype) in ("int", "bool") else "checksum"
-    return "statistics"
+        return Basis.EXACT_CHECKSUM if kind(target.dtype) in ("int", "bool") else Basis.CHECKSUM
+    return Basis.STATISTICS
 
 
 def _is_rare(value: Value) -> bool:

@@ -22,8 +22,8 @@ from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.rank_facts import RankFacts
-from probe_diagnosis.timeline.value_table import BASIS_CODES, UNJUDGED_CODE, ValueTable
-from probe_diagnosis.timeline.views import BASES, DIFFERS, SAME, UNJUDGED, CallView, Difference
+from probe_diagnosis.timeline.value_table import UNJUDGED_CODE, ValueTable
+from probe_diagnosis.timeline.views import DIFFERS, SAME, UNJUDGED, Basis, CallView, Difference
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
@@ -49,7 +49,7 @@ class Floor(NamedTuple):
     """Difference of one value between both golden runs; ``by`` names the data that it was judged by."""
 
     distance: float
-    by: str
+    by: Basis
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Baseline:
         lines = table.lines
         is_judged = lines["state"] != UNJUDGED_CODE
         self.covered += len(batch.ops_of(is_judged & table.is_tensor))
-        is_checksum = np.isin(lines["basis"], [BASIS_CODES["checksum"], BASIS_CODES["exact checksum"]])
+        is_checksum = np.isin(lines["basis"], [Basis.CHECKSUM, Basis.EXACT_CHECKSUM])
         has_size = np.isfinite(lines["distance"]) | is_checksum | ~table.is_tensor
         is_floor = is_judged & batch.golden.is_present & (lines["distance"] != 0) & has_size
         wanted = np.flatnonzero(is_floor)
@@ -85,7 +85,7 @@ class Baseline:
         for name, distance, basis in zip(
             names, lines["distance"][wanted].tolist(), lines["basis"][wanted].tolist()
         ):
-            self.floors[name] = Floor(distance, BASES[basis])
+            self.floors[name] = Floor(distance, Basis(basis))
 
     def plain(self) -> dict[str, Any]:
         """Return the counts as JSON data."""
@@ -175,7 +175,7 @@ def _refusal(facts: RankFacts) -> str:
         because, value = node.because, node.because.value
         relative = value.distance / value.scale if value.scale else math.inf
         is_other = because.cause in (Cause.ARGUMENT, Cause.NOT_FINITE) or relative > limit.introduced
-        if is_other and not value.by.endswith("checksum"):
+        if is_other and value.by not in (Basis.CHECKSUM, Basis.EXACT_CHECKSUM):
             return f"in it, {node.facts.op} {node.why}"
     return ""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.answer.differently import is_harmless, lowered, with_the_same
-from probe_diagnosis.answer.findings import finding, folded, with_producers
+from probe_diagnosis.answer.findings import finding, folded
 from probe_diagnosis.answer.ladder import Ladders, with_phase
 from probe_diagnosis.answer.ladder_search import Step
 from probe_diagnosis.answer.producers import producers
@@ -118,10 +118,12 @@ def _with_phase(facts: RankFacts, runs: Runs, selection: Selection, phase: Step)
 
 def _upstream(facts: RankFacts, runs: Runs, ladders: Ladders, selection: Selection) -> Upstream:
     phases, effective = ladders.behind(), ladders.alone(effective=True)
-    return Upstream(facts, runs, phases, effective, selection.made_differently)
+    return Upstream(
+        facts, runs, phases, effective, selection.made_differently, loses_gradients=ladders.loses_gradients
+    )
 
 
 def _with_producers(cause: Finding, runs: Runs) -> Finding:
     """Return a cause with the calls that returned its inputs."""
     run = runs.both[runs.side_of(cause.op)]
-    return with_producers(cause, producers(run, cause.op))
+    return replace(cause, producers=producers(run, cause.op))

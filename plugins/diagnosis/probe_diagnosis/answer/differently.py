@@ -25,8 +25,8 @@ from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import slot_value
 from probe_diagnosis.timeline.views import (
     DIFFERS,
-    PARAMETER,
     UNJUDGED,
+    Basis,
     CallView,
     Difference,
     DifferenceKind,
@@ -82,7 +82,7 @@ def _returned(outputs: Sequence[Difference]) -> Returned:
         return Returned.NOT_COMPARED
     if any(value.masked for value in outputs):
         return Returned.AGREES_UNMASKED
-    by_statistics = any(value.by == "statistics" for value in outputs)
+    by_statistics = any(value.by == Basis.STATISTICS for value in outputs)
     return Returned.AGREES_IN_STATISTICS if by_statistics else Returned.AGREES
 
 
@@ -182,7 +182,7 @@ def is_harmless(node: Node) -> bool:
     """Return True for a call that differs only in an argument that one run lacks, or in what it masks."""
     because = node.because
     argument = because.argument
-    if because.cause is not Cause.DIFFERENTLY or argument is None or argument.by == PARAMETER:
+    if because.cause is not Cause.DIFFERENTLY or argument is None or argument.by == Basis.PARAMETER:
         return False
     is_none = argument.kind is DifferenceKind.NONE and because.returned in (
         Returned.AGREES,

@@ -13,7 +13,7 @@ from probe_diagnosis.difference.walking import Node, is_large
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import in_time, is_backward
-from probe_diagnosis.timeline.views import DIFFERS, SAME, CallView
+from probe_diagnosis.timeline.views import DIFFERS, SAME, Basis, CallView
 
 
 class Effect:
@@ -62,11 +62,11 @@ class Effect:
                 carries into this one. What grows call by call is rounding then, if all ends agree.
         """
         because = node.because
-        if is_continued and because.cause is Cause.GROWN and because.value.by != "checksum":
+        if is_continued and because.cause is Cause.GROWN and because.value.by != Basis.CHECKSUM:
             return because.argument is None and self.are_ends_same()
         if because.cause not in (Cause.GROWN, Cause.INTRODUCED) or because.argument is not None:
             return False
-        if because.value.by != "tensor" or not because.value.is_float or because.times > limits().grown:
+        if because.value.by != Basis.TENSOR or not because.value.is_float or because.times > limits().grown:
             return False
         place = self._place(node)
         behind = [self._at(end) for end in self._ends if end > place]
@@ -97,7 +97,7 @@ class Effect:
             return []
         may = all(
             self._may_vanish(node, is_rounding_before or is_continued)
-            or (node in vanished and node.because.value.by == "tensor")
+            or (node in vanished and node.because.value.by == Basis.TENSOR)
             for node in early
         )
         return early if may else []
@@ -109,7 +109,7 @@ class Effect:
         if not any(is_gradient(op.op) for op in ends):
             return False
         is_known = all(
-            value.state == SAME or (value.state == DIFFERS and value.is_float and value.by != "checksum")
+            value.state == SAME or (value.state == DIFFERS and value.is_float and value.by != Basis.CHECKSUM)
             for value in outputs
         )
         return is_known and self.reaches()[0] <= 1
@@ -119,7 +119,7 @@ class Effect:
         if because.cause not in (Cause.GROWN, Cause.TAKEN_IN) or because.argument is not None:
             return False
         value = because.value
-        if value.by == "checksum":
+        if value.by == Basis.CHECKSUM:
             return False
         return is_rounding or value.is_exact or is_large(value)
 

@@ -13,7 +13,6 @@ from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.answers import Answer, Finding
 from probe_core.model.plan import Plan
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.findings import PRODUCER
 
 SCHEMA = 1
 """Version of the layout, increased when a program that reads the former one would misread the file."""
@@ -89,15 +88,9 @@ def _cause(cause: Finding) -> dict[str, Any]:
         "statement": cause.reason.detail,
         "argument": _argument(cause),
         "argument_name": _argument_name(cause),
-        "producers": {
-            name.removeprefix(PRODUCER): key
-            for name, key in cause.evidence.items()
-            if name.startswith(PRODUCER)
-        },
+        "producers": dict(cause.producers),
         "evidence": {
-            name: _finite(value)
-            for name, value in cause.evidence.items()
-            if name != "argument_name" and not name.startswith(PRODUCER)
+            name: _finite(value) for name, value in cause.evidence.items() if name != "argument_name"
         },
         "module": list(cause.modules),
         "where": cause.where,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from probe_core.model import Reason
@@ -14,9 +14,6 @@ from probe_diagnosis.difference.walking import Node
 
 SHOWN = 5
 """Number of consequences that an answer names."""
-
-PRODUCER = "producer of "
-"""Beginning of the names of evidence that holds the call which returned an input."""
 
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
 
@@ -78,13 +75,6 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
         else:
             kept[key], same[key] = one, []
     return [_with(one, same[key]) for key, one in kept.items()]
-
-
-def with_producers(cause: Finding, producers: Mapping[str, str]) -> Finding:
-    """Return a finding with the calls that returned its inputs, by their places, in its evidence."""
-    return replace(
-        cause, evidence={**cause.evidence, **{f"{PRODUCER}{name}": key for name, key in producers.items()}}
-    )
 
 
 def _with(one: Finding, same: Sequence[str]) -> Finding:

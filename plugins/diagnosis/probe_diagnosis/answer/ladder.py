@@ -125,6 +125,15 @@ class Ladders:
         return found
 
     @property
+    def loses_gradients(self) -> bool:
+        """True if gradients that arrive at parameters differ, or only one run has them."""
+        return any(
+            step.rung.phase == "gradient" and not self._is_explained(step)
+            for step in self._steps
+            if step.part == BEHIND
+        )
+
+    @property
     def is_effective(self) -> bool:
         """True if a phase of the step differs in values."""
         return any(step.is_effective for step in self._steps)

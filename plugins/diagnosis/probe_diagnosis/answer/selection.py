@@ -19,7 +19,7 @@ from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import slot_value
-from probe_diagnosis.timeline.views import is_module
+from probe_diagnosis.timeline.views import Basis, is_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Selection:
         if not self.named:
             return ""
         because = self.named[0].because
-        if all(node.because.value.by == "checksum" and not node.because.argument for node in self.named):
+        if all(node.because.value.by == Basis.CHECKSUM and not node.because.argument for node in self.named):
             return "checksums do not say whether that is more than rounding"
         if because.may_cancel:
             return "what it receives is so much larger that the difference may be rounding"
@@ -96,7 +96,7 @@ def select(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None, *,
     doubtful = [
         node
         for node in unseen
-        if node.because.value.by == "statistics" and not (is_quiet and _has_gone(node, facts.ops))
+        if node.because.value.by == Basis.STATISTICS and not (is_quiet and _has_gone(node, facts.ops))
     ]
     named = [with_names(node, runs, in_step=in_step) for node in [*doubtful, *nodes] or searched.grown]
     effect = Effect(facts.ops) if named else None

@@ -54,35 +54,43 @@ class Tracing:
         if because.cause is not Cause.TAKEN_IN and not is_whole:
             return cause
         calls = [] if is_whole else self._producers(node)
-        how = "returns what"
-        if not any(calls) and not is_whole:
-            taker = self._taker(cause, node)
-            if taker is not None:
-                return taker
-        if not any(calls):
-            calls, how = [list(self._before(side, facts)) for side in (0, 1)], "stands right before"
-        if not any(calls):
-            return cause
+        if any(calls):
+            return self._other_calls(cause, node, calls, f"returns what {facts.op} receives")
+        taker = None if is_whole else self._taker(cause, node)
+        if taker is not None:
+            return taker
+        calls = [list(self._before(side, facts)) for side in (0, 1)]
+        return (
+            self._other_calls(cause, node, calls, f"stands right before {facts.op}") if any(calls) else cause
+        )
+
+    def _other_calls(self, cause: Finding, node: Node, calls: list[list[str]], place: str) -> Finding:
+        """Return the cause, said of the last of the calls that only one run makes or makes differently.
+
+        Args:
+            cause: The cause.
+            node: The call that differs.
+            calls: Calls of either run that lead to it.
+            place: A clause on where they stand.
+        """
         arguments = self._arguments(calls)
         if not arguments and all(calls):
             calls = lone if any(lone := _lone(calls)) else calls
         side = 0 if calls[0] else 1
         op, sides = calls[side][-1], SIDES if calls[0] else SIDES[::-1]
-        code = Cause.ONE_SIDED
-        if arguments:
-            code, done = Cause.ARGUMENT, f"was called with other arguments ({said(arguments)})"
-        elif not self._is_alone(op, side):
-            done = ""
-        elif all(calls):
-            done = f"is called where the golden calls {_some(calls[1])}"
-        else:
-            done = f"is called in the {sides[0]} only"
-        takes = f"{how} {facts.op} receives" if how == "returns what" else f"{how} {facts.op}"
+        code = Cause.ARGUMENT if arguments else Cause.ONE_SIDED
         modules = self._runs.modules(op, side)
-        there = facts.within[0] if facts.within else ""
-        inside = f" (in {there})" if there and there not in modules else ""
-        made = f"{done}, and {takes}{inside}" if done else f"{takes}{inside}, not so in the {sides[1]}"
-        statement = because.statement.after(f"{made}: that call ")
+        there = node.facts.within[0] if node.facts.within else ""
+        where = f"{place} (in {there})" if there and there not in modules else place
+        if arguments:
+            made = f"was called with other arguments ({said(arguments)}), and {where}"
+        elif not self._is_alone(op, side):
+            made = f"{where}, not so in the {sides[1]}"
+        elif all(calls):
+            made = f"is called where the golden calls {_some(calls[1])}, and {where}"
+        else:
+            made = f"is called in the {sides[0]} only, and {where}"
+        statement = node.because.statement.after(f"{made}: that call ")
         names = {"target_only": calls[0], "golden_only": calls[1]}
         evidence: dict[str, float | int | str] = {name: _some(keys) for name, keys in names.items() if keys}
         if arguments:

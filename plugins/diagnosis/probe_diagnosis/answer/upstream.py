@@ -36,6 +36,7 @@ class Upstream:
         phases: What differs in the phases of the step after the backward pass.
         effective: The first of these that changes values; empty for none.
         made: The calls with another argument, whose values agree.
+        loses_gradients: True if a phase shows gradients that only one run has or that differ.
     """
 
     def __init__(
@@ -45,11 +46,14 @@ class Upstream:
         phases: Sequence[Finding],
         effective: Sequence[Finding],
         made: Sequence[Node],
+        *,
+        loses_gradients: bool,
     ) -> None:
         self._facts = facts
         self._runs = runs
         self._phases = phases
         self._effective = effective
+        self._phases_lose_gradients = loses_gradients
         self._made = {node.facts.op: node for node in made if node.because.argument is not None}
 
     def explain(self, cause: Finding, node: Node) -> Finding | None:
@@ -132,7 +136,7 @@ class Upstream:
     def _loses_gradients(self) -> bool:
         """Return True if one run lacks gradients that the other has."""
         is_none = self._facts.tally.lacking[ONE_NONE] > 0
-        return is_none or any(self._lone_gradients()) or any(map(_is_of_gradients, self._phases))
+        return is_none or any(self._lone_gradients()) or self._phases_lose_gradients
 
     def _lone_gradients(self) -> list[list[str]]:
         """Return for each run the calls of the backward pass and the gradients that only that run has."""
@@ -210,11 +214,6 @@ def _effect(node: Node) -> str:
 def _is_of_step(cause: Finding, phase: Finding) -> bool:
     """Return True for a call that the step of an optimizer makes, or the line of code of a phase."""
     return OPTIMIZER in cause.modules or (bool(cause.where) and cause.where == phase.where)
-
-
-def _is_of_gradients(phase: Finding) -> bool:
-    """Return True for the phase in which gradients arrive."""
-    return str(phase.evidence.get("ladder", "")).startswith("gradient.")
 
 
 def _before(cause: Finding, origin: Finding) -> Finding:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from probe_core.model import Side
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.timeline.views import UNJUDGED, CallView, Difference
+from probe_diagnosis.timeline.views import UNJUDGED, Basis, CallView, Difference
 
 MAX_ARGUMENTS = 3
 """Largest number of differing arguments of a call that a sentence shows."""
@@ -93,7 +93,7 @@ def inputs_of(op: CallView, worst: float) -> Inputs:
             lacking += 1
         else:
             compared += 1
-            by_statistics = by_statistics or value.by == "statistics"
+            by_statistics = by_statistics or value.by == Basis.STATISTICS
             masked = masked or value.masked
         holds_rare = holds_rare or value.is_rare
     return Inputs(compared, lacking, worst, by_statistics, holds_rare, masked)
@@ -191,7 +191,7 @@ class Because:
         value, inputs = self.value, self.inputs
         facts: dict[str, float | int | str] = {
             "value": value.row,
-            "judged_by": value.by,
+            "judged_by": value.by.text,
             "difference": value.why,
         }
         if math.isfinite(value.distance) and value.scale:

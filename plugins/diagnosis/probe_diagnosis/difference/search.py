@@ -33,8 +33,7 @@ from probe_diagnosis.difference.reasons import Because, Cause, first_differing, 
 from probe_diagnosis.difference.walking import Node, Past, Walker, taken_in
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import in_time, is_backward, is_storage, selects
-from probe_diagnosis.timeline.value_table import BASIS_CODES
-from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
+from probe_diagnosis.timeline.views import Basis, CallView, Difference, DifferenceKind, is_module
 
 KEPT = 5
 """Largest number of further causes that are kept of a rank."""
@@ -178,7 +177,7 @@ def _introduces(walker: Walker, line: int, taken: float, saved: float, given: fl
         given: The same of the outputs.
     """
     fields = walker.calls.table.lines[line]
-    is_by_statistics, jump = fields["basis"] == BASIS_CODES["statistics"], float(fields["jump"])
+    is_by_statistics, jump = fields["basis"] == Basis.STATISTICS, float(fields["jump"])
     is_exact = not fields["noise"] and isfinite(fields["distance"])
     before, noise = max(taken, saved), walker.past.noise
     is_open = is_by_statistics and not walker.calls.has_other_argument[walker.number]
@@ -249,7 +248,7 @@ def _is_witness_of_itself(op: CallView, output: Difference) -> bool:
     Modules hold parameters and states, and backward calls read what the forward pass left behind. Statistics
     that agree do not show that behind a difference the values do.
     """
-    if output.by == "statistics":
+    if output.by == Basis.STATISTICS:
         return False
     inputs = inputs_of(op, 0.0)
     is_call = not is_module(op.op) and not is_backward(op.op)

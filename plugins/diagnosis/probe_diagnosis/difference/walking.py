@@ -14,7 +14,7 @@ from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
 from probe_diagnosis.timeline.value_table import DIFFERS_CODE, IS_SCALAR, IS_SOURCE, times
-from probe_diagnosis.timeline.views import CallView, Difference
+from probe_diagnosis.timeline.views import Basis, CallView, Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +350,7 @@ def can_show_gone(node: Node) -> bool:
     A small difference may vanish in statistics beside what is added to it; a large one does not.
     """
     value = node.because.value
-    return value.by != "statistics" or is_large(value)
+    return value.by != Basis.STATISTICS or is_large(value)
 
 
 def worst_of(

@@ -23,7 +23,7 @@ from probe_core.model.batches import RowBatch
 from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
 from probe_diagnosis.timeline.batch_values import values_of
 from probe_diagnosis.timeline.floors import apply_floors
-from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, CallView, Difference, DifferenceKind
+from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, Basis, CallView, Difference, DifferenceKind
 
 NONE = "None"
 """Text for a value that is no transfer between two ranks."""
@@ -210,7 +210,7 @@ def _plain_apart(value: Difference) -> dict[str, Any]:
         "jump": value.jump,
         "scalar": value.is_scalar,
         "why": value.why,
-        "by": value.by,
+        "by": value.by.text,
         "breaks": value.breaks,
         "rare": value.is_rare,
         "masked": value.masked,
@@ -312,7 +312,7 @@ def _apart(item: dict[str, Any]) -> Difference:
         float(difference["jump"]),
         difference["scalar"],
         difference["why"],
-        difference.get("by", ""),
+        Basis[difference.get("by", "").upper().replace(" ", "_") or "NONE"],
         difference.get("breaks", False),
         difference.get("rare", False),
         masked=difference.get("masked", False),

@@ -14,7 +14,6 @@ from probe_core.model.results import VerdictColumn
 from probe_diagnosis.timeline.devices import is_device
 from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_diagnosis.timeline.value_table import (
-    BASIS_CODES,
     BREAKS,
     DIFFERS_CODE,
     IS_EQUAL,
@@ -30,7 +29,7 @@ from probe_diagnosis.timeline.value_table import (
     UNJUDGED_CODE,
     ValueTable,
 )
-from probe_diagnosis.timeline.views import PARAMETER, POLICY, DifferenceKind, none_against
+from probe_diagnosis.timeline.views import POLICY, Basis, DifferenceKind, none_against
 
 
 def values_of(batch: RowBatch) -> ValueTable:
@@ -139,7 +138,7 @@ def _is_rare(side: PairSide) -> Array:
 
 def _basis(batch: RowBatch, is_judged: Array, is_scalar: Array) -> Array:
     """Return the codes of the data that values were judged by."""
-    basis = np.full(len(batch), BASIS_CODES["statistics"], np.uint8)
+    basis = np.full(len(batch), Basis.STATISTICS, np.uint8)
     sides = batch.target, batch.golden
     has_checksums = batch.is_matched & batch.have_same_dtypes
     for side in sides:
@@ -147,15 +146,15 @@ def _basis(batch: RowBatch, is_judged: Array, is_scalar: Array) -> Array:
     if has_checksums.any():
         is_exact = np.array([kind(dtype) in ("int", "bool") for dtype in batch.target.columns.dtypes])
         exact = is_exact[batch.target.column("dtype")]
-        codes = np.where(exact, BASIS_CODES["exact checksum"], BASIS_CODES["checksum"])
+        codes = np.where(exact, Basis.EXACT_CHECKSUM, Basis.CHECKSUM)
         basis = np.where(has_checksums, codes, basis)
     if len(batch.ops) and batch.op(0).by_tensor:
         by_tensor = batch.verdicts.of_each(lambda verdict: verdict.measured)
         for side in sides:
             by_tensor = by_tensor & (side.column("data") >= 0)
-        basis = np.where(by_tensor, BASIS_CODES["tensor"], basis)
-    basis[is_scalar] = BASIS_CODES["scalar"]
-    basis[~is_judged] = BASIS_CODES[""]
+        basis = np.where(by_tensor, Basis.TENSOR, basis)
+    basis[is_scalar] = Basis.SCALAR
+    basis[~is_judged] = Basis.NONE
     return basis
 
 
@@ -179,7 +178,7 @@ def _set_nulls(table: ValueTable, batch: RowBatch, wanted: Array, is_of_target: 
         fields["distance"], fields["scale"], fields["flags"] = math.inf, 1.0, IS_SCALAR
         fields["kind"] = DifferenceKind.NONE
         fields["noise"] = fields["jump"] = 0.0
-        fields["basis"] = BASIS_CODES[PARAMETER if is_trained[line] else ""]
+        fields["basis"] = Basis.PARAMETER if is_trained[line] else Basis.NONE
         slot = batch.pair(line)[1 if is_of_target[line] else 0]
         assert slot is not None
         table.texts[line] = none_against(slot.value, is_none_of_target=bool(is_of_target[line]))

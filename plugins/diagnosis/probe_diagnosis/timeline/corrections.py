@@ -10,8 +10,8 @@ from probe_core.model.dtypes import kind
 from probe_diagnosis.timeline.devices import is_device
 from probe_diagnosis.timeline.views import (
     DIFFERS,
-    PARAMETER,
     SAME,
+    Basis,
     Difference,
     DifferenceKind,
     none_against,
@@ -94,7 +94,7 @@ def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -
                     is_scalar=True,
                     kind=DifferenceKind.NONE,
                     why=none_against(given.value, is_none_of_target=bool(side)),
-                    by=PARAMETER if given.value.requires_grad else "",
+                    by=Basis.PARAMETER if given.value.requires_grad else Basis.NONE,
                 )
     for side, alone in enumerate(lone if is_paired else ()):
         for n, text in alone.items():
@@ -106,6 +106,6 @@ def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -
                     scale=1.0,
                     kind=DifferenceKind.LONE,
                     why=why,
-                    by="scalar",
+                    by=Basis.SCALAR,
                 )
     return found

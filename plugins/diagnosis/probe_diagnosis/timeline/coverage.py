@@ -18,13 +18,13 @@ from probe_core.model.dtypes import kind
 from probe_core.model.messages import REASONS
 from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
 from probe_diagnosis.timeline.value_table import (
-    BASIS_CODES,
     IS_EQUAL,
     IS_MASKED,
     SAME_CODE,
     UNJUDGED_CODE,
     ValueTable,
 )
+from probe_diagnosis.timeline.views import Basis
 
 TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
 REGION = "region"
@@ -141,7 +141,7 @@ class Tally:
         self.first.setdefault(code, table.name(first, batch.key_of(first)))
         if code in WITHOUT_TENSOR:
             own = table.lines[lines]
-            is_judged = (own["basis"] == BASIS_CODES["statistics"]) & (own["state"] != UNJUDGED_CODE)
+            is_judged = (own["basis"] == Basis.STATISTICS) & (own["state"] != UNJUDGED_CODE)
             if is_judged.any():
                 self.by_statistics[code] += int(is_judged.sum())
 
@@ -256,7 +256,7 @@ def _reasons(batch: RowBatch, table: ValueTable, is_shifted: Array) -> tuple[Arr
     is_unmeasured = ~batch.verdicts.of_each(lambda verdict: verdict.measured) & (codes == 0)
     # recorders store no tensor of a value without a data name on either side
     has_data = (sides[0].column("data") >= 0) | (sides[1].column("data") >= 0)
-    is_unmeasured &= has_data | (table.lines["basis"] != BASIS_CODES["statistics"])
+    is_unmeasured &= has_data | (table.lines["basis"] != Basis.STATISTICS)
     for line in np.flatnonzero(is_unmeasured).tolist():
         own = [reason.code for reason in batch.reasons(line)]
         known = next(iter(set(own) & set(REASONS)), NOT_RECORDED)

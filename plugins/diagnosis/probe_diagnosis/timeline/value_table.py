@@ -14,11 +14,11 @@ from probe_core.model import Drift, Quantity
 from probe_core.model.columns import MAX_EXACT, SIDES, Array, Interned
 from probe_diagnosis.timeline.evidence import drift_text
 from probe_diagnosis.timeline.views import (
-    BASES,
     DIFFERS,
     SAME,
     STATES,
     UNJUDGED,
+    Basis,
     Difference,
     DifferenceKind,
 )
@@ -40,7 +40,6 @@ COMPRESSION = 1
 NO_NAME = -1
 """Suffix of a line whose row name does not begin with the key of its call."""
 STATE_CODES = {state: code for code, state in enumerate(STATES)}
-BASIS_CODES = {basis: code for code, basis in enumerate(BASES)}
 SIDE_CODES = {side: code for code, side in enumerate(SIDES)}
 SAME_CODE, DIFFERS_CODE, UNJUDGED_CODE = (STATE_CODES[state] for state in (SAME, DIFFERS, UNJUDGED))
 IS_SOURCE = np.array([side.is_source for side in SIDES])
@@ -90,7 +89,7 @@ class ValueTable:
             why = drift_text(Drift(distance, scale, noise, jump, quantity))
         return Difference(
             self.name(line, key), SIDES[side], STATES[state], distance, scale, noise, jump,
-            bool(flags & IS_SCALAR), why, BASES[basis], bool(flags & BREAKS), bool(flags & IS_RARE),
+            bool(flags & IS_SCALAR), why, Basis(basis), bool(flags & BREAKS), bool(flags & IS_RARE),
             self.position_of(line), self.dtypes.get(line, ""), bool(flags & IS_MASKED), floor,
             bool(flags & IS_EQUAL), bool(flags & IS_OTHER_GRAD), bool(flags & IS_IN_REGION),
             DifferenceKind(kind),
@@ -139,7 +138,7 @@ class ValueTable:
             self.dtypes[line] = value.dtypes
         fields["quantity"] = NO_QUANTITY
         fields["side"], fields["state"] = SIDE_CODES[value.side], STATE_CODES[value.state]
-        fields["basis"], fields["kind"] = BASIS_CODES[value.by], value.kind
+        fields["basis"], fields["kind"] = value.by, value.kind
         for name in ("distance", "scale", "noise", "jump", "floor"):
             fields[name] = getattr(value, name)
         bits = (
@@ -230,7 +229,7 @@ class ValueTable:
             raise ValueError("a table begins at an impossible position")
         if ((lines["quantity"] >= len(Quantity)) & (lines["quantity"] != NO_QUANTITY)).any():
             raise ValueError("a table holds an unknown quantity")
-        counts = {"side": len(SIDES), "state": len(STATES), "basis": len(BASES), "kind": len(DifferenceKind)}
+        counts = {"side": len(SIDES), "state": len(STATES), "basis": len(Basis), "kind": len(DifferenceKind)}
         for field, count in counts.items():
             if (lines[field] >= count).any():
                 raise ValueError(f"a table holds an unknown {field}")

@@ -15,12 +15,6 @@ from probe_diagnosis.collectives.calls import Call
 SAME, DIFFERS, UNJUDGED = STATES = ("same", "differs", "unjudged")
 """States of a value, as the file of a rank spells them."""
 
-PARAMETER = "parameter"
-"""Mark in place of the data that a value was judged by: one run has None, the other a trained tensor."""
-
-BASES = ("", "tensor", "statistics", "scalar", "checksum", "exact checksum", PARAMETER)
-"""Data that a value is judged by; empty for an unjudged value."""
-
 POLICY = "first_difference"
 """Name of the policy that decides if two values differ."""
 
@@ -28,6 +22,26 @@ TRUTH = "<class 'bool'>"
 """Recorded dtype of a truth value."""
 
 _MODULE = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
+
+
+class Basis(IntEnum):
+    """Data that a value is judged by."""
+
+    NONE = 0
+    """The value is not judged."""
+    TENSOR = 1
+    STATISTICS = 2
+    SCALAR = 3
+    CHECKSUM = 4
+    EXACT_CHECKSUM = 5
+    """That of integers or booleans."""
+    PARAMETER = 6
+    """One run has None, the other a tensor that is trained."""
+
+    @property
+    def text(self) -> str:
+        """The basis in words, as files state it."""
+        return self.name.lower().replace("_", " ") if self else ""
 
 
 class DifferenceKind(IntEnum):
@@ -55,8 +69,7 @@ class Difference(NamedTuple):
         jump: Factor by which a difference must exceed earlier ones to count as the op's own.
         is_scalar: True for an argument that is not a tensor.
         why: The evidence, as text.
-        by: The data that it was judged by: tensor, statistics, scalar, checksum, or exact checksum (that of
-            integers and booleans); empty if unjudged.
+        by: The data that it was judged by.
         breaks: True if the target holds nan or inf and the golden does not.
         is_rare: True if it holds nan or inf on either side.
         line: The place of its row in the result file.
@@ -78,7 +91,7 @@ class Difference(NamedTuple):
     jump: float = 0.0
     is_scalar: bool = False
     why: str = ""
-    by: str = ""
+    by: Basis = Basis.NONE
     breaks: bool = False
     is_rare: bool = False
     line: str = ""

@@ -15,7 +15,7 @@ from probe_diagnosis.difference.reasons import (
     inputs_of,
     shown_value,
 )
-from probe_diagnosis.timeline.views import SAME, UNJUDGED, Difference
+from probe_diagnosis.timeline.views import SAME, UNJUDGED, Basis, Difference
 from support.runs.ops import UNSET, argument, op, value
 
 from probe_core.model import Side
@@ -78,7 +78,7 @@ def test_the_inputs_of_a_call_that_returns_nan(inputs: Inputs, told: str) -> Non
 
 def test_agreement_is_counted_over_tensors_only() -> None:
     masked = value(0, masked=True)
-    by_statistics = value(0.5, by="statistics")
+    by_statistics = value(0.5, by=Basis.STATISTICS)
     rare = value(0, is_rare=True)
     facts = op("Torch.a.0.forward", [masked, by_statistics, rare, UNSET, argument()], [50])
     assert inputs_of(facts, 0.5) == Inputs(3, 1, 0.5, True, True, True)
@@ -195,7 +195,7 @@ def test_ranks_that_may_have_sent_what_differs() -> None:
 
 
 def test_evidence_holds_the_numbers_of_the_statement() -> None:
-    shown = SHOWN._replace(by="tensor", distance=0.5, scale=2.0, noise=0.01)
+    shown = SHOWN._replace(by=Basis.TENSOR, distance=0.5, scale=2.0, noise=0.01)
     assert Because(Cause.INTRODUCED, shown, Inputs(2, 1, 0.5), times=25.0).evidence == {
         "value": shown.row, "judged_by": "tensor", "difference": "rms 50 apart", "relative_distance": 0.25,
         "rounding": 0.01, "times_rounding": 25.0, "inputs_compared": 2, "inputs_not_compared": 1,
@@ -204,7 +204,7 @@ def test_evidence_holds_the_numbers_of_the_statement() -> None:
 
 
 def test_evidence_of_a_difference_without_size_holds_no_number_of_it() -> None:
-    shown = SHOWN._replace(distance=math.inf, scale=1.0, why="checksum a against b", by="checksum")
+    shown = SHOWN._replace(distance=math.inf, scale=1.0, why="checksum a against b", by=Basis.CHECKSUM)
     evidence = Because(Cause.INTRODUCED, shown, Inputs(2, worst=math.inf)).evidence
     assert not evidence.keys() & {"relative_distance", "times_rounding", "inputs_times_rounding"}
     assert evidence["difference"] == "checksum a against b"

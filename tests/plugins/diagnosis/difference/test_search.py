@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.difference.walking import Past
-from probe_diagnosis.timeline.views import DIFFERS, CallView, Difference
+from probe_diagnosis.timeline.views import DIFFERS, Basis, CallView, Difference
 from support.runs.ops import (
     BAD,
     BEHIND,
@@ -274,7 +274,7 @@ def test_a_module_is_not_named_for_a_difference_that_grew_within_it() -> None:
 
 
 def by_statistics(times: float) -> Difference:
-    return value(times, by="statistics")
+    return value(times, by=Basis.STATISTICS)
 
 
 def test_statistics_hide_a_part_of_what_the_inputs_differ_by() -> None:
@@ -304,7 +304,7 @@ def test_integers_may_be_chosen_by_values_that_rounding_decides(
     inputs: list[float], first: list[tuple[int, str]]
 ) -> None:
     """Statistics of the mask are equal, although other elements are set."""
-    places = value(noise=0.0, by="statistics")._replace(state=DIFFERS, distance=3.0)
+    places = value(noise=0.0, by=Basis.STATISTICS)._replace(state=DIFFERS, distance=3.0)
     where = torch("where", [by_statistics(times) for times in inputs], [places])
     assert named([torch("router", [0.0], [0.5]), where]) == first
     assert named([torch("router", [0.0], [0.0]), where]) == [(0, "where")]

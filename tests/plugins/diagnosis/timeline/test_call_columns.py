@@ -15,7 +15,7 @@ from probe_diagnosis.difference.walking import worst_of
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import in_time
 from probe_diagnosis.timeline.value_table import table_of
-from probe_diagnosis.timeline.views import BASES, SAME, STATES, CallView, Difference
+from probe_diagnosis.timeline.views import SAME, STATES, Basis, CallView, Difference
 from support.measuring import PROPERTY
 
 from probe_core.model import Side
@@ -31,7 +31,7 @@ def differences(draw: Any) -> Difference:
     return Difference(
         draw(st.sampled_from(["k.input.0", "other", "k"])), draw(st.sampled_from(list(Side))),
         draw(st.sampled_from(STATES)), draw(SIZES), draw(SIZES), draw(NOISES), draw(st.sampled_from([0.0, 10.0])),
-        draw(st.booleans()), draw(TEXTS), draw(st.sampled_from(BASES)), draw(st.booleans()),
+        draw(st.booleans()), draw(TEXTS), draw(st.sampled_from(Basis)), draw(st.booleans()),
         draw(st.booleans()), draw(st.sampled_from(["", "7"])), draw(st.sampled_from(["", "a against b"])),
         draw(st.booleans()), draw(st.sampled_from([0.0, 0.25, math.inf])), draw(st.booleans()),
         draw(st.booleans()),
