@@ -49,6 +49,7 @@ ONLY = re.compile(
     r"only (?:in )?the (?:target|golden)|in the (?:target|golden) only|is called where the golden calls"
     r"|\b(?:missing|inserted)\b"
 )
+GRADIENT_ONLY = re.compile(r"a tensor that requires a gradient in the (target|golden) only")
 DIFFERS = re.compile(r"\bdiffers?\b|\bis changed\b|\bchanges\b")
 SIDES = {"input_args": "input", "input_kwargs": "input", "input": "input", "output": "output"}
 NUMBERS = {
@@ -256,7 +257,11 @@ def falsehoods(target: Path, golden: Path, cause: Cause) -> list[str] | None:
     """
     if not ((target / "dump.json").is_file() and (golden / "dump.json").is_file()):
         return None
+    if cause.kind == "ladder":
+        return None  # the phases of a step are no calls
     runs = Recorded(target), Recorded(golden)
+    if only := GRADIENT_ONLY.search(cause.statement):
+        return [*wrong_on_gradient(runs, cause, only[1])]
     if ONLY.search(cause.statement):
         module = cause.modules[0] if cause.modules else ""
         counts = [run.count(cause.op, module) for run in runs]
@@ -270,6 +275,16 @@ def falsehoods(target: Path, golden: Path, cause: Cause) -> list[str] | None:
     if MIXED_UP.search(cause.statement):
         return list(wrong_on_mixed(pair))
     return list(wrong_on_inputs(pair, cause.statement)) + list(wrong_on_row(pair, row, cause.statement))
+
+
+def wrong_on_gradient(runs: tuple[Recorded, Recorded], cause: Cause, side: str) -> Iterator[str]:
+    """Yield what contradicts that a tensor requires a gradient in the run of a side only."""
+    keys = cause.op, cause.partner or cause.op
+    row = cause.row.removeprefix(cause.op).strip(".")
+    leaves = [run.leaves(key).get(row) or {} for run, key in zip(runs, keys)]
+    needs = [bool(leaf.get("requires_grad")) for leaf in leaves]
+    if needs != [side == "target", side == "golden"]:
+        yield f"{row} requires a gradient: {needs[0]} in the target, {needs[1]} in the golden"
 
 
 def wrong_on_mixed(pair: Pair) -> Iterator[str]:

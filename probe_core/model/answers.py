@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -112,6 +112,8 @@ class Answer:
         next: Commands and settings to go on with.
         baseline: Counts of the calls that a second golden run covers; empty without one.
         incomplete: Those sentences of ``missing`` that are about a whole run.
+        withdrawn: What differs without an effect in its step, and nothing before explains: later steps
+            may show the effect.
     """
 
     outcome: Outcome
@@ -123,6 +125,7 @@ class Answer:
     notes: tuple[Note, ...] = ()
     baseline: Mapping[str, Any] = field(default_factory=dict)
     incomplete: tuple[str, ...] = ()
+    withdrawn: tuple[Finding, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -140,13 +143,19 @@ class Answer:
         Raises:
             LookupError, TypeError, ValueError: The data does not describe an answer.
         """
-        causes: list[Finding] = []
-        for cause in plain["causes"]:
-            parts: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in cause.items()}
-            causes.append(Finding(**parts | {"reason": Reason(*cause["reason"])}))
         return cls(
-            Outcome(plain["outcome"]), str(plain["text"]), tuple(causes), Coverage(**plain["coverage"]),
+            Outcome(plain["outcome"]), str(plain["text"]), _findings(plain["causes"]),
+            Coverage(**plain["coverage"]),
             tuple(plain["missing"]), tuple(plain["next"]),
             tuple(Note(NoteKind(kind), str(text), str(op)) for kind, text, op in plain["notes"]),
-            dict(plain["baseline"]), tuple(plain["incomplete"]),
+            dict(plain["baseline"]), tuple(plain["incomplete"]), _findings(plain["withdrawn"]),
         )  # fmt: skip
+
+
+def _findings(plain: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    """Return the findings that plain data describes."""
+    found: list[Finding] = []
+    for one in plain:
+        parts: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in one.items()}
+        found.append(Finding(**parts | {"reason": Reason(*one["reason"])}))
+    return tuple(found)

@@ -12,6 +12,7 @@ from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.protocols import Opened
 from probe_core.store.names import without_count
+from probe_diagnosis.answer.findings import kind_of
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
 from probe_diagnosis.timeline.views import is_module
@@ -37,7 +38,7 @@ def is_out_of_step(opened: Opened) -> bool:
 
 
 def is_displaced(opened: Opened, op: str) -> bool:
-    """Return True if the runs disagree on the calls that come before a call.
+    """Return True if the runs disagree on the calls that come before a call, or on the module around it.
 
     A call that is paired by its number may then be paired with another call, although both runs call the API
     equally often.
@@ -48,6 +49,9 @@ def is_displaced(opened: Opened, op: str) -> bool:
     if None in places:
         return False
     runs = opened.target, opened.golden
+    around = [[kind_of(module) for module in run.construct.ancestors(op)] for run in runs]
+    if around[0] != around[1]:
+        return True
     before = [_calls_before(run, place) for run, place in zip(runs, places)]
     return any(
         (elsewhere := runs[1 - side].find(key)) is not None and elsewhere > (places[1 - side] or 0)

@@ -16,7 +16,7 @@ from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.file import write_answer
 from probe_diagnosis.answer.findings import finding, restated
-from probe_diagnosis.answer.history import judge_in_order
+from probe_diagnosis.answer.history import judge_in_order, with_earlier_step
 from probe_diagnosis.answer.other_steps import with_other_steps
 from probe_diagnosis.answer.printing import show
 from probe_diagnosis.answer.runs import Runs
@@ -138,9 +138,19 @@ def _causes(compared: Compared) -> Iterator[Finding]:
     agreeing = {part for part in parts if all(_agrees(report) for _, report in _reports(compared, part))}
     for part in sorted(parts, key=agreeing.__contains__):  # what was only made differently comes last
         causes = causes_of_step(compared, part)
-        yield from causes
         if causes:
+            earlier = parts[: parts.index(part)] if part not in agreeing else []
+            yield from with_earlier_step(causes, [_withdrawn(compared, step) for step in earlier])
             return
+
+
+def _withdrawn(compared: Compared, part: str) -> list[Finding]:
+    """Return what differs in a step without an effect in it."""
+    return [
+        replace(one, step=part, rank=rank)
+        for rank, report in _reports(compared, part)
+        for one in (report.answer.withdrawn if report.answer is not None else ())
+    ]
 
 
 def causes_of_step(compared: Compared, part: str) -> list[Finding]:

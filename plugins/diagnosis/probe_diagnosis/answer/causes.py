@@ -51,7 +51,7 @@ def causes_of(
     if found.causes:
         return found
     upstream = _upstream(facts, runs, ladders, selection)
-    causes: Sequence[Finding] = ()
+    causes: Sequence[Finding] = ladders.settings()  # which rounding does not explain
     differently = found.differently
     if not (selection.rounding or is_explained):
         causes = ladders.alone(effective=True) or upstream.gradients_of_one_run()

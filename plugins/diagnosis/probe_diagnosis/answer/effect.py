@@ -123,6 +123,44 @@ class Effect:
             return False
         return is_rounding or value.is_exact or is_large(value)
 
+    def isolated(self) -> set[int]:
+        """Return the numbers of calls outside of modules whose differences reach no other kind of call.
+
+        They receive tensors that no call computed, and no call goes on with what they return: what the
+        program states about itself, such as the duration of its steps.
+        """
+        received, returned = self._differing_values(is_source=True), self._differing_values(is_source=False)
+        calls, table = self._calls, self._calls.table
+        receives = calls.has_any(table.differs & table.is_source & table.is_tensor)
+        hides = calls.has_any(~table.is_source & table.is_tensor) & ~calls.has_any(
+            table.differs & ~table.is_source
+        )
+        takers = {value for values in received.values() for value in values}
+        apart = {
+            number
+            for number in received.keys() | returned.keys()
+            if receives[number] and not (hides[number] or calls.has_other_argument[number])
+            if not calls.within[number] and not (returned.get(number, set()) - received[number]) & takers
+        }
+        of_others: set[tuple[float, float]] = set()
+        found = set[int]()
+        while found != apart:  # calls that share a value with any other call are none of them
+            found = apart
+            for values in (received, returned):
+                of_others.update(*(own for number, own in values.items() if number not in apart))
+            apart = {number for number in apart if of_others.isdisjoint(received[number])}
+        return apart
+
+    def _differing_values(self, *, is_source: bool) -> dict[int, set[tuple[float, float]]]:
+        """Return distance and scale of all values that differ, received or returned, by the calls."""
+        table = self._calls.table
+        lines = np.flatnonzero(table.differs & (table.is_source == is_source))
+        own, owners = table.lines[lines], self._calls.call_of[lines].tolist()
+        found: dict[int, set[tuple[float, float]]] = {}
+        for number, distance, scale in zip(owners, own["distance"].tolist(), own["scale"].tolist()):
+            found.setdefault(number, set()).add((distance, scale))
+        return found
+
     def _place(self, node: Node) -> int:
         return self._places.get(node.facts.op, len(self._order))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
@@ -10,13 +10,19 @@ import numpy as np
 
 from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
-from probe_core.model.answers import Note, NoteKind, Outcome
+from probe_core.model.answers import Finding, Note, NoteKind, Outcome
 from probe_core.model.report import Report
 from probe_core.plugins.protocols import Compared
 from probe_core.store.layout import RunPair
+from probe_diagnosis.answer.findings import continued
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.suspects import Suspects
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.difference.walking import Past
+
+WITHOUT_ORIGIN = frozenset({Cause.TAKEN_IN.value, Cause.GRADIENT.value, Cause.GROWN.value})
+"""Kinds of causes that may follow from an earlier step."""
 
 Ended = tuple[RunPair, Report, Suspects]
 """A comparison of one step and rank that has a verdict."""
@@ -37,6 +43,30 @@ def judge_in_order(compared: Compared) -> None:
         past = _after(past, ended)
         if past is None:
             return
+
+
+def with_earlier_step(causes: Sequence[Finding], withdrawn: Iterable[Sequence[Finding]]) -> list[Finding]:
+    """Return the causes of a step; for a first one without an origin, what differs in an earlier step.
+
+    A difference without an effect in its own step, such as another weight of a moving average or a setting of
+    an optimizer whose rate is still zero, may change the values that a later step begins with.
+
+    Args:
+        causes: The causes of the first step that diverged.
+        withdrawn: What differs without an effect in each earlier step, in the order of the steps.
+    """
+    first = causes[0]
+    origin = next((found[0] for found in withdrawn if found), None)
+    if origin is None or first.reason.code not in WITHOUT_ORIGIN:
+        return [*causes]
+    shown = Statement(f"; in {first.step}, {first.op} {first.brief or first.reason.detail}")
+    return [
+        replace(
+            continued(origin, shown),
+            consequences=(first.op, *first.consequences),
+            consequence_count=first.consequence_count + 1,
+        )
+    ]
 
 
 def _by_step(compared: Compared) -> Iterator[list[Ended]]:

@@ -76,6 +76,11 @@ class Ladders:
         steps = [step for step in self._steps if step.part == BEHIND and step.is_effective is effective]
         return [self._finding(step) for step in steps if not self._is_explained(step)][:1]
 
+    def settings(self) -> list[Finding]:
+        """Return the first setting of an optimizer that differs and changes values."""
+        steps = [step for step in self._steps if step.rung.phase == "settings" and step.is_effective]
+        return [self._finding(step) for step in steps if not self._is_explained(step)][:1]
+
     def behind(self) -> list[Finding]:
         """Return what differs after the backward pass, unless something before explains it.
 
@@ -107,6 +112,10 @@ class Ladders:
     def are_gradients_same(self) -> bool:
         """Return True if the steps of optimizers take gradients that agree, in both runs."""
         return self._search is not None and self._search.are_gradients_same()
+
+    def are_parameters_same(self) -> bool:
+        """Return True if all steps of optimizers were captured in both runs, and leave equal parameters."""
+        return self._search is not None and self._search.are_parameters_same()
 
     def excused(self) -> tuple[set[str], set[str]]:
         """Return for both runs the calls behind the backward pass that only that run made.

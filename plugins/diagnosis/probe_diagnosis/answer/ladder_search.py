@@ -80,14 +80,21 @@ class Search:
                 return  # what later steps show may follow from it
 
     def is_same_to_the_end(self) -> bool:
-        """Return True if all steps of optimizers were captured in both runs, and leave what agrees."""
+        """Return True if all steps of optimizers were captured in both runs, and no phase of them differs."""
+        windows = [_windows(ladder) for ladder in self._both]
+        return self.are_parameters_same() and not any(
+            any(self._of_step(target, golden)) for target, golden in zip(*windows)
+        )
+
+    def are_parameters_same(self) -> bool:
+        """Return True if all steps of optimizers were captured in both runs, and leave equal parameters."""
         windows = [_windows(ladder) for ladder in self._both]
         if not windows[0] or len(windows[0]) != len(windows[1]):
             return False
         for target, golden in zip(*windows):
             left = target.values("parameters_after"), golden.values("parameters_after")
             found = distances(*left, self._noise)  # that of the gradients
-            if not left[0] or len(found.times) != max(map(len, left)) or any(self._of_step(target, golden)):
+            if not left[0] or len(found.times) != max(map(len, left)):
                 return False
             unsettled = _unsettled(target, golden, self._noise)
             if any(name not in unsettled for name in found.beyond(0.0)):
@@ -224,13 +231,14 @@ class Search:
         left = self._apart(target.values("parameters_after"), golden.values("parameters_after"))
         state = self._apart(target.values("state_before"), golden.values("state_before"))
         gradients = self._apart(target.applied.values, golden.applied.values, together=True)
-        changed = left.beyond(max(held.worst, gradients.worst))
+        before = max(held.worst, gradients.worst)
+        changed, moved = left.beyond(before), left.above(max(1.0, before))
         settings = list(_differing(target, golden))
         optimizer = target.applied.subject
         rung = target.one("settings") or target.applied
         for key, values, names in settings:
             whose = "" if len(names) == len(taken.target) else f" of {some(names)}"
-            hit = [name for name in changed if name in names]
+            hit = [name for name in moved if name in names]
             after = ", and leaves other parameters" if hit else ""
             said = f"{_said(values[0])} against {_said(values[1])}"
             clause = f"{optimizer} steps with {key} {said}{whose}{after}"

@@ -51,7 +51,10 @@ class Distances:
         Args:
             before: The largest distance of all that they depend on.
         """
-        least = limits()["jump"] * max(1.0, before)
+        return self.above(limits()["jump"] * max(1.0, before))
+
+    def above(self, least: float) -> list[str]:
+        """Return the values that differ by more than ``least`` multiples of rounding; the worst first."""
         return sorted((n for n, t in self.times.items() if t > least), key=lambda n: -self.times[n])
 
     def shown(self, name: str) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
+from probe_diagnosis.answer import ladder
 from probe_diagnosis.answer.causes import causes_of
 from probe_diagnosis.answer.detected import in_order
 from probe_diagnosis.answer.differently import called_differently_behind, is_harmless
 from probe_diagnosis.answer.effect import Effect
+from probe_diagnosis.answer.findings import finding
 from probe_diagnosis.answer.ladder import Ladders
 from probe_diagnosis.answer.parts import Parts, in_parts
 from probe_diagnosis.answer.replaced import floats_in, replaced
@@ -100,6 +103,7 @@ class Found:
             advice=self._advice(() if found.has_origin else selection.named, named, may_decide),
             several=self._several,
         )
+        answer = replace(answer, withdrawn=tuple(self._withdrawn(selection, found.differently)))
         parts = self._parts(selection.named, answer, ladders)
         if parts is not None:
             return _by_parts(answer, parts, causes), []
@@ -126,6 +130,16 @@ class Found:
             for node in nodes:
                 op = node.facts.op
                 yield Note(kind, f"{op} {self._with_names(node).why}{ending}", op)
+
+    def _withdrawn(self, selection: Selection, differently: Sequence[Finding]) -> Iterator[Finding]:
+        """Yield what differs without an effect in this step, unless values that it receives explain it."""
+        for node in (*selection.without_effect, *selection.without_trace):
+            if node.because.argument is not None or node.because.cause in (
+                Cause.INTRODUCED,
+                Cause.NOT_FINITE,
+            ):
+                yield finding(self._with_names(node), self._runs.where)
+        yield from (one for one in differently if one.reason.code == ladder.KIND)
 
     def _with_names(self, node: Node) -> Node:
         return with_names(node, self._runs, in_step=bool(self._step))

@@ -170,6 +170,12 @@ def _search(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None) -
     if not (named or searched.vanished):
         return searched, []
     effect = Effect(facts.ops)
+    isolated = effect.isolated() if named else set()
+    if isolated and effect.are_ends_same() and ladders.are_parameters_same():
+        others = [facts.ops[number] for number in range(len(facts.ops)) if number not in isolated]
+        rest = search({facts.rank: others}, pasts=pasts, carried=carried)
+        if not (rest.first or rest.grown or rest.vanished):
+            return rest, [*named]
     is_rounding = ladders.is_rounding_before()
     without_trace = effect.traceless(
         named, searched.vanished, is_rounding_before=is_rounding, is_continued=past is not None

@@ -78,7 +78,8 @@ class Suspects:
                 self._align(opened, pair)
             answer, causes = self._conclude(report, opened, pair)
             is_by_number = self.facts is self._tabulated and not report.interrupted
-            if is_by_number and causes and is_displaced(opened, causes[0].op) and self._align(opened, pair):
+            apart = [one.op for one in causes] or [note.op for note in answer.notes if note.op]
+            if is_by_number and apart and is_displaced(opened, apart[0]) and self._align(opened, pair):
                 answer, causes = self._conclude(report, opened, pair, is_displaced=True)
         except KeyboardInterrupt:
             report.interrupted = True
@@ -124,7 +125,8 @@ class Suspects:
         """Return a verdict whose causes have their lines in the table; keep them as suspects."""
         causes = [self._with_line(cause) for cause in causes]
         self._found = [_suspect(cause) for cause in causes[:KEPT]]
-        return state_same_files(replace(answer, causes=tuple(causes)), [pair])
+        withdrawn = tuple(map(self._with_line, answer.withdrawn))
+        return state_same_files(replace(answer, causes=tuple(causes), withdrawn=withdrawn), [pair])
 
     def _align(self, opened: Opened, pair: RunPair) -> bool:
         """Replace the facts by those of an aligned comparison; return False if calls cannot be aligned."""

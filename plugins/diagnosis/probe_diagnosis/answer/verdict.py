@@ -285,14 +285,16 @@ def over_all(
     missing = ranks[0].missing if not several else _missing(ranks, counts)
     decisive = next((answer for answer in ranks if answer.outcome is outcome), ranks[0])
     whole = Tally(both=coverage.recorded, lacking=Counter(counts))
-    steps = tuple(dict.fromkeys([*_next(outcome, whole), *decisive.next]))
     found = causes if several else ranks[0].causes
+    named = {cause.op for cause in found}
+    is_of_decisive = not found or any(cause.op in named for cause in decisive.causes)
+    steps = tuple(dict.fromkeys([*_next(outcome, whole), *(decisive.next if is_of_decisive else ())]))
     notes = dict.fromkeys(
         note
         for name, answer in answers.items()
         if name not in later
         for note in answer.notes
-        if note.kind is not NoteKind.BASELINE
+        if note.kind is not NoteKind.BASELINE and not (outcome is Outcome.DIVERGED and note.op in named)
     )
     if measured:
         notes[Note(NoteKind.BASELINE, baseline.sentence(measured))] = None

@@ -20,8 +20,14 @@ from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.corrections import measured_beside_quotients, with_arguments_of_one
 from probe_diagnosis.timeline.coverage import Tally
 from probe_diagnosis.timeline.floors import apply_floors
-from probe_diagnosis.timeline.order import OPTIMIZER, divides
-from probe_diagnosis.timeline.value_table import IS_IN_REGION, NO_QUANTITY, UNJUDGED_CODE, ValueTable
+from probe_diagnosis.timeline.order import OPTIMIZER, divides, is_backward
+from probe_diagnosis.timeline.value_table import (
+    DIFFERS_CODE,
+    IS_IN_REGION,
+    NO_QUANTITY,
+    UNJUDGED_CODE,
+    ValueTable,
+)
 from probe_diagnosis.timeline.views import Difference
 
 MISPAIRED = "this call may be paired with the wrong one"
@@ -125,9 +131,23 @@ class RankFacts:
         for number in batch.ops_of(is_of_one):
             if is_paired[number] or (has_both[0][number] and has_both[1][number]):
                 self._replace(batch, table, is_own, number, with_arguments_of_one)
+            if is_backward(batch.ops[number]):
+                self._withdraw_gradients(batch, table, number)
         for number, key in enumerate(batch.ops):
             if OPTIMIZER in modules[number] and divides(key):
                 self._replace(batch, table, is_own, number, measured_beside_quotients)
+
+    def _withdraw_gradients(self, batch: RowBatch, table: ValueTable, number: int) -> None:
+        """Leave differing gradients of a call unjudged that receives another number of them in each run.
+
+        A gradient belongs to an output of the forward call. If the runs return different outputs, such as
+        intermediate results of a module, those at the same place do not belong together.
+        """
+        lines = table.lines[batch.lines(number).start : batch.lines(number).stop]
+        is_input = lines["side"] == SIDES.index(Side.INPUT)
+        is_apart = is_input & (lines["state"] == DIFFERS_CODE)
+        lines["state"][is_apart] = UNJUDGED_CODE
+        lines["flags"][is_apart] |= IS_IN_REGION
 
     def _replace(self, batch: RowBatch, table: ValueTable, is_own: Array, number: int, correct: Any) -> None:
         """Set the differences of the own rows of an op to those that a correction returns."""
