@@ -12,7 +12,6 @@ from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.protocols import Opened
 from probe_core.store.names import without_count
-from probe_diagnosis.answer.findings import kind_of
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
 from probe_diagnosis.timeline.views import is_module
@@ -49,7 +48,7 @@ def is_displaced(opened: Opened, op: str) -> bool:
     if None in places:
         return False
     runs = opened.target, opened.golden
-    around = [[kind_of(module) for module in run.construct.ancestors(op)] for run in runs]
+    around = [[_path_of(module) for module in run.construct.ancestors(op)] for run in runs]
     if around[0] != around[1]:
         return True
     before = [_calls_before(run, place) for run, place in zip(runs, places)]
@@ -58,6 +57,11 @@ def is_displaced(opened: Opened, op: str) -> bool:
         for side in (0, 1)
         for key in before[side]
     )
+
+
+def _path_of(module: str) -> str:
+    """Return the path of a module without its class, which is another one where a program was rewritten."""
+    return without_count(module).rsplit(".", 2)[0]
 
 
 def _calls_before(run: Run, place: int | None) -> list[str]:
