@@ -207,23 +207,29 @@ def answer_schema() -> str:
     """Return the JSON schema of the answer file: its shape as the code writes it, its texts from the page.
 
     Raises:
-        LookupError: docs/diagnosis.md has no line for a field.
+        LookupError: docs/answer-file.md has no line for a field.
     """
     told = meanings()
     part = {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean", "null"]}}
-    loose = {("causes", "evidence"): part, ("causes", "producers"): {**part, "additionalProperties": {"type": "string"}},
-             ("coverage", "not_compared"): {**part, "additionalProperties": {"type": "integer"}},
-             ("baseline",): {"type": ["object", "null"]}}  # fmt: skip
-    choices: dict[str, list[str]] = {
-        "verdict": [one.value for one in Outcome],
-        "kind": kinds(),
+    names_of_calls = {**part, "additionalProperties": {"type": "string"}}
+    loose = {
+        ("coverage", "not_compared"): {**part, "additionalProperties": {"type": "integer"}},
+        ("baseline",): {"type": ["object", "null"]},
+    }
+    for list_of_causes in ("causes", "withdrawn"):
+        loose |= {(list_of_causes, "evidence"): part, (list_of_causes, "producers"): names_of_calls}
+    choices: dict[tuple[str, ...], list[str]] = {
+        ("verdict",): [one.value for one in Outcome],
+        ("causes", "kind"): kinds(),
+        ("withdrawn", "kind"): kinds(),
+        ("remarks", "kind"): [one.value for one in NoteKind],
     }
 
     def shape(value: Any, path: tuple[str, ...]) -> dict[str, Any]:
         """Return the schema of a value that the code wrote."""
         names = tuple(name for name in path if name not in ("steps", "ranks"))
-        if path and path[-1] in choices and isinstance(value, str):
-            return {"enum": choices[path[-1]]}
+        if names in choices and isinstance(value, str):
+            return {"enum": choices[names]}
         if names in loose:
             return loose[names]
         if isinstance(value, list):
@@ -243,7 +249,7 @@ def answer_schema() -> str:
 
     schema = fields(filled(), ())
     rank = schema["properties"]["steps"]["items"]["properties"]["ranks"]["items"]["properties"]
-    rank["verdict"] = {"enum": [*choices["verdict"], None], "description": told["ranks[]"]}
+    rank["verdict"] = {"enum": [*choices["verdict",], None], "description": told["ranks[]"]}
     rank["error"] = {"type": "string", "description": "the reason, of a rank that could not be compared"}
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -253,19 +259,18 @@ def answer_schema() -> str:
 
 
 def kinds() -> list[str]:
-    """Return the kinds of causes as docs/diagnosis.md lists them; all that the search knows are among them."""
-    page = (ROOT / "docs" / "diagnosis.md").read_text("utf-8")
+    """Return the kinds of causes as docs/answer-file.md lists them; all that the search knows are among them."""
+    page = (ROOT / "docs" / "answer-file.md").read_text("utf-8")
     (cell,) = re.findall(r"^\| `kind` \| ([^|]+) \|", page, re.MULTILINE)
     found = re.findall(r"`(\w+)`", cell)
     missing = {one.value.replace(" ", "_") for one in Cause} - {*found}
-    assert not missing, f"docs/diagnosis.md does not list these kinds: {missing}"
+    assert not missing, f"docs/answer-file.md does not list these kinds: {missing}"
     return found
 
 
 def meanings() -> dict[str, str]:
-    """Return the meaning of each field of the answer file, as docs/diagnosis.md states it."""
-    page = (ROOT / "docs" / "diagnosis.md").read_text("utf-8")
-    section = page.partition("\n## The answer file\n")[2].partition("\n## ")[0]
+    """Return the meaning of each field of the answer file, as docs/answer-file.md states it."""
+    section = (ROOT / "docs" / "answer-file.md").read_text("utf-8")
     found: dict[str, str] = {"step": "directory of the step", "file": "the record file of the target"}
     for names, meaning in re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|", section, re.MULTILINE):
         text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", meaning).replace("`", "")
@@ -280,7 +285,15 @@ def filled() -> dict[str, Any]:
                     ("later",), 1, ("same",))  # fmt: skip
     notes = (Note(NoteKind.NO_EFFECT, "…"),)
     answer = Answer(
-        Outcome.DIVERGED, "…", (cause,), Coverage(1, 1, {"empty": 1}), ("…",), ("…",), notes, {"path": "…"}
+        Outcome.DIVERGED,
+        "…",
+        (cause,),
+        Coverage(1, 1, {"empty": 1}),
+        ("…",),
+        ("…",),
+        notes,
+        {"path": "…"},
+        withdrawn=(cause,),
     )
     with tempfile.TemporaryDirectory() as directory:
         plan = Plan(Path("target"), Path("golden"), Path(directory), "20260101000000")

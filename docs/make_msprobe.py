@@ -66,7 +66,7 @@ probe -f pytorch compare -i compare.json -o out
 ```
 
 What is new stands beside what you know: the [verdict](diagnosis.md#verdicts) as the first line on the terminal, the
-[answer file](diagnosis.md#the-answer-file), and, if you give the runs as two arguments, a [page](page.md) for the browser.
+[answer file](answer-file.md), and, if you give the runs as two arguments, a [page](page.md) for the browser.
 
 ## In a training script
 

@@ -32,7 +32,7 @@ GOLDEN = Case("base", EQUAL)
 
 @dataclass(frozen=True)
 class Result:
-    """What a comparison of a case says.
+    """Result of a comparison of a case.
 
     Attributes:
         rank: The place of the first cause that names the fault, from 1; 0 if none does.

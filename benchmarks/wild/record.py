@@ -24,7 +24,7 @@ class RecordingError(Exception):
 
 @dataclass(frozen=True)
 class Way:
-    """How programs are recorded, apart from the task: by ``run`` or the ``debugger``, at a level."""
+    """Way of recording apart from the task: by ``run`` or the ``debugger``, at a level."""
 
     recorder: str
     level: str

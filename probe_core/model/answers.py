@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -112,8 +112,7 @@ class Answer:
         next: Commands and settings to go on with.
         baseline: Counts of the calls that a second golden run covers; empty without one.
         incomplete: Those sentences of ``missing`` that are about a whole run.
-        withdrawn: What differs without an effect in its step, and nothing before explains: later steps
-            may show the effect.
+        withdrawn: What differs without an effect in its own step; a later one may show its effect.
     """
 
     outcome: Outcome
@@ -144,18 +143,14 @@ class Answer:
             LookupError, TypeError, ValueError: The data does not describe an answer.
         """
         return cls(
-            Outcome(plain["outcome"]), str(plain["text"]), _findings(plain["causes"]),
-            Coverage(**plain["coverage"]),
-            tuple(plain["missing"]), tuple(plain["next"]),
+            Outcome(plain["outcome"]), str(plain["text"]), tuple(map(_finding, plain["causes"])),
+            Coverage(**plain["coverage"]), tuple(plain["missing"]), tuple(plain["next"]),
             tuple(Note(NoteKind(kind), str(text), str(op)) for kind, text, op in plain["notes"]),
-            dict(plain["baseline"]), tuple(plain["incomplete"]), _findings(plain["withdrawn"]),
+            dict(plain["baseline"]), tuple(plain["incomplete"]), tuple(map(_finding, plain["withdrawn"])),
         )  # fmt: skip
 
 
-def _findings(plain: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:
-    """Return the findings that plain data describes."""
-    found: list[Finding] = []
-    for one in plain:
-        parts: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in one.items()}
-        found.append(Finding(**parts | {"reason": Reason(*one["reason"])}))
-    return tuple(found)
+def _finding(plain: Mapping[str, Any]) -> Finding:
+    """Return the finding that plain data describes."""
+    parts: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
+    return Finding(**parts | {"reason": Reason(*plain["reason"])})

@@ -18,7 +18,7 @@ import probe_core
 DOCS = ROOT / "docs"
 HERE = "test_snippets.py"
 RUN_BY = {
-    "diagnosis.md python": HERE,
+    "answer-file.md python": HERE,
     "explanation.md python": "test_commands.py",
     "first-difference.md json": HERE,
     "formats.md json": HERE,
@@ -138,7 +138,7 @@ def test_the_lists_of_the_page_on_the_precheck_are_taken(tmp_path: Path) -> None
 
 
 def test_the_function_of_the_page_on_the_verdict_reads_it(tmp_path: Path) -> None:
-    (code,) = blocks(DOCS / "diagnosis.md", "python")
+    (code,) = blocks(DOCS / "answer-file.md", "python")
     names: dict[str, Any] = {}
     exec(code, names)
     (tmp_path / "answer_20260101000000.json").write_text('{"verdict": "DIVERGED"}')

@@ -14,6 +14,7 @@ from probe_core.model.answers import Answer, Finding, Outcome
 from probe_core.model.report import Report
 from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
+from probe_diagnosis.answer.all_ranks import over_all
 from probe_diagnosis.answer.file import write_answer
 from probe_diagnosis.answer.findings import finding, restated
 from probe_diagnosis.answer.history import judge_in_order, with_earlier_step
@@ -22,7 +23,6 @@ from probe_diagnosis.answer.printing import show
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.same_files import state_same_files
 from probe_diagnosis.answer.suspects import Suspects
-from probe_diagnosis.answer.verdict import over_all
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.difference.walking import Node

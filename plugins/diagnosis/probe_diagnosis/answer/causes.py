@@ -10,7 +10,7 @@ from probe_core.model.answers import Finding
 from probe_diagnosis.answer.differently import is_harmless, lowered, with_the_same
 from probe_diagnosis.answer.findings import finding, folded
 from probe_diagnosis.answer.ladder import Ladders, with_phase
-from probe_diagnosis.answer.ladder_search import Step
+from probe_diagnosis.answer.ladder_steps import Step
 from probe_diagnosis.answer.producers import producers
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.selection import Selection

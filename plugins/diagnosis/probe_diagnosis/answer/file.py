@@ -1,4 +1,4 @@
-"""The answer as a file, ``answer_{time stamp}.json`` (docs/diagnosis.md#the-answer-file)."""
+"""The answer as a file, ``answer_{time stamp}.json`` (docs/answer-file.md)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from probe_core.model.answers import Answer, Finding
 from probe_core.model.plan import Plan
 from probe_core.store.layout import RunPair
 
-SCHEMA = 1
-"""Version of the layout, increased when a program that reads the former one would misread the file."""
+SCHEMA = 2
+"""Version of the layout."""
 
 
 def answer_path(plan: Plan) -> Path:
@@ -72,7 +72,9 @@ def _parts(answer: Answer) -> dict[str, Any]:
             "equal": coverage.equal,
             "not_compared": dict(coverage.excused),
         },
-        "notes": [note.text for note in answer.notes],
+        "remarks": [{"kind": one.kind.value, "op": one.op, "text": one.text} for one in answer.notes],
+        "withdrawn": [_cause(one) for one in answer.withdrawn],
+        "notes": [note.text for note in answer.notes],  # of schema 1, for one release
         "baseline": dict(answer.baseline) or None,
         "not_captured": list(answer.missing),
         "next": list(answer.next),
@@ -86,6 +88,7 @@ def _cause(cause: Finding) -> dict[str, Any]:
         "row": cause.row,
         "line": cause.line,
         "statement": cause.reason.detail,
+        "brief": cause.brief or cause.reason.detail,
         "argument": _argument(cause),
         "argument_name": _argument_name(cause),
         "producers": dict(cause.producers),

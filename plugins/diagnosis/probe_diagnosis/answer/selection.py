@@ -171,7 +171,7 @@ def _search(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None) -
         return searched, []
     effect = Effect(facts.ops)
     isolated = effect.isolated() if named else set()
-    if isolated and effect.are_ends_same() and ladders.are_parameters_same():
+    if isolated and ladders.are_gradients_same() and ladders.are_parameters_same():
         others = [facts.ops[number] for number in range(len(facts.ops)) if number not in isolated]
         rest = search({facts.rank: others}, pasts=pasts, carried=carried)
         if not (rest.first or rest.grown or rest.vanished):

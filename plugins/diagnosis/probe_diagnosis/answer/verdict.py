@@ -1,15 +1,14 @@
-"""The verdict on one rank, and on all ranks together (docs/diagnosis.md#verdicts)."""
+"""The verdict on one rank (docs/diagnosis.md#verdicts)."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PureWindowsPath  # which knows both separators
 from typing import Any
 
 from probe_core.errors import counted
-from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
+from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import baseline, ladder
 from probe_diagnosis.difference.reasons import PHASES
 from probe_diagnosis.limits import limits
@@ -21,9 +20,6 @@ from probe_diagnosis.timeline.coverage import (
     Tally,
     words_of,
 )
-
-GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
-"""Outcomes of ranks: that of all ranks is the last of them that occurs."""
 
 _LINE = re.compile(r"File (.+?), (line \d+, in [^,]+)")
 """The path of a line of code, and its number with the function."""
@@ -63,9 +59,9 @@ def answer_of(
     coverage = tally.coverage()
     outcome = _outcome(causes, tally, doubt=doubt, interrupted=interrupted)
     if outcome is Outcome.DIVERGED:
-        text = f"{_first(causes[0], several=several)}{_share(tally)}"
+        text = f"{first_line(causes[0], several=several)}{_share(tally)}"
     elif outcome is Outcome.AGREE:
-        text = _agreement(tally, differently, notes, measured, several=several)
+        text = agreement(tally, differently, notes, measured, several=several)
     elif outcome is Outcome.NOT_COMPARABLE:
         text = _not_comparable(tally)
     else:
@@ -78,7 +74,7 @@ def answer_of(
         (*causes, *differently),
         coverage,
         (*incomplete, *tally.sentences()),
-        (*_next(outcome, tally), *advice),
+        (*next_steps(outcome, tally), *advice),
         tuple(notes),
         measured or {},
         incomplete,
@@ -96,7 +92,7 @@ def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted
     return Outcome.AGREE
 
 
-def _first(cause: Finding, *, several: bool) -> str:
+def first_line(cause: Finding, *, several: bool) -> str:
     """Return the sentence on the first cause in brief, without its end; the cause itself holds the rest."""
     line = _LINE.match(cause.where)
     place = cause.where if line is None else f"{PureWindowsPath(line[1]).name}, {line[2]}"
@@ -114,7 +110,7 @@ def _share(tally: Tally) -> str:
     return f"; only {tally.share:.0%} of the target's floating-point tensors could be compared"
 
 
-def _agreement(
+def agreement(
     tally: Tally,
     differently: Sequence[Finding],
     notes: Sequence[Note],
@@ -122,6 +118,15 @@ def _agreement(
     *,
     several: bool,
 ) -> str:
+    """Return the sentence on runs that agree.
+
+    Args:
+        tally: The counts of values.
+        differently: Calls that were made differently.
+        notes: Statements on calls that differ, but are no causes.
+        measured: The counts of the baseline; None or empty without one.
+        several: True if there are several ranks, so that the sentence names that of a call.
+    """
     count = tally.compared - tally.other_arguments
     other = " other" if tally.other_arguments else ""
     every = f"the only{other} value" if count == 1 else f"all {count:,}{other} values"
@@ -182,7 +187,7 @@ def _undecided(
     if interrupted:
         return "the comparison was interrupted, and nothing that was compared until then differs"
     if causes and doubt:
-        return f"{_first(causes[0], several=several)}; {doubt}"
+        return f"{first_line(causes[0], several=several)}; {doubt}"
     if tally.failing_at:
         return (
             f"{_errors(tally)} by the rule of the table, although no value differs by more than rounding "
@@ -211,7 +216,7 @@ def _most(tally: Tally) -> str:
     return f" ({sentences[0]})" if sentences else ""
 
 
-def _next(outcome: Outcome, tally: Tally) -> tuple[str, ...]:
+def next_steps(outcome: Outcome, tally: Tally) -> tuple[str, ...]:
     """Return what to do next."""
     steps: list[str] = []
     codes = tally.lacking
@@ -228,90 +233,3 @@ def _next(outcome: Outcome, tally: Tally) -> tuple[str, ...]:
         if codes["not_recorded"]:
             steps.append("Record both runs with task tensor or statistics, and compare again.")
     return tuple(steps)
-
-
-def over_all(
-    answers: Mapping[str, Answer], causes: Sequence[Finding], failed: int, *, ranks_are_several: bool = False,
-    later: Collection[str] = (),
-) -> Answer:  # fmt: skip
-    """Return the verdict on all ranks.
-
-    Args:
-        answers: The verdict on each rank that was compared, by the names of step and rank.
-        causes: The causes over all ranks, in the order of cause and effect.
-        failed: Number of ranks that could not be compared.
-        ranks_are_several: True if they are of several ranks, not only of several steps.
-        later: The names of comparisons of steps after the first one that diverged. They add no notes, because
-            what differs in them may follow from that step.
-    """
-    counts: dict[str, int] = {}
-    ranks = list(answers.values())
-    for answer in ranks:
-        for code, count in answer.coverage.excused.items():
-            counts[code] = counts.get(code, 0) + count
-    coverage = Coverage(
-        sum(answer.coverage.recorded for answer in ranks),
-        sum(answer.coverage.compared for answer in ranks),
-        counts,
-        sum(answer.coverage.equal for answer in ranks),
-        sum(answer.coverage.other_arguments for answer in ranks),
-    )
-    measured = baseline.together([answer.baseline for answer in ranks if answer.baseline])
-    outcome = max((answer.outcome for answer in ranks), key=GRAVITY.index)
-    if failed and outcome is Outcome.AGREE:
-        outcome = Outcome.CANNOT_TELL
-    several = len(answers) + failed > 1
-    if not several:
-        text = ranks[0].text
-    elif outcome is Outcome.DIVERGED and causes:
-        text = _first(causes[0], several=ranks_are_several)
-    elif outcome is Outcome.AGREE:
-        told = [note for answer in ranks for note in answer.notes]
-        tally = Tally(
-            compared=coverage.compared, equal=coverage.equal, lacking=Counter(counts),
-            other_arguments=coverage.other_arguments,
-        )  # fmt: skip
-        text = _agreement(tally, causes, told, measured, several=ranks_are_several)
-    else:
-        first = next((name for name, answer in answers.items() if answer.outcome is outcome), None)
-        if first is None:
-            text = f"{failed} of {len(answers) + failed} comparisons did not finish; the others agree"
-        else:
-            text = f"{first and f'{first}: '}{answers[first].text}"
-    if several:
-        like = sum(answer.outcome is outcome for answer in ranks)
-        if like:
-            text += f" ({like} of {len(answers) + failed} comparisons {_ending(outcome)})"
-    missing = ranks[0].missing if not several else _missing(ranks, counts)
-    decisive = next((answer for answer in ranks if answer.outcome is outcome), ranks[0])
-    whole = Tally(both=coverage.recorded, lacking=Counter(counts))
-    found = causes if several else ranks[0].causes
-    named = {cause.op for cause in found}
-    is_of_decisive = not found or any(cause.op in named for cause in decisive.causes)
-    steps = tuple(dict.fromkeys([*_next(outcome, whole), *(decisive.next if is_of_decisive else ())]))
-    notes = dict.fromkeys(
-        note
-        for name, answer in answers.items()
-        if name not in later
-        for note in answer.notes
-        if note.kind is not NoteKind.BASELINE and not (outcome is Outcome.DIVERGED and note.op in named)
-    )
-    if measured:
-        notes[Note(NoteKind.BASELINE, baseline.sentence(measured))] = None
-    return Answer(outcome, text, tuple(found), coverage, missing, steps, tuple(notes), measured)
-
-
-def _missing(ranks: Sequence[Answer], counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Return what is missing of all ranks: the sentences on their runs, then the counts of all of them."""
-    on_runs = dict.fromkeys(text for rank in ranks for text in rank.incomplete)
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return (*on_runs, *(f"{counted(count, 'value')} {words_of(code)}" for code, count in ordered))
-
-
-def _ending(outcome: Outcome) -> str:
-    return {
-        Outcome.AGREE: "agree",
-        Outcome.DIVERGED: "diverged",
-        Outcome.NOT_COMPARABLE: "cannot be compared",
-        Outcome.CANNOT_TELL: "cannot be decided",
-    }[outcome]

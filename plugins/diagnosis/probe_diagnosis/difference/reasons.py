@@ -193,6 +193,7 @@ class Because:
             "value": value.row,
             "judged_by": value.by.text,
             "difference": value.why,
+            "difference_kind": value.kind.name.lower(),
         }
         if math.isfinite(value.distance) and value.scale:
             facts["relative_distance"] = value.distance / value.scale

@@ -131,16 +131,7 @@ def _compute(walker: Walker, number: int) -> None:
         and calls.keys[number] not in walker.modules
         and _introduces(walker, line, taken, saved, given)
     )
-    if walker.may_name(number):
-        if introduces:
-            walker.name(number, _reason_of(calls[number], walker.value(line), taken, given, past))
-        elif taken > 1:
-            worst_input = walker.value(largest.taken_lines[number])
-            if taken > worst_input.jump * past.worst:
-                walker.name(number, taken_in(worst_input, taken, past))
-    elif introduces and taken <= 1 and _is_witness_of_itself(calls[number], walker.value(line)):
-        reason = _reason_of(calls[number], walker.value(line), taken, given, past)
-        walker.further.append(walker.node(number, reason))
+    _report(walker, number, taken, given, line if introduces else None)
     if is_of_parameters:
         walker.gradients = max(walker.gradients or 0.0, given)
     if given > 1:
@@ -148,17 +139,37 @@ def _compute(walker: Walker, number: int) -> None:
     if was_named and max(taken, given) > 1:
         walker.behind.append(calls.keys[number])
     if largest.returns_in_region[number]:
-        op = calls[number]
-        walker.replaced += [
-            walker.node(number, _in_place_of(op, value, taken, past))
-            for value in op.outputs()
-            if value.is_in_region
-        ]
+        _keep_replaced(walker, number, taken)
     _look_for_growth(walker, number, given)
     past.worst = max(past.worst, taken, own)
     if own and not past.made and calls.has_other_argument[number]:
         past.made = calls.keys[number] if other_argument(calls[number]) is not None else ""
     past.lacking += largest.lacking[number]
+
+
+def _report(walker: Walker, number: int, taken: float, given: float, line: int | None) -> None:
+    """Report a call that introduces a difference in a line, or that receives one out of nowhere."""
+    past = walker.past
+    if line is not None:
+        call, value = walker.calls[number], walker.value(line)
+        if walker.may_name(number):
+            walker.name(number, _reason_of(call, value, taken, given, past))
+        elif taken <= 1 and _is_witness_of_itself(call, value):
+            walker.further.append(walker.node(number, _reason_of(call, value, taken, given, past)))
+    elif taken > 1 and walker.may_name(number):
+        received = walker.value(walker.largest.taken_lines[number])
+        if taken > received.jump * past.worst:
+            walker.name(number, taken_in(received, taken, past))
+
+
+def _keep_replaced(walker: Walker, number: int, taken: float) -> None:
+    """Keep the outputs of a call that does not line up, in case that another call takes them in."""
+    call = walker.calls[number]
+    walker.replaced += [
+        walker.node(number, _in_place_of(call, value, taken, walker.past))
+        for value in call.outputs()
+        if value.is_in_region
+    ]
 
 
 def _introduces(walker: Walker, line: int, taken: float, saved: float, given: float) -> bool:

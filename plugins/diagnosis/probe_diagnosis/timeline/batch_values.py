@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -45,44 +46,60 @@ def values_of(batch: RowBatch) -> ValueTable:
     if policy is None:
         lines["state"], lines["flags"] = UNJUDGED_CODE, np.where(is_scalar, IS_SCALAR, 0)
         return table
-    levels, is_skipped = policy.levels, policy.levels == GRAVITY[Level.SKIP]
     table.texts, lines["quantity"] = _evidence(policy)
-    for line, changes in batch.changes.items():
-        if batch.verdicts[line].level is Level.SKIP:  # a judge knows that there is nothing to judge
-            is_skipped[line] = True
-            table.texts[line] = changes[-1].reason.detail
+    is_skipped = _skipped(batch, policy, table)
     has_one_null = batch.is_matched & ~is_skipped & (is_null[0] != is_null[1])
     is_judged = batch.is_matched & ~is_skipped & ~has_one_null
-    differs = is_judged & (levels == GRAVITY[Level.ERROR])
-    for line in np.flatnonzero(differs & batch.scalars_differ).tolist():
-        if all(slot is not None and is_device(slot.value) for slot in batch.pair(line)[:2]):
-            differs[line] = False
-            table.texts.pop(line, None)
+    differs = is_judged & (policy.levels == GRAVITY[Level.ERROR])
+    _excuse_devices(batch, table, differs)
     is_in_region = differs & (batch.how == HOWS.index(How.REGION))
     lines["state"] = np.where(is_judged, np.where(differs, DIFFERS_CODE, SAME_CODE), UNJUDGED_CODE)
     lines["state"][is_in_region] = UNJUDGED_CODE
     lines["kind"] = np.where(differs & ~batch.have_equal_extents, DifferenceKind.SHAPE, DifferenceKind.VALUE)
-    lines["quantity"][~is_judged] = NO_QUANTITY
     has_drift = is_judged & policy.has_drift
     _set_distances(lines, policy, is_judged, has_drift)
     is_equal = np.where(is_scalar, ~has_drift & (lines["state"] == SAME_CODE), _has(policy, "equal"))
-    is_rare = [is_judged & ~is_scalar & _is_rare(side) for side in sides]
-    flags = np.zeros(len(batch), np.uint8)
-    for bit, wanted in (
-        (IS_SCALAR, is_scalar),
-        (BREAKS, is_rare[0] & ~is_rare[1]),
-        (IS_RARE, is_rare[0] | is_rare[1]),
-        (IS_MASKED, is_judged & ~is_scalar & _has(policy, "masked")),
-        (IS_EQUAL, is_judged & is_equal),
-        (IS_IN_REGION, is_in_region),
-        (IS_OTHER_GRAD, is_judged & ~is_scalar & batch.requires_grad_differs),
-    ):
-        flags[wanted] |= bit
-    lines["flags"] = flags
+    is_measured = is_judged & ~is_scalar
+    is_rare = [is_measured & _is_rare(side) for side in sides]
+    lines["flags"] = _flags({
+        IS_SCALAR: is_scalar,
+        BREAKS: is_rare[0] & ~is_rare[1],
+        IS_RARE: is_rare[0] | is_rare[1],
+        IS_MASKED: is_measured & _has(policy, "masked"),
+        IS_EQUAL: is_judged & is_equal,
+        IS_IN_REGION: is_in_region,
+        IS_OTHER_GRAD: is_measured & batch.requires_grad_differs,
+    })  # fmt: skip
     lines["basis"] = _basis(batch, is_judged, is_scalar)
-    _set_dtypes(table, batch, is_judged & ~is_scalar)
+    _set_dtypes(table, batch, is_measured)
     _set_nulls(table, batch, has_one_null, is_null[0])
     return table
+
+
+def _skipped(batch: RowBatch, policy: VerdictColumn, table: ValueTable) -> Array:
+    """Return True for rows in which there is nothing to judge, by the policy or by a judge, who says why."""
+    is_skipped: Array = policy.levels == GRAVITY[Level.SKIP]
+    for line, changes in batch.changes.items():
+        if batch.verdicts[line].level is Level.SKIP:
+            is_skipped[line] = True
+            table.texts[line] = changes[-1].reason.detail
+    return is_skipped
+
+
+def _excuse_devices(batch: RowBatch, table: ValueTable, differs: Array) -> None:
+    """Take back that arguments differ that are devices on both sides."""
+    for line in np.flatnonzero(differs & batch.scalars_differ).tolist():
+        if all(slot is not None and is_device(slot.value) for slot in batch.pair(line)[:2]):
+            differs[line] = False
+            table.texts.pop(line, None)
+
+
+def _flags(wanted: Mapping[int, Array]) -> Array:
+    """Return the bits of each line from the lines of each bit."""
+    flags = np.zeros(len(next(iter(wanted.values()))), np.uint8)
+    for bit, has_bit in wanted.items():
+        flags[has_bit] |= bit
+    return flags
 
 
 def _set_names(table: ValueTable, batch: RowBatch) -> None:
@@ -121,6 +138,7 @@ def _has(policy: VerdictColumn, code: str) -> Array:
 
 def _set_distances(lines: Array, policy: VerdictColumn, is_judged: Array, has_drift: Array) -> None:
     """Set the distances of judged lines: those of the verdicts, or inf for a difference without a size."""
+    lines["quantity"][~is_judged] = NO_QUANTITY
     lines["distance"] = np.where(lines["state"] == DIFFERS_CODE, math.inf, 0.0)
     lines["scale"] = np.where(is_judged, 1.0, 0.0)
     if policy.drifts is not None:

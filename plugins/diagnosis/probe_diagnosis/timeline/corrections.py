@@ -87,15 +87,7 @@ def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -
         for n in places:
             given = pairs[n].golden if side else pairs[n].target
             if given is not None and _last(given) in nulls[1 - side]:
-                found[n] = found[n]._replace(
-                    state=DIFFERS,
-                    distance=math.inf,
-                    scale=1.0,
-                    is_scalar=True,
-                    kind=DifferenceKind.NONE,
-                    why=none_against(given.value, is_none_of_target=bool(side)),
-                    by=Basis.PARAMETER if given.value.requires_grad else Basis.NONE,
-                )
+                found[n] = _none_against(found[n], given, is_none_of_target=bool(side))
     for side, alone in enumerate(lone if is_paired else ()):
         for n, text in alone.items():
             if text not in lone[1 - side].values():
@@ -109,3 +101,16 @@ def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -
                     by=Basis.SCALAR,
                 )
     return found
+
+
+def _none_against(value: Difference, given: Slot, *, is_none_of_target: bool) -> Difference:
+    """Return the difference of a tensor and None."""
+    return value._replace(
+        state=DIFFERS,
+        distance=math.inf,
+        scale=1.0,
+        is_scalar=True,
+        kind=DifferenceKind.NONE,
+        why=none_against(given.value, is_none_of_target=is_none_of_target),
+        by=Basis.PARAMETER if given.value.requires_grad else Basis.NONE,
+    )

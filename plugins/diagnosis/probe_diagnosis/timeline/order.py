@@ -85,6 +85,12 @@ def divides(key: str) -> bool:
     return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["divides"]
 
 
+def is_in_place(key: str) -> bool:
+    """Return True for a call that changes its first argument, such as ``addcdiv_`` a parameter."""
+    parts = key.split(".")
+    return len(parts) > 3 and parts[-3].endswith("_") and not parts[-3].endswith("__")
+
+
 def has_own_scale(key: str) -> bool:
     """Return True if the outputs of an op do not grow with its inputs."""
     parts = key.split(".")

@@ -20,7 +20,7 @@ from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.corrections import measured_beside_quotients, with_arguments_of_one
 from probe_diagnosis.timeline.coverage import Tally
 from probe_diagnosis.timeline.floors import apply_floors
-from probe_diagnosis.timeline.order import OPTIMIZER, divides, is_backward
+from probe_diagnosis.timeline.order import OPTIMIZER, divides, is_backward, is_in_place
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
     IS_IN_REGION,
@@ -134,7 +134,7 @@ class RankFacts:
             if is_backward(batch.ops[number]):
                 self._withdraw_gradients(batch, table, number)
         for number, key in enumerate(batch.ops):
-            if OPTIMIZER in modules[number] and divides(key):
+            if divides(key) and (OPTIMIZER in modules[number] or is_in_place(key)):
                 self._replace(batch, table, is_own, number, measured_beside_quotients)
 
     def _withdraw_gradients(self, batch: RowBatch, table: ValueTable, number: int) -> None:

@@ -34,7 +34,7 @@ class Basis(IntEnum):
     SCALAR = 3
     CHECKSUM = 4
     EXACT_CHECKSUM = 5
-    """That of integers or booleans."""
+    """Checksum of integers or booleans."""
     PARAMETER = 6
     """One run has None, the other a tensor that is trained."""
 

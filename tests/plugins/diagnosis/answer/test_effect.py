@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.runs.answered import answered, back, call, normal
+from support.runs.answered import answered, back, call, compared, normal, record
 
 from probe_core.model.answers import Answer
 
@@ -107,3 +108,69 @@ def test_what_grew_and_vanished_again(tmp_path: Path) -> None:
     found = answer(tmp_path, target, golden)
     assert found.outcome.value == "AGREE", found.sentence
     assert found.notes[0].text.endswith(ENDING)
+
+
+# -- values that the program states about itself -----------------------------------------------------------
+
+MEDIAN, MEAN = "Tensor.median.0.forward", "Tensor.mean.0.forward"
+
+
+def timed(seconds: Any, **more: Any) -> Any:
+    """A step behind which the program states how long it took."""
+    return {
+        **run(),
+        MEDIAN: call(seconds, out=seconds[:1]),
+        MEAN: call(seconds, out=seconds.mean()[None]),
+        **more,
+    }
+
+
+def with_phases(directory: Path, after: float) -> None:
+    """Write what the optimizer left beside the records of a run."""
+    leaf = {
+        "type": "torch.Tensor", "dtype": "torch.float32", "shape": [4], "Max": after, "Min": -after, "Mean": 0.0,
+        "Norm": after,
+    }  # fmt: skip
+    rungs = [
+        {"phase": phase, "number": 0, "stack": [], "facts": {"optimizer": "AdamW"}, "values": {"w": leaf}}
+        for phase in ("applied", "parameters_after")
+    ]
+    content = {"schema": 1, "framework": "pytorch", "not_captured": {}, "rungs": rungs}
+    (directory / "ladder.json").write_text(json.dumps(content))
+
+
+def timed_answer(directory: Path, target: Any, golden: Any, after: tuple[float, float] | None) -> Answer:
+    paths = [record(directory / side, calls) for side, calls in (("t", target), ("g", golden))]
+    for path, size in zip(paths, after or ()):
+        with_phases(path.parent, size)
+    found = compared(directory, *paths).answer
+    assert found is not None
+    return found
+
+
+def test_the_duration_of_a_step_is_no_cause(tmp_path: Path) -> None:
+    found = timed_answer(tmp_path, timed(X[:3]), timed(Y[:3]), (1.0, 1.0))
+    assert found.outcome.value == "AGREE", found.sentence
+    assert found.notes[0].op == MEDIAN
+
+
+@pytest.mark.parametrize("after", [None, (1.0, 2.0)])
+def test_it_is_one_unless_the_parameters_are_known_to_agree(
+    tmp_path: Path, after: tuple[float, float] | None
+) -> None:
+    found = timed_answer(tmp_path, timed(X[:3]), timed(Y[:3]), after)
+    assert found.outcome.value == "DIVERGED"
+
+
+def test_a_value_that_another_call_takes_in_is_none_of_them(tmp_path: Path) -> None:
+    """Its result may be written anywhere."""
+    runs = [timed(one[:3], **{"Tensor.mul.0.forward": call(one[:3] * 2, out=one[:3])}) for one in (X, Y)]
+    for one, seconds in zip(runs, (X, Y)):
+        one["Tensor.add.0.forward"] = call(seconds.mean()[None], out=seconds[:1] * 3)
+    assert timed_answer(tmp_path, *runs, (1.0, 1.0)).outcome.value == "DIVERGED"
+
+
+def test_a_value_that_hides_its_difference_is_none_of_them(tmp_path: Path) -> None:
+    """A permutation agrees in its statistics, and what follows may differ by it."""
+    runs = [timed(one[:3], **{"Torch.stack.0.forward": call(one[4:6], out=Z)}) for one in (X, Y)]
+    assert timed_answer(tmp_path, *runs, (1.0, 1.0)).outcome.value == "DIVERGED"

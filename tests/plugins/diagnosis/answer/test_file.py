@@ -12,7 +12,7 @@ from support.runs.differences import strictly
 
 X, Y = normal(seed=1), normal(seed=2)
 A, B = "Torch.a.0.forward", "Torch.b.0.forward"
-PARTS = ["causes", "coverage", "notes", "baseline", "not_captured", "next"]
+PARTS = ["causes", "coverage", "remarks", "withdrawn", "notes", "baseline", "not_captured", "next"]
 
 
 def answered(tmp_path: Path, probe: Probe, target: Any, golden: Any, *options: str) -> Any:
@@ -26,7 +26,7 @@ def test_the_verdict_is_the_first_field(tmp_path: Path, probe: Probe) -> None:
     calls = {A: call(X, out=Y)}
     found = answered(tmp_path, probe, calls, calls)
     assert list(found) == ["verdict", "sentence", "schema", "probe", "target", "golden", *PARTS, "steps"]
-    assert (found["verdict"], found["schema"]) == ("AGREE", 1)
+    assert (found["verdict"], found["schema"]) == ("AGREE", 2)
     assert found["sentence"] == "AGREE: equal in all 2 values that both runs recorded"
     assert found["target"] == str(tmp_path / "t" / "dump.json")
     assert found["coverage"] == {"recorded": 2, "compared": 2, "equal": 2, "not_compared": {}}
@@ -40,7 +40,7 @@ def test_a_cause_has_its_evidence(tmp_path: Path, probe: Probe) -> None:
     golden = {A: call(X, 0.25, out=Y), B: call(Y, out=Y)}
     found = answered(tmp_path, probe, target, golden, "--format", "csv")
     (cause,) = found["causes"]
-    assert list(cause)[:6] == ["kind", "op", "row", "line", "statement", "argument"]
+    assert list(cause)[:6] == ["kind", "op", "row", "line", "statement", "brief"]
     assert cause.keys() >= {"evidence", "module", "where", "step", "rank", "same", "consequences"}
     assert (cause["kind"], cause["op"], cause["argument"]) == ("argument", A, "input.1")
     assert cause["line"]
@@ -52,7 +52,9 @@ def test_a_cause_has_its_evidence(tmp_path: Path, probe: Probe) -> None:
     assert cause["consequences"] == {"count": 1, "first": [B]}
     statement, brackets, evidence = cause["statement"].rpartition(" (output.0: off by ")
     assert brackets and evidence.endswith("; rounding explains at most 7.6e-06)")
+    assert cause["brief"] == statement
     assert found["sentence"] == f"DIVERGED: {A} {statement}"
+    assert cause["evidence"]["difference_kind"] == "value"
 
 
 def test_nan_and_inf_are_no_numbers_of_json(tmp_path: Path, probe: Probe) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from support.probe import Probe
-from support.runs.answered import call, normal, record
+from support.runs.answered import back, call, normal, record
+from support.runs.differences import strictly
 
+MEAN, MODULE = "Tensor.lerp_.0.forward", "Module.book.Codebook.forward.0"
 LINEAR, NEXT = "Functional.linear.0.forward", "Functional.linear.1.forward"
 
 
@@ -21,8 +23,10 @@ def step(x: Any, weight: Any, coarse: bool, off: float = 0.0, **keywords: Any) -
 
 
 def write(directory: Path, *steps: dict[str, Any]) -> Path:
+    task = "tensor" if any(MODULE in calls for calls in steps) else "statistics"
     for number, calls in enumerate(steps):
-        record(directory / f"step{number}" / "rank0", calls, task="statistics")
+        parents = {MEAN: MODULE} if MODULE in calls else None
+        record(directory / f"step{number}" / "rank0", calls, task=task, construct=parents)
     return directory
 
 
@@ -87,3 +91,42 @@ def test_a_step_that_diverges_leaves_later_verdicts_alone(probe: Probe, tmp_path
     told = verdict(probe, tmp_path, target, golden)
     assert told.startswith(f"DIVERGED: in step0, {LINEAR} receives values that differ")
     assert "(2 of 2 comparisons diverged)" in told
+
+
+def averaged(share: float, later: float | None = None) -> list[dict[str, Any]]:
+    """Two steps: a module updates an average with a share in the first, which only the second reads."""
+    loss, gradient = normal(1, seed=5), {"weight": [normal(16, seed=6)]}
+    ends = {"Functional.mse_loss.0.backward": back(loss, X), "Module.m.Linear.parameters_grad": gradient}
+    average = (1 - share) * WEIGHT + share * LATER
+    read = average if later is None else (1 - later) * WEIGHT + later * LATER
+    update: dict[str, Any] = {MEAN: call(WEIGHT, LATER, share, out=average.astype(np.float32))}
+    update[MODULE] = call(X, out=X)
+    first = {**update, "Functional.mse_loss.0.forward": call(X, out=loss), **ends}
+    return [first, {"Tensor.to.0.forward": call(read.astype(np.float32), out=read.astype(np.float32))}]
+
+
+def test_what_has_no_effect_in_its_step_explains_a_later_one(probe: Probe, tmp_path: Path) -> None:
+    told = verdict(probe, tmp_path, averaged(0.8), averaged(0.2))
+    assert told.startswith(f"DIVERGED: in step0, {MEAN} was called with a different argument")
+    assert "; in step1, Tensor.to.0.forward receives values that differ" in told
+    (file,) = (tmp_path / "out").glob("answer_*.json")
+    found = strictly(file)
+    (cause,) = found["causes"]
+    assert (cause["step"], cause["consequences"]) == ("step0", {"count": 1, "first": ["Tensor.to.0.forward"]})
+    assert cause["line"], "its row is in the table of its own step"
+    assert [one["op"] for one in found["steps"][0]["ranks"][0]["withdrawn"]] == [MEAN]
+    assert f"note: {MEAN}" not in probe.out, "a cause is no note"
+    assert "next: Look at" not in probe.out
+
+
+def test_nothing_earlier_is_named_without_a_difference_before(probe: Probe, tmp_path: Path) -> None:
+    told = verdict(probe, tmp_path, averaged(0.2, later=0.8), averaged(0.2))
+    assert told.startswith("DIVERGED: in step1, Tensor.to.0.forward receives values that differ")
+
+
+def test_a_cause_with_an_origin_of_its_own_stays(probe: Probe, tmp_path: Path) -> None:
+    target, golden = averaged(0.8), averaged(0.2)
+    for steps, scale in ((target, 2.0), (golden, 1.0)):
+        steps[1] = {NEXT: call(X, scale, out=(X * scale).astype(np.float32))}
+    told = verdict(probe, tmp_path, target, golden)
+    assert told.startswith(f"DIVERGED: in step1, {NEXT} was called with a different argument")

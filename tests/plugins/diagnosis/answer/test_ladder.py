@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from probe_diagnosis.answer.ladder_file import SCHEMA, LadderFile, read_ladder
-from probe_diagnosis.answer.ladder_search import Search, Step
+from probe_diagnosis.answer.ladder_search import Search
+from probe_diagnosis.answer.ladder_steps import Step
 from probe_diagnosis.answer.ladder_values import limits, noise_of
 from probe_metrics.accuracy import eps
 from probe_metrics.thresholds import thresholds
@@ -92,6 +93,16 @@ def test_another_learning_rate(tmp_path: Path) -> None:
     )
     assert found.is_effective
     assert found.rung.where == "File train.py, line 3, in settings, settings()"
+
+
+def test_a_setting_counts_as_soon_as_a_parameter_differs(tmp_path: Path) -> None:
+    """It needs no difference far beyond rounding, as it explains the difference."""
+    near = each(1.0, 2.0 + 3e-5, 3.0)
+    assert steps(tmp_path, step(after=near), step()) == []
+    again = tmp_path / "again"
+    again.mkdir()
+    (found,) = steps(again, step(settings={"lr": 1e-4, "foreach": True}, after=near), step())
+    assert found.is_effective and "leaves other parameters" in found.statement.brief
 
 
 def test_another_setting_without_an_effect_is_no_difference_of_values(tmp_path: Path) -> None:

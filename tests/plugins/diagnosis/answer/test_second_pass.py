@@ -102,3 +102,39 @@ def test_calls_in_order_of_which_one_run_makes_fewer(tmp_path: Path) -> None:
     assert found.answer is not None
     assert found.answer.outcome.value == "AGREE", found.answer.sentence
     assert found.answer.coverage.excused == {"golden_only": 3}
+
+
+LINEAR = [f"Functional.linear.{number}.forward" for number in range(2)]
+BRANCHES = ["Module.actor.Linear.forward.0", "Module.critic.Linear.forward.0"]
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_branches_that_are_called_in_another_order(tmp_path: Path, task: str) -> None:
+    """Both runs make equally many calls with the same names, in other modules."""
+    made = {BRANCHES[0]: call(X, Y, out=Z), BRANCHES[1]: call(X, W, out=Y)}
+
+    def run(directory: Path, order: list[str]) -> Path:
+        calls = {
+            key: record
+            for op, module in zip(LINEAR, order)
+            for key, record in ((op, made[module]), (module, made[module]))
+        }
+        return record(directory, calls, task, construct=dict(zip(LINEAR, order)))
+
+    paths = run(tmp_path / "t", BRANCHES[::-1]), run(tmp_path / "g", BRANCHES)
+    (found,) = compare(Plan(*paths, tmp_path / "o", "0", formats=("csv",)), Manager())
+    assert found.answer is not None
+    assert found.answer.outcome.value == "AGREE", found.answer.sentence
+    assert not found.answer.notes
+
+
+def test_a_module_of_another_class_is_no_other_order(tmp_path: Path) -> None:
+    paths = []
+    for side, module, value in (("t", "Module.act.Tanh.forward.0", Y), ("g", "Module.act.Gelu.forward.0", Z)):
+        calls = {"Functional.gelu.0.forward": call(X, side, out=value), module: call(X, out=value)}
+        construct = {"Functional.gelu.0.forward": module}
+        paths.append(record(tmp_path / side, calls, construct=construct))
+    (found,) = compare(Plan(*paths, tmp_path / "o", "0", formats=("csv",)), Manager())
+    assert found.answer is not None
+    assert found.answer.causes[0].op == "Functional.gelu.0.forward"
+    assert found.answer.causes[0].evidence["argument_values"] == "'t' against 'g'"

@@ -197,7 +197,7 @@ def test_ranks_that_may_have_sent_what_differs() -> None:
 def test_evidence_holds_the_numbers_of_the_statement() -> None:
     shown = SHOWN._replace(by=Basis.TENSOR, distance=0.5, scale=2.0, noise=0.01)
     assert Because(Cause.INTRODUCED, shown, Inputs(2, 1, 0.5), times=25.0).evidence == {
-        "value": shown.row, "judged_by": "tensor", "difference": "rms 50 apart", "relative_distance": 0.25,
+        "value": shown.row, "judged_by": "tensor", "difference": "rms 50 apart", "difference_kind": "value", "relative_distance": 0.25,
         "rounding": 0.01, "times_rounding": 25.0, "inputs_compared": 2, "inputs_not_compared": 1,
         "inputs_times_rounding": 0.5,
     }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.coverage import Tally
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from support.runs.answered import answered, back, normal
 from support.runs.ops import BAD, BEHIND, GOOD, UNSET, argument, call, op, value
 
 
@@ -70,3 +72,26 @@ def test_damaged_facts_are_refused(damage: Any) -> None:
     damage(plain)
     with pytest.raises((LookupError, TypeError, ValueError)):
         RankFacts.of(plain)
+
+
+# -- gradients of other outputs ----------------------------------------------------------------------------
+
+DECODER = "Module.net.Decoder.backward.0"
+
+
+def test_gradients_of_other_outputs_are_not_judged(tmp_path: Path) -> None:
+    """Modules that return other intermediate results receive other gradients, which do not belong together."""
+    x, y, z = (normal(seed=number) for number in range(3))
+    target, golden = ({DECODER: back(received, z)} for received in ([x, y], [x, z, y, y]))
+    found = answered(tmp_path, target, golden)
+    assert found.answer is not None
+    assert found.answer.outcome.value == "AGREE", found.answer.sentence
+    assert found.answer.coverage.excused["golden_only"] == 2
+
+
+def test_gradients_of_equal_outputs_are_judged(tmp_path: Path) -> None:
+    x, y, z = (normal(seed=number) for number in range(3))
+    target, golden = ({DECODER: back([x, given], given)} for given in (y, z))
+    found = answered(tmp_path, target, golden)
+    assert found.answer is not None
+    assert found.answer.outcome.value == "DIVERGED"
