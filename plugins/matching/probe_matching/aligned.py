@@ -2,9 +2,10 @@
 
 Modules pair by their place in the model. The calls inside each pair of modules are two streams, which are
 aligned. Anchors are calls that are unique on both sides and agree in name, places, shapes, sort of dtypes and
-content (like unique lines in Bram Cohen's patience diff). Between anchors the longest common subsequence of
-calls pairs, in which contents may differ. Backward calls follow their forward calls. Remaining calls between
-two pairs are a region, whose inputs and outputs are compared (docs/pairing.md#alignment).
+content (like unique lines in Bram Cohen's patience diff). Such calls pair even where both runs make them in
+another order. Between anchors the longest common subsequence of calls pairs, in which contents may differ.
+Backward calls follow their forward calls. Remaining calls between two pairs are a region, whose inputs and
+outputs are compared (docs/pairing.md#alignment).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Aligned:
 
 
 class _Call(NamedTuple):
-    """A call in its stream: its record, codes of its kind and content, and its name.
+    """A call in its stream: its record, codes of its kind, content and arguments, and its name.
 
     Calls of the same kind may pair.
     """
@@ -52,6 +53,7 @@ class _Call(NamedTuple):
     kind: int
     content: int
     name: str
+    arguments: int = 0
 
 
 class _Streams:
@@ -160,7 +162,11 @@ class _Streams:
         slots = comparable(record, self._is_loose)
         kind = without_count(record.key), tuple(form_of(slot) for slot in slots)
         content = tuple(content_of(slot) for slot in slots if slot.value.kind is Kind.TENSOR)
-        return _Call(record.index, self._code(kind), self._code((kind, content)), canonical(record.key))
+        scalars = tuple(
+            (slot.path, slot.value.statistics.max) for slot in slots if slot.value.kind is Kind.SCALAR
+        )
+        codes = self._code(kind), self._code((kind, content))
+        return _Call(record.index, *codes, canonical(record.key), self._code(("arguments", scalars)))
 
     def _code(self, value: object) -> int:
         return self._codes.setdefault(value, len(self._codes))
@@ -202,9 +208,20 @@ def _own_name(key: str) -> object:
 
 
 def _aligned(targets: Sequence[_Call], goldens: Sequence[_Call]) -> Iterable[tuple[int, int]]:
-    """Yield the pairs of two streams: anchors, and between them the best alignment."""
+    """Yield the pairs of two streams: calls of unique content, and between them the best alignment."""
+    unique = _unique(targets, goldens)
+    anchors = _longest_rising(unique)
+    if len(unique) > len(anchors):
+        moved = [pair for pair in unique if pair not in set(anchors)]
+        yield from ((targets[first].record, goldens[second].record) for first, second in moved)
+        away = {first for first, _ in moved}, {second for _, second in moved}
+        targets, goldens = (
+            [call for place, call in enumerate(calls) if place not in those]
+            for calls, those in zip((targets, goldens), away)
+        )
+        anchors = _unique(targets, goldens)
     start = (0, 0)
-    for anchor in [*_anchors(targets, goldens), (len(targets), len(goldens))]:
+    for anchor in [*anchors, (len(targets), len(goldens))]:
         target_part, golden_part = targets[start[0] : anchor[0]], goldens[start[1] : anchor[1]]
         aligned = align(
             [call.kind for call in target_part],
@@ -213,6 +230,8 @@ def _aligned(targets: Sequence[_Call], goldens: Sequence[_Call]) -> Iterable[tup
             [call.name for call in golden_part],
             [call.content for call in target_part],
             [call.content for call in golden_part],
+            [call.arguments for call in target_part],
+            [call.arguments for call in golden_part],
         )
         yield from ((target_part[i].record, golden_part[j].record) for i, j in aligned)
         if anchor[0] < len(targets):
@@ -220,8 +239,8 @@ def _aligned(targets: Sequence[_Call], goldens: Sequence[_Call]) -> Iterable[tup
         start = anchor[0] + 1, anchor[1] + 1
 
 
-def _anchors(targets: Sequence[_Call], goldens: Sequence[_Call]) -> list[tuple[int, int]]:
-    """Return the positions of calls with unique content, in the longest common order."""
+def _unique(targets: Sequence[_Call], goldens: Sequence[_Call]) -> list[tuple[int, int]]:
+    """Return the positions of calls with unique content."""
     counts = Counter(call.content for call in targets), Counter(call.content for call in goldens)
     kinds = Counter(
         call.kind for call in (*targets, *goldens)
@@ -231,12 +250,11 @@ def _anchors(targets: Sequence[_Call], goldens: Sequence[_Call]) -> list[tuple[i
         for place, call in enumerate(goldens)
         if counts[1][call.content] == 1 and kinds[call.kind] > 2
     }
-    pairs = [
+    return [
         (place, where[call.content])
         for place, call in enumerate(targets)
         if counts[0][call.content] == 1 and call.content in where
     ]
-    return _longest_rising(pairs)
 
 
 def _longest_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -1,10 +1,10 @@
-"""Longest common subsequence of two runs' calls, with equal names as the tie-break.
+"""Longest common subsequence of two runs' calls, with equal arguments and names as the tie-break.
 
-The weight of a pair is ``PAIR``, plus ``CONTENT`` for equal contents, plus 1 for equal full names, so the
-number of pairs matters most, then contents, then names. Equal calls at the beginnings and ends pair first,
-which an optimal alignment does as well. The rest is solved row by row on numpy vectors by Hirschberg's method
-in linear memory: Hirschberg, "A linear space algorithm for computing maximal common subsequences", CACM 18
-(1975).
+The weight of a pair is ``PAIR``, plus ``CONTENT`` for equal contents, plus ``ARGUMENTS`` for equal arguments,
+plus 1 for equal full names, so the number of pairs matters most, then contents, then arguments and names.
+Equal calls at the beginnings and ends pair first, which an optimal alignment does as well. The rest is solved
+row by row on numpy vectors by Hirschberg's method in linear memory: Hirschberg, "A linear space algorithm for
+computing maximal common subsequences", CACM 18 (1975).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy as np
 PAIR = 1 << 42
 """Weight of a pair; larger than that of any number of equal contents and names."""
 CONTENT = 1 << 21
-"""Weight of equal contents; larger than that of any number of equal names."""
+"""Weight of equal contents; larger than that of any number of equal arguments and names."""
+ARGUMENTS = 2
+"""Weight of equal arguments; that of equal names is 1."""
 
 SMALL = 1 << 22
 """Largest number of cells that are solved at once, with a table for tracing back."""
@@ -32,6 +34,8 @@ def align(
     golden_names: Sequence[str],
     target_contents: Sequence[int] | None = None,
     golden_contents: Sequence[int] | None = None,
+    target_arguments: Sequence[int] | None = None,
+    golden_arguments: Sequence[int] | None = None,
 ) -> Iterator[tuple[int, int]]:
     """Yield the pairs of positions of the best alignment, in order.
 
@@ -42,13 +46,23 @@ def align(
         golden_names: Full names of the golden's calls.
         target_contents: A code for the content of each call of the target; None if not known.
         golden_contents: The same for the golden.
+        target_arguments: A code for the numbers and texts that each call of the target receives; None if not
+            known.
+        golden_arguments: The same for the golden.
     """
     names: dict[str, int] = {}
-    a = _Calls(
-        np.array(targets, np.int64), _codes(target_names, names), _contents(target_contents, len(targets)), 0
-    )
-    b = _Calls(
-        np.array(goldens, np.int64), _codes(golden_names, names), _contents(golden_contents, len(goldens)), 0
+    a, b = (
+        _Calls(
+            np.array(codes, np.int64),
+            _codes(own, names),
+            _known(contents, len(own)),
+            _known(arguments, len(own)),
+            0,
+        )
+        for codes, own, contents, arguments in (
+            (targets, target_names, target_contents, target_arguments),
+            (goldens, golden_names, golden_contents, golden_arguments),
+        )
     )
     head = 0
     while head < min(len(a), len(b)) and a.same(head, b, head):
@@ -65,15 +79,18 @@ def _codes(names: Sequence[str], known: dict[str, int]) -> IntArray:
     return np.array([known.setdefault(name, len(known)) for name in names], np.int64)
 
 
-def _contents(codes: Sequence[int] | None, count: int) -> IntArray:
+def _known(codes: Sequence[int] | None, count: int) -> IntArray:
     return np.zeros(count, np.int64) if codes is None else np.array(codes, np.int64)
 
 
 class _Calls:
     """A range of one run's calls, with the position of its first call in the run."""
 
-    def __init__(self, codes: IntArray, names: IntArray, contents: IntArray, start: int) -> None:
-        self.codes, self.names, self.contents, self.start = codes, names, contents, start
+    def __init__(
+        self, codes: IntArray, names: IntArray, contents: IntArray, arguments: IntArray, start: int
+    ) -> None:
+        self.codes, self.names, self.contents, self.arguments = codes, names, contents, arguments
+        self.start = start
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -83,14 +100,17 @@ class _Calls:
             self.codes[at] == other.codes[other_at]
             and self.names[at] == other.names[other_at]
             and self.contents[at] == other.contents[other_at]
+            and self.arguments[at] == other.arguments[other_at]
         )
 
     def part(self, start: int, end: int) -> _Calls:
         part = slice(start, end)
-        return _Calls(self.codes[part], self.names[part], self.contents[part], self.start + start)
+        return _Calls(
+            self.codes[part], self.names[part], self.contents[part], self.arguments[part], self.start + start
+        )
 
     def reversed(self) -> _Calls:
-        return _Calls(self.codes[::-1], self.names[::-1], self.contents[::-1], 0)
+        return _Calls(self.codes[::-1], self.names[::-1], self.contents[::-1], self.arguments[::-1], 0)
 
 
 def _solve(a: _Calls, b: _Calls) -> Iterator[tuple[int, int]]:
@@ -113,7 +133,8 @@ def _rows(a: _Calls, b: _Calls) -> Iterator[IntArray]:
     row = np.zeros(len(b) + 1, np.int64)
     yield row
     places: dict[int, IntArray] = {}
-    for code, name, content in zip(a.codes.tolist(), a.names.tolist(), a.contents.tolist()):
+    fields = (a.codes, a.names, a.contents, a.arguments)
+    for code, name, content, arguments in zip(*(field.tolist() for field in fields)):
         columns = places.get(code)
         if columns is None:
             columns = places[code] = np.flatnonzero(b.codes == code)
@@ -121,6 +142,7 @@ def _rows(a: _Calls, b: _Calls) -> Iterator[IntArray]:
             best = row.copy()
             weights = row[columns] + PAIR + (b.names[columns] == name)
             weights += CONTENT * (b.contents[columns] == content)
+            weights += ARGUMENTS * (b.arguments[columns] == arguments)
             best[columns + 1] = np.maximum(best[columns + 1], weights)
             row = np.maximum.accumulate(best)
         yield row

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from probe_core.errors import UserError
+from probe_core.model import Kind, Side
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
@@ -37,10 +38,10 @@ def is_out_of_step(opened: Opened) -> bool:
 
 
 def is_displaced(opened: Opened, op: str) -> bool:
-    """Return True if the runs disagree on the calls that come before a call, or on the module around it.
+    """Return True if a call that is paired by its number may be paired with another one.
 
-    A call that is paired by its number may then be paired with another call, although both runs call the API
-    equally often.
+    The runs disagree on the calls that come before it or on the module around it, or another call of the
+    golden receives what it receives.
     """
     if opened.plan.matcher not in (None, "exact") or opened.plan.mapping is not None or opened.is_debug:
         return False
@@ -49,7 +50,7 @@ def is_displaced(opened: Opened, op: str) -> bool:
         return False
     runs = opened.target, opened.golden
     around = [[_path_of(module) for module in run.construct.ancestors(op)] for run in runs]
-    if around[0] != around[1]:
+    if around[0] != around[1] or _is_received_elsewhere(runs[0], runs[1], op):
         return True
     before = [_calls_before(run, place) for run, place in zip(runs, places)]
     return any(
@@ -62,6 +63,27 @@ def is_displaced(opened: Opened, op: str) -> bool:
 def _path_of(module: str) -> str:
     """Return the path of a module without its class, which is another one where a program was rewritten."""
     return without_count(module).rsplit(".", 2)[0]
+
+
+def _is_received_elsewhere(target: Run, golden: Run, op: str) -> bool:
+    """Return True if a call receives other tensors than its partner, and another call of the API these."""
+    own, partner = _received(target, op), _received(golden, op)
+    if not own or own == partner:
+        return False
+    name = without_count(op)
+    others = (key for key in golden.names() if key != op and without_count(key) == name)
+    return any(_received(golden, key) == own for key in others)
+
+
+def _received(run: Run, op: str) -> list[object]:
+    """Return shape and statistics of the tensors that a call receives."""
+    number = run.find(op)
+    slots = () if number is None else run.record(number).slots
+    return [
+        (slot.path, slot.value.extent, slot.value.statistics)
+        for slot in slots
+        if slot.side is Side.INPUT and slot.value.kind is Kind.TENSOR
+    ]
 
 
 def _calls_before(run: Run, place: int | None) -> list[str]:

@@ -150,19 +150,31 @@ class Search:
         if not target.applied.values.keys() & golden.applied.values.keys():
             return  # the parameters may have other names
         windows = (target, golden)
-        for phase in ("gradient", "state_before"):
+        arrived = target.names("gradient") & golden.names("gradient")
+        optimizer = target.applied.subject
+        for phase, among, text in (
+            ("gradient", None, "{} a gradient in the {} only"),
+            ("state_before", None, f"the state of {optimizer} holds {{}} in the {{}} only"),
+            (
+                "applied",
+                arrived,
+                f"{optimizer} takes the gradient of {{}} in the {{}} only, although it arrives in both",
+            ),
+        ):
             if any(phase in ladder.not_captured for ladder in self._both):
                 continue
             names = [one.names(phase) for one in windows]
             for side, word in enumerate(("target", "golden")):
-                alone = sorted(names[side] - names[1 - side])
+                lone = names[side] - names[1 - side]
+                alone = sorted(lone if among is None else lone & among)
                 if alone:
                     evidence: Evidence = {"ladder_parameter": alone[0], "ladder_differing": len(alone)}
-                    have = f"{some(alone)} {'has' if len(alone) == 1 else 'have'} a gradient"
-                    held = f"the state of {target.applied.subject} holds {some(alone)}"
-                    text = f"{have if phase == 'gradient' else held} in the {word} only"
-                    rung = windows[side].of(phase)[0]
-                    yield Step(rung, BEHIND, Statement(text), True, evidence, target.line)
+                    told = some(alone)
+                    if phase == "gradient":
+                        told += " has" if len(alone) == 1 else " have"
+                    rung = (windows[side].of(phase) or [windows[side].applied])[0]
+                    statement = Statement(text.format(told, word))
+                    yield Step(rung, BEHIND, statement, True, evidence, target.line)
 
     def _gradients(self, target: Window, golden: Window) -> Iterator[Step]:
         """Yield the first stage at which gradients differ that agreed before."""

@@ -105,12 +105,12 @@ class Upstream:
         """Return the phase of the step after the backward pass that explains a call after that pass.
 
         A phase explains the calls of the step that it belongs to. One that changes values also explains calls
-        that receive values that differ.
+        that receive values that differ, or values that were not compared.
         """
         if not self._is_behind(node.facts.op):
             return None
         phases: Sequence[Finding] = [phase for phase in self._phases if _is_of_step(cause, phase)]
-        if not phases and node.because.cause is Cause.TAKEN_IN:
+        if not phases and (node.because.cause is Cause.TAKEN_IN or node.because.inputs.lacking):
             phases = self._effective
         origin = next(iter(phases), None)
         return None if origin is None else _before(cause, origin)

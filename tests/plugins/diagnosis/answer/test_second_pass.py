@@ -25,7 +25,7 @@ GOLDEN = {
     END: call(Z, out=W),
 }
 TARGET = {
-    "Torch.a.0.forward": call(X, out=X), DROP[0]: call(X, 0.1, out=X), DROP[1]: call(X, 0.5, out=W),
+    "Torch.a.0.forward": call(X, out=X), DROP[0]: call(X, 0.1, out=X), DROP[1]: call(X, 0.4, out=W),
     MUL: call(W, out=X), END: call(X, out=X),
 }  # fmt: skip
 
