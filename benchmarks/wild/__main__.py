@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -15,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-os.environ.setdefault("PROBE_PLUGINS", "pytorch,metrics,reporters,diagnosis,matching,precheck")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from faults.cases import Cause
@@ -24,6 +24,8 @@ from faults.score import AGREE, DIVERGED, LOOKED_AT, checked, first_lines
 from wild.cases import EQUAL, FAULT, ROUNDING, Case, Repository, repositories
 from wild.record import USUAL, WAYS, RecordingError, Way, record
 
+PLUGINS = "pytorch,metrics,reporters,diagnosis,matching,precheck"
+"""The score is that of probe alone."""
 TASKS = ("tensor", "statistics")
 ALL_WAYS = 5
 """Number of repositories that are recorded in all ways: the first ones that the debugger can record."""
@@ -159,10 +161,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="wild", description="Score probe on faults in public repositories.")
     parser.add_argument("names", nargs="*", metavar="REPOSITORY", help="owner/name; all if none is given")
     parser.add_argument("--half", choices=("known", "frozen"), help="only the repositories of this half")
-    parser.add_argument("--work", type=Path, help="keep the recorded runs here; a run that stopped goes on")
+    parser.add_argument(
+        "--work", type=Path, help="keep the recorded runs here (40 GB); a run that stopped goes on"
+    )
     parser.add_argument("--one-way", action="store_true", help="record all repositories in one way only")
     parser.add_argument("--json", type=Path, help="write all results to this file")
     given = parser.parse_args()
+    os.environ.setdefault("PROBE_PLUGINS", PLUGINS)
     if not os.environ.get("PROBE_WILD"):
         print("Not run: PROBE_WILD does not name a directory with checkouts called OWNER+NAME.")
         return
@@ -184,6 +189,8 @@ def main() -> None:
                 found.append(result)
                 if result.word not in ("right", "agree") or result.false:
                     print(*shown(result), sep="\n", flush=True)
+            if not given.work:
+                shutil.rmtree(work / repository.name, ignore_errors=True)
     print()
     for half in ("known", "frozen"):
         for way in WAYS:

@@ -230,3 +230,18 @@ def test_most_pairs_then_most_equal_names(ours: str, theirs: str, data: Any, sma
     assert all(ours[i] == theirs[j] for i, j in pairs)
     equal = sum(names[0][i] == names[1][j] for i, j in pairs)
     assert (len(pairs), equal) == best_by_brute_force(ours, theirs, *names)
+
+
+def test_equal_arguments_count_more_than_equal_names() -> None:
+    """Of two divisions, the one by the same number is the partner."""
+    codes, names = ([7], [7, 7]), (["div.0"], ["div.0", "div.1"])
+    assert list(align(*codes, *names)) == [(0, 0)]
+    arguments = [1], [2, 1]
+    pairs = align(*codes, *names, target_arguments=arguments[0], golden_arguments=arguments[1])
+    assert list(pairs) == [(0, 1)]
+
+
+def test_equal_contents_count_more_than_equal_arguments() -> None:
+    codes, names = ([7], [7, 7]), (["div.0"], ["div.0", "div.1"])
+    pairs = align(*codes, *names, [5], [5, 6], [1], [2, 1])
+    assert list(pairs) == [(0, 0)]

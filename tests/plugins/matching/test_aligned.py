@@ -52,6 +52,18 @@ def test_one_call_more_and_another_one_less(tmp_path: Path) -> None:
     assert found.regions == [(["Torch.relu.0.forward"], []), ([], ["Torch.relu.3.forward"])]
 
 
+def test_calls_in_another_order_pair_by_what_they_hold(tmp_path: Path) -> None:
+    values = [1.0, 2.0, 3.0, 4.0]
+    golden = run(*(call(f"Torch.relu.{n}", value) for n, value in enumerate(values)))
+    order = [2, 0, 3, 1]
+    target = run(*(call(f"Torch.relu.{n}", values[place]) for n, place in enumerate(order)))
+    found = align(tmp_path, target, golden)
+    assert found.pairs == {
+        f"Torch.relu.{n}.forward": f"Torch.relu.{place}.forward" for n, place in enumerate(order)
+    }
+    assert not found.regions
+
+
 def test_renumbered_calls_pair(tmp_path: Path) -> None:
     target = run(*(call(f"Torch.relu.{n + 7}", 1.0 + n) for n in range(4)))
     golden = run(*(call(f"Torch.relu.{n}", 1.0 + n) for n in range(4)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from probe_diagnosis.answer.ladder_file import LadderFile, Measured
 from probe_diagnosis.answer.ladder_steps import (
@@ -150,31 +150,39 @@ class Search:
         if not target.applied.values.keys() & golden.applied.values.keys():
             return  # the parameters may have other names
         windows = (target, golden)
-        arrived = target.names("gradient") & golden.names("gradient")
         optimizer = target.applied.subject
-        for phase, among, text in (
-            ("gradient", None, "{} a gradient in the {} only"),
-            ("state_before", None, f"the state of {optimizer} holds {{}} in the {{}} only"),
-            (
-                "applied",
-                arrived,
-                f"{optimizer} takes the gradient of {{}} in the {{}} only, although it arrives in both",
-            ),
-        ):
-            if any(phase in ladder.not_captured for ladder in self._both):
-                continue
-            names = [one.names(phase) for one in windows]
-            for side, word in enumerate(("target", "golden")):
-                lone = names[side] - names[1 - side]
-                alone = sorted(lone if among is None else lone & among)
-                if alone:
-                    evidence: Evidence = {"ladder_parameter": alone[0], "ladder_differing": len(alone)}
-                    told = some(alone)
-                    if phase == "gradient":
-                        told += " has" if len(alone) == 1 else " have"
-                    rung = (windows[side].of(phase) or [windows[side].applied])[0]
-                    statement = Statement(text.format(told, word))
-                    yield Step(rung, BEHIND, statement, True, evidence, target.line)
+        arrived = target.names("gradient") & golden.names("gradient")
+        stepped = target.applied.values.keys() & golden.applied.values.keys()
+        yield from self._lone(windows, "gradient", lambda names: f"{_have(names)} a gradient")
+        yield from self._lone(
+            windows, "state_before", lambda names: f"the state of {optimizer} holds {some(names)}"
+        )
+        yield from self._lone(
+            windows,
+            "applied",
+            lambda names: f"{optimizer} takes the gradient of {some(names)}, which arrives in both runs,",
+            arrived & stepped,
+        )
+
+    def _lone(
+        self,
+        windows: tuple[Window, Window],
+        phase: str,
+        told: Callable[[Sequence[str]], str],
+        among: Set[str] | None = None,
+    ) -> Iterator[Step]:
+        """Yield the values of a phase that only one run has, of those ``among`` if it is given."""
+        if any(phase in ladder.not_captured for ladder in self._both):
+            return
+        names = [one.names(phase) for one in windows]
+        for side, word in enumerate(("target", "golden")):
+            lone = names[side] - names[1 - side]
+            alone = sorted(lone if among is None else lone & among)
+            if alone:
+                evidence: Evidence = {"ladder_parameter": alone[0], "ladder_differing": len(alone)}
+                rung = (windows[side].of(phase) or [windows[side].applied])[0]
+                statement = Statement(f"{told(alone)} in the {word} only")
+                yield Step(rung, BEHIND, statement, True, evidence, windows[0].line)
 
     def _gradients(self, target: Window, golden: Window) -> Iterator[Step]:
         """Yield the first stage at which gradients differ that agreed before."""
@@ -246,3 +254,7 @@ class Search:
             statement = Statement(f"{optimizer} {ALTHOUGH}", "", listed(left, changed))
             behind = target.one("parameters_after") or rung
             yield Step(behind, BEHIND, statement, True, numbers_of(left, changed), target.line)
+
+
+def _have(names: Sequence[str]) -> str:
+    return f"{some(names)} {'has' if len(names) == 1 else 'have'}"

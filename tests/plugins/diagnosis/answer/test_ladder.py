@@ -143,6 +143,19 @@ def test_gradients_that_were_not_set_to_zero(tmp_path: Path) -> None:
     assert "in loss" in found.where
 
 
+def test_gradients_that_the_optimizer_of_one_run_does_not_take(tmp_path: Path) -> None:
+    """They were cleared between the backward pass and the step."""
+    cleared = step(after=each(1.0, 2.0, 2.5))
+    for one in cleared:
+        if one["phase"] == "applied":
+            one["values"] = dict.fromkeys(NAMES)
+    first, *_ = steps(tmp_path, cleared, step())
+    assert first.is_effective
+    assert first.statement.text == (
+        "AdamW takes the gradient of a, b and 1 more, which arrives in both runs, in the golden only"
+    )
+
+
 def test_adding_to_zeros_is_no_difference(tmp_path: Path) -> None:
     assert steps(tmp_path, step(between=[rung("accumulated", GRADIENTS)]), step()) == []
 
