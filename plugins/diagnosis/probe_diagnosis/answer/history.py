@@ -46,17 +46,18 @@ def judge_in_order(compared: Compared) -> None:
 
 
 def with_earlier_step(causes: Sequence[Finding], withdrawn: Iterable[Sequence[Finding]]) -> list[Finding]:
-    """Return the causes of a step; for a first one without an origin, what differs in an earlier step.
+    """Return the causes of a step; for a first one without an origin, what differs before.
 
     A difference without an effect in its own step, such as another weight of a moving average or a setting of
     an optimizer whose rate is still zero, may change the values that a later step begins with.
 
     Args:
         causes: The causes of the first step that diverged.
-        withdrawn: What differs without an effect in each earlier step, in the order of the steps.
+        withdrawn: What differs without an effect in each earlier step, in the order of the steps; that of the
+            rank of the first cause counts.
     """
     first = causes[0]
-    origin = next((found[0] for found in withdrawn if found), None)
+    origin = next((one for found in withdrawn for one in found if one.rank == first.rank), None)
     if origin is None or first.reason.code not in WITHOUT_ORIGIN:
         return [*causes]
     shown = Statement(f"; in {first.step}, {first.op} {first.brief or first.reason.detail}")
@@ -65,7 +66,8 @@ def with_earlier_step(causes: Sequence[Finding], withdrawn: Iterable[Sequence[Fi
             continued(origin, shown),
             consequences=(first.op, *first.consequences),
             consequence_count=first.consequence_count + 1,
-        )
+        ),
+        *causes[1:],
     ]
 
 

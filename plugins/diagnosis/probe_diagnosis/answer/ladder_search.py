@@ -99,7 +99,7 @@ class Search:
         return worst > 0
 
     def unsettled(self) -> set[str]:
-        """Return the parameters whose updates are amplified rounding, see ``_unsettled``."""
+        """Return the parameters whose updates are amplified rounding, see ``unsettled_in``."""
         windows = [windows_of(ladder) for ladder in self._both]
         return unsettled_in(windows[0][0], windows[1][0], self._noise) if all(windows) else set()
 

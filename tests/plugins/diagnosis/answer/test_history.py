@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from probe_diagnosis.answer.history import with_earlier_step
+from probe_diagnosis.difference.reasons import Cause
 from support.probe import Probe
 from support.runs.answered import back, call, normal, record
 from support.runs.differences import strictly
+
+from probe_core.model import Reason
+from probe_core.model.answers import Finding
 
 MEAN, MODULE = "Tensor.lerp_.0.forward", "Module.book.Codebook.forward.0"
 LINEAR, NEXT = "Functional.linear.0.forward", "Functional.linear.1.forward"
@@ -130,3 +135,20 @@ def test_a_cause_with_an_origin_of_its_own_stays(probe: Probe, tmp_path: Path) -
         steps[1] = {NEXT: call(X, scale, out=(X * scale).astype(np.float32))}
     told = verdict(probe, tmp_path, target, golden)
     assert told.startswith(f"DIVERGED: in step1, {NEXT} was called with a different argument")
+
+
+def test_only_the_rank_itself_and_all_other_causes_are_kept() -> None:
+    taken = Finding("Torch.a.0.forward", "", Reason(Cause.TAKEN_IN.value, "receives"), step="step1", rank=1)
+    further = Finding(
+        "Torch.b.0.forward", "", Reason(Cause.INTRODUCED.value, "returns"), step="step1", rank=1
+    )
+    earlier = [
+        Finding(f"Torch.c.{rank}.forward", "", Reason("argument", "was called"), rank=rank) for rank in (0, 1)
+    ]
+    first, second = with_earlier_step([taken, further], [[], earlier])
+    assert (first.op, first.reason.detail) == (
+        "Torch.c.1.forward",
+        "was called; in step1, Torch.a.0.forward receives",
+    )
+    assert second is further
+    assert with_earlier_step([taken, further], [earlier[:1]]) == [taken, further]
