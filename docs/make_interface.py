@@ -19,7 +19,7 @@ from probe_diagnosis.difference.reasons import Cause
 from probe_recording import config
 from probe_recording.place import POLICIES, Destination
 
-from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
+from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_core.model.plan import Plan
 from probe_core.model.rows import Reason
 from probe_core.store.layout import RunPair
@@ -294,6 +294,8 @@ def filled() -> dict[str, Any]:
         notes,
         {"path": "…"},
         withdrawn=(cause,),
+        conditions=(Condition("random_state", "torch", "1", "2", "…"),),
+        unknown_conditions=("golden",),
     )
     with tempfile.TemporaryDirectory() as directory:
         plan = Plan(Path("target"), Path("golden"), Path(directory), "20260101000000")

@@ -100,6 +100,28 @@ class Note(NamedTuple):
     op: str = ""
 
 
+class Condition(NamedTuple):
+    """A condition that differs between both runs, such as a seed or the version of a package.
+
+    Attributes:
+        kind: The kind of the condition.
+        name: Its name within the kind.
+        target: Its value in the target; empty for none.
+        golden: Its value in the golden; empty for none.
+        text: A sentence on it without a full stop.
+        step: The directory of the step; empty if there is only one.
+        rank: The number of the rank.
+    """
+
+    kind: str
+    name: str
+    target: str
+    golden: str
+    text: str
+    step: str = ""
+    rank: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The verdict on two runs.
@@ -113,6 +135,8 @@ class Answer:
         baseline: Counts of the calls that a second golden run covers; empty without one.
         incomplete: Those sentences of ``missing`` that are about a whole run.
         withdrawn: What differs without an effect in its own step; a later one may show its effect.
+        conditions: The conditions that differ, those first that may change numbers most.
+        unknown_conditions: The runs whose conditions were not recorded: ``target``, ``golden``.
     """
 
     outcome: Outcome
@@ -125,6 +149,8 @@ class Answer:
     baseline: Mapping[str, Any] = field(default_factory=dict)
     incomplete: tuple[str, ...] = ()
     withdrawn: tuple[Finding, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    unknown_conditions: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -147,6 +173,7 @@ class Answer:
             Coverage(**plain["coverage"]), tuple(plain["missing"]), tuple(plain["next"]),
             tuple(Note(NoteKind(kind), str(text), str(op)) for kind, text, op in plain["notes"]),
             dict(plain["baseline"]), tuple(plain["incomplete"]), tuple(map(_finding, plain["withdrawn"])),
+            tuple(Condition(*one) for one in plain["conditions"]), tuple(plain["unknown_conditions"]),
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ FILES = ("dump.json", "debug.json")
 TENSOR_DIRECTORY = "dump_tensor_data"
 STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
+CONDITIONS_FILE = "conditions.json"
 ERROR_FILE = "dump_error_info.log"
 PACKED_FILE = "tensors.safetensors"
 JOURNAL_FILE = "tensors.index.json"

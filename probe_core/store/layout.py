@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe_core.errors import UserError, some
-from probe_core.store.files import CONSTRUCT_FILE, ERROR_FILE, FILES, STACK_FILE, TENSOR_DIRECTORY
+from probe_core.store.files import (
+    CONDITIONS_FILE,
+    CONSTRUCT_FILE,
+    ERROR_FILE,
+    FILES,
+    STACK_FILE,
+    TENSOR_DIRECTORY,
+)
 
 RecordFiles = tuple[tuple[str, ...], ...]
 """The names of record files of each format: that of calls, then that of saved variables."""
@@ -23,7 +30,7 @@ PAIR_RANKS = ("auto", "number", "order")
 """Rules for pairing ranks: in order if no number is common to both runs, by number only, always in order."""
 SINGLE = ""
 """The label of the only comparison."""
-_BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE)
+_BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, CONDITIONS_FILE, ERROR_FILE)
 _STEP = re.compile(r"step(\d{1,9})$")
 _RANK = re.compile(r"(?:rank(\d{0,9})|proc(\d{1,9}))$")
 

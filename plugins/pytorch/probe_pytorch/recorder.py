@@ -17,6 +17,7 @@ from probe_core.errors import UserError, some
 from probe_pytorch import compat
 from probe_pytorch.capture.aten import AtenCapture
 from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.conditions import TorchConditions
 from probe_pytorch.capture.families import Families
 from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.kernel_dump import KernelDump, load_gradient
@@ -48,6 +49,7 @@ class Recorder(probe_recording.Recorder[Session]):
     sees_inside = False
     sees_families = True
     _modules: ModuleCapture
+    _conditions: TorchConditions
 
     def __init__(self, config: Config, finds_models: bool = False) -> None:
         super().__init__(config, HEADER_ROOM)
@@ -56,7 +58,7 @@ class Recorder(probe_recording.Recorder[Session]):
         self._functions: FunctionCapture | None = None
         self._patches: Patches | None = None
         self._families = Families()
-        self._ladder = LadderCapture()
+        self._ladder = LadderCapture(self._conditions.model_called)
         self._steps = StepCapture(self._ladder) if config.has_ladder else None
         if self._steps is not None and finds_models:
             self._steps.watch()  # later steps begin inside a hook of the optimizer
@@ -237,6 +239,7 @@ class Recorder(probe_recording.Recorder[Session]):
     def _close_last(self) -> None:
         """Remove the taps and the hooks of optimizers, which stay in place between steps."""
         self._tap.remove()
+        self._conditions.data.remove()
         if self._steps is not None:
             self._steps.close()
         if self._listed is not None and self._listed.missing:
@@ -261,6 +264,10 @@ class Recorder(probe_recording.Recorder[Session]):
         dist = torch.distributed
         met = dist.is_available() and dist.is_initialized()
         return (dist.get_rank(), dist.get_world_size()) if met else None
+
+    def new_conditions(self) -> TorchConditions:
+        """Return a new capture of the conditions of steps."""
+        return TorchConditions()
 
     # -- functions of the user ---------------------------------------------------------------
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from probe_recording.arrays import CHECKSUMS, Array, NpyStore, measure
     from probe_recording.backward import Backward
     from probe_recording.calls import Call, Calls
+    from probe_recording.condition_capture import ConditionCapture
+    from probe_recording.conditions import Conditions, Draw, Fact, state_hash
     from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, load_config, parse_steps
     from probe_recording.debugger import Debugger
     from probe_recording.directory import SINGLE, StepDirectory
@@ -104,13 +106,17 @@ __all__ = [
     "Call",
     "Calls",
     "Collector",
+    "ConditionCapture",
+    "Conditions",
     "Config",
     "ConfigWarning",
     "DamagedFrame",
     "Debugger",
     "Destination",
+    "Draw",
     "DumpRun",
     "Entry",
+    "Fact",
     "Four",
     "Frame",
     "FrameError",
@@ -185,6 +191,7 @@ __all__ = [
     "shared_name",
     "spans",
     "stack_of",
+    "state_hash",
     "tell_each",
     "tensors_in",
     "text_in",
@@ -198,6 +205,8 @@ __getattr__ = exporter(
         "arrays": "CHECKSUMS Array NpyStore measure",
         "backward": "Backward",
         "calls": "Call Calls",
+        "condition_capture": "ConditionCapture",
+        "conditions": "Conditions Draw Fact state_hash",
         "config": "LEVELS TASKS Config ConfigWarning load_config parse_steps",
         "debugger": "Debugger",
         "directory": "SINGLE StepDirectory",

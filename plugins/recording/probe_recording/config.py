@@ -1,7 +1,8 @@
 """The recorder's ``config.json``, parsed and checked.
 
 The fields are those of msprobe's file, so that its files work unchanged, and probe's own fields ``store``,
-``compile``, ``support_wrap_ops`` and ``ladder``. docs/configuration.md#config-json describes all of them.
+``compile``, ``support_wrap_ops``, ``ladder`` and ``conditions``. docs/configuration.md#config-json describes
+all of them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ TOP_FIELDS = frozenset(
     {
         "task", "dump_path", "rank", "step", "level", "enable_dataloader", "acl_config", "seed",
         "is_deterministic", "async_dump", "precision", "extra_info", "risk_level", "dump_enable",
-        "store", "compile", "support_wrap_ops", "ladder", "custom_op_namespaces", "custom_wrap_ops",
+        "store", "compile", "support_wrap_ops", "ladder", "conditions", "custom_op_namespaces",
+        "custom_wrap_ops",
     }
 )  # fmt: skip
 SECTION_FIELDS: dict[str, frozenset[str]] = {
@@ -105,6 +107,7 @@ class Config:
         operator_namespaces: The namespaces of custom operators to record; None for all.
         wrapped_functions: A yaml file that names Python functions to record; None for none.
         ladder: True to write the phases of each training step to ``ladder.json``.
+        conditions: True to write the conditions of each step to ``conditions.json``.
         online: The receiver that forward calls are sent to instead of being written; None to write them.
         path: The file itself, read again at each start for ``dump_enable``.
         shown_path: ``dump_path`` as the user wrote it.
@@ -139,6 +142,7 @@ class Config:
     operator_namespaces: frozenset[str] | None = None
     wrapped_functions: Path | None = None
     ladder: bool = True
+    conditions: bool = True
     online: Destination | None = None
     path: Path | None = None
     shown_path: str = ""
@@ -273,6 +277,7 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         ),
         wrapped_functions=reader.path("custom_wrap_ops"),
         ladder=reader.flag("ladder", True),
+        conditions=reader.flag("conditions", True),
     )
     online = destination_of(section) if task == "tensor" else None
     return _consistent(with_destination(config, online, what), what)

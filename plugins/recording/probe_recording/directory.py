@@ -16,6 +16,7 @@ from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, open_file, refuse_link, refused, write_text
 from probe_core.safe_text import safe
 from probe_core.store.files import (
+    CONDITIONS_FILE,
     CONSTRUCT_FILE,
     ERROR_FILE,
     FILES,
@@ -240,7 +241,7 @@ def clear(directory: Path) -> int:
     Returns:
         The number of files removed.
     """
-    names = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, LADDER_FILE, ERROR_FILE)
+    names = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, LADDER_FILE, CONDITIONS_FILE, ERROR_FILE)
     count = sum(_remove(path) for path in (*(directory / name for name in names), *directory.glob(".*.part")))
     tensors = directory / TENSOR_DIRECTORY
     if not tensors.is_symlink():

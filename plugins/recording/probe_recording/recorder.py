@@ -13,6 +13,7 @@ from probe_core.errors import counted
 from probe_core.files.atomic import refused
 from probe_recording import messages
 from probe_recording.activity import NOTHING_RECORDED, Activity, Position
+from probe_recording.condition_capture import ConditionCapture
 from probe_recording.config import Config
 from probe_recording.directory import (
     DEBUG_FILE,
@@ -78,6 +79,7 @@ class Recorder(ABC, Generic[S]):
         self._running = False
         self._finished = False
         self._modules = self.new_modules()
+        self._conditions = self.new_conditions()
         self._single: Modules[S] | None = None
         self._token_handles: list[Any] = []
         if hasattr(os, "register_at_fork"):
@@ -100,6 +102,10 @@ class Recorder(ABC, Generic[S]):
     def new_modules(self) -> Modules[S]:
         """Return a new capture of modules."""
         return NoModules()
+
+    def new_conditions(self) -> ConditionCapture:
+        """Return a new capture of the conditions of steps."""
+        return ConditionCapture()
 
     @property
     def versions(self) -> dict[str, str]:
@@ -409,6 +415,8 @@ class Recorder(ABC, Generic[S]):
                 )
                 session.send_into(self.sender.outbox, self._step)
                 self.sender.begin_step(self._step)
+            elif self.config.conditions:
+                self._conditions.begin(session)
             self._session = session
         return self._session
 
@@ -422,6 +430,7 @@ class Recorder(ABC, Generic[S]):
                 session.note(
                     NOTHING_RECORDED, self.activity.explain(session.calls, self._position()).sentence()
                 )
+            self._conditions.end()
             self._room = session.close()
             if session.lost is None:
                 self.recorded[self._step] = session.count

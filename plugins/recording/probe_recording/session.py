@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from probe_core.errors import UserError
 from probe_core.store.files import LOST, OURS, UNFINISHED
 from probe_core.store.names import is_gradient
+from probe_recording.conditions import CONDITIONS_FILE, Conditions
 from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_recording.filters import Filter
@@ -95,6 +96,7 @@ class Session(ABC):
         kept: The number of records in the file on disk.
         on_loss: A function to call when a write fails, with the failure and the number of records.
         ladder: The phases of the step; None if they are not recorded.
+        conditions: The conditions of the step; None if they are not recorded.
         calls: The number of calls, recorded or not, by their names without count and phase.
     """
 
@@ -127,6 +129,7 @@ class Session(ABC):
         self.kept = 0
         self.on_loss: Callable[[Failure, int], None] | None = None
         self.ladder: Ladder | None = None
+        self.conditions: Conditions | None = None
         self._mark = (0, 0)
         self._flushed = 0
         self._changed = False
@@ -380,6 +383,7 @@ class Session(ABC):
                 if self.config.extra_info and self.config.level != "debug":
                     self._write_extra()
                 self._write_ladder()
+                self._write_conditions()
                 self._write()
         except Exception as error:  # the training must go on whatever the error
             self.lose(error)
@@ -409,6 +413,10 @@ class Session(ABC):
     def _write_ladder(self) -> None:
         if self.ladder is not None and self.ladder.changed:
             self._directory.write(LADDER_FILE, self.ladder.text(self.framework))
+
+    def _write_conditions(self) -> None:
+        if self.conditions is not None and self.conditions.changed:
+            self._directory.write(CONDITIONS_FILE, self.conditions.text(self.framework))
 
     def _write(self) -> None:
         """Write the records; the header marks the step as unfinished until ``close`` overwrites the mark."""
@@ -449,6 +457,8 @@ class Session(ABC):
             with interrupts_deferred(), self.lock:
                 if self._store is not None:
                     room = max(self.least_room, self._store.close())
+                if self.lost is None and self._directory.has_begun:
+                    self._write_conditions()
                 if self.lost is None and self._mark[1]:
                     self._directory.blank(self._file, *self._mark)
         except Exception as error:  # the training must go on whatever the error
@@ -490,6 +500,8 @@ class Session(ABC):
                 self._write_extra()
         with suppress(Exception):
             self._write_ladder()
+        with suppress(Exception):
+            self._write_conditions()
         with suppress(Exception):
             self._write()
 

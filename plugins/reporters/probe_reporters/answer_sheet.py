@@ -126,6 +126,8 @@ class Places:
 def lines_of(answer: Answer, places: Places | None = None) -> Iterator[Line]:
     """Yield the lines of the sheet; without places, no line has a link or a stack."""
     yield Line("Verdict", answer.sentence, "verdict")
+    for condition in answer.conditions:
+        yield Line("Condition", condition.text)
     for number, cause in enumerate(answer.causes, 1):
         row = places.row(cause) if places is not None else -1
         place = f"{cause.step} rank {cause.rank}".lstrip() if places and places.is_summary else ""

@@ -300,7 +300,7 @@ def test_the_files_of_a_step(tmp_path: Path, level: str) -> None:
         found.step()
     assert {path.name for path in found.path.iterdir()} == {"step0"}
     assert {path.name for path in (found.path / "step0").iterdir()} == {"rank"}
-    phases = {"ladder.json"} if level != "L2" else set()
+    phases = {"conditions.json", "ladder.json"} if level != "L2" else {"conditions.json"}
     assert {path.name for path in found.directory().iterdir()} == {*FILES, *phases, "dump_tensor_data"}
     head = found.head()
     assert [key for key in head if key != "probe"] == ["task", "level", "framework", "dump_data_dir", "data"]
@@ -324,7 +324,11 @@ def test_the_files_of_a_debug_step(tmp_path: Path) -> None:
     with recording(tmp_path / "run", level="debug", task="tensor") as found:
         found.debugger.save({"a": [torch.ones(2)]}, "x")
         found.step()
-    assert {path.name for path in found.directory().iterdir()} == {"debug.json", "dump_tensor_data"}
+    assert {path.name for path in found.directory().iterdir()} == {
+        "conditions.json",
+        "debug.json",
+        "dump_tensor_data",
+    }
 
 
 def test_the_files_without_extra_info(tmp_path: Path) -> None:
@@ -334,7 +338,11 @@ def test_the_files_without_extra_info(tmp_path: Path) -> None:
         train(model)
         found.stop()
         found.step()
-    assert {path.name for path in found.directory().iterdir()} == {"dump.json", "ladder.json"}
+    assert {path.name for path in found.directory().iterdir()} == {
+        "conditions.json",
+        "dump.json",
+        "ladder.json",
+    }
     assert all(rung["stack"] == [] for rung in found.head(name="ladder.json")["rungs"])
     assert len(found.records()) > 10
 

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from probe_core.errors import counted
-from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
+from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import baseline
 from probe_diagnosis.answer.verdict import agreement, first_line, next_steps
+from probe_diagnosis.conditions.differences import in_order_of_effect
 from probe_diagnosis.timeline.coverage import Tally, words_of
 
 GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
@@ -66,7 +67,10 @@ def over_all(
     told = {name: answer for name, answer in answers.items() if name not in later}
     notes = _notes(told, measured, named if outcome is Outcome.DIVERGED else ())
     missing = _missing(ranks, coverage.excused)
-    return Answer(outcome, text, tuple(causes), coverage, missing, steps, notes, measured)
+    return Answer(
+        outcome, text, tuple(causes), coverage, missing, steps, notes, measured,
+        conditions=_conditions(told), unknown_conditions=_unknown_conditions(ranks),
+    )  # fmt: skip
 
 
 def _coverage(ranks: Sequence[Answer]) -> Coverage:
@@ -106,6 +110,19 @@ def _notes(
     if measured:
         notes[Note(NoteKind.BASELINE, baseline.sentence(measured))] = None
     return tuple(notes)
+
+
+def _conditions(answers: Mapping[str, Answer]) -> tuple[Condition, ...]:
+    """Return the conditions that differ in any comparison, each as the first of them states it."""
+    found: dict[tuple[str, str], Condition] = {}
+    for answer in answers.values():
+        for one in answer.conditions:
+            found.setdefault((one.kind, one.name), one)
+    return tuple(in_order_of_effect(found.values()))
+
+
+def _unknown_conditions(ranks: Sequence[Answer]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(side for rank in ranks for side in rank.unknown_conditions))
 
 
 def _missing(ranks: Sequence[Answer], counts: Mapping[str, int]) -> tuple[str, ...]:

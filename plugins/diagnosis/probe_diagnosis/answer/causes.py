@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
+from probe_diagnosis.answer.condition_causes import Conditions
 from probe_diagnosis.answer.differently import is_harmless, lowered, with_the_same
 from probe_diagnosis.answer.findings import finding, folded
 from probe_diagnosis.answer.ladder import Ladders, with_phase
@@ -36,7 +37,13 @@ class Causes:
 
 
 def causes_of(
-    facts: RankFacts, runs: Runs, ladders: Ladders, selection: Selection, *, is_explained: bool
+    facts: RankFacts,
+    runs: Runs,
+    ladders: Ladders,
+    selection: Selection,
+    conditions: Conditions,
+    *,
+    is_explained: bool,
 ) -> Causes:
     """Return the causes of a rank.
 
@@ -45,9 +52,14 @@ def causes_of(
         runs: Both runs.
         ladders: The phases of the step.
         selection: The calls where the runs diverge.
+        conditions: The conditions of both runs.
         is_explained: True if the baseline explains what rounding does not, so that no phase is a cause.
     """
-    found = _with_origin(facts, runs, ladders, selection, _describe_calls(facts, runs, selection))
+    found = _describe_calls(facts, runs, selection)
+    explained = conditions.explain(found.causes) if selection.named else None
+    if explained is not None:
+        return Causes([explained.origin, *explained.further], found.differently, has_origin=True)
+    found = _with_origin(facts, runs, ladders, selection, found)
     if found.causes:
         return found
     upstream = _upstream(facts, runs, ladders, selection)

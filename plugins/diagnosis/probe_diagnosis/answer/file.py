@@ -10,7 +10,7 @@ from typing import Any
 
 from probe_core import __version__
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.model.answers import Answer, Finding
+from probe_core.model.answers import Answer, Condition, Finding
 from probe_core.model.plan import Plan
 from probe_core.store.layout import RunPair
 
@@ -65,6 +65,8 @@ def _rank(pair: RunPair, answer: Answer | str) -> dict[str, Any]:
 def _parts(answer: Answer) -> dict[str, Any]:
     coverage = answer.coverage
     return {
+        "conditions": [_condition(one) for one in answer.conditions],
+        "unknown_conditions": list(answer.unknown_conditions),
         "causes": [_cause(cause) for cause in answer.causes],
         "coverage": {
             "recorded": coverage.recorded,
@@ -79,6 +81,10 @@ def _parts(answer: Answer) -> dict[str, Any]:
         "not_captured": list(answer.missing),
         "next": list(answer.next),
     }
+
+
+def _condition(one: Condition) -> dict[str, Any]:
+    return {("sentence" if name == "text" else name): value for name, value in one._asdict().items()}
 
 
 def _cause(cause: Finding) -> dict[str, Any]:

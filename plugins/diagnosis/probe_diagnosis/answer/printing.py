@@ -10,12 +10,16 @@ from probe_core.errors import printable
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer import ladder
 from probe_diagnosis.answer.ladder_file import LADDER_FILE
+from probe_diagnosis.conditions.sentences import lines as condition_lines
 
 HEADED = (".xlsx", ".csv", ".html")
 """Suffixes of tables whose header is counted as row 1."""
 
 SHOWN = 5
 """Largest number of causes, notes and reasons for values that were not compared that are printed."""
+
+CONDITION_LINES = 3
+"""Largest number of lines on conditions that differ."""
 
 LONGEST = 600
 """Largest number of characters of a line."""
@@ -50,6 +54,8 @@ def show(
     """
     styled = console.style(answer.outcome.value, fg=COLOURS[answer.outcome], bold=True)
     console.show(f"{styled}: {printable(answer.text, LONGEST)}", wrap=True)
+    for line in condition_lines(answer.conditions, CONDITION_LINES):
+        console.show(f"  condition: {printable(line, LONGEST)}", wrap=True)
     if not brief:
         for number, cause in enumerate(answer.causes[:SHOWN], 1):
             _show_cause(number, cause, table(cause), names_rank=names_ranks or bool(cause.rank))
@@ -62,6 +68,11 @@ def show(
         coverage = answer.coverage
         if is_measured or answer.outcome is not Outcome.NOT_COMPARABLE:
             console.show(f"  compared: {coverage.compared:,} of {coverage.recorded:,} recorded values")
+        if len(answer.unknown_conditions) == 1:
+            console.show(
+                f"    not compared: the conditions of the {answer.unknown_conditions[0]}, "
+                "which were not recorded"
+            )
         for line in answer.missing[:SHOWN]:
             console.show(f"    not compared: {printable(line, LONGEST)}", wrap=True)
         _show_more(answer.missing)

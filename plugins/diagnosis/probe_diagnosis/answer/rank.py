@@ -9,6 +9,7 @@ from typing import Any
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import ladder
 from probe_diagnosis.answer.causes import causes_of
+from probe_diagnosis.answer.condition_causes import Conditions
 from probe_diagnosis.answer.detected import in_order
 from probe_diagnosis.answer.differently import called_differently_behind, is_harmless
 from probe_diagnosis.answer.effect import Effect
@@ -82,7 +83,8 @@ class Found:
         ladders = Ladders(facts, runs, past.noise if past is not None else 0.0)
         selection = select(facts, runs, ladders, past, in_step=bool(self._step))
         is_explained = self._moved is not None or bool(baseline and baseline["raised"])
-        found = causes_of(facts, runs, ladders, selection, is_explained=is_explained)
+        conditions = Conditions(facts, runs)
+        found = causes_of(facts, runs, ladders, selection, conditions, is_explained=is_explained)
         named = {cause.op for cause in found.causes}
         moved = () if self._moved is None else (self._moved,)
         causes = in_order(self._detected, [*moved, *found.causes], facts, runs)
@@ -103,7 +105,12 @@ class Found:
             advice=self._advice(() if found.has_origin else selection.named, named, may_decide),
             several=self._several,
         )
-        answer = replace(answer, withdrawn=tuple(self._withdrawn(selection, found.differently)))
+        answer = replace(
+            answer,
+            withdrawn=tuple(self._withdrawn(selection, found.differently)),
+            conditions=conditions.stated(answer.outcome, self._step),
+            unknown_conditions=tuple(conditions.lacking),
+        )
         parts = self._parts(selection.named, answer, ladders)
         if parts is not None:
             return _by_parts(answer, parts, causes), []
@@ -179,5 +186,6 @@ def _by_parts(answer: Answer, parts: Parts, causes: Sequence[Finding]) -> Answer
     notes = (Note(NoteKind.HARMLESS, f"{one.op} {one.reason.detail}", one.op) for one in causes)
     return Answer(
         Outcome.AGREE, parts.sentence, (), answer.coverage, answer.missing, (), (*answer.notes, *notes),
-        incomplete=answer.incomplete,
+        incomplete=answer.incomplete, conditions=answer.conditions,
+        unknown_conditions=answer.unknown_conditions,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from probe_core.errors import counted
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import baseline, ladder
-from probe_diagnosis.difference.reasons import PHASES
+from probe_diagnosis.difference.reasons import PHASES, Cause
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.coverage import (
     GOLDEN_ONLY,
@@ -99,7 +99,8 @@ def first_line(cause: Finding, *, several: bool) -> str:
     where = f", at {place}" if place else ""
     rank = f"on rank {cause.rank}, " if several or cause.rank else ""
     step = f"in {cause.step}, " if cause.step else ""
-    subject = PHASES if cause.reason.code == ladder.KIND else f"{cause.op} "
+    subjects = {ladder.KIND: PHASES, Cause.CONDITION.value: ""}
+    subject = subjects.get(cause.reason.code, f"{cause.op} ")
     return f"{step}{rank}{subject}{cause.brief or cause.reason.detail}{where}"
 
 

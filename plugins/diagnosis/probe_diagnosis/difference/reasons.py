@@ -36,6 +36,8 @@ class Cause(str, Enum):
     ONE_SIDED = "in one run only"
     ORDER = "order"
     GRAPH = "gradient graph"
+    CONDITION = "condition"
+    RANDOM = "random numbers"
 
 
 class Returned(str, Enum):

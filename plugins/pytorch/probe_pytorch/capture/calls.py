@@ -14,6 +14,7 @@ from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, sources_of, tensors_in
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.capture.unfilled import UnfilledMemory
+from probe_pytorch.generators import State, draws_since, may_draw, read_states
 from probe_pytorch.session import Session
 
 T = TypeVar("T")
@@ -83,11 +84,14 @@ class Calls(probe_recording.Calls[Session]):
         )  # fmt: skip
         if call is None:
             return function(*args, **kwargs)
+        states = self._states_before(prefix, kwargs)
         try:
             result = self._run(call, function, args, kwargs)
         except BaseException:
             self.session.take_back(prefix, call.number)
             raise
+        if states:
+            self.attempt(prefix, partial(self._note_draws, f"{call.name}.forward", states), None)
         if result is None and in_place and shown_args:
             written = shown_args[:1]
         is_view = False
@@ -96,6 +100,19 @@ class Calls(probe_recording.Calls[Session]):
             is_view = self.attempt(call.name, settle, False)
         self.end(call, _outputs(result, written) if written else result, is_unfilled=is_view)
         return result
+
+    def _states_before(self, prefix: str, kwargs: dict[str, Any]) -> list[State]:
+        """Return the states of the generators that a call may draw from."""
+        if self.session.conditions is None or not may_draw(prefix):
+            return []
+        with self.session.quiet():
+            return self.attempt(prefix, partial(read_states, kwargs.get("generator")), [])
+
+    def _note_draws(self, op: str, states: list[State]) -> None:
+        conditions = self.session.conditions
+        if conditions is not None:
+            with self.session.quiet(), self.session.lock:
+                conditions.add_draws(draws_since(op, states))
 
     def allocated(self, name: str, tensor: Any) -> None:
         """Note that a call of ``name`` allocated a tensor without values."""

@@ -35,13 +35,17 @@ NO_BACKWARD = "no backward pass ran before the recording of the step was stopped
 class LadderCapture:
     """A capture of the phases of a step, from the batch to the last backward pass.
 
+    Args:
+        model_called: A function that each model and its arguments are passed to before its forward.
+
     Attributes:
         session: The session that is recorded into; None while nothing is recorded.
         models: The models of the step.
         names: The names of their parameters, by the ids of these.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model_called: Callable[[nn.Module, Any, dict[str, Any]], None]) -> None:
+        self._model_called = model_called
         self.session: Session | None = None
         self.models: list[nn.Module] = []
         self.names: dict[int, str] = {}
@@ -172,6 +176,8 @@ class LadderCapture:
                 rung.values.update(self._tensors(tree, name))
 
         self.guarded("batch", record)
+        if not compat.is_tracing():
+            self._model_called(model, args, kwargs)
 
     def _returned(self, model: nn.Module, args: Any, output: Any) -> None:
         def record() -> None:

@@ -20,6 +20,7 @@ from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.calls import is_recompute
 from probe_pytorch.capture.gradients import attach_walked, sources_of, tensors_in
 from probe_pytorch.capture.hidden import hide, remove
+from probe_pytorch.generators import State, draws_since, read_states
 from probe_pytorch.session import Session
 
 COMPILED = "_orig_mod"
@@ -43,6 +44,7 @@ class ModuleCapture(ModuleHooks[Session]):
         super().__init__(threads)
         self._unhooked: set[int] = set()
         self._warn_again: Callable[[], None] | None = None
+        self._states: dict[str, list[State]] = {}
 
     # -- hooks -----------------------------------------------------------------------------
 
@@ -73,6 +75,7 @@ class ModuleCapture(ModuleHooks[Session]):
         if warn_again is not None:
             warn_again()
         self._unhooked.clear()
+        self._states.clear()
         super().remove()
 
     def _own_parameters(self, module: nn.Module) -> Iterable[tuple[str, nn.Parameter]]:
@@ -92,8 +95,19 @@ class ModuleCapture(ModuleHooks[Session]):
             self._after(module, args, output)
 
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        if not compat.is_tracing():
-            super()._before(module, args, kwargs)
+        if compat.is_tracing():
+            return
+        super()._before(module, args, kwargs)
+        session, running = self.session, self._threads.running
+        if session is not None and session.conditions is not None and not session.config.apis and running:
+            with session.quiet():
+                self._states[running[-1].key] = read_states()
+
+    def _record(self, session: Session, running: Running, output: Any) -> None:
+        states = self._states.pop(running.key, None)
+        if states is not None and session.conditions is not None:
+            session.conditions.add_draws(draws_since(running.key, states))
+        super()._record(session, running, output)
 
     def _after(self, module: nn.Module, *rest: Any) -> None:
         if not compat.is_exporting():

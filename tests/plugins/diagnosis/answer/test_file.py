@@ -12,7 +12,10 @@ from support.runs.differences import strictly
 
 X, Y = normal(seed=1), normal(seed=2)
 A, B = "Torch.a.0.forward", "Torch.b.0.forward"
-PARTS = ["causes", "coverage", "remarks", "withdrawn", "notes", "baseline", "not_captured", "next"]
+PARTS = [
+    "conditions", "unknown_conditions", "causes", "coverage", "remarks", "withdrawn", "notes", "baseline",
+    "not_captured", "next",
+]  # fmt: skip
 
 
 def answered(tmp_path: Path, probe: Probe, target: Any, golden: Any, *options: str) -> Any:

@@ -1,0 +1,215 @@
+"""Differences that conditions explain: another batch, or another random state.
+
+A call that draws from another random state returns other values, as it should, and so does every call that
+receives another batch. Neither is an error of that call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from probe_core.model import Reason
+from probe_core.model.answers import Condition, Finding, Outcome
+from probe_diagnosis.answer.ladder_file import LadderFile, read_ladder
+from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.conditions.differences import (
+    ConditionDifference,
+    ConditionKind,
+    condition_differences,
+)
+from probe_diagnosis.conditions.file import RunConditions, read_conditions
+from probe_diagnosis.conditions.random_states import Draws, RandomDifference, Since
+from probe_diagnosis.conditions.sentences import conditions_of, random_subject, sentence
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.statement import Statement
+from probe_diagnosis.timeline.rank_facts import RankFacts
+
+BATCH_OP, RANDOM_OP = "conditions.batch", "conditions.random_state"
+"""Names of causes that are conditions, in place of the key of a call."""
+
+ORIGINS = frozenset({Cause.INTRODUCED, Cause.TAKEN_IN, Cause.NOT_FINITE, Cause.GRADIENT, Cause.GROWN})
+"""Causes that another batch explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A cause that conditions explain.
+
+    Attributes:
+        origin: The finding that explains it.
+        further: The other causes, without those that conditions explain.
+    """
+
+    origin: Finding
+    further: Sequence[Finding]
+
+
+class Conditions:
+    """The conditions of both runs in one step and rank.
+
+    Args:
+        facts: The facts about the rank.
+        runs: Both runs.
+
+    Attributes:
+        differences: The conditions that differ, those first that may change numbers most.
+        lacking: The runs whose conditions were not recorded.
+    """
+
+    def __init__(self, facts: RankFacts, runs: Runs) -> None:
+        self._facts, self._runs = facts, runs
+        directories = [run.shown.path.parent for run in runs.both]
+        target, golden = (read_conditions(directory) for directory in directories)
+        self.lacking = [name for name, one in (("target", target), ("golden", golden)) if one is None]
+        known = (target or RunConditions(), golden or RunConditions())
+        self.differences = condition_differences(*known) if not self.lacking else []
+        self._draws = Draws(*known)
+        ladders = (read_ladder(directories[0]), read_ladder(directories[1]))
+        self._batch = [
+            one
+            for one in self.differences
+            if one.kind is ConditionKind.BATCH
+            and batch_difference(one, ladders, facts.ops.noise)
+            in (BatchDifference.VALUES, BatchDifference.ORDER)
+        ]
+        self._random = [one.random for one in self.differences if one.random is not None]
+
+    def stated(self, outcome: Outcome, step: str) -> tuple[Condition, ...]:
+        """Return the conditions that an answer states.
+
+        Random states that differ are no news of runs that agree, unless they were seeded differently.
+        """
+        is_agreed = outcome is Outcome.AGREE
+        shown = [one for one in self.differences if not (is_agreed and one.random and not one.random.is_seed)]
+        return conditions_of(shown, step, self._facts.rank)
+
+    def explain(self, causes: Sequence[Finding]) -> Explained | None:
+        """Return the condition that explains the first cause, with the causes that remain; None for none."""
+        first = causes[0]
+        generator = self._generator(first)
+        if generator:
+            origin = self._random_origin(first, generator)
+        elif self._batch and Cause(first.reason.code) in ORIGINS and not self._is_before_model(first):
+            more = f"; {first.op} {first.brief or first.reason.detail}"
+            origin = self._finding(BATCH_OP, Cause.CONDITION, Statement(self._batch_clause(), more))
+        elif first.reason.code == Cause.TAKEN_IN.value and self._random:
+            origin = self._received_origin(first)
+        else:
+            return None
+        origin = replace(
+            origin,
+            consequences=(first.op, *first.consequences),
+            consequence_count=first.consequence_count + 1,
+        )
+        further = [one for one in causes[1:] if not (self._generator(one) or origin.op == BATCH_OP)]
+        return Explained(origin, further)
+
+    def _generator(self, cause: Finding) -> str:
+        """Return the generator from which a call, or one within a module, drew in another state."""
+        if cause.reason.code not in (Cause.INTRODUCED.value, Cause.GROWN.value, Cause.NOT_FINITE.value):
+            return ""
+        calls = self._facts.ops
+        number = calls.numbers.get(cause.op)
+        if number is None:
+            return ""
+        found = self._draws.differing_generator(cause.op, calls.goldens.get(number, cause.op))
+        if found or not cause.op.startswith("Module."):
+            return found
+        for op in self._draws.ops():
+            inner = calls.numbers.get(op)
+            if inner is not None and cause.op in calls.within[inner]:
+                return self._draws.differing_generator(op, calls.goldens.get(inner, op))
+        return ""
+
+    def _random_origin(self, cause: Finding, generator: str) -> Finding:
+        """Return the finding on the random state from which a call draws."""
+        one = next((one for one in self._random if one.generator == generator), None)
+        one = one or RandomDifference(generator, (None, None), Since.CALL, cause.op)
+        if one.since is Since.DRAW:
+            return self._drawing_call(cause, one)
+        clause = f"{random_subject(one)}, and {cause.op} draws from it"
+        place = f"; the states are equal after {one.after} and differ before {one.op}" if one.after else ""
+        return self._finding(RANDOM_OP, Cause.CONDITION, Statement(clause, place), one, cause)
+
+    def _drawing_call(self, cause: Finding, one: RandomDifference) -> Finding:
+        """Return the finding on the call after which the states differ first."""
+        amount = f"in the {one.only_in} only" if one.only_in else "of another amount in each run"
+        clause = f"draws random numbers {amount}, and {cause.op} draws from another random state"
+        side = int(one.only_in == "golden")
+        found = self._finding(one.op, Cause.RANDOM, Statement(clause), one)
+        return replace(found, where=self._runs.where(one.op, side), modules=self._runs.modules(one.op, side))
+
+    def _received_origin(self, cause: Finding) -> Finding:
+        """Return the finding on a random state that differs before a value without a producer is received."""
+        one = self._random[0]
+        clause = f"{random_subject(one)}, and {cause.op} receives values that differ"
+        return self._finding(RANDOM_OP, Cause.CONDITION, Statement(clause), one, cause)
+
+    def _batch_clause(self) -> str:
+        clause = sentence(self._batch[0])
+        if self._random:
+            clause += f"; {random_subject(self._random[0])}, too"
+        return clause
+
+    def _is_before_model(self, cause: Finding) -> bool:
+        """Return True for a call outside of modules before the first call within one."""
+        calls = self._facts.ops
+        number = calls.numbers.get(cause.op)
+        first = next((place for place in range(len(calls)) if calls.within[place]), None)
+        return number is not None and first is not None and number < first
+
+    def _finding(
+        self, op: str, kind: Cause, statement: Statement, one: RandomDifference | None = None,
+        cause: Finding | None = None,
+    ) -> Finding:  # fmt: skip
+        evidence: dict[str, float | int | str] = {}
+        if one is not None:
+            evidence["generator"] = one.generator
+            seeds = zip(("target_seed", "golden_seed"), one.seeds)
+            evidence |= {name: seed for name, seed in seeds if seed is not None}
+        return Finding(
+            op, "", Reason(kind.value, statement.text), evidence, rank=self._facts.rank,
+            where=cause.where if cause is not None else "", brief=statement.brief,
+        )  # fmt: skip
+
+
+class BatchDifference(Enum):
+    """Kinds of differences of a tensor of the batch."""
+
+    VALUES = "values"
+    ORDER = "order"
+    ROUNDING = "rounding"
+    SHAPE = "shape"
+
+
+def batch_difference(
+    one: ConditionDifference, ladders: tuple[LadderFile | None, LadderFile | None], noise: float
+) -> BatchDifference:
+    """Return how a tensor of the batch differs, by its statistics in the phases of the step.
+
+    Args:
+        one: A difference of the kind ``BATCH``.
+        ladders: The phases of both runs.
+        noise: The largest relative difference that is rounding.
+    """
+    heads = [str(value).rpartition(" ")[0] for value in (one.target, one.golden)]
+    if heads[0] != heads[1]:
+        return BatchDifference.SHAPE
+    statistics = [_batch_statistics(ladder, one.name) for ladder in ladders]
+    if not heads[0].startswith(("float", "bfloat", "complex")) or not all(statistics):
+        return BatchDifference.VALUES
+    pairs = list(zip(*statistics))
+    if all(a == b for a, b in pairs[:2]):
+        return BatchDifference.ORDER  # noise of an earlier computation would change the extremes as well
+    scale = max(abs(b) for _, b in pairs[:2])
+    is_rounding = all(abs(a - b) <= noise * scale for a, b in pairs[:3])
+    return BatchDifference.ROUNDING if is_rounding else BatchDifference.VALUES
+
+
+def _batch_statistics(ladder: LadderFile | None, name: str) -> tuple[float, ...]:
+    """Return the statistics of a tensor of the batch; empty if they are not known."""
+    steps = ladder.of("batch") if ladder is not None else []
+    value = steps[0].values.get(name) if steps else None
+    return value.statistics if value is not None else ()

@@ -1,0 +1,1 @@
+"""The conditions of both runs, and what they explain."""

@@ -1,0 +1,145 @@
+"""Random states that differ between both runs: since when, and which calls drew from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from probe_diagnosis.conditions.file import Draw, RunConditions
+
+POINTS = ("start", "forward", "end")
+
+
+class Since(Enum):
+    """Points at which the states of a generator begin to differ."""
+
+    START = "start"
+    FORWARD = "forward"
+    DRAW = "draw"
+    CALL = "call"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class RandomDifference:
+    """The states of a generator, which differ.
+
+    Attributes:
+        generator: The name of the generator.
+        seeds: The seeds that the target and the golden set last; None for a seed that is not known.
+        since: When the states begin to differ.
+        op: The call before which they differ first, for ``Since.CALL``, or after which, for ``Since.DRAW``.
+        after: The last call after which they were equal, for ``Since.CALL``; empty for none.
+        only_in: The run that alone makes the call, for ``Since.DRAW``: ``target`` or ``golden``; empty if
+            both make it.
+    """
+
+    generator: str
+    seeds: tuple[int | None, int | None]
+    since: Since
+    op: str = ""
+    after: str = ""
+    only_in: str = ""
+
+    @property
+    def is_seed(self) -> bool:
+        """True if both seeds are known and differ."""
+        return None not in self.seeds and self.seeds[0] != self.seeds[1]
+
+
+def random_differences(target: RunConditions, golden: RunConditions) -> Iterator[RandomDifference]:
+    """Yield the generators whose states differ.
+
+    States that no call and no other code of either run advanced in this step cannot have changed a number of
+    it. They are left out, unless the seeds differ.
+    """
+    names = dict.fromkeys(name for sample in target.samples for name in sample.states)
+    for name in names:
+        found = _difference(target, golden, name)
+        if found is not None and (found.is_seed or _is_used(target, name) or _is_used(golden, name)):
+            yield found
+    generators = dict.fromkeys(draw.generator for draw in target.draws if draw.generator not in names)
+    for name in generators:
+        found = _first_draw(target, golden, name)
+        if found is not None:
+            yield found
+
+
+def _difference(target: RunConditions, golden: RunConditions, name: str) -> RandomDifference | None:
+    seeds = _seeds(target, golden, name)
+    start, forward, end = (_differs(target, golden, name, point) for point in POINTS)
+    if forward or (forward is None and start):
+        return RandomDifference(name, seeds, Since.START if start else Since.FORWARD)
+    found = _first_draw(target, golden, name)
+    return found or (RandomDifference(name, seeds, Since.END) if end else None)
+
+
+def _differs(target: RunConditions, golden: RunConditions, name: str, point: str) -> bool | None:
+    """Return True if the states at a point differ; None if they are not known."""
+    states = [sample.states.get(name) if (sample := run.sample(point)) else None for run in (target, golden)]
+    return None if None in states else states[0] != states[1]
+
+
+def _seeds(target: RunConditions, golden: RunConditions, name: str) -> tuple[int | None, int | None]:
+    """Return the seeds at the last point where both runs recorded them."""
+    for point in reversed(POINTS[:2]):
+        own, other = (
+            sample.seeds.get(name) if (sample := run.sample(point)) else None for run in (target, golden)
+        )
+        if own is not None and other is not None:
+            return own, other
+    return None, None
+
+
+def _is_used(run: RunConditions, name: str) -> bool:
+    """Return True if a run advanced a generator between two points of the step, or in a recorded call."""
+    states = {sample.states[name] for sample in run.samples if name in sample.states}
+    return len(states) > 1 or any(draw.generator == name for draw in run.draws)
+
+
+def _first_draw(target: RunConditions, golden: RunConditions, name: str) -> RandomDifference | None:
+    """Return the difference at the first pair of draws whose states differ."""
+    seeds = _seeds(target, golden, name)
+    draws = [[draw for draw in run.draws if draw.generator == name] for run in (target, golden)]
+    calls = [{draw.op for draw in each} for each in draws]
+    after = ""
+    for own, other in zip(*draws):
+        if own.before != other.before:
+            return RandomDifference(name, seeds, Since.CALL, own.op, after)
+        if own.op not in calls[1]:
+            return RandomDifference(name, seeds, Since.DRAW, own.op, only_in="target")
+        if other.op not in calls[0]:
+            return RandomDifference(name, seeds, Since.DRAW, other.op, only_in="golden")
+        if own.after != other.after:
+            return RandomDifference(name, seeds, Since.DRAW, own.op)
+        after = own.op
+    return None
+
+
+class Draws:
+    """The calls of both runs that drew random numbers.
+
+    Args:
+        target: The conditions of the target.
+        golden: The conditions of the golden.
+    """
+
+    def __init__(self, target: RunConditions, golden: RunConditions) -> None:
+        self._both = [_by_op(run) for run in (target, golden)]
+
+    def differing_generator(self, op: str, golden_op: str) -> str:
+        """Return the generator from which a call of both runs drew in different states; empty for none."""
+        own, other = self._both[0].get(op, {}), self._both[1].get(golden_op, {})
+        return next((name for name in own if name in other and own[name].before != other[name].before), "")
+
+    def ops(self) -> Iterator[str]:
+        """Yield the calls of the target that drew, in the order of time."""
+        yield from self._both[0]
+
+
+def _by_op(run: RunConditions) -> dict[str, dict[str, Draw]]:
+    found: dict[str, dict[str, Draw]] = {}
+    for draw in run.draws:
+        found.setdefault(draw.op, {}).setdefault(draw.generator, draw)
+    return found

@@ -1,0 +1,76 @@
+"""A hash of a tensor's bits that depends on their order, computed on the tensor's own device."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import torch
+
+from probe_pytorch.statistics import PLAIN
+
+BLOCK = 1 << 14
+"""Number of elements that are weighted together."""
+
+CHUNK_BLOCKS = 1 << 8
+"""Number of blocks that are converted at once, which bounds the memory for their copies (32 MiB)."""
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
+"""Integers that elements are read as, by their size; large ones as two, so that weights reach all bits."""
+
+
+def hash_tensor(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return a hash of the bits of a tensor; None for a tensor whose bits cannot be read.
+
+    The hash is ``sum((bits[i] + 1) * weight[i])`` modulo 2**64, where the weights are a fixed sequence of
+    pseudo-random odd numbers, and bits are one element, or half an element of 8 bytes, as an integer. It is
+    the same on all devices.
+
+    Args:
+        tensor: A tensor of any shape.
+
+    Returns:
+        The hash as an int64 tensor of one element on the device of the tensor, which is not waited for.
+    """
+    if type(tensor) not in PLAIN or tensor.layout is not torch.strided or tensor.is_quantized:
+        return None
+    if tensor.is_meta:
+        return None
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
+    bits = flat.view(_BITS[flat.element_size()])
+    weights = _weights(BLOCK, tensor.device)
+    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
+    size = BLOCK * CHUNK_BLOCKS
+    for start in range(0, bits.numel(), size):
+        total += _hash_chunk(bits[start : start + size], weights) * _odd(start // size)
+    return total
+
+
+def _hash_chunk(bits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Return the hash of at most ``CHUNK_BLOCKS`` blocks."""
+    whole = bits.numel() // BLOCK
+    block_weights = _weights(CHUNK_BLOCKS + 1, bits.device)
+    rest = bits[whole * BLOCK :].to(torch.int64) + 1
+    total = (rest * weights[: rest.numel()]).sum() * block_weights[whole]
+    if whole:
+        blocks = bits[: whole * BLOCK].view(whole, BLOCK).to(torch.int64, copy=True)
+        total += (blocks.add_(1).mul_(weights).sum(1) * block_weights[:whole]).sum()
+    return total
+
+
+@cache
+def _weights(count: int, device: torch.device) -> torch.Tensor:
+    """Return pseudo-random odd numbers, the first outputs of splitmix64 (Steele, Lea and Flood, 2014)."""
+    state = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    odd = (state ^ (state >> np.uint64(31))) | np.uint64(1)
+    return torch.from_numpy(odd.view(np.int64)).to(device)
+
+
+def _odd(number: int) -> int:
+    """Return the weight of a chunk as a signed number."""
+    weight = (2 * number + 1) * 0xD6E8FEB86659FD93 % 2**64
+    return weight - 2**64 if weight >= 2**63 else weight

@@ -1,0 +1,91 @@
+"""The conditions of a step of a PyTorch program: settings of torch, random states and the batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import probe_recording
+import torch
+from probe_recording import ConditionCapture, Conditions, Fact, flat
+
+from probe_pytorch import compat_conditions as compat
+from probe_pytorch.batch_hash import hash_tensor
+from probe_pytorch.data_position import DataPosition
+from probe_pytorch.generators import default_generators, hash_of
+
+
+class TorchConditions(ConditionCapture):
+    """A capture of the conditions of PyTorch steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = DataPosition()
+
+    def begin(self, session: probe_recording.Session) -> None:
+        """Begin a step, which is recorded into a new session."""
+        self.data.watch()
+        super().begin(session)
+
+    def data_position(self) -> dict[str, Fact]:
+        """Return the position of the data loader that returned a batch last."""
+        return self.data.facts()
+
+    def versions(self) -> dict[str, Fact]:
+        """Return the versions of the libraries that torch was built with or loaded."""
+        return compat.library_versions()
+
+    def devices(self) -> dict[str, Fact]:
+        """Return the instruction set of the CPU's kernels, and the names of devices that are in use."""
+        found: dict[str, Fact] = {"instruction_set": compat.instruction_set()}
+        for name, module in compat.device_modules():
+            for number in range(module.device_count()):
+                found[f"{name}:{number}"] = str(module.get_device_name(number))
+        return found
+
+    def numerics(self) -> dict[str, Fact]:
+        """Return the settings of torch that may change numbers."""
+        return compat.numerics()
+
+    def layout(self) -> dict[str, Fact]:
+        """Return the number of processes and the backend of the process group."""
+        dist = torch.distributed
+        if not (dist.is_available() and dist.is_initialized()):
+            return {}
+        return {"world_size": dist.get_world_size(), "backend": str(dist.get_backend())}
+
+    def states(self) -> dict[str, str]:
+        """Return the hash of the state of each default generator."""
+        return {name: hash_of(generator.get_state()) for name, generator in default_generators()}
+
+    def seeds(self) -> dict[str, int]:
+        """Return the random seed of each default generator."""
+        return {name: generator.initial_seed() for name, generator in default_generators()}
+
+    def hash_batch(self, conditions: Conditions, args: Any, kwargs: Any) -> None:
+        """Add a hash of each tensor in the arguments of a model; on a device it is fetched later."""
+        for value in (list(args), dict(kwargs)):
+            for name, tensor in flat(_tensors_only(value), "input"):
+                if isinstance(tensor, torch.Tensor):
+                    self._add(conditions, name, tensor)
+
+    def _add(self, conditions: Conditions, name: str, tensor: torch.Tensor) -> None:
+        result = hash_tensor(tensor)
+        if result is None:
+            return
+        head = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+        def fetch() -> None:
+            conditions.batch[name] = f"{head} {int(result.item()) % 2**64:016x}"
+
+        conditions.pending.append(fetch)
+
+
+def _tensors_only(value: Any, depth: int = 0) -> Any:
+    """Return nested lists and dicts of the tensors in a value."""
+    if isinstance(value, torch.Tensor):
+        return value
+    if depth < 8 and isinstance(value, (list, tuple)):
+        return [_tensors_only(item, depth + 1) for item in value]
+    if depth < 8 and isinstance(value, dict):
+        return {str(key): _tensors_only(item, depth + 1) for key, item in value.items()}
+    return None

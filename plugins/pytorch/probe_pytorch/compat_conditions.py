@@ -1,0 +1,112 @@
+"""Settings, versions and generators of torch, which differ between its versions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import torch
+from probe_recording import Fact
+
+_SETTINGS = {
+    "matmul_precision": "get_float32_matmul_precision",
+    "deterministic_algorithms": "are_deterministic_algorithms_enabled",
+    "default_dtype": "get_default_dtype",
+    "threads": "get_num_threads",
+    "autocast_cpu": "is_autocast_cpu_enabled",
+    "autocast": "is_autocast_enabled",
+    "grad_enabled": "is_grad_enabled",
+    "inference_mode": "is_inference_mode_enabled",
+    "sdpa_flash": "backends.cuda.flash_sdp_enabled",
+    "sdpa_memory_efficient": "backends.cuda.mem_efficient_sdp_enabled",
+    "sdpa_math": "backends.cuda.math_sdp_enabled",
+    "sdpa_cudnn": "backends.cuda.cudnn_sdp_enabled",
+    "cuda_matmul_allow_tf32": "backends.cuda.matmul.allow_tf32",
+    "fp16_reduced_precision_reduction": "backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
+    "bf16_reduced_precision_reduction": "backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
+    "cudnn_allow_tf32": "backends.cudnn.allow_tf32",
+    "cudnn_enabled": "backends.cudnn.enabled",
+    "cudnn_benchmark": "backends.cudnn.benchmark",
+    "cudnn_deterministic": "backends.cudnn.deterministic",
+    "mkldnn_enabled": "backends.mkldnn.enabled",
+    "fp32_precision": "backends.fp32_precision",
+}
+"""Functions and attributes of torch that return settings, by the names that are recorded."""
+
+
+def numerics() -> dict[str, Fact]:
+    """Return the settings of torch that may change numbers; those that cannot be read are left out."""
+    found: dict[str, Fact] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, path in _SETTINGS.items():
+            with suppress(Exception):
+                value = _reach(torch, path)
+                found[name] = _plain(value() if callable(value) else value)
+        for name, device in (("autocast_cpu", "cpu"), ("autocast", "cuda")):
+            if found.get(name) is True:
+                found[name] = _autocast_dtype(device)
+    return found
+
+
+def _autocast_dtype(device: str) -> str:
+    """Return the dtype of autocast on a device."""
+    try:
+        return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+    except (AttributeError, RuntimeError):  # before torch 2.4
+        old: Any = torch.get_autocast_cpu_dtype if device == "cpu" else torch.get_autocast_gpu_dtype
+        return str(old()).removeprefix("torch.")
+
+
+def _reach(owner: Any, path: str) -> Any:
+    for name in path.split("."):
+        owner = getattr(owner, name)
+    return owner
+
+
+def _plain(value: Any) -> Fact:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value).removeprefix("torch.")
+
+
+@cache
+def library_versions() -> dict[str, Fact]:
+    """Return the versions of the device libraries that torch was built with."""
+    found: dict[str, Fact] = {"cuda": torch.version.cuda, "hip": torch.version.hip}
+    with suppress(Exception):
+        found["cudnn"] = torch.backends.cudnn.version() if torch.cuda.is_initialized() else None
+    cann = getattr(getattr(torch, "version", None), "cann", None)
+    found["cann"] = cann if isinstance(cann, str) else None
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def instruction_set() -> str:
+    """Return the instruction set that the kernels of the CPU use; empty if torch does not report it."""
+    with suppress(Exception):
+        return str(torch.backends.cpu.get_cpu_capability())
+    return ""
+
+
+def device_modules() -> Iterator[tuple[str, Any]]:
+    """Yield the modules of the types of devices that are in use, such as ``torch.cuda``, with their names."""
+    names = ["cuda"]
+    with suppress(Exception):
+        names.append(str(torch._C._get_privateuse1_backend_name()))
+    for name in names:
+        module = getattr(torch, name, None)
+        with suppress(Exception):
+            if module is not None and module.is_initialized() and module.default_generators:
+                yield name, module
+
+
+def is_random(name: str) -> bool | None:
+    """Return True if an operator of torch may draw random numbers, by its tags; None if there is none."""
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        return None
+    tag = torch.Tag.nondeterministic_seeded
+    return any(tag in getattr(packet, overload).tags for overload in packet.overloads())

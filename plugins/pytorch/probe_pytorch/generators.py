@@ -1,0 +1,81 @@
+"""The states of torch's random number generators, read without waiting for a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from probe_recording import Draw, state_hash
+
+from probe_pytorch import compat_conditions as compat
+
+CPU = "torch"
+"""Name of the default generator of the CPU."""
+
+State = tuple[str, torch.Generator, torch.Tensor]
+"""The name of a generator, the generator, and its state."""
+
+
+def default_generators() -> Iterator[tuple[str, torch.Generator]]:
+    """Yield the default generators of the CPU and of devices that are in use, with their names."""
+    yield CPU, torch.default_generator
+    for name, module in compat.device_modules():
+        for number, generator in enumerate(module.default_generators):
+            yield f"{name}:{number}", generator
+
+
+def hash_of(state: torch.Tensor) -> str:
+    """Return the hash of the state of a generator."""
+    return state_hash(state.numpy().data)
+
+
+def read_states(generator: Any = None) -> list[State]:
+    """Return the states that the next call may draw from.
+
+    Args:
+        generator: The generator that the call is given; None for the default generators.
+    """
+    if isinstance(generator, torch.Generator):
+        return [(f"generator {generator.initial_seed()}", generator, generator.get_state())]
+    return [(name, one, one.get_state()) for name, one in default_generators()]
+
+
+def draws_since(op: str, before: list[State]) -> list[Draw]:
+    """Return what a call drew, from the states before it.
+
+    Args:
+        op: The key of the call.
+        before: The states before the call.
+    """
+    draws = []
+    for name, generator, state in before:
+        after = generator.get_state()
+        if not torch.equal(state, after):
+            draws.append(Draw(op, name, hash_of(state), hash_of(after)))
+    return draws
+
+
+NEVER_DRAWING = ("Tensor", "Distributed")
+"""Scopes of calls that draw nothing unless an operator of their name is tagged so."""
+
+_MAY_DRAW: dict[str, bool] = {}
+
+
+def may_draw(prefix: str) -> bool:
+    """Return True for calls that may draw random numbers, by the tags of their operators.
+
+    Functions that torch computes by several operators may draw, and so may custom operators. Methods of
+    tensors without an operator of their name, such as conversions, and communication do not.
+
+    Args:
+        prefix: The name of the call without its count, such as ``Functional.dropout``.
+    """
+    known = _MAY_DRAW.get(prefix)
+    if known is None:
+        scope, *parts = prefix.split(".")
+        by_tag = compat.is_random("_".join(parts)) if parts else None
+        if by_tag is None and parts:
+            by_tag = compat.is_random(parts[-1])
+        known = _MAY_DRAW[prefix] = scope not in NEVER_DRAWING if by_tag is None else by_tag
+    return known

@@ -1,0 +1,121 @@
+"""Recording of the conditions of steps, for all frameworks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from probe_recording.conditions import Conditions, Fact, RandomSample, host_states
+from probe_recording.session import Session
+from probe_recording.surroundings import GIT_SECONDS, processor, source, variables, versions
+
+
+class ConditionCapture:
+    """A capture of the conditions of each step; subclasses add what their framework knows.
+
+    Errors are written to the error log of the step and do not reach the program.
+
+    Attributes:
+        session: The session of the step; None between steps.
+    """
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self._processor: dict[str, Fact] = {}
+        self._has_forward = False
+
+    # -- to be overridden for a framework -------------------------------------------------
+
+    def versions(self) -> dict[str, Fact]:
+        """Return the versions of the framework's own libraries and drivers."""
+        return {}
+
+    def devices(self) -> dict[str, Fact]:
+        """Return the names of the devices that the program uses."""
+        return {}
+
+    def numerics(self) -> dict[str, Fact]:
+        """Return the framework's settings that may change numbers."""
+        return {}
+
+    def layout(self) -> dict[str, Fact]:
+        """Return the layout of the processes of the run."""
+        return {}
+
+    def states(self) -> dict[str, str]:
+        """Return the hash of the state of each of the framework's generators."""
+        return {}
+
+    def seeds(self) -> dict[str, int]:
+        """Return the random seed that was set last, of each of the framework's generators that reports it."""
+        return {}
+
+    def data_position(self) -> dict[str, Fact]:
+        """Return the position of the program in its data."""
+        return {}
+
+    def hash_batch(self, conditions: Conditions, args: Any, kwargs: Any) -> None:
+        """Add a hash of each tensor that a model receives."""
+
+    # -- points of a step ------------------------------------------------------------------
+
+    def begin(self, session: Session) -> None:
+        """Begin a step, which is recorded into a new session."""
+        session.conditions = Conditions()
+        self.session, self._has_forward = session, False
+        self._guard("start", self._begin)
+
+    def model_called(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+        """Record what holds when the first model of the step is called, and the batch that it receives."""
+        session = self.session
+        if session is None or not session.active or self._has_forward:
+            return
+        self._has_forward = True
+
+        def record(conditions: Conditions) -> None:
+            self._sample(conditions, "forward")
+            conditions.add_facts(
+                "numerics", {**self.numerics(), "training": getattr(model, "training", None)}
+            )
+            conditions.add_facts("data", self.data_position())
+            self.hash_batch(conditions, args, kwargs)
+
+        self._guard("forward", record)
+
+    def end(self) -> None:
+        """Record the states at the end of the step, and what is known of the program by then."""
+        self._guard("end", self._end)
+        self.session = None
+
+    def _begin(self, conditions: Conditions) -> None:
+        self._processor = self._processor or processor()
+        conditions.add_facts("numerics", self.numerics())
+        conditions.add_facts("environment", variables())
+        self._sample(conditions, "start")
+
+    def _end(self, conditions: Conditions) -> None:
+        self._sample(conditions, "end")
+        conditions.add_facts("versions", {**versions(), **self.versions()})
+        conditions.add_facts("devices", {**self._processor, **self.devices()})
+        conditions.add_facts("layout", {**_launched(), **self.layout()})
+        conditions.add_facts("source", source().facts(GIT_SECONDS))
+
+    def _sample(self, conditions: Conditions, point: str) -> None:
+        conditions.add_sample(RandomSample(point, {**host_states(), **self.states()}, self.seeds()))
+
+    def _guard(self, point: str, record: Callable[[Conditions], None]) -> None:
+        session = self.session
+        if session is None or session.conditions is None:
+            return
+        try:
+            with session.quiet(), session.lock:
+                record(session.conditions)
+        except Exception as error:  # the program must go on whatever the recorder's error
+            session.failed("conditions", point, error)
+
+
+def _launched() -> dict[str, Fact]:
+    """Return the numbers of processes that a launcher set."""
+    names = {"WORLD_SIZE": "world_size", "LOCAL_WORLD_SIZE": "processes_per_node", "RANK_SIZE": "world_size"}
+    return {key: int(text) for name, key in names.items() if (text := os.environ.get(name, "")).isdecimal()}

@@ -1,0 +1,136 @@
+"""The conditions of a step, and the facts about what surrounds a program."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from probe_recording.conditions import Conditions, Draw, RandomSample, host_states
+from probe_recording.surroundings import VARIABLES, Source, variables, versions
+
+
+def test_text_holds_everything_that_was_added() -> None:
+    conditions = Conditions()
+    conditions.add_facts("versions", {"torch": "2.1"})
+    conditions.add_facts("versions", {"torch": "2.2", "numpy": "2.0"})
+    conditions.add_sample(RandomSample("start", {"torch": "aa"}, {"torch": 7}))
+    conditions.add_sample(RandomSample("start", {"torch": "bb"}, {"torch": 8}))
+    conditions.add_draws([Draw("Torch.rand.0.forward", "torch", "bb", "cc")])
+    conditions.pending.append(lambda: conditions.batch.update({"input.0": "float32[2] 00"}))
+    assert conditions.changed
+    plain = json.loads(conditions.text("pytorch"))
+    assert plain == {
+        "schema": 1,
+        "framework": "pytorch",
+        "facts": {"versions": {"torch": "2.2", "numpy": "2.0"}},
+        "random": [{"point": "start", "states": {"torch": "bb"}, "seeds": {"torch": 8}}],
+        "batch": {"input.0": "float32[2] 00"},
+        "draws": [["Torch.rand.0.forward", "torch", "bb", "cc"]],
+    }
+    assert not conditions.changed
+    assert json.loads(Conditions().text("mindspore"))["draws"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "draw"),
+    [("python", random.seed, random.random), ("numpy", np.random.seed, np.random.rand)],
+)
+def test_states_depend_on_the_seed_and_on_the_draws(name: str, seed, draw) -> None:  # type: ignore[no-untyped-def]
+    seed(1)
+    first = host_states()[name]
+    seed(2)
+    second = host_states()[name]
+    draw()
+    third = host_states()[name]
+    seed(1)
+    assert host_states()[name] == first
+    assert len({first, second, third}) == 3
+
+
+def test_reading_the_states_draws_nothing() -> None:
+    random.seed(3)
+    np.random.seed(3)
+    expected = random.random(), np.random.rand()
+    random.seed(3)
+    np.random.seed(3)
+    host_states()
+    assert (random.random(), np.random.rand()) == expected
+
+
+def test_only_listed_variables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("MY_API_KEY", "secret")
+    found = variables()
+    assert found["OMP_NUM_THREADS"] == "3"
+    assert "secret" not in found.values() and set(found) <= set(VARIABLES)
+
+
+def test_versions_of_imported_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("timm")
+    module.__version__ = "1.2.3"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "timm", module)
+    monkeypatch.delitem(sys.modules, "peft", raising=False)
+    found = versions()
+    assert found["timm"] == "1.2.3" and found["numpy"] == np.__version__ and "peft" not in found
+
+
+def _git(directory: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *identity, *arguments], cwd=directory, check=True, capture_output=True)
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a script in a repository, which is that of this process."""
+    path = tmp_path / "repository" / "train.py"
+    path.parent.mkdir()
+    path.write_text("lr = 1\n")
+    main = ModuleType("__main__")
+    main.__file__ = str(path)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    return path
+
+
+def test_commit_and_changes_of_the_repository_of_the_script(script: Path) -> None:
+    _git(script.parent, "init", "-q")
+    _git(script.parent, "add", ".")
+    _git(script.parent, "commit", "-q", "-m", "first")
+    clean = dict(Source().facts(30))
+    assert clean["script"] == "train.py" and len(str(clean["commit"])) == 40 and clean["changes"] == "none"
+    script.write_text("lr = 2\n")
+    changed = dict(Source().facts(30))
+    assert changed["commit"] == clean["commit"]
+    assert changed["changes"] not in ("none", clean["changes"])
+    assert changed["script_hash"] != clean["script_hash"]
+    script.write_text("lr = 3\n")
+    assert Source().facts(30)["changes"] != changed["changes"]
+
+
+def test_git_runs_no_hook_monitor_or_external_program(script: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho ran > '{mark}'\n")
+    program.chmod(0o755)
+    _git(script.parent, "init", "-q")
+    _git(script.parent, "add", ".")
+    _git(script.parent, "commit", "-q", "-m", "first")
+    for name in ("core.fsmonitor", "diff.external", "diff.all.textconv"):
+        _git(script.parent, "config", name, str(program))
+    (script.parent / ".git" / "info" / "attributes").write_text("*.py diff=all\n")
+    script.write_text("lr = 2\n")
+    assert Source().facts(30)["changes"] != "none"
+    assert not mark.exists()
+
+
+def test_script_outside_of_a_repository(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(script.parent.parent))
+    monkeypatch.setenv("GIT_DIR", "/nonexistent")
+    assert set(Source().facts(30)) <= {"script", "script_hash", "commit", "changes"}
+    monkeypatch.setenv("PATH", "")
+    assert set(Source().facts(30)) == {"script", "script_hash"}
