@@ -299,17 +299,17 @@ def lint() -> None:
 def bench() -> None:
     """Run all benchmarks or one.
 
-    Names: ``kernel compare ranks check record online faults page older pairs wild``.
+    Names: ``kernel compare ranks check record online faults page older pairs wild conditions``.
     """
     scripts = {
         "kernel": "kernel.py", "compare": "compare_runs.py", "ranks": "many_ranks.py",
         "check": "check_calls.py", "record": "record_steps.py", "online": "online.py", "faults": "faults",
         "page": "page.py", "older": "older_dumps.py", "pairs": "pairs.py",
-        "wild": "wild",
+        "wild": "wild", "conditions": "conditions",
     }  # fmt: skip
-    chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
-    for name in chosen:
-        arguments = (argument for argument in sys.argv[2:] if argument not in scripts)
+    is_one = sys.argv[2:3] and sys.argv[2] in scripts
+    arguments = sys.argv[3 if is_one else 2 :]
+    for name in sys.argv[2:3] if is_one else scripts:
         run(PYTHON, ROOT / "benchmarks" / scripts[name], *arguments)
 
 
