@@ -99,7 +99,7 @@ CONDITIONS = (
     ),
     _by_argument("draw-within-step", "gpt", "--noise 1", *DRAW, accuses_none=True),
     _by_argument("draw-between-steps", "cnn", "--noise 0.1", *DRAW, accuses_none=True),
-    _by_variable("world-size", "policy", "WORLD_SIZE=2 RANK=0", r"WORLD_SIZE|world size|\branks?\b"),
+    _by_variable("world-size", "policy", "WORLD_SIZE=2 RANK=0", r"WORLD_SIZE|world[ _.]size|\branks\b"),
 )
 """Each pair differs in one condition."""
 
