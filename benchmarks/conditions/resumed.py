@@ -8,7 +8,7 @@ FIRST_STEP = 3
 """The step of the uninterrupted run at which the resumed run begins."""
 STEPS = 3
 """Steps of a resumed run."""
-OPTIONS = ("--resumed", str(FIRST_STEP))
+OPTIONS = ("--resumed",)
 
 
 def full_run(program: str, task: str = "statistics") -> Run:

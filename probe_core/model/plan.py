@@ -48,6 +48,8 @@ class Plan:
         answer: True to write the file of the answer.
         time_stamp: ``YYYYmmddHHMMSS``, part of the names of all result files.
         steps: The steps to compare; if empty, all that both runs have.
+        step_offset: The number to add to a step of the target for the step of the golden that it pairs with.
+        resumed: The target's first step, if the target is a resumed run of the golden; None if not.
         ranks: The target's ranks to compare; if empty, all that both runs have.
         pair_ranks: How ranks pair: ``auto``, ``number`` or ``order`` (docs/pairing.md#ranks).
         answers: The names of the questions about the whole comparison (``AnswerSpec``).
@@ -79,6 +81,8 @@ class Plan:
     advise: bool = True
     answer: bool = True
     steps: tuple[int, ...] = ()
+    step_offset: int = 0
+    resumed: int | None = None
     ranks: tuple[int, ...] = ()
     pair_ranks: str = "auto"
     answers: tuple[str, ...] = ()

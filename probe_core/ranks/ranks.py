@@ -60,7 +60,9 @@ class Ranks:
 
     def __post_init__(self) -> None:
         plan, formats = self.plan, self.manager.record_files()
-        self.pairing = pair_runs(plan.target, plan.golden, plan.steps, plan.ranks, formats, plan.pair_ranks)
+        self.pairing = pair_runs(
+            plan.target, plan.golden, plan.steps, plan.ranks, formats, plan.pair_ranks, plan.step_offset
+        )
         if self.several:
             journal = Journal.resume(self.plan) if self.plan.resume else None
             if journal is not None:

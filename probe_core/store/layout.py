@@ -111,6 +111,7 @@ def pair_runs(
     ranks: Collection[int] = (),
     formats: RecordFiles = (FILES,),
     pair_ranks: str = PAIR_RANKS[0],
+    step_offset: int = 0,
 ) -> Pairing:
     """Pair the record files of two runs.
 
@@ -121,6 +122,7 @@ def pair_runs(
         ranks: The ranks of the target to compare; empty for all that both have.
         formats: The names of record files.
         pair_ranks: A choice of ``PAIR_RANKS``.
+        step_offset: The number to add to a step of the target for the step of the golden that it pairs with.
 
     Raises:
         UserError: A path cannot be read or holds no run, or both runs have no step or rank in common.
@@ -129,8 +131,12 @@ def pair_runs(
         what = f"invalid value for pair_ranks: expected auto, number or order, got {pair_ranks!r:.40}."
         raise UserError(what, "Choose one of these:", PAIR_RANKS)
     pairing = Pairing(formats=formats)
-    sides = (_chosen(_steps(target, formats), target, steps), _chosen(_steps(golden, formats), golden, steps))
-    common = _common_steps(sides, (target, golden), pairing)
+    golden_steps = [step + step_offset for step in steps]
+    sides = (
+        _chosen(_steps(target, formats), target, steps),
+        _chosen(_steps(golden, formats), golden, golden_steps),
+    )
+    common = _common_steps(sides, (target, golden), pairing, step_offset)
     refused: list[UserError] = []
     for target_step, golden_step in common:
         part = (target_step or golden_step) if len(common) > 1 else ""
@@ -245,9 +251,9 @@ def _step_number(name: str) -> int:
 
 
 def _common_steps(
-    sides: tuple[_Steps, _Steps], paths: tuple[Path, Path], pairing: Pairing
+    sides: tuple[_Steps, _Steps], paths: tuple[Path, Path], pairing: Pairing, offset: int
 ) -> list[tuple[str, str]]:
-    """Return the steps to compare: those of equal names, or two that the user named."""
+    """Return the steps to compare: those of equal numbers plus the offset, or two that the user named."""
     target_steps, golden_steps = sides
     if "" in target_steps or "" in golden_steps:
         for steps, path in zip(sides, paths):
@@ -258,17 +264,23 @@ def _common_steps(
                     [str(step) for step in steps.values()],
                 )
         return [(next(iter(target_steps)), next(iter(golden_steps)))]
-    common = [name for name in target_steps if name in golden_steps]
+    partners = {name: _shifted(name, offset) for name in target_steps}
+    common = [(name, partner) for name, partner in partners.items() if partner in golden_steps]
     if not common:
         raise UserError(
             f"{paths[0]} holds {', '.join(target_steps)} and {paths[1]} holds {', '.join(golden_steps)}.",
             "They share no step. Give the directories of two steps to compare different ones.",
         )
-    for who, own, other in (("target", target_steps, golden_steps), ("golden", golden_steps, target_steps)):
-        alone = [name for name in own if name not in other]
+    for who, own, paired in zip(("target", "golden"), sides, zip(*common)):
+        alone = [name for name in own if name not in paired]
         if alone:
             pairing.missing.append(f"Only the {who} has {some(alone)}.")
-    return [(name, name) for name in common]
+    return common
+
+
+def _shifted(name: str, offset: int) -> str:
+    """Return the name of a step whose number is larger by an offset."""
+    return f"{name.rpartition('step')[0]}step{_step_number(name) + offset}" if offset else name
 
 
 # -- ranks -----------------------------------------------------------------------------------------

@@ -68,6 +68,17 @@ def probe_options() -> list[OptionSpec]:
             ),
         ),
         OptionSpec(
+            "resumed", "finds what a resumed run did not restore", "probe_diagnosis.resume.option:ask",
+            command="compare",
+            options=(
+                Option("is_resumed", ("--resumed",), "The target is a resumed run of the golden: state what "
+                       "was not restored, before any call."),
+                Option("step", ("--resumed-step",), "The step of the golden with which the target begins; "
+                       "by default the step that resembles the target's first step most.",
+                       kind="text", metavar="N", needs="is_resumed"),
+            ),
+        ),
+        OptionSpec(
             "collectives", "checks the communication of a run", "probe_diagnosis.collectives.command:"
             "check_collectives", command="merge-result",
             options=(

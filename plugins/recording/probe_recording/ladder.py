@@ -15,8 +15,9 @@ SCHEMA = 1
 """Version of the layout; it grows where a reader of an older one would read something wrong."""
 
 PHASES = (
-    "batch", "forward", "loss", "gradient", "accumulated", "reduced", "unscaled", "clipped", "applied",
-    "settings", "parameters_before", "state_before", "parameters_after", "state_after", "buffers",
+    "batch", "frozen", "buffers_before", "forward", "loss", "gradient", "accumulated", "reduced", "unscaled",
+    "clipped", "applied", "settings", "parameters_before", "state_before", "parameters_after", "state_after",
+    "buffers",
 )  # fmt: skip
 """All phases, in the order of a training step."""
 

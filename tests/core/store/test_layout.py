@@ -559,3 +559,16 @@ def test_several_files_of_a_suffix_are_not_chosen_among(tree: Tree) -> None:
 def test_two_versions_are_not_chosen_among(tree: Tree) -> None:
     run = tree("t", {"tag_v2.3/rank0": ["a.txt"], "tag_v3.0/rank0": ["a.txt"]})
     assert "There is no" in refusal(run, run, (), (), SUFFIX).what
+
+
+def test_steps_pair_with_an_offset(tmp_path: Path) -> None:
+    target, golden = (
+        plant(tmp_path / run, {f"step{step}/rank": ["dump.json"] for step in steps})
+        for run, steps in (("t", (0, 1, 4)), ("g", (2, 3, 4)))
+    )
+    pairing = pair_runs(target, golden, step_offset=2)
+    steps = [(pair.part, pair.golden.parent.parent.name) for pair in pairing.pairs]
+    assert steps == [("step0", "step2"), ("step1", "step3")]
+    assert pairing.missing == ["Only the target has step4.", "Only the golden has step4."]
+    (pair,) = pair_runs(target, golden, steps=[1], step_offset=2).pairs
+    assert pair.golden.parent.parent.name == "step3"

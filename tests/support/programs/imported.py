@@ -26,7 +26,7 @@ CHECKED_WITH = (
 
 
 READ = (
-    "probe_core.plugins.distributions:_listed", "probe_diagnosis.limits:limits", "probe_diagnosis.answer.ladder_values:limits",
+    "probe_core.plugins.distributions:_listed", "probe_diagnosis.limits:limits", "probe_diagnosis.phases.ladder_values:limits",
     "probe_diagnosis.timeline.floors:data", "probe_diagnosis.timeline.order:_apis",
     "probe_diagnosis.collectives.calls:apis", "probe_page.language:words",
 )  # fmt: skip

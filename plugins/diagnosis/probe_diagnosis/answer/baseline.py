@@ -152,7 +152,8 @@ def _record_of(path: Path, plan: Plan, pair: RunPair) -> Path:
         UserError: There is none.
     """
     formats = ((pair.golden.name,),)
-    for other in pair_runs(path, plan.golden, plan.steps, (), formats, plan.pair_ranks).pairs:
+    golden_steps = [step + plan.step_offset for step in plan.steps]
+    for other in pair_runs(path, plan.golden, golden_steps, (), formats, plan.pair_ranks).pairs:
         if other.golden == pair.golden:
             for run, effect in (
                 (pair.golden, "golden itself and explains nothing"),

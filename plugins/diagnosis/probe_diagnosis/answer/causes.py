@@ -11,13 +11,13 @@ from probe_diagnosis.answer.condition_causes import Conditions
 from probe_diagnosis.answer.differently import is_harmless, lowered, with_the_same
 from probe_diagnosis.answer.findings import finding, folded
 from probe_diagnosis.answer.ladder import Ladders, with_phase
-from probe_diagnosis.answer.ladder_steps import Step
 from probe_diagnosis.answer.producers import producers
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.selection import Selection
 from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.upstream import Upstream
 from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.phases.ladder_steps import Step
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 

@@ -12,7 +12,6 @@ from enum import Enum
 
 from probe_core.model import Reason
 from probe_core.model.answers import Condition, Finding, Outcome
-from probe_diagnosis.answer.ladder_file import LadderFile, read_ladder
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.conditions.differences import (
     ConditionDifference,
@@ -24,6 +23,7 @@ from probe_diagnosis.conditions.random_states import Draws, RandomDifference, Si
 from probe_diagnosis.conditions.sentences import conditions_of, random_subject, sentence
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
+from probe_diagnosis.phases.ladder_file import LadderFile, read_ladder
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 BATCH_OP, RANDOM_OP = "conditions.batch", "conditions.random_state"

@@ -13,13 +13,13 @@ from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.findings import continued
-from probe_diagnosis.answer.ladder_file import Number, read_ladder
-from probe_diagnosis.answer.ladder_search import Search
-from probe_diagnosis.answer.ladder_steps import BEFORE, BEHIND, Step
 from probe_diagnosis.answer.replaced import uncompared
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import PHASES, Cause
 from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.phases.ladder_file import Number, read_ladder
+from probe_diagnosis.phases.ladder_search import Search
+from probe_diagnosis.phases.ladder_steps import BEFORE, BEHIND, Step
 from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import CallView

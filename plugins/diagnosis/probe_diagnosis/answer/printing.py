@@ -9,8 +9,8 @@ from probe_core.cli import console
 from probe_core.errors import printable
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer import ladder
-from probe_diagnosis.answer.ladder_file import LADDER_FILE
 from probe_diagnosis.conditions.sentences import lines as condition_lines
+from probe_diagnosis.phases.ladder_file import LADDER_FILE
 
 HEADED = (".xlsx", ".csv", ".html")
 """Suffixes of tables whose header is counted as row 1."""

@@ -58,11 +58,13 @@ class Found:
         moved: A call that the golden makes at another place; None if there is none.
         past: What earlier steps explain, which agree but for rounding; None if nothing is known of them.
         detected: What the detectors of plugins found, in the order of the calls.
+        not_restored: What a resumed run did not restore; it explains what differs in the step.
     """
 
     def __init__(
         self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool, several: bool = False,
         moved: Finding | None = None, past: Past | None = None, detected: Sequence[Finding] = (),
+        not_restored: Sequence[Finding] = (),
     ) -> None:  # fmt: skip
         self._facts = facts
         self._runs = runs
@@ -72,6 +74,7 @@ class Found:
         self._moved = moved
         self._past = past
         self._detected = detected
+        self._not_restored = not_restored
 
     def answer(self, baseline: Mapping[str, Any] | None = None) -> tuple[Answer, list[Finding]]:
         """Return the verdict, and the causes that it rests on.
@@ -89,7 +92,8 @@ class Found:
         moved = () if self._moved is None else (self._moved,)
         causes = in_order(self._detected, [*moved, *found.causes], facts, runs)
         is_detected = bool(self._detected) and causes[0] is self._detected[0]
-        doubt = "" if is_detected else selection.doubt
+        causes = [*self._not_restored] or causes
+        doubt = "" if is_detected or self._not_restored else selection.doubt
         if not causes:
             self._excuse(ladders)
         may_decide = selection.is_grown and bool(doubt) and not baseline

@@ -23,6 +23,7 @@ from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.same_files import state_same_files
 from probe_diagnosis.difference.walking import Past
 from probe_diagnosis.frames import own_frame
+from probe_diagnosis.resume.findings import resume_findings
 from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
@@ -153,6 +154,7 @@ class Suspects:
             self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
             moved=moved_call(self.facts, runs) if is_displaced else None,
             detected=self._detect(opened.manager, report, runs, pair),
+            not_restored=_not_restored(opened, pair),
         )  # fmt: skip
         return found.answer(baseline.plain() if baseline is not None else None)
 
@@ -183,6 +185,14 @@ class Suspects:
         """
         self.facts = RankFacts.of(plain["facts"])
         self._found = [_suspect_of(*one) for one in plain["found"]]
+
+
+def _not_restored(opened: Opened, pair: RunPair) -> list[Finding]:
+    """Return the findings on what a resumed run did not restore, if this is its first step."""
+    step = pair.target.parent.parent.name
+    if opened.plan.resumed is None or step != f"step{opened.plan.resumed}":
+        return []
+    return resume_findings(pair.target.parent, pair.golden.parent, pair.rank)
 
 
 def _failure(batch: RowBatch, number: int, table: ValueTable) -> Suspect | None:

@@ -99,7 +99,7 @@ def first_line(cause: Finding, *, several: bool) -> str:
     where = f", at {place}" if place else ""
     rank = f"on rank {cause.rank}, " if several or cause.rank else ""
     step = f"in {cause.step}, " if cause.step else ""
-    subjects = {ladder.KIND: PHASES, Cause.CONDITION.value: ""}
+    subjects = {ladder.KIND: PHASES, Cause.CONDITION.value: "", Cause.NOT_RESTORED.value: ""}
     subject = subjects.get(cause.reason.code, f"{cause.op} ")
     return f"{step}{rank}{subject}{cause.brief or cause.reason.detail}{where}"
 

@@ -38,6 +38,7 @@ class Cause(str, Enum):
     GRAPH = "gradient graph"
     CONDITION = "condition"
     RANDOM = "random numbers"
+    NOT_RESTORED = "not restored"
 
 
 class Returned(str, Enum):

@@ -23,7 +23,15 @@ from probe_pytorch.capture.callers import ORIGINAL, TORCH, called_from
 from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.capture.modules import COMPILED
 from probe_pytorch.session import Session
+from probe_pytorch.statistics import PLAIN
 from probe_pytorch.values import Collector
+
+BLOCKS, BLOCK = 16, 2048
+"""Number and size of the blocks that are measured of a parameter after the step, of a state and of a buffer.
+
+Smaller ones are measured as a whole, as are gradients and parameters before the step, which the others follow
+from.
+"""
 
 OWN = str(Path(__file__).parents[1])
 NO_MODEL = "start() was given no model, so its inputs, outputs and parameters are not known"
@@ -48,6 +56,7 @@ class LadderCapture:
         self._model_called = model_called
         self.session: Session | None = None
         self.models: list[nn.Module] = []
+        self._seen: list[nn.Module] = []
         self.names: dict[int, str] = {}
         self._ladder = Ladder()
         self._collector = Collector()
@@ -104,7 +113,7 @@ class LadderCapture:
             handle.remove()
         for handle in self._hidden:
             remove(handle)
-        self._handles, self._hidden, self.models = [], [], []
+        self._handles, self._hidden, self.models, self._seen = [], [], [], []
         self.names.clear()
         self._gradients.clear()
         self._accumulating.clear()
@@ -176,8 +185,26 @@ class LadderCapture:
                 rung.values.update(self._tensors(tree, name))
 
         self.guarded("batch", record)
+        self.guarded("held", lambda: self._held(model))
         if not compat.is_tracing():
             self._model_called(model, args, kwargs)
+
+    def _held(self, model: nn.Module) -> None:
+        """Record what no optimizer shows: buffers and parameters without a gradient, once in a step."""
+        if any(model is known for known in self._seen):
+            return
+        self._seen.append(model)
+        frozen = [(name, value) for name, value in model.named_parameters() if not value.requires_grad]
+        prefix = self._prefix(model)
+        for phase, values in (("frozen", frozen), ("buffers_before", list(model.named_buffers()))):
+            if values:
+                named = [(f"{prefix}{plain(name)}", part_of(value)) for name, value in values]
+                self.rung(phase).values.update(self.leaves(named))
+
+    def _prefix(self, model: nn.Module) -> str:
+        """Return the beginning of the names of a model's parameters and buffers."""
+        number = next((n for n, known in enumerate(self.models) if known is model), 0)
+        return f"{number}." if number else ""
 
     def _returned(self, model: nn.Module, args: Any, output: Any) -> None:
         def record() -> None:
@@ -287,3 +314,12 @@ class LadderCapture:
 def plain(name: str) -> str:
     """Return the path of a parameter without the parts that torch.compile inserts."""
     return ".".join(part for part in name.split(".") if part != COMPILED)
+
+
+def part_of(value: Any) -> Any:
+    """Return a large tensor in parts: the first elements of evenly spread blocks, as a matrix."""
+    if type(value) not in PLAIN or (size := value.numel()) <= BLOCKS * BLOCK:
+        return value
+    if value.layout is not torch.strided or not value.is_contiguous() or compat.is_freed(value):
+        return value
+    return value.detach().as_strided((BLOCKS, BLOCK), (size // BLOCKS, 1))

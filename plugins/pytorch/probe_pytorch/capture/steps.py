@@ -16,17 +16,10 @@ from torch.optim import Optimizer
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.callers import called_from
-from probe_pytorch.capture.ladder import NO_STEP, LadderCapture, plain
+from probe_pytorch.capture.ladder import NO_STEP, LadderCapture, part_of, plain
 from probe_pytorch.capture.samples import ParameterSamples
+from probe_pytorch.capture.schedulers import Schedulers
 from probe_pytorch.session import Session
-from probe_pytorch.statistics import PLAIN
-
-BLOCKS, BLOCK = 16, 2048
-"""Number and size of the blocks that are measured of a parameter after the step, and of a state.
-
-Smaller ones are measured as a whole, as are gradients and parameters before the step, which the others follow
-from.
-"""
 
 PHASES = "settings applied parameters_before parameters_after state_after"
 """Phases that every step of an optimizer shows."""
@@ -51,6 +44,7 @@ class StepCapture:
     def __init__(self, ladder: LadderCapture) -> None:
         self._ladder = ladder
         self._samples = ParameterSamples(())
+        self._schedulers = Schedulers()
         self._patched: list[tuple[Any, str, Any, Any]] = []
         self._handles: list[Any] = []
         self.close = weakref.finalize(self, _remove, self._handles)  # for a recorder that is never finished
@@ -160,6 +154,7 @@ class StepCapture:
             kind = type(optimizer).__name__
             settings = ladder.rung("settings", stack)
             settings.facts.update(optimizer=kind, groups=self._settings(optimizer))
+            settings.facts.update(_numbers(self._schedulers.facts(optimizer)))
             parameters = list(self._parameters(optimizer))
             gradients = [(name, parameter.grad) for name, parameter in parameters]
             self._rung("applied", kind).values.update(ladder.leaves(gradients))
@@ -181,7 +176,7 @@ class StepCapture:
             kind = type(optimizer).__name__
             rung = self._rung("parameters_after", kind)
             parameters = list(self._parameters(optimizer))
-            rung.values.update(ladder.leaves([(name, _part(parameter)) for name, parameter in parameters]))
+            rung.values.update(ladder.leaves([(name, part_of(parameter)) for name, parameter in parameters]))
             rung.facts["unchanged"] = self._samples.count_unchanged(parameters)
             self._samples = ParameterSamples(())
             self._state(optimizer, self._rung("state_after", kind))
@@ -215,7 +210,7 @@ class StepCapture:
     def _state(self, optimizer: Optimizer, rung: Rung) -> None:
         """Add the state of each parameter to a rung."""
         states = [
-            (f"{name}.{key}", _part(value))
+            (f"{name}.{key}", part_of(value))
             for name, parameter in self._parameters(optimizer)
             for key, value in optimizer.state.get(parameter, {}).items()
             if isinstance(value, (torch.Tensor, int, float))
@@ -235,15 +230,6 @@ class StepCapture:
 def _remove(handles: list[Any]) -> None:
     for handle in handles:
         handle.remove()
-
-
-def _part(value: Any) -> Any:
-    """Return a large tensor in parts: the first elements of evenly spread blocks, as a matrix."""
-    if type(value) not in PLAIN or (size := value.numel()) <= BLOCKS * BLOCK:
-        return value
-    if value.layout is not torch.strided or not value.is_contiguous() or compat.is_freed(value):
-        return value
-    return value.detach().as_strided((BLOCKS, BLOCK), (size // BLOCKS, 1))
 
 
 def _numbers(settings: dict[str, Any]) -> dict[str, Any]:

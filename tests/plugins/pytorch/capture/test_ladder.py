@@ -16,8 +16,8 @@ from torch import nn
 from torch.nn import functional as F
 
 STEP = [
-    "batch", "forward", "loss", "gradient", "settings", "applied", "parameters_before", "parameters_after",
-    "state_after", "buffers",
+    "batch", "buffers_before", "forward", "loss", "gradient", "settings", "applied", "parameters_before",
+    "parameters_after", "state_after", "buffers",
 ]  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_the_phases_of_a_step_in_their_order(tmp_path: Path, level: str) -> None
             optimizer.zero_grad()
             found.stop()
             found.step()
-            expected = STEP if not step else [*STEP[:7], "state_before", *STEP[7:]]
+            expected = STEP if not step else [*STEP[:8], "state_before", *STEP[8:]]
             assert [rung["phase"] for rung in ladder(found, step)["rungs"]] == expected
             assert rungs(found, "loss", step)[0]["values"]["loss.0"]["Max"] == loss.item()
             for phase in ("gradient", "applied"):

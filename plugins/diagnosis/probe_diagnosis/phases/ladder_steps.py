@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from probe_diagnosis.answer.ladder_file import Rung, Setting
-from probe_diagnosis.answer.ladder_values import Distances, distances, limits
-from probe_diagnosis.answer.ladder_windows import Window
 from probe_diagnosis.difference.statement import Statement
+from probe_diagnosis.phases.ladder_file import Rung, Setting
+from probe_diagnosis.phases.ladder_values import Distances, distances, limits
+from probe_diagnosis.phases.ladder_windows import Window
 
 Evidence = dict[str, "float | int | str"]
 

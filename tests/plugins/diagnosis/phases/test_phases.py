@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from probe_diagnosis.answer.ladder_file import SCHEMA, LadderFile, read_ladder
-from probe_diagnosis.answer.ladder_search import Search
-from probe_diagnosis.answer.ladder_steps import Step
-from probe_diagnosis.answer.ladder_values import limits, noise_of
+from probe_diagnosis.phases.ladder_file import SCHEMA, LadderFile, read_ladder
+from probe_diagnosis.phases.ladder_search import Search
+from probe_diagnosis.phases.ladder_steps import Step
+from probe_diagnosis.phases.ladder_values import limits, noise_of
 from probe_metrics.accuracy import eps
 from probe_metrics.thresholds import thresholds
 from probe_recording.ladder import LADDER_FILE, PHASES
@@ -233,7 +233,7 @@ def test_reader_and_limits_are_those_of_the_recorder_and_the_policy() -> None:
     assert limits()["jump"] == drift["jump"]
     for dtype, count in drift["noise"].items():
         assert noise_of(dtype) == count * eps(dtype)
-    text = files("probe_diagnosis.answer").joinpath("ladder.yaml").read_text("utf-8")
+    text = files("probe_diagnosis.phases").joinpath("ladder.yaml").read_text("utf-8")
     assert set(yaml.safe_load(text)) == {"eps", "noise", "jump", "harmless", "unchanged", "one_factor"}
     assert {"accumulated", "reduced", "applied"} < set(PHASES)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
 
-from probe_diagnosis.answer.ladder_file import LadderFile, Measured
-from probe_diagnosis.answer.ladder_steps import (
+from probe_diagnosis.difference.statement import Statement
+from probe_diagnosis.phases.ladder_file import LadderFile, Measured
+from probe_diagnosis.phases.ladder_steps import (
     BEFORE,
     BEHIND,
     Evidence,
@@ -16,8 +17,8 @@ from probe_diagnosis.answer.ladder_steps import (
     step_of_stage,
     step_of_unchanged,
 )
-from probe_diagnosis.answer.ladder_values import Distances, distances, size_of, some
-from probe_diagnosis.answer.ladder_windows import (
+from probe_diagnosis.phases.ladder_values import Distances, distances, size_of, some
+from probe_diagnosis.phases.ladder_windows import (
     STAGES,
     Values,
     Window,
@@ -26,7 +27,6 @@ from probe_diagnosis.answer.ladder_windows import (
     unsettled_in,
     windows_of,
 )
-from probe_diagnosis.difference.statement import Statement
 
 ALTHOUGH = (
     "leaves other parameters, although its settings and the statistics of the gradients, the parameters and "

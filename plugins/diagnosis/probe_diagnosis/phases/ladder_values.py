@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from probe_core.files.packaged import load_yaml
-from probe_diagnosis.answer.ladder_file import Measured, Setting
+from probe_diagnosis.phases.ladder_file import Measured, Setting
 
 Values = Mapping[str, "Measured | None"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from probe_diagnosis.answer.ladder_file import Group, LadderFile, Measured, Rung, Setting
-from probe_diagnosis.answer.ladder_values import differ, limits, noise_of, size_of
+from probe_diagnosis.phases.ladder_file import Group, LadderFile, Measured, Rung, Setting
+from probe_diagnosis.phases.ladder_values import differ, limits, noise_of, size_of
 
 Values = Mapping[str, "Measured | None"]
 

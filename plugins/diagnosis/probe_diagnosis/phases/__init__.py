@@ -1,0 +1,1 @@
+"""The phases of a recorded step: their file, their values and what differs in them."""

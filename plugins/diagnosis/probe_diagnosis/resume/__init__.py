@@ -1,0 +1,1 @@
+"""A resumed run against the uninterrupted one: what was not restored (``--resumed``)."""
