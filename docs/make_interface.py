@@ -215,6 +215,7 @@ def answer_schema() -> str:
     loose = {
         ("coverage", "not_compared"): {**part, "additionalProperties": {"type": "integer"}},
         ("baseline",): {"type": ["object", "null"]},
+        ("reference",): {"type": ["object", "null"]},
     }
     for list_of_causes in ("causes", "withdrawn"):
         loose |= {(list_of_causes, "evidence"): part, (list_of_causes, "producers"): names_of_calls}

@@ -37,7 +37,8 @@ OUTPUT = "./output"
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
 FRAMES = "parquet"
 """The name of the reporter that makes data frames (docs/python.md#data-frames)."""
-OPTIONS = sorted(_DEFAULTS.keys() - {"target", "golden", "time_stamp", "across", "answers", "baseline"})
+_OF_PLUGINS = {"answers", "baseline", "reference"}
+OPTIONS = sorted(_DEFAULTS.keys() - {"target", "golden", "time_stamp", "across"} - _OF_PLUGINS)
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
 _FILES = ("output", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
 
@@ -58,7 +59,7 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
 
     manager = Manager()
     plan = planned(manager, location(target), location(golden), options)
-    paths = {name: getattr(plan, name) for name in ("target", "golden", "baseline", *_FILES)}
+    paths = {name: getattr(plan, name) for name in ("target", "golden", "baseline", "reference", *_FILES)}
     absolute: dict[str, Any] = {
         name: path.absolute() for name, path in paths.items() if isinstance(path, Path)
     }

@@ -10,6 +10,8 @@ rounding or by nothing, and must raise nothing.
     python3 make.py bench faults F01 T03 split-matmul # some cases, with what probe says of them
     python3 make.py bench faults frozen               # the cases put aside in frozen.py, to be scored once
     python3 make.py bench faults held                 # the cases put aside in held.py, to be scored once
+    python3 make.py bench faults --reference          # compare with the golden in float64 as the reference
+    python3 make.py bench faults --reference better   # 15 pairs in which the target is the better one
     python3 make.py bench faults --json result.json   # every number, for a program
     MSPROBES=msprobe/bin/msprobe python3 make.py bench faults    # msprobe on the same cases, too
 

@@ -46,17 +46,19 @@ def recorder_state() -> str:
     return state.hexdigest()
 
 
-def record_missing(cases: Sequence[Case], work: Path) -> None:
+def record_missing(cases: Sequence[Case], work: Path, *, with_reference: bool = False) -> None:
     """Record those cases that ``work`` does not hold, in one process."""
-    state = recorder_state()
+    option = ["--reference"] if with_reference else []
+    state = " ".join([recorder_state(), *option])
     marks = {case: work / case.name / RECORDED for case in cases}
     missing = [case for case, mark in marks.items() if not (mark.is_file() and mark.read_text() == state)]
     if not missing:
         return
-    command = [sys.executable, "-m", "faults.record", str(work), *(case.name for case in missing)]
+    command = [sys.executable, "-m", "faults.record", *option, str(work), *(case.name for case in missing)]
     done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"The cases could not be recorded:\n{done.stderr[-3000:]}")
+    print(*(line for line in done.stdout.splitlines() if "float64" in line), sep="\n", file=sys.stderr)
     for case in missing:
         marks[case].write_text(state)
 
@@ -129,6 +131,9 @@ def main() -> None:
         "--work", type=Path, help="keep the recorded runs in this directory, to use them again"
     )
     parser.add_argument("--json", type=Path, help="write all numbers and statements to this file")
+    parser.add_argument(
+        "--reference", action="store_true", help="compare with --reference, a run of the golden in float64"
+    )
     given = parser.parse_args()
     if importlib.util.find_spec("transformers") is None:
         sys.exit("The models need transformers, which is not installed: pip install -r requirements-dev.txt")
@@ -136,9 +141,9 @@ def main() -> None:
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="probe-faults-") as temporary:
         work = given.work or Path(temporary)
-        record_missing(cases, work.resolve())
+        record_missing(cases, work.resolve(), with_reference=given.reference)
         recorded = time.perf_counter()
-        scores = [found for case in cases for found in score(case, work)]
+        scores = [found for case in cases for found in score(case, work, with_reference=given.reference)]
         ended = time.perf_counter()
         report(scores)
         print(f"minutes     {(ended - begun) / 60:.1f}: recording {(recorded - begun) / 60:.1f}, "

@@ -98,12 +98,14 @@ class Case:
         description: One sentence on the target.
         build: Makes the golden program, or with True the target, which differs by the fault alone.
         right: The first lines that name the fault; none for a control.
+        may_differ: True for a control whose calls may be made differently, as long as the verdict is AGREE.
     """
 
     name: str
     description: str
     build: Callable[[bool], Program]
     right: tuple[Line, ...] = ()
+    may_differ: bool = False
 
     @property
     def is_control(self) -> bool:
@@ -119,16 +121,17 @@ Builder = Callable[[bool], Program]
 
 
 class Cases:
-    """A list of cases that the decorator ``case`` fills."""
+    """A list of cases that the decorator ``case`` fills; ``may_differ`` is that of its cases."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_differ: bool = False) -> None:
         self.cases: list[Case] = []
+        self._may_differ = may_differ
 
     def case(self, name: str, description: str, *right: Line) -> Callable[[Builder], Builder]:
         """Register a builder as a case."""
 
         def register(build: Builder) -> Builder:
-            self.cases.append(Case(name, description, build, right))
+            self.cases.append(Case(name, description, build, right, self._may_differ))
             return build
 
         return register

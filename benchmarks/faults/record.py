@@ -1,6 +1,7 @@
-"""Recording of cases by probe: ``python -m faults.record DIRECTORY CASE …``, all in one process.
+"""Recording of cases by probe: ``python -m faults.record [--reference] DIRECTORY CASE …``, in one process.
 
-A case is recorded into ``DIRECTORY/CASE/TASK/golden`` and ``…/target``, for each task.
+A case is recorded into ``DIRECTORY/CASE/TASK/golden`` and ``…/target``, for each task; with ``--reference``
+the golden is recorded in float64 as well, into ``…/reference``.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from pathlib import Path
 from torch import nn
 
 from faults.cases import Case, Program
-from faults.listed import chosen
+from faults.listed import chosen, has_reference_of_target
 
 TASKS = ("tensor", "statistics")
 SIDES = {"golden": False, "target": True}
+REFERENCE = "reference"
 
 
 class Recording:
@@ -62,19 +64,37 @@ def run_recorded(program: Program, path: Path, task: str) -> None:
         recording.finish()
 
 
-def record(case: Case, directory: Path, tasks: Iterable[str] = TASKS) -> None:
+def record(
+    case: Case, directory: Path, tasks: Iterable[str] = TASKS, *, with_reference: bool = False
+) -> None:
     """Record both programs of a case for each task into a directory of its own."""
     shutil.rmtree(directory / case.name, ignore_errors=True)
     for task in tasks:
         for side, differs in SIDES.items():
             run_recorded(case.build(differs), directory / case.name / task / side, task)
+        if with_reference:
+            record_reference(case, directory / case.name / task / REFERENCE, task)
+
+
+def record_reference(case: Case, path: Path, task: str) -> None:
+    """Record the golden, or a better target, in float64; a program that does not run so has no reference."""
+    from probe_pytorch.double import double_precision
+
+    try:
+        with double_precision():
+            run_recorded(case.build(has_reference_of_target(case)), path, task)
+    except (RuntimeError, TypeError, ValueError) as error:
+        shutil.rmtree(path, ignore_errors=True)
+        print(f"{case.name} does not run in float64: {error}", flush=True)
 
 
 def main() -> None:
     """Record the cases that the command line names."""
     warnings.simplefilter("ignore")
-    for case in chosen(sys.argv[2:]):
-        record(case, Path(sys.argv[1]))
+    with_reference = sys.argv[1] == "--reference"
+    directory, *names = sys.argv[1 + with_reference :]
+    for case in chosen(names):
+        record(case, Path(directory), with_reference=with_reference)
         print(case.name, flush=True)
 
 

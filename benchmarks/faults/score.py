@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from faults.cases import Case, Cause
-from faults.record import TASKS
+from faults.record import REFERENCE, TASKS
 from faults.truth import falsehoods
 
 AGREE, DIVERGED = "AGREE", "DIVERGED"
@@ -51,7 +51,8 @@ class Score:
     @property
     def is_alarm(self) -> bool:
         """Return True for a control that raises something."""
-        return self.case.is_control and bool(self.causes or self.verdict != AGREE)
+        named = self.causes and not self.case.may_differ
+        return self.case.is_control and bool(named or self.verdict != AGREE)
 
     @property
     def word(self) -> str:
@@ -63,14 +64,17 @@ class Score:
         return {0: "WRONG", 1: "right"}.get(self.rank, f"rank {self.rank}")
 
 
-def first_lines(target: Path, golden: Path, output: Path) -> tuple[str, list[Cause]]:
+def first_lines(
+    target: Path, golden: Path, output: Path, reference: Path | None = None
+) -> tuple[str, list[Cause]]:
     """Compare two runs; return the verdict and its causes, most important first."""
     from probe_core.cli.main import run
 
     shutil.rmtree(output, ignore_errors=True)
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
-        run(["compare", str(target), str(golden), "-o", str(output), "--format", "csv"])
+        third = ["--reference", str(reference)] if reference is not None and reference.is_dir() else []
+        run(["compare", str(target), str(golden), "-o", str(output), "--format", "csv", *third])
     answers = sorted(output.glob("answer_*.json"))
     if not answers:
         return suspects(target, golden, output / "again")
@@ -113,13 +117,18 @@ def suspects(target: Path, golden: Path, output: Path) -> tuple[str, list[Cause]
     return (DIVERGED if causes else AGREE), causes
 
 
-def score(case: Case, directory: Path, tasks: Iterable[str] = TASKS) -> list[Score]:
+def score(
+    case: Case, directory: Path, tasks: Iterable[str] = TASKS, *, with_reference: bool = False
+) -> list[Score]:
     """Compare a case that ``record`` wrote below ``directory``, once for each task."""
     home = directory / case.name
     scores = []
     for task in tasks:
         begun = time.perf_counter()
-        verdict, causes = first_lines(home / task / "target", home / task / "golden", home / task / "output")
+        reference = home / task / REFERENCE if with_reference else None
+        verdict, causes = first_lines(
+            home / task / "target", home / task / "golden", home / task / "output", reference
+        )
         seconds = time.perf_counter() - begun
         places = [place for place, cause in enumerate(causes, 1) if case.is_named_by(cause)]
         false, unchecked = checked(home / "tensor" / "target", home / "tensor" / "golden", causes)

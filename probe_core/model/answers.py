@@ -84,6 +84,7 @@ class NoteKind(str, Enum):
     ROUNDING = "rounding"
     HARMLESS = "harmless"
     BASELINE = "baseline"
+    REFERENCE = "reference"
 
 
 class Note(NamedTuple):
@@ -129,7 +130,7 @@ class Answer:
     Attributes:
         text: The verdict as a sentence, without the outcome.
         causes: The causes, the first one first.
-        notes: Statements on calls that differ, but are not causes, and on the baseline.
+        notes: Statements on calls that differ, but are not causes, and on further runs.
         missing: Sentences on what was not recorded or not compared.
         next: Commands and settings to go on with.
         baseline: Counts of the calls that a second golden run covers; empty without one.
@@ -137,6 +138,7 @@ class Answer:
         withdrawn: What differs without an effect in its own step; a later one may show its effect.
         conditions: The conditions that differ, those first that may change numbers most.
         unknown_conditions: The runs whose conditions were not recorded: ``target``, ``golden``.
+        reference: Counts of the values that a more precise run excuses; empty without one.
     """
 
     outcome: Outcome
@@ -151,6 +153,7 @@ class Answer:
     withdrawn: tuple[Finding, ...] = ()
     conditions: tuple[Condition, ...] = ()
     unknown_conditions: tuple[str, ...] = ()
+    reference: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
@@ -174,6 +177,7 @@ class Answer:
             tuple(Note(NoteKind(kind), str(text), str(op)) for kind, text, op in plain["notes"]),
             dict(plain["baseline"]), tuple(plain["incomplete"]), tuple(map(_finding, plain["withdrawn"])),
             tuple(Condition(*one) for one in plain["conditions"]), tuple(plain["unknown_conditions"]),
+            dict(plain["reference"]),
         )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ class Plan:
         target: The run under test: a record file or a directory that names one.
         golden: The reference run.
         baseline: A second reference run; what differs between both of them is no cause.
+        reference: A more precise run, which target and golden are measured against where they differ.
         output: The directory of the result files.
         framework: The framework whose reader is used; None to detect it.
         matcher: The matcher to use; None for ``exact``, or ``align`` across frameworks.
@@ -74,6 +75,7 @@ class Plan:
     metrics: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     baseline: Path | None = None
+    reference: Path | None = None
     formats: tuple[str, ...] = DEFAULT_FORMATS
     stack: StackMode = StackMode.AUTO
     stack_path: Path | None = None

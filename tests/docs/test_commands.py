@@ -13,6 +13,7 @@ from test_pages import PAGES, ROOT, blocks
 
 OWN_TEST = {
     "comparing.md": "test_pages.py",
+    "diagnosis.md": "test_reference_page.py",
     "merging.md": "test_merge_result.py",
     "metric-plugin.md": "test_pages.py",
     "plugins.md": "test_plugins_page.py",

@@ -60,12 +60,15 @@ def test_the_lines_for_a_script_record_a_run(page: Path, here: Path) -> None:
 
 def test_the_commands_record_and_compare(here: Path, probe: Any) -> None:
     commands = [line for block in blocks(PAGE, "bash") for line in block.splitlines() if line]
-    record, compare = (shlex.split(line)[1:] for line in commands)
+    record, compare, double = (shlex.split(line)[1:] for line in commands)
     assert probe(*record) == 0, probe.err
     assert "['--its', 'own', 'arguments']" in probe.out
     assert probe(*["other" if part == "mine" else part for part in record]) == 0
     assert probe(*compare) == 0, probe.err
     assert probe.out.startswith("AGREE: within rounding in all "), probe.out
+    assert probe(*double) == 0, probe.err
+    records = json.loads((here / "golden_double/step0/rank/dump.json").read_text())["data"]
+    assert "torch.float64" in str(records) and "torch.float32" not in str(records)
 
 
 def test_the_listed_functions_are_recorded(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ NAME = "first_difference"
 """Name of the answer that ``-da`` asks for."""
 
 
-def both_asked() -> UserError:
-    """Return the error of ``-da`` beside ``--baseline``, which could contradict each other."""
+def both_asked(option: str) -> UserError:
+    """Return the error of ``-da`` beside an option with a third run, which could contradict each other."""
     return UserError(
-        "-da and --baseline exclude each other: the files of -da know nothing of a baseline.",
+        f"-da and {option} exclude each other: the files of -da do not consider a third run.",
         "Leave one of them out.",
     )

@@ -79,6 +79,15 @@ def probe_options() -> list[OptionSpec]:
             ),
         ),
         OptionSpec(
+            "reference", "measures both runs against a more precise one",
+            "probe_diagnosis.answer.reference:ask", command="compare",
+            options=(
+                Option("run", ("--reference",), "A more precise run of the golden's program (probe run "
+                       "--double): where the target is as near to it as the golden, nothing is wrong.",
+                       kind="run", metavar="RUN"),
+            ),
+        ),
+        OptionSpec(
             "collectives", "checks the communication of a run", "probe_diagnosis.collectives.command:"
             "check_collectives", command="merge-result",
             options=(

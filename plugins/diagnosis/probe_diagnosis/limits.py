@@ -24,6 +24,21 @@ class OfBaseline:
 
 
 @dataclass(frozen=True, slots=True)
+class ReferenceLimits:
+    """Limits of a more precise third run.
+
+    Attributes:
+        factor: Multiple of the golden's distance from the reference up to which the target is excused.
+        shared: Least share of the golden's floating-point tensors that must be in the reference.
+        odd: Largest relative distance from the reference of a value in which target and golden agree.
+    """
+
+    factor: float
+    shared: float
+    odd: float
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of the verdict.
 
@@ -37,6 +52,7 @@ class Limits:
         gone: Least multiple of rounding of a difference that what agrees behind it shows to have gone.
         masking: Magnitude from which on numbers are those of a mask.
         baseline: Limits of a second golden run.
+        reference: Limits of a more precise third run.
     """
 
     comparable: float
@@ -48,10 +64,15 @@ class Limits:
     gone: float
     masking: float
     baseline: OfBaseline
+    reference: ReferenceLimits
 
 
 @cache
 def limits() -> Limits:
     """Return the limits."""
     found = load_yaml(__package__, "limits.yaml")
-    return Limits(**{**found, "baseline": OfBaseline(**found["baseline"])})
+    runs = {
+        "baseline": OfBaseline(**found["baseline"]),
+        "reference": ReferenceLimits(**found["reference"]),
+    }
+    return Limits(**{**found, **runs})

@@ -8,7 +8,7 @@ import runpy
 import sys
 import traceback
 import types
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from probe_pytorch.recorder import Recorder
 
 DEFAULT_STEPS = "0-2"
+IN_FLOAT64 = (
+    "The script ran in float64 (--double), which some kernels do not accept. If the error is about a dtype, "
+    "choose another implementation in the script, such as attention without a fused kernel."
+)
 
 
 @click.command(
@@ -49,6 +53,7 @@ DEFAULT_STEPS = "0-2"
     help="Modules (L0), APIs (L1), both (mix), aten operators (L2).  [default: mix]")  # fmt: skip
 @option("--step", help=f"Steps to record, such as 0,5-7, or all.  [default: {DEFAULT_STEPS}]")
 @option("--seed", type=int, help="Set all seeds to this, and use deterministic algorithms.")
+@option("--double", is_flag=True, help="Run the script in float64, as the reference of other runs.")
 @option("--send-to", metavar="HOST:PORT|DIR", help="Send each forward call to a receiver that checks it "
     "while the script runs, or to a directory that both machines share; no tensors are written.")  # fmt: skip
 @option("--tls", type=click.Path(file_okay=False, exists=True), metavar="DIR",
@@ -67,6 +72,7 @@ def run(
     level: str | None,
     step: str | None,
     seed: int | None,
+    double: bool,
     send_to: str | None,
     tls: str | None,
     insecure: bool,
@@ -133,15 +139,20 @@ def run(
         from probe_pytorch.seeds import seed_all
 
         seed_all(seed, mode=True)
+    if double:
+        from probe_pytorch.double import double_precision
     try:
         follower.begin()
-        code, ended_with = _execute(script, arguments, module)
+        with double_precision() if double else nullcontext():
+            code, ended_with = _execute(script, arguments, module)
     finally:
         try:
             follower.end()
         except KeyboardInterrupt:  # it may arrive just before end() defers interrupts
             follower.end()
             raise
+    if double and ended_with not in ("", "SystemExit", "KeyboardInterrupt"):
+        console.note(IN_FLOAT64)
     with suppress(OSError):  # the disk of the terminal's log may be full, too
         is_default = step is None and config is None
         _report(settings, follower.recorder, follower.has_stepped, is_default, ended_with)

@@ -23,7 +23,7 @@ ALIGN, FUZZY = "align", "fuzzy"
 
 def plain_plan(plan: Plan) -> Plan:
     """Return the plan of a further pass: without tables, answers and additional metrics."""
-    return replace(plan, metrics=(), formats=(), answers=(), highlight=False, baseline=None)
+    return replace(plan, metrics=(), formats=(), answers=(), highlight=False, baseline=None, reference=None)
 
 
 def is_out_of_step(opened: Opened) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from probe_core.errors import counted
 from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import baseline
+from probe_diagnosis.answer import reference as third
 from probe_diagnosis.answer.verdict import agreement, first_line, next_steps
 from probe_diagnosis.conditions.differences import in_order_of_effect
 from probe_diagnosis.timeline.coverage import Tally, words_of
@@ -45,6 +46,7 @@ def over_all(
         return ranks[0]
     coverage = _coverage(ranks)
     measured = baseline.together([answer.baseline for answer in ranks if answer.baseline])
+    reference = third.merge([answer.reference for answer in ranks if answer.reference])
     outcome = max((answer.outcome for answer in ranks), key=GRAVITY.index)
     if failed and outcome is Outcome.AGREE:
         outcome = Outcome.CANNOT_TELL
@@ -52,7 +54,7 @@ def over_all(
     if outcome is Outcome.DIVERGED and causes:
         text = first_line(causes[0], several=ranks_are_several)
     elif outcome is Outcome.AGREE:
-        text = _agreement(ranks, causes, coverage, measured, several=ranks_are_several)
+        text = _agreement(ranks, causes, coverage, measured, reference, several=ranks_are_several)
     elif alike:
         text = f"{alike[0] and f'{alike[0]}: '}{answers[alike[0]].text}"
     else:
@@ -65,10 +67,10 @@ def over_all(
     own_steps = decisive.next if not causes or any(one.op in named for one in decisive.causes) else ()
     steps = tuple(dict.fromkeys([*next_steps(outcome, counted_values), *own_steps]))
     told = {name: answer for name, answer in answers.items() if name not in later}
-    notes = _notes(told, measured, named if outcome is Outcome.DIVERGED else ())
+    notes = _notes(told, measured, reference, named if outcome is Outcome.DIVERGED else ())
     missing = _missing(ranks, coverage.excused)
     return Answer(
-        outcome, text, tuple(causes), coverage, missing, steps, notes, measured,
+        outcome, text, tuple(causes), coverage, missing, steps, notes, measured, reference=reference,
         conditions=_conditions(told), unknown_conditions=_unknown_conditions(ranks),
     )  # fmt: skip
 
@@ -86,29 +88,34 @@ def _coverage(ranks: Sequence[Answer]) -> Coverage:
 
 
 def _agreement(
-    ranks: Sequence[Answer], causes: Sequence[Finding], coverage: Coverage, measured: Mapping[str, Any], *,
-    several: bool,
+    ranks: Sequence[Answer], causes: Sequence[Finding], coverage: Coverage, measured: Mapping[str, Any],
+    reference: Mapping[str, Any], *, several: bool,
 ) -> str:  # fmt: skip
     tally = Tally(
         compared=coverage.compared, equal=coverage.equal, lacking=Counter(coverage.excused),
         other_arguments=coverage.other_arguments,
     )  # fmt: skip
     notes = [note for answer in ranks for note in answer.notes]
-    return agreement(tally, causes, notes, measured, several=several)
+    return agreement(tally, causes, notes, measured, reference, several=several)
 
 
 def _notes(
-    answers: Mapping[str, Answer], measured: Mapping[str, Any], named: Collection[str]
+    answers: Mapping[str, Answer],
+    measured: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    named: Collection[str],
 ) -> tuple[Note, ...]:
     """Return the notes of all ranks, but for those on calls that are named as causes."""
     notes = dict.fromkeys(
         note
         for answer in answers.values()
         for note in answer.notes
-        if note.kind is not NoteKind.BASELINE and not (note.op and note.op in named)
+        if note.kind not in (NoteKind.BASELINE, NoteKind.REFERENCE) and not (note.op and note.op in named)
     )
     if measured:
         notes[Note(NoteKind.BASELINE, baseline.sentence(measured))] = None
+    if reference:
+        notes[Note(NoteKind.REFERENCE, third.sentence(reference))] = None
     return tuple(notes)
 
 

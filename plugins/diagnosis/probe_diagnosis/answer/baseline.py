@@ -14,9 +14,9 @@ from probe_core.errors import UserError, counted
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
-from probe_core.store.layout import RunPair, pair_runs
-from probe_diagnosis.answer.again import ALIGN, FUZZY, facts_of, plain_plan
-from probe_diagnosis.answer.same_files import is_same_file
+from probe_core.store.layout import RunPair
+from probe_diagnosis.answer.again import ALIGN, facts_of
+from probe_diagnosis.answer.third_run import Refusals, plan_without_mapping, record_of
 from probe_diagnosis.asking import NAME, both_asked
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
@@ -24,6 +24,12 @@ from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE, ValueTable
 from probe_diagnosis.timeline.views import DIFFERS, SAME, UNJUDGED, Basis, CallView, Difference
+
+REFUSALS = Refusals(
+    "golden itself and explains nothing",
+    "target itself and would explain every difference",
+    "Give a second golden run.",
+)
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
@@ -38,7 +44,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
         UserError: The path does not exist, or ``-da`` is asked for as well.
     """
     if NAME in plan.answers:
-        raise both_asked()
+        raise both_asked("--baseline")
     path: Path = values["run"]
     if not path.exists():
         raise UserError(f'"{path}" does not exist.', "Give the directory of a second golden run.")
@@ -130,12 +136,8 @@ def _compared(opened: Opened, pair: RunPair, path: Path, found: Baseline) -> Ran
     Raises:
         UserError: The baseline has no such rank, or cannot be compared with the golden.
     """
-    record = _record_of(path, opened.plan, pair)
-    matcher = None if opened.plan.matcher == FUZZY else opened.plan.matcher
-    plan = replace(
-        plain_plan(opened.plan), matcher=matcher, mapping=None, across=False, api_mapping=None,
-        cell_mapping=None, layer_mapping=None, policies=(),
-    )  # fmt: skip
+    record = record_of(path, opened.plan, pair, REFUSALS)
+    plan = plan_without_mapping(opened.plan)
     facts = facts_of(opened.again(plan, record, pair.golden, pair.rank), found.look)
     if facts.is_shifted:
         found.covered = 0
@@ -143,26 +145,6 @@ def _compared(opened: Opened, pair: RunPair, path: Path, found: Baseline) -> Ran
         plan = replace(plan, matcher=ALIGN)
         facts = facts_of(opened.again(plan, record, pair.golden, pair.rank), found.look)
     return facts
-
-
-def _record_of(path: Path, plan: Plan, pair: RunPair) -> Path:
-    """Return the record file of the baseline that belongs to the golden of a pair.
-
-    Raises:
-        UserError: There is none.
-    """
-    formats = ((pair.golden.name,),)
-    golden_steps = [step + plan.step_offset for step in plan.steps]
-    for other in pair_runs(path, plan.golden, golden_steps, (), formats, plan.pair_ranks).pairs:
-        if other.golden == pair.golden:
-            for run, effect in (
-                (pair.golden, "golden itself and explains nothing"),
-                (pair.target, "target itself and would explain every difference"),
-            ):
-                if is_same_file(other.target, run):
-                    raise UserError(f"{path} is the {effect}.", "Give a second golden run.")
-            return other.target
-    raise UserError(f"{path} has no record that belongs to {pair.golden}.", "Give a run of the same ranks.")
 
 
 def _refusal(facts: RankFacts) -> str:

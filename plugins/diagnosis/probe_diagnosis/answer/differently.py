@@ -80,6 +80,8 @@ def _returned(outputs: Sequence[Difference]) -> Returned:
         return Returned.DIFFERS
     if not outputs or any(value.state == UNJUDGED for value in outputs):
         return Returned.NOT_COMPARED
+    if any(value.is_excused for value in outputs):
+        return Returned.NEAR_REFERENCE
     if any(value.masked for value in outputs):
         return Returned.AGREES_UNMASKED
     by_statistics = any(value.by == Basis.STATISTICS for value in outputs)

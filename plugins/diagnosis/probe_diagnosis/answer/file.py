@@ -78,6 +78,7 @@ def _parts(answer: Answer) -> dict[str, Any]:
         "withdrawn": [_cause(one) for one in answer.withdrawn],
         "notes": [note.text for note in answer.notes],  # of schema 1, for one release
         "baseline": dict(answer.baseline) or None,
+        "reference": {name: _finite(value) for name, value in answer.reference.items()} or None,
         "not_captured": list(answer.missing),
         "next": list(answer.next),
     }

@@ -17,7 +17,8 @@ from probe_diagnosis.answer.replaced import uncompared
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import PHASES, Cause
 from probe_diagnosis.difference.walking import Node
-from probe_diagnosis.phases.ladder_file import Number, read_ladder
+from probe_diagnosis.phases.ladder_file import LadderFile, Number, read_ladder
+from probe_diagnosis.phases.ladder_reference import ReferencePhases
 from probe_diagnosis.phases.ladder_search import Search
 from probe_diagnosis.phases.ladder_steps import BEFORE, BEHIND, Step
 from probe_diagnosis.timeline.order import is_backward
@@ -38,9 +39,12 @@ class Ladders:
         facts: The facts about the rank.
         runs: Both runs.
         carried: The coarsest rounding of earlier steps, which parameters carry into this one.
+        reference: The phases of a more precise run, which may excuse those of the target.
     """
 
-    def __init__(self, facts: RankFacts, runs: Runs, carried: float = 0.0) -> None:
+    def __init__(
+        self, facts: RankFacts, runs: Runs, carried: float = 0.0, reference: LadderFile | None = None
+    ) -> None:
         self._facts = facts
         target, golden = [read_ladder(run.shown.path.parent) for run in runs.both]
         self._places = facts.ops.numbers
@@ -49,6 +53,9 @@ class Ladders:
         self._both = None if target is None or golden is None else (target, golden)
         self._search = Search(target, golden, facts.ops.noise, carried) if target and golden else None
         self._steps = list(self._search.steps()) if self._search is not None else []
+        if target and golden and reference is not None:
+            phases = ReferencePhases(target, golden, reference, facts.ops.noise, carried)
+            self._steps = [step for step in self._steps if not phases.excuses(step)]
         self._runs = runs
 
     def refinement(self, node: Node) -> Step | None:

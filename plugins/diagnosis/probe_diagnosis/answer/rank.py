@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
@@ -23,6 +24,7 @@ from probe_diagnosis.answer.verdict import answer_of
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.walking import Node, Past
 from probe_diagnosis.limits import limits
+from probe_diagnosis.phases.ladder_file import read_ladder
 from probe_diagnosis.timeline.coverage import SHIFTED
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import DifferenceKind
@@ -59,12 +61,13 @@ class Found:
         past: What earlier steps explain, which agree but for rounding; None if nothing is known of them.
         detected: What the detectors of plugins found, in the order of the calls.
         not_restored: What a resumed run did not restore; it explains what differs in the step.
+        third: The directory of the reference's record; None without one.
     """
 
     def __init__(
         self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool, several: bool = False,
         moved: Finding | None = None, past: Past | None = None, detected: Sequence[Finding] = (),
-        not_restored: Sequence[Finding] = (),
+        not_restored: Sequence[Finding] = (), third: Path | None = None,
     ) -> None:  # fmt: skip
         self._facts = facts
         self._runs = runs
@@ -75,17 +78,24 @@ class Found:
         self._past = past
         self._detected = detected
         self._not_restored = not_restored
+        self._third = third
 
-    def answer(self, baseline: Mapping[str, Any] | None = None) -> tuple[Answer, list[Finding]]:
+    def answer(
+        self, baseline: Mapping[str, Any] | None = None, reference: Mapping[str, Any] | None = None
+    ) -> tuple[Answer, list[Finding]]:
         """Return the verdict, and the causes that it rests on.
 
         Args:
             baseline: The counts of the baseline; None without one.
+            reference: The counts of the reference; None without one.
         """
         facts, runs, past = self._facts, self._runs, self._past
-        ladders = Ladders(facts, runs, past.noise if past is not None else 0.0)
+        excuses = bool(reference and reference["values"])
+        phases = read_ladder(self._third) if excuses and self._third is not None else None
+        ladders = Ladders(facts, runs, past.noise if past is not None else 0.0, phases)
         selection = select(facts, runs, ladders, past, in_step=bool(self._step))
         is_explained = self._moved is not None or bool(baseline and baseline["raised"])
+        is_explained = is_explained or (excuses and phases is None)
         conditions = Conditions(facts, runs)
         found = causes_of(facts, runs, ladders, selection, conditions, is_explained=is_explained)
         named = {cause.op for cause in found.causes}
@@ -106,6 +116,7 @@ class Found:
             interrupted=self._interrupted,
             unfinished=[*runs.unfinished(), *runs.unrecorded(), *ladders.missing()],
             measured=baseline,
+            reference=reference,
             advice=self._advice(() if found.has_origin else selection.named, named, may_decide),
             several=self._several,
         )
@@ -191,5 +202,5 @@ def _by_parts(answer: Answer, parts: Parts, causes: Sequence[Finding]) -> Answer
     return Answer(
         Outcome.AGREE, parts.sentence, (), answer.coverage, answer.missing, (), (*answer.notes, *notes),
         incomplete=answer.incomplete, conditions=answer.conditions,
-        unknown_conditions=answer.unknown_conditions,
+        unknown_conditions=answer.unknown_conditions, reference=answer.reference,
     )  # fmt: skip

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from probe_core.model import Kind, Level, Row, Side, Suspect
-from probe_core.model.answers import Answer, Finding
+from probe_core.model.answers import Answer, Finding, Outcome
 from probe_core.model.batches import RowBatch
 from probe_core.model.dtypes import kind
 from probe_core.model.report import LineNumbers, Report
@@ -19,6 +20,7 @@ from probe_diagnosis.answer.baseline import measured, raise_limits
 from probe_diagnosis.answer.detected import detect
 from probe_diagnosis.answer.moved import moved_call
 from probe_diagnosis.answer.rank import Found
+from probe_diagnosis.answer.reference import Reference, consider_reference
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.same_files import state_same_files
 from probe_diagnosis.difference.walking import Past
@@ -40,12 +42,14 @@ class Suspects:
         first_failure: The first row that fails by the rule of its table, unless rounding may explain it.
         facts: The facts about all ops so far.
         past: What earlier steps explain; None unless the verdict considers them.
+        third: The directory of the record that the reference has of this rank; None without one.
     """
 
     def __init__(self) -> None:
         self.first_failure: Suspect | None = None
         self.facts = RankFacts()
         self.past: Past | None = None
+        self.third: Path | None = None
         self._found: list[Suspect] = []
         self._tabulated = self.facts
 
@@ -113,9 +117,9 @@ class Suspects:
         self.past = past
         found = Found(
             self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
-            past=past, detected=self._detect(manager, report, runs, pair),
+            past=past, detected=self._detect(manager, report, runs, pair), third=self.third,
         )  # fmt: skip
-        answer, causes = found.answer(alone.baseline or None)
+        answer, causes = found.answer(alone.baseline or None, alone.reference or None)
         lines = {
             (cause.op, cause.row): cause.line for cause in alone.causes
         }  # of the table, not of the facts
@@ -150,13 +154,25 @@ class Suspects:
         if baseline is not None:
             raise_limits(self.facts, baseline)
         runs = Runs(opened.plan, opened.target, opened.golden)
-        found = Found(
-            self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
-            moved=moved_call(self.facts, runs) if is_displaced else None,
-            detected=self._detect(opened.manager, report, runs, pair),
-            not_restored=_not_restored(opened, pair),
-        )  # fmt: skip
-        return found.answer(baseline.plain() if baseline is not None else None)
+        counts = baseline.plain() if baseline is not None else None
+        detected = self._detect(opened.manager, report, runs, pair)
+
+        def conclude(reference: Reference | None = None) -> tuple[Answer, list[Finding]]:
+            return Found(
+                self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
+                moved=moved_call(self.facts, runs) if is_displaced else None, detected=detected,
+                not_restored=_not_restored(opened, pair), third=self.third,
+            ).answer(counts, reference.plain() if reference is not None else None)  # fmt: skip
+
+        concluded = conclude()
+        if opened.plan.reference is None or report.interrupted:
+            return concluded
+        is_needed = concluded[0].outcome is not Outcome.AGREE
+        aligned = self.facts is not self._tabulated
+        reference = consider_reference(self.facts, opened, pair, needed=is_needed, aligned=aligned)
+        if reference is not None and reference.record is not None:
+            self.third = reference.record.parent
+        return conclude(reference)
 
     def _with_line(self, cause: Finding) -> Finding:
         """Return a cause with the line of its row in the table, which a further pass does not know.
@@ -175,7 +191,11 @@ class Suspects:
 
     def plain(self) -> Any:
         """Return all that was found as JSON data, for a comparison that is resumed."""
-        return {"facts": self.facts.plain(), "found": [[*_plain_suspect(one)] for one in self._found]}
+        return {
+            "facts": self.facts.plain(),
+            "found": [[*_plain_suspect(one)] for one in self._found],
+            "third": None if self.third is None else str(self.third),
+        }
 
     def restore(self, plain: Any) -> None:
         """Take in what ``plain`` returned.
@@ -185,6 +205,7 @@ class Suspects:
         """
         self.facts = RankFacts.of(plain["facts"])
         self._found = [_suspect_of(*one) for one in plain["found"]]
+        self.third = None if plain["third"] is None else Path(plain["third"])
 
 
 def _not_restored(opened: Opened, pair: RunPair) -> list[Finding]:

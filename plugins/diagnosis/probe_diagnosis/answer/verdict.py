@@ -10,6 +10,7 @@ from typing import Any
 from probe_core.errors import counted
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import baseline, ladder
+from probe_diagnosis.answer import reference as third
 from probe_diagnosis.difference.reasons import PHASES, Cause
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.coverage import (
@@ -38,6 +39,7 @@ def answer_of(
     interrupted: bool = False,
     unfinished: Sequence[str] = (),
     measured: Mapping[str, Any] | None = None,
+    reference: Mapping[str, Any] | None = None,
     advice: Sequence[str] = (),
     several: bool = False,
 ) -> Answer:
@@ -52,6 +54,7 @@ def answer_of(
         interrupted: True if rows are missing because the comparison was interrupted.
         unfinished: Sentences on runs whose record is incomplete.
         measured: The counts of the baseline; None or empty without one.
+        reference: The counts of the reference; None or empty without one.
         advice: What else to do next.
         several: True if the runs have several ranks, so that the sentence names this one.
     """
@@ -61,13 +64,15 @@ def answer_of(
     if outcome is Outcome.DIVERGED:
         text = f"{first_line(causes[0], several=several)}{_share(tally)}"
     elif outcome is Outcome.AGREE:
-        text = agreement(tally, differently, notes, measured, several=several)
+        text = agreement(tally, differently, notes, measured, reference, several=several)
     elif outcome is Outcome.NOT_COMPARABLE:
         text = _not_comparable(tally)
     else:
         text = _undecided(causes, tally, doubt=doubt, interrupted=interrupted, several=several)
     if measured:
         notes = (*notes, Note(NoteKind.BASELINE, baseline.sentence(measured)))
+    if reference:
+        notes = (*notes, Note(NoteKind.REFERENCE, third.sentence(reference)))
     return Answer(
         outcome,
         text,
@@ -78,6 +83,7 @@ def answer_of(
         tuple(notes),
         measured or {},
         incomplete,
+        reference=reference or {},
     )
 
 
@@ -116,6 +122,7 @@ def agreement(
     differently: Sequence[Finding],
     notes: Sequence[Note],
     measured: Mapping[str, Any] | None = None,
+    reference: Mapping[str, Any] | None = None,
     *,
     several: bool,
 ) -> str:
@@ -126,10 +133,13 @@ def agreement(
         differently: Calls that were made differently.
         notes: Statements on calls that differ, but are no causes.
         measured: The counts of the baseline; None or empty without one.
+        reference: The counts of the reference; None or empty without one.
         several: True if there are several ranks, so that the sentence names that of a call.
     """
     count = tally.compared - tally.other_arguments
-    other = " other" if tally.other_arguments else ""
+    nearer = third.clause(reference or {})
+    count -= reference["values"] if nearer and reference else 0
+    other = " other" if tally.other_arguments or nearer else ""
     every = f"the only{other} value" if count == 1 else f"all {count:,}{other} values"
     every += " that both runs recorded"
     is_equal = tally.equal == count
@@ -142,6 +152,8 @@ def agreement(
         ]
     elif measured and measured["raised"]:
         parts = [f"within rounding, or within what the baseline explains, in {every}"]
+    if nearer:
+        parts = [nearer, *(parts if count else ())]
     parts += [
         f"besides, {counted(tally.lacking[code], 'value')} {words_of(code)}"
         for code in sorted(HARMLESS | NAMED)

@@ -47,6 +47,7 @@ class Returned(str, Enum):
     AGREES = "agrees"
     AGREES_IN_STATISTICS = "agrees in statistics"
     AGREES_UNMASKED = "agrees but for what is masked"
+    NEAR_REFERENCE = "differs and is as near to the reference"
     DIFFERS = "differs"
     NOT_COMPARED = "not compared"
 
@@ -55,6 +56,7 @@ _ENDINGS = {
     Returned.AGREES: ", and what it returns agrees within rounding",
     Returned.AGREES_IN_STATISTICS: ", and what it returns agrees in its statistics",
     Returned.AGREES_UNMASKED: ", and what it returns differs at most in what is masked",
+    Returned.NEAR_REFERENCE: ", and what it returns is as near to the reference as what the golden's returns",
     Returned.DIFFERS: ", and what it returns differs",
     Returned.NOT_COMPARED: "; what it returns was not compared",
 }
@@ -77,6 +79,7 @@ class Inputs(NamedTuple):
         by_statistics: True if any of them was compared by its statistics alone.
         holds_rare: True if any of them holds nan or inf on either side.
         masked: True if the elements of any of them that a mask hides are other ones on each side.
+        excused: True if any of them differs, and is as near to the reference as the golden's.
     """
 
     compared: int = 0
@@ -85,12 +88,13 @@ class Inputs(NamedTuple):
     by_statistics: bool = False
     holds_rare: bool = False
     masked: bool = False
+    excused: bool = False
 
 
 def inputs_of(op: CallView, worst: float) -> Inputs:
     """Return the agreement of the tensors that an op took in, whose largest difference is ``worst``."""
     compared = lacking = 0
-    by_statistics = holds_rare = masked = False
+    by_statistics = holds_rare = masked = excused = False
     for value in op.inputs():
         if value.state == UNJUDGED:
             lacking += 1
@@ -98,8 +102,9 @@ def inputs_of(op: CallView, worst: float) -> Inputs:
             compared += 1
             by_statistics = by_statistics or value.by == Basis.STATISTICS
             masked = masked or value.masked
+            excused = excused or value.is_excused
         holds_rare = holds_rare or value.is_rare
-    return Inputs(compared, lacking, worst, by_statistics, holds_rare, masked)
+    return Inputs(compared, lacking, worst, by_statistics, holds_rare, masked, excused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,8 @@ class Because:
             facts["rounding"] = value.noise
             if value.floor:
                 facts["baseline"] = value.floor / value.scale
+        if value.farther:
+            facts["farther_from_reference"] = value.farther
         if math.isfinite(self.times):
             facts["times_rounding"] = self.times
         if self.argument is not None:
@@ -295,7 +302,8 @@ class Because:
             where = "where a mask determines them" if inputs.by_statistics else "in what is masked"
             rounding = "within rounding and " if inputs.worst else ""
             return f"although {which} differ at most {rounding}{where}{rest}"
-        return f"although {which} agree{' within rounding' if inputs.worst else ''}{rest}"
+        near = " or are as near to the reference as the golden's" if inputs.excused else ""
+        return f"although {which} agree{' within rounding' if inputs.worst else ''}{near}{rest}"
 
     def _delivered(self) -> str:
         """Return the clause on a communication call that delivers values that differ."""
@@ -321,8 +329,20 @@ def shown_value(value: Difference) -> str:
     explained = ""
     if value.floor and value.scale and math.isfinite(value.floor):
         explained = f", the baseline at most {value.floor / value.scale:.2g}"
+    explained += _farther(value)
     evidence = evidence_text(value)
     return f"{name}: {evidence}{explained}" if evidence else name
+
+
+def _farther(value: Difference) -> str:
+    """Return an addition on the distance of the target from the reference; empty if it was not measured."""
+    if not value.farther or value.is_excused:
+        return ""
+    if math.isinf(value.farther):
+        return "; the golden agrees with the reference, the target does not"
+    if value.farther <= 1:
+        return f"; the target is {value.farther:.2g} times as far from the reference as the golden"
+    return f"; the target is {value.farther:.3g} times farther from the reference than the golden"
 
 
 def evidence_text(value: Difference) -> str:

@@ -45,10 +45,11 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
         asked: The names of the options that the user gave.
 
     Raises:
-        UserError: ``--baseline`` is asked for as well.
+        UserError: ``--baseline`` or ``--reference`` is asked for as well.
     """
-    if plan.baseline is not None:
-        raise both_asked()
+    for option, run in (("--baseline", plan.baseline), ("--reference", plan.reference)):
+        if run is not None:
+            raise both_asked(option)
     formats = plan.formats if "formats" in asked else ()
     answers = (*plan.answers, NAME)
     return replace(plan, answers=answers, formats=formats, advise=plan.advise and bool(formats))

@@ -28,10 +28,13 @@ LINE = np.dtype(
         ("suffix", np.int32), ("row", np.int64), ("side", np.uint8), ("state", np.uint8), ("basis", np.uint8),
         ("quantity", np.uint8), ("flags", np.uint8), ("kind", np.uint8), ("distance", float),
         ("scale", float), ("noise", float), ("jump", float), ("floor", float),
+        ("farther", float),
     ]
 )  # fmt: skip
 """A line of a table: the fields of ``Difference``, texts as codes."""
-IS_SCALAR, BREAKS, IS_RARE, IS_MASKED, IS_EQUAL, IS_IN_REGION, IS_OTHER_GRAD = (1 << bit for bit in range(7))
+(IS_SCALAR, BREAKS, IS_RARE, IS_MASKED, IS_EQUAL, IS_IN_REGION, IS_OTHER_GRAD, IS_EXCUSED) = (
+    1 << bit for bit in range(8)
+)
 """Bits of the field ``flags``."""
 NO_QUANTITY = 255
 """Quantity of a line whose evidence is no distance."""
@@ -83,7 +86,7 @@ class ValueTable:
         )
 
     def _view(self, line: int, key: str, fields: tuple[Any, ...]) -> Difference:
-        _, _, side, state, basis, quantity, flags, kind, distance, scale, noise, jump, floor = fields
+        _, _, side, state, basis, quantity, flags, kind, distance, scale, noise, jump, floor, farther = fields
         why = self.texts.get(line, "")
         if quantity != NO_QUANTITY:
             why = drift_text(Drift(distance, scale, noise, jump, quantity))
@@ -92,7 +95,7 @@ class ValueTable:
             bool(flags & IS_SCALAR), why, Basis(basis), bool(flags & BREAKS), bool(flags & IS_RARE),
             self.position_of(line), self.dtypes.get(line, ""), bool(flags & IS_MASKED), floor,
             bool(flags & IS_EQUAL), bool(flags & IS_OTHER_GRAD), bool(flags & IS_IN_REGION),
-            DifferenceKind(kind),
+            DifferenceKind(kind), farther, bool(flags & IS_EXCUSED),
         )  # fmt: skip
 
     def name(self, line: int, key: str) -> str:
@@ -139,11 +142,11 @@ class ValueTable:
         fields["quantity"] = NO_QUANTITY
         fields["side"], fields["state"] = SIDE_CODES[value.side], STATE_CODES[value.state]
         fields["basis"], fields["kind"] = value.by, value.kind
-        for name in ("distance", "scale", "noise", "jump", "floor"):
+        for name in ("distance", "scale", "noise", "jump", "floor", "farther"):
             fields[name] = getattr(value, name)
         bits = (
             value.is_scalar, value.breaks, value.is_rare, value.masked, value.is_equal, value.is_in_region,
-            value.requires_other_gradient,
+            value.requires_other_gradient, value.is_excused,
         )  # fmt: skip
         fields["flags"] = sum(bit << place for place, bit in enumerate(bits))
 

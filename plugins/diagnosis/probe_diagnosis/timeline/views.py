@@ -80,6 +80,8 @@ class Difference(NamedTuple):
         requires_other_gradient: True for tensors of which only one requires a gradient.
         is_in_region: True if its sides differ, but are those of calls that do not line up; it is unjudged.
         kind: What differs.
+        farther: Distance of the target from the reference, divided by that of the golden; 0 if not measured.
+        is_excused: True if the target is as near to the reference as the golden, or nearly so.
     """
 
     row: str
@@ -102,6 +104,8 @@ class Difference(NamedTuple):
     requires_other_gradient: bool = False
     is_in_region: bool = False
     kind: DifferenceKind = DifferenceKind.VALUE
+    farther: float = 0.0
+    is_excused: bool = False
 
     @property
     def is_float(self) -> bool:

@@ -14,7 +14,7 @@ X, Y = normal(seed=1), normal(seed=2)
 A, B = "Torch.a.0.forward", "Torch.b.0.forward"
 PARTS = [
     "conditions", "unknown_conditions", "causes", "coverage", "remarks", "withdrawn", "notes", "baseline",
-    "not_captured", "next",
+    "reference", "not_captured", "next",
 ]  # fmt: skip
 
 

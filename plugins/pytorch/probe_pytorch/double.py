@@ -1,0 +1,187 @@
+"""Running a script in float64 (``probe run --double``, docs/recording.md#in-float64).
+
+Every operator that reaches torch's dispatcher is called with float64 instead of float32, bfloat16 and
+float16, also where the script names a dtype. Integers and booleans are unchanged. Random numbers are drawn in
+the dtype that the script would have used, and converted: weights and dropout masks are those of the script as
+it is. Autocast has no effect, because it does not cast float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cache, wraps
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from probe_pytorch import compat
+from probe_pytorch.double_draws import DRAWS, draw
+from probe_pytorch.double_dtypes import ROUNDED, WIDE, is_narrow, narrowed, widen, widened
+from probe_pytorch.double_scaler import SCALER_OPERATORS
+from probe_pytorch.statistics import PLAIN
+
+STATE_IN_FLOAT32 = frozenset({"state_steps", "found_inf", "grad_scale"})
+"""Arguments of fused optimizers that their kernels read as float32."""
+
+
+class DoublePrecision(TorchDispatchMode):
+    """A dispatch mode that calls operators in float64.
+
+    Attributes:
+        nominal: The default dtype that the script has set. Random numbers are drawn in it.
+        rounds_weights: True while parameters and buffers are converted to 16 bits: they are rounded, because
+            the weights of the model in 16 bits are meant, and kept as float64.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nominal = torch.get_default_dtype()
+        self.rounds_weights = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True would import the compiler, which takes a second
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operator ``func`` in float64; function modes do not see the conversions."""
+        with compat.no_functions():
+            return self._call(func, types, args, kwargs or {})
+
+    def _call(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func.namespace != "aten" or not all(kind in PLAIN for kind in types):
+            return func(*args, **kwargs)
+        name = func._schema.name.removeprefix("aten::")
+        if name in DRAWS:
+            return draw(func, args, kwargs, self.nominal)
+        if name in SCALER_OPERATORS:
+            return SCALER_OPERATORS[name](*args, **kwargs)
+        if name == "lift_fresh":  # new data, such as that of a NumPy array
+            return widen(func(*args, **kwargs))
+        if name == "_to_copy" and self.rounds_weights and kwargs.get("dtype") in ROUNDED:
+            return widen(func(*args, **kwargs))
+        if is_view(func) or _allocates_for_storage(name, args):
+            return func(*args, **kwargs)
+        return func(*_converted(func, args, kwargs), **_converted_names(func, args, kwargs))
+
+
+@cache
+def is_view(func: Any) -> bool:
+    """Return True for an operator whose results share the memory of an argument."""
+    return any(
+        argument.alias_info is not None and not argument.alias_info.is_write
+        for argument in func._schema.arguments
+    )
+
+
+@cache
+def _written(func: Any) -> frozenset[str]:
+    """Return the names of the arguments that an operator writes to."""
+    return frozenset(
+        argument.name
+        for argument in func._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+def _allocates_for_storage(name: str, args: tuple[Any, ...]) -> bool:
+    """Return True for an allocation that receives a storage of its dtype, as in ``torch.load`` and copies."""
+    is_empty = name == "empty" and bool(args) and list(args[0]) == [0]
+    return is_empty or (name == "new_empty" and len(args) > 1 and list(args[1]) == [])
+
+
+def _own_dtype(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.dtype | None:
+    """Return the dtype of the first tensor that an operator writes to, if it is narrow; else None."""
+    names = [argument.name for argument in func._schema.arguments]
+    for name in _written(func):
+        place = names.index(name)
+        value = args[place] if place < len(args) else kwargs.get(name)
+        first = value[0] if isinstance(value, (list, tuple)) and value else value
+        if is_narrow(first):
+            return first.dtype
+    return None
+
+
+def _converted(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the arguments of a call, without tensors of fewer bits than those it writes to."""
+    own = _own_dtype(func, args, kwargs) if _written(func) else None
+    for argument, value in zip(func._schema.arguments, args):
+        yield _converted_value(func, argument.name, value, own)
+
+
+def _converted_names(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    own = _own_dtype(func, args, kwargs) if _written(func) else None
+    return {name: _converted_value(func, name, value, own) for name, value in kwargs.items()}
+
+
+def _converted_value(func: Any, name: str, value: Any, own: torch.dtype | None) -> Any:
+    """Return an argument in float64, or in the dtype of the tensor that the call writes to.
+
+    Memory that a script shares with others, such as a NumPy array, keeps its dtype.
+    """
+    if name in _written(func):
+        return value
+    if name in STATE_IN_FLOAT32:
+        return narrowed(value, torch.float32)
+    if isinstance(value, torch.dtype):
+        return WIDE.get(value, value)
+    return widened(value) if own is None else narrowed(value, own)
+
+
+# -- what does not reach the dispatcher ----------------------------------------------------------
+
+
+def _convert_module(module: torch.nn.Module, args: Any) -> Any:
+    """Convert the parameters and buffers of a module that is called, and its inputs.
+
+    Tensors from files are of the dtype of the file; autograd must know a parameter as float64.
+    """
+    with compat.no_functions(), torch.no_grad():
+        for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+            if is_narrow(tensor) and type(tensor) in PLAIN:
+                tensor.data = widen(tensor.data)
+                if tensor.grad is not None:
+                    tensor.grad = widen(tensor.grad)
+    with compat.no_functions():
+        converted = widened(args)
+    return converted if converted is not args else None
+
+
+@contextmanager
+def double_precision() -> Iterator[None]:
+    """Run what is inside in float64."""
+    mode, default = DoublePrecision(), torch.get_default_dtype()
+    with ExitStack() as stack:
+        stack.callback(torch.set_default_dtype, default)
+        torch.set_default_dtype(torch.float64)
+        _replace(stack, torch, "set_default_dtype", lambda _: lambda dtype: setattr(mode, "nominal", dtype))
+        _replace(stack, torch, "get_default_dtype", lambda _: lambda: mode.nominal)
+        for name in ("to", "half", "bfloat16"):
+            _replace(stack, torch.nn.Module, name, lambda original: _rounding(mode, original))
+        handle = register_module_forward_pre_hook(_convert_module)
+        stack.callback(handle.remove)
+        stack.enter_context(mode)
+        yield
+
+
+def _replace(stack: ExitStack, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """Replace an attribute until the end of the context."""
+    original = getattr(owner, name)
+    replacement = wraps(original)(make(original))
+    setattr(owner, name, replacement)
+    stack.callback(setattr, owner, name, original)
+
+
+def _rounding(mode: DoublePrecision, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of modules that rounds weights which it converts to 16 bits."""
+
+    def convert(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        before, mode.rounds_weights = mode.rounds_weights, True
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            mode.rounds_weights = before
+
+    return convert
