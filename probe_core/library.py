@@ -37,8 +37,12 @@ OUTPUT = "./output"
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
 FRAMES = "parquet"
 """The name of the reporter that makes data frames (docs/python.md#data-frames)."""
-_OF_PLUGINS = {"answers", "baseline", "reference"}
-OPTIONS = sorted(_DEFAULTS.keys() - {"target", "golden", "time_stamp", "across"} - _OF_PLUGINS)
+_OF_PLUGINS = {
+    "target", "golden", "time_stamp", "across", "answers", "baseline", "reference", "rows", "resumed",
+    "step_offset",
+}  # fmt: skip
+"""Fields of a plan that no option of the core sets."""
+OPTIONS = sorted(_DEFAULTS.keys() - _OF_PLUGINS)
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
 _FILES = ("output", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
 

@@ -100,6 +100,7 @@ class Comparison:
         self._tools = Tools(plan, manager, self.mode, asking, partial(_blame, self.notes))
         viewed = views(plan, manager, self.target, self.golden)
         self.notes += viewed.notes
+        self.target, self.golden = viewed.compared or (self.target, self.golden)
         self._hints, self._write_pairs = viewed.hints, viewed.write_pairs
         self._matcher = viewed.matcher
         name = viewed.matcher if plan.mapping is None else BY_FILE

@@ -42,6 +42,7 @@ class Views:
         notes: Lines for the summary on the names by which the runs are compared.
         hints: Explanations of differences between the runs.
         write_pairs: Function that writes the list of pairs to the output; None if the plan does not ask.
+        compared: The runs to measure, if not those that were opened; their values may be parts of these.
     """
 
     target: Run
@@ -50,3 +51,4 @@ class Views:
     notes: tuple[str, ...] = ()
     hints: Hints = field(default_factory=Hints)
     write_pairs: Callable[[RunPair, Matching, Run, Run], Sequence[Path]] | None = None
+    compared: tuple[Run, Run] | None = None

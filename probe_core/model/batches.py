@@ -16,7 +16,7 @@ from probe_core.model.columns import BIG, NONE, NULL, SCALAR, TEXT, Array, Value
 from probe_core.model.dtypes import same
 from probe_core.model.results import LineMeasurements, Results, VerdictColumn
 from probe_core.model.rows import Changed, How, Mark, Op, Pair, Reason, Row, Ruling
-from probe_core.model.values import Slot
+from probe_core.model.values import OMISSIONS, Slot
 
 BLOCK = 256
 """Number of pairs that are made together."""
@@ -24,7 +24,7 @@ ABSENT = -1
 """Line of a missing side of a pair."""
 HOWS = tuple(How)
 """Ways of matching by their codes."""
-OBSTACLES = (None, Reason("no_target"), Reason("no_golden"), Reason("shape"))
+OBSTACLES = (None, Reason("no_target"), Reason("no_golden"), Reason("shape"), *map(Reason, OMISSIONS))
 """Reasons why recorded metadata cannot be compared, by their codes."""
 _IS_NUMERIC = np.array([kind not in (NONE, TEXT) for kind in range(BIG + 1)])
 _NOTES = tuple(
@@ -130,9 +130,16 @@ class RowBatch:
         nulls = [side.column("kind") == NULL for side in (self.target, self.golden)]
         differs = (nulls[0] != nulls[1]) | ~self.have_equal_extents
         codes = np.where(differs, 3, 0)
+        codes = np.where(self.omission > 0, 3 + self.omission, codes)
         codes[~self.golden.is_present] = 2
         codes[~self.target.is_present] = 1
         return codes
+
+    @cached_property
+    def omission(self) -> Array:
+        """The place of each row's reason in ``OMISSIONS``, counted from 1; 0 for rows to compare."""
+        sides = (np.where(side.is_present, side.column("omission"), 0) for side in (self.target, self.golden))
+        return np.maximum(*sides).astype(int)
 
     @cached_property
     def have_equal_extents(self) -> Array:

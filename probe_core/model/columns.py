@@ -5,13 +5,23 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from probe_core.model.values import Kind, Record, Side, Slot, Statistic, Statistics, Transfer, Value
+from probe_core.model.values import (
+    OMISSIONS,
+    Kind,
+    Record,
+    Side,
+    Slot,
+    Statistic,
+    Statistics,
+    Transfer,
+    Value,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -65,6 +75,7 @@ class ValueColumns:
         data_names: The names of data that do not begin with the name of their row, by line.
         exact: The integers of type ``BIG``, by line and statistic.
         transfers: Point-to-point transfers, by line.
+        omissions: The reasons for which values are not to be compared, by line.
     """
 
     keys: Sequence[str]
@@ -88,6 +99,7 @@ class ValueColumns:
     data_names: dict[int, str]
     exact: dict[tuple[int, int], int]
     transfers: dict[int, Transfer]
+    omissions: dict[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.place)
@@ -120,6 +132,14 @@ class ValueColumns:
     def has_checksum(self) -> Array:
         """True for lines with a checksum."""
         return np.array([checksum is not None for checksum in self.checksums], bool)
+
+    @cached_property
+    def omission(self) -> Array:
+        """The place of each line's reason in ``OMISSIONS``, counted from 1; 0 for values to compare."""
+        codes = np.zeros(len(self), np.uint8)
+        for line, code in self.omissions.items():
+            codes[line] = OMISSIONS.index(code) + 1
+        return codes
 
     def row_names(self, lines: Array) -> list[str]:
         """Return the names of the rows of lines."""
@@ -154,6 +174,7 @@ class ValueColumns:
                 None if grad < 0 else grad == 1,
                 None if data < 0 else self.data_names.get(line, name + self.endings[data]),
                 self.transfers.get(line),
+                self.omissions.get(line, ""),
             )
             _, side, path = places[place]
             slots.append(Slot(name, side, path, value))
@@ -194,6 +215,7 @@ class ColumnsBuilder:
         self._data_names: dict[int, str] = {}
         self._exact: dict[tuple[int, int], int] = {}
         self._transfers: dict[int, Transfer] = {}
+        self._omissions: dict[int, str] = {}
         self._codes: dict[tuple[Side, str], int] = {}
 
     def begin(self, key: str) -> None:
@@ -216,7 +238,7 @@ class ColumnsBuilder:
             value: The value.
             name: The name of its row; None for that of the tensor file, or else record, side and path.
         """
-        kind, dtype, extent, shape, statistics, checksum, grad, data_name, transfer = value
+        kind, dtype, extent, shape, statistics, checksum, grad, data_name, transfer, omission = value
         line, place = len(self._checksums), self._codes.get((side, path))
         if place is None:
             place = self._codes[side, path] = self._places.code((suffix_of(side, path), side, path))
@@ -239,6 +261,8 @@ class ColumnsBuilder:
             self.has_checksum = True
         if transfer is not None:
             self._transfers[line] = transfer
+        if omission:
+            self._omissions[line] = omission
         high, low, mean, norm = statistics
         if type(high) is type(low) is type(mean) is type(norm) is float:
             self._types += b"\1\1\1\1"
@@ -289,6 +313,7 @@ class ColumnsBuilder:
         tensors = np.flatnonzero(part.kind == TENSOR).tolist()
         self.has_checksum |= any(part.checksums[line] is not None for line in tensors)
         self._names.update({start + line: name for line, name in part.names.items()})
+        self._omissions.update({start + line: code for line, code in part.omissions.items()})
 
     def set_transfer(self, start: int, transfer: Transfer) -> None:
         """Set the transfer of all lines from ``start`` on."""
@@ -323,6 +348,7 @@ class ColumnsBuilder:
             self._data_names,
             self._exact,
             self._transfers,
+            self._omissions,
         )
 
 

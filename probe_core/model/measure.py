@@ -70,6 +70,8 @@ class OpenPair:
             return Reason("no_target")
         if golden is None:
             return Reason("no_golden")
+        if self.pair.omission:
+            return Reason(self.pair.omission)
         if (target.value.kind is Kind.NULL) != (golden.value.kind is Kind.NULL):
             return Reason("shape")
         return Reason("shape") if target.value.extent != golden.value.extent else None

@@ -48,6 +48,11 @@ REASONS: dict[str, Text] = {
     "unreadable_data": Text("Data is unreadable.", 20),
     "scalar_differs": Text("Scalar of NPU and bench do not match.", 20),
     "not_a_tensor": Text(),
+    # only some rows are compared
+    "row_shared": Text("All rows share this value. Skipped.", 20),
+    "row_reduced": Text("Value over all rows of the batch. Skipped.", 20),
+    "row_size": Text("Size that depends on the number of rows. Skipped.", 20),
+    "row_axis": Text("The axis of the rows is not known. Skipped.", 20),
     # the pair was measured
     "dtype": Text("Dtype of NPU and bench Tensor do not match.", 40),
     "metric_failed": Text("Metric {}.", 50, NOT_AVAILABLE),

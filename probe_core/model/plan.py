@@ -22,6 +22,21 @@ class StackMode(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class RowChoice:
+    """The samples of both batches that are compared, in the order in which they pair.
+
+    Attributes:
+        target: The rows of the target's batch; empty for all.
+        golden: The rows of the golden's batch; empty for all.
+        file: The name of the file next to each record file that lists samples and tokens; empty for none.
+    """
+
+    target: tuple[int, ...] = ()
+    golden: tuple[int, ...] = ()
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All that a comparison needs to know before it starts.
 
@@ -39,6 +54,7 @@ class Plan:
         cell_mapping: A file that pairs modules (``-cm``).
         layer_mapping: A file that pairs the children of classes of modules (``-lm``).
         metrics: Metrics shown in addition to those of the table, with their parameters: ``ulp:limit=4``.
+        rows: The rows of the batch to compare; None to compare whole values.
         policies: Policies that replace the table's: the first gives the verdict, each further one a column;
             those that cannot judge the kind of data in the runs are skipped.
         formats: The output formats (reporters), with their parameters.
@@ -76,6 +92,7 @@ class Plan:
     policies: tuple[str, ...] = ()
     baseline: Path | None = None
     reference: Path | None = None
+    rows: RowChoice | None = None
     formats: tuple[str, ...] = DEFAULT_FORMATS
     stack: StackMode = StackMode.AUTO
     stack_path: Path | None = None

@@ -63,12 +63,17 @@ class Pair(NamedTuple):
         return self.target is not None and self.golden is not None
 
     @property
+    def omission(self) -> str:
+        """The reason in ``OMISSIONS`` for which the pair is not to be compared; empty for none."""
+        return next((slot.value.omission for slot in self[:2] if slot and slot.value.omission), "")
+
+    @property
     def requires_grad_differs(self) -> bool:
         """Return True if both sides recorded requires_grad and disagree.
 
         See docs/tables.md#messages; a framework that does not record it agrees with every other.
         """
-        if self.target is None or self.golden is None:
+        if self.target is None or self.golden is None or self.omission:
             return False
         target, golden = self.target.value, self.golden.value
         if target.requires_grad == golden.requires_grad:
@@ -80,7 +85,7 @@ class Pair(NamedTuple):
     @property
     def scalars_differ(self) -> bool:
         """Return True for two scalars of different value; nan equals nan."""
-        if self.target is None or self.golden is None:
+        if self.target is None or self.golden is None or self.omission:
             return False
         target, golden = self.target.value, self.golden.value
         if target.kind is not Kind.SCALAR or golden.kind is not Kind.SCALAR:

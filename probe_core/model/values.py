@@ -49,6 +49,10 @@ class Statistics(NamedTuple):
     norm: Statistic = None
 
 
+OMISSIONS = ("row_shared", "row_reduced", "row_size", "row_axis")
+"""Codes of the reasons for which a comparison of rows leaves a value out."""
+
+
 class Transfer(NamedTuple):
     """The direction of a point-to-point transfer (send or receive) and the rank at its other end."""
 
@@ -65,6 +69,7 @@ class Value(NamedTuple):
         shape: The dimensions of a tensor; None for other leaves.
         data_name: The name of the tensor file; None if none was written.
         p2p: The transfer that a tensor of ``batch_isend_irecv`` belongs to.
+        omission: One of ``OMISSIONS`` for a value that is not to be compared; empty for all others.
     """
 
     kind: Kind
@@ -76,6 +81,7 @@ class Value(NamedTuple):
     requires_grad: bool | None = None
     data_name: str | None = None
     p2p: Transfer | None = None
+    omission: str = ""
 
     @property
     def is_empty(self) -> bool:

@@ -19,6 +19,7 @@ DOCS = ROOT / "docs"
 HERE = "test_snippets.py"
 RUN_BY = {
     "answer-file.md python": HERE,
+    "comparing.md python": "test_comparing_page.py",
     "explanation.md python": "test_commands.py",
     "first-difference.md json": HERE,
     "formats.md json": HERE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import MatcherSpec, ViewSpec
+from probe_core.plugins.specs import MatcherSpec, Option, OptionSpec, ViewSpec
 
 
 @hookimpl
@@ -22,12 +22,40 @@ def probe_matchers() -> list[MatcherSpec]:
 
 @hookimpl
 def probe_views() -> list[ViewSpec]:
-    """Return the view that gives runs common names."""
+    """Return the view of common rows, and the view that gives runs common names."""
     return [
+        ViewSpec(
+            "common_rows",
+            "the rows that two batches have in common, for --rows",
+            "probe_matching.rows.rows_view:CommonRows",
+        ),
         ViewSpec(
             "common_words",
             "common names for runs of two frameworks or with mapping files",
             "probe_matching.across:CommonWords",
             asks=("name_rules",),
+        ),
+    ]
+
+
+@hookimpl
+def probe_options() -> list[OptionSpec]:
+    """Return the option of compare that chooses rows."""
+    return [
+        OptionSpec(
+            "rows",
+            "compares the common rows of two batches",
+            "probe_matching.rows.choice:ask",
+            command="compare",
+            options=(
+                Option(
+                    "rows",
+                    ("--rows",),
+                    "Compare rows of the batches only: target=0,golden=3 (lists and ranges: target=0-3,"
+                    "golden=4-7), or tokens.json, the file that debugger.tokens writes in each run.",
+                    kind="text",
+                    metavar="ROWS",
+                ),
+            ),
         )
     ]

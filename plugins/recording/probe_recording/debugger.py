@@ -223,6 +223,26 @@ class Debugger(ABC, Generic[R, M]):
         self._recorder.save(variable, name, save_backward)
 
     @of_the_process
+    def tokens(self, ids: Any, positions: Any = None, lengths: Any = None) -> None:
+        """Note which samples and tokens this step's batch holds, for ``probe compare --rows tokens.json``.
+
+        Call it in each step, before or after ``start``. Tensors on a device are read when the step is
+        written.
+
+        Args:
+            ids: A number for each sample, the same in both runs: one a row of the batch, one a sequence of a
+                packed batch, or one a token, of shape (rows, tokens), negative for padding.
+            positions: The position of each token within its sample, of shape (rows, tokens), or (tokens,)
+                for a packed batch; negative for padding. None to compare rows as a whole.
+            lengths: The number of tokens of each sample; places beyond them are padding. Without
+                ``positions`` the samples are packed one after the other.
+
+        Raises:
+            UserError: The shapes of the arguments do not belong together.
+        """
+        self._recorder.note_tokens(ids, positions, lengths)
+
+    @of_the_process
     def module_dump(self, module: M, dump_name: str) -> None:
         """Record the inputs and outputs of one module, and nothing inside it, until ``module_dump_end``.
 

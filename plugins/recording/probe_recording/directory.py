@@ -27,6 +27,7 @@ from probe_core.store.files import (
     TENSOR_DIRECTORY,
 )
 from probe_recording.ladder import LADDER_FILE
+from probe_recording.tokens import TOKENS_FILE
 
 DUMP_FILE, DEBUG_FILE = FILES
 SINGLE = "rank"
@@ -241,7 +242,10 @@ def clear(directory: Path) -> int:
     Returns:
         The number of files removed.
     """
-    names = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, LADDER_FILE, CONDITIONS_FILE, ERROR_FILE)
+    names = (
+        DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, LADDER_FILE, CONDITIONS_FILE, TOKENS_FILE,
+        ERROR_FILE,
+    )  # fmt: skip
     count = sum(_remove(path) for path in (*(directory / name for name in names), *directory.glob(".*.part")))
     tensors = directory / TENSOR_DIRECTORY
     if not tensors.is_symlink():

@@ -31,6 +31,7 @@ from probe_recording.sending.sender import Sender
 from probe_recording.sending.session import Sending
 from probe_recording.session import Session
 from probe_recording.threads import Threads
+from probe_recording.tokens import TokenNote
 from probe_recording.variables import save_variable
 
 S = TypeVar("S", bound=Session)
@@ -82,6 +83,7 @@ class Recorder(ABC, Generic[S]):
         self._conditions = self.new_conditions()
         self._single: Modules[S] | None = None
         self._token_handles: list[Any] = []
+        self._tokens: TokenNote | None = None
         if hasattr(os, "register_at_fork"):
             recorder = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _leave_alone(recorder()))
@@ -191,6 +193,7 @@ class Recorder(ABC, Generic[S]):
             self._refuse(error, session)
             return
         self._has_begun = True
+        session.tokens, self._tokens = self._tokens or session.tokens, None
         session.active = session.lost is None
         self._running = True
         if token_range is not None and model is not None:
@@ -263,6 +266,7 @@ class Recorder(ABC, Generic[S]):
         self._has_begun = True
         self.stop()
         self._close_session()
+        self._tokens = None
         self._step += 1
 
     @interrupts_deferred()
@@ -349,6 +353,17 @@ class Recorder(ABC, Generic[S]):
             return
         self._has_begun = session.active = True
         save_variable(session, variable, name, backward)
+
+    def note_tokens(self, ids: Any, positions: Any, lengths: Any) -> None:
+        """Note the samples and tokens of this step's batch, to be written with its records."""
+        if not self._wanted():
+            return
+        session = self._session
+        if session is None:
+            self._tokens = TokenNote.of(ids, positions, lengths)
+            return
+        with session.quiet():
+            session.tokens = TokenNote.of(ids, positions, lengths)
 
     def module_dump(self, module: Any, name: str) -> None:
         """Record one module and nothing else, until ``module_dump_end``."""

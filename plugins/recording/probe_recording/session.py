@@ -32,6 +32,7 @@ from probe_recording.leaves import Save, Tree, encode, indented, quoted, without
 from probe_recording.loss import Failure, failure_of
 from probe_recording.overflow import overflows
 from probe_recording.sites import Stack, Stacks
+from probe_recording.tokens import TOKENS_FILE, TokenNote
 
 if TYPE_CHECKING:
     from probe_recording.values import Collector
@@ -97,6 +98,7 @@ class Session(ABC):
         on_loss: A function to call when a write fails, with the failure and the number of records.
         ladder: The phases of the step; None if they are not recorded.
         conditions: The conditions of the step; None if they are not recorded.
+        tokens: The samples and tokens of the batch; None if the script did not state them.
         calls: The number of calls, recorded or not, by their names without count and phase.
     """
 
@@ -130,6 +132,7 @@ class Session(ABC):
         self.on_loss: Callable[[Failure, int], None] | None = None
         self.ladder: Ladder | None = None
         self.conditions: Conditions | None = None
+        self.tokens: TokenNote | None = None
         self._mark = (0, 0)
         self._flushed = 0
         self._changed = False
@@ -413,6 +416,9 @@ class Session(ABC):
     def _write_ladder(self) -> None:
         if self.ladder is not None and self.ladder.changed:
             self._directory.write(LADDER_FILE, self.ladder.text(self.framework))
+        if self.tokens is not None:
+            self._directory.write(TOKENS_FILE, self.tokens.text())
+            self.tokens = None
 
     def _write_conditions(self) -> None:
         if self.conditions is not None and self.conditions.changed:

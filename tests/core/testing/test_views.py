@@ -33,7 +33,11 @@ RUN = run_of("mine", "Functional.a.0.forward", "Functional.b.0.forward", "Functi
 OTHER = run_of("other", "Functional.a.0.forward", "Functional.c.0.forward", "Functional.c.0.backward")
 
 
-@pytest.mark.parametrize("spec", probe_views(), ids=lambda spec: spec.name)
+NAMING = [spec for spec in probe_views() if spec.name != "common_rows"]
+"""The views that change names only; that of rows also changes values, and needs a plan that asks for it."""
+
+
+@pytest.mark.parametrize("spec", NAMING, ids=lambda spec: spec.name)
 def test_the_views_pass(spec: ViewSpec, tmp_path: Path) -> None:
     assert failing(ViewConformance, tmp_path, spec=spec, target=RUN, golden=OTHER) == set()
 

@@ -29,6 +29,9 @@ from probe_diagnosis.timeline.rank_facts import RankFacts
 BATCH_OP, RANDOM_OP = "conditions.batch", "conditions.random_state"
 """Names of causes that are conditions, in place of the key of a call."""
 
+OF_BATCHES = frozenset({ConditionKind.BATCH, ConditionKind.DATA})
+"""Kinds of conditions of whole batches."""
+
 ORIGINS = frozenset({Cause.INTRODUCED, Cause.TAKEN_IN, Cause.NOT_FINITE, Cause.GRADIENT, Cause.GROWN})
 """Causes that another batch explains."""
 
@@ -64,7 +67,9 @@ class Conditions:
         target, golden = (read_conditions(directory) for directory in directories)
         self.lacking = [name for name, one in (("target", target), ("golden", golden)) if one is None]
         known = (target or RunConditions(), golden or RunConditions())
-        self.differences = condition_differences(*known) if not self.lacking else []
+        found = condition_differences(*known) if not self.lacking else []
+        # rows of batches are compared because the batches differ
+        self.differences = [one for one in found if not (runs.are_rows and one.kind in OF_BATCHES)]
         self._draws = Draws(*known)
         ladders = (read_ladder(directories[0]), read_ladder(directories[1]))
         self._batch = [

@@ -46,7 +46,9 @@ class Ladders:
         self, facts: RankFacts, runs: Runs, carried: float = 0.0, reference: LadderFile | None = None
     ) -> None:
         self._facts = facts
-        target, golden = [read_ladder(run.shown.path.parent) for run in runs.both]
+        # statistics of whole batches say nothing of their rows
+        found = [None if runs.are_rows else read_ladder(run.shown.path.parent) for run in runs.both]
+        target, golden = found
         self._places = facts.ops.numbers
         backward = [place for place, key in enumerate(facts.ops.keys) if is_backward(key)]
         self._last = max(backward, default=len(facts.ops))

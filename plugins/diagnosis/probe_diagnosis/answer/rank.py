@@ -191,7 +191,7 @@ class Found:
         is_silent = not nodes and answer.outcome is not Outcome.AGREE and not tally.failing_at
         if self._interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
             return None
-        if ladders.is_effective:
+        if ladders.is_effective or self._runs.are_rows:
             return None
         return in_parts(self._runs, self._facts.ops.noise, are_sums_known=ladders.are_gradients_same())
 

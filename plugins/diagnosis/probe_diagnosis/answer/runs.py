@@ -28,12 +28,16 @@ class Runs:
         plan: The plan of the comparison, which may name a file of call stacks.
         target: The run under test.
         golden: The reference.
+
+    Attributes:
+        are_rows: True if only some rows of both batches are compared.
     """
 
     def __init__(self, plan: Plan, target: Run, golden: Run) -> None:
         self.both = target, golden
         self._paths = plan.stack_path or target.stack_path, golden.stack_path
         self._tried = [False, False]
+        self.are_rows = plan.rows is not None
 
     def where(self, op: str, side: int = 0) -> str:
         """Return the line of code of an op; empty if not recorded. Stacks are read when first asked for.

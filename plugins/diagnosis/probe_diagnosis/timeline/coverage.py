@@ -16,6 +16,7 @@ from probe_core.model.batches import HOWS, RowBatch
 from probe_core.model.columns import NULL, TENSOR, Array
 from probe_core.model.dtypes import kind
 from probe_core.model.messages import REASONS
+from probe_core.model.values import OMISSIONS
 from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
 from probe_diagnosis.timeline.value_table import (
     IS_EQUAL,
@@ -30,6 +31,7 @@ TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
 REGION = "region"
 UNINITIALISED, EMPTY, NOT_RECORDED, ONE_NONE = "uninitialised", "empty", "not_recorded", "one_none"
 LEFT_OUT = "left_out"
+ROW_SHARED, ROW_REDUCED, ROW_SIZE, ROW_AXIS = OMISSIONS
 
 WORDS = {
     TARGET_ONLY: "recorded in the target only",
@@ -40,6 +42,10 @@ WORDS = {
     REGION: "in calls that do not line up, so that they may be paired wrongly",
     ONE_NONE: "that one of the runs recorded as None",
     LEFT_OUT: "that a judge left out",
+    ROW_SHARED: "that all rows of a batch share, such as weights",
+    ROW_REDUCED: "over all rows of a batch, such as the loss and the gradients of parameters",
+    ROW_SIZE: "that are sizes of a batch",
+    ROW_AXIS: "of which it is not known which axis holds the samples",
     NOT_RECORDED: "with neither tensor, checksum nor statistics on record in both runs",
     "unreadable": "whose tensor file is missing or cannot be read",
     "no_target_file": "without a tensor file in the target",
@@ -49,10 +55,10 @@ WORDS = {
 }
 """Reasons for which a value was not compared, as they follow a number of values."""
 
-HARMLESS = frozenset({UNINITIALISED, EMPTY})
-"""Reasons that leave nothing to compare."""
+HARMLESS = frozenset({UNINITIALISED, EMPTY, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
+"""Reasons that leave nothing to compare, in a comparison of rows nothing that belongs to them."""
 
-NAMED = frozenset({NOT_RECORDED, LEFT_OUT})
+NAMED = frozenset({NOT_RECORDED, LEFT_OUT, ROW_AXIS})
 """Reasons that an agreement has to name: a judge left the value out, or neither run has data of it."""
 
 WITHOUT_TENSOR = frozenset({"unreadable", "no_target_file", "no_golden_file"})
@@ -243,6 +249,7 @@ def _reasons(batch: RowBatch, table: ValueTable, is_shifted: Array) -> tuple[Arr
         (TARGET_ONLY, ~batch.golden.is_present),
         (GOLDEN_ONLY, ~batch.target.is_present),
         (ONE_NONE, is_null[0] != is_null[1]),
+        *((code, batch.omission == place) for place, code in enumerate(OMISSIONS, 1)),
         (SHIFTED, is_shifted),
         (UNINITIALISED, is_uninitialised),
         (LEFT_OUT, is_left_out & ~is_region),

@@ -1,0 +1,57 @@
+"""Decisions on pairs of values in a comparison of rows: selected, as a whole, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from probe_core.model.values import OMISSIONS
+from probe_matching.rows.axes import Layout
+
+SHARED, REDUCED, SIZE, AXIS = OMISSIONS
+
+
+class Treatment(str, Enum):
+    """Ways of comparing a pair of values."""
+
+    SELECTED = "selected"
+    WHOLE = "whole"
+    OMITTED = "omitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The treatment of a pair of values.
+
+    Attributes:
+        treatment: The treatment.
+        layout: The parts of the axes of a selected value; None for others.
+        omission: The reason in ``OMISSIONS`` of an omitted value; empty for others.
+        scale: The factor by which a gradient of the target is multiplied.
+        is_other: True for a value without samples that differs between both runs, such as other weights.
+    """
+
+    treatment: Treatment
+    layout: Layout | None = None
+    omission: str = ""
+    scale: float = 1.0
+    is_other: bool = False
+
+    @property
+    def depends_on_batch(self) -> bool:
+        """True if samples enter the value, or anything else that both runs do not share."""
+        is_open = self.is_other or self.omission in (REDUCED, AXIS)
+        return is_open or self.treatment is Treatment.SELECTED
+
+
+WHOLE = Decision(Treatment.WHOLE)
+
+
+def selected(layout: Layout, scale: float = 1.0) -> Decision:
+    """Return the decision to compare the common rows of a value."""
+    return Decision(Treatment.SELECTED, layout, scale=scale)
+
+
+def omitted(code: str, *, is_other: bool = False) -> Decision:
+    """Return the decision not to compare a value."""
+    return Decision(Treatment.OMITTED, omission=code, is_other=is_other)

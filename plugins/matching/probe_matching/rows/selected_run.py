@@ -1,0 +1,160 @@
+"""A run of which only the rows are seen that another run has as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe_core.errors import UnreadableTensor
+from probe_core.files.mapped import mapping_of, watched
+from probe_core.model import Kind, Record, Side, Statistics, Value
+from probe_core.model.columns import columns_of
+from probe_core.model.run import Construct, Run
+from probe_matching.rows.decisions import Decision, Treatment
+from probe_matching.rows.distances import wide
+from probe_matching.rows.gather import Array, gather
+from probe_matching.rows.places import Places
+from probe_matching.rows.survey import Print, fingerprint
+
+Decisions = Mapping[tuple[str, Side, str], Decision]
+
+
+class SelectedRun(Run):
+    """A run whose values hold the chosen rows alone, with the statistics of these.
+
+    Args:
+        run: The run, which is closed with this one.
+        places: The chosen places of its batch.
+        decisions: The decision on each value that the other run has as well.
+        by_print: The decisions by the fingerprints of tensors, for values that the other run lacks: their
+            statistics are then those by which calls that both runs make recognise them.
+        is_scaled: True to multiply gradients by the factor of their decision.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        places: Places,
+        decisions: Decisions,
+        by_print: Mapping[Print, Decision],
+        *,
+        is_scaled: bool,
+    ) -> None:
+        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
+        self._run, self._places, self._is_scaled = run, places, is_scaled
+        self._decisions: dict[str, Decision] = {}
+        self._by_print = by_print
+        self.values = columns_of(self._select(record, decisions) for record in run.records())
+        self.starts, self.signatures = self.values.starts, self.values.signatures
+
+    def _select(self, record: Record, decisions: Decisions) -> Record:
+        slots = []
+        for slot in record.slots:
+            decision = decisions.get((record.key, *slot.place))
+            if decision is None and slot.value.kind is Kind.TENSOR:
+                decision = self._by_print.get(fingerprint(slot.value))
+            slots.append(
+                slot if decision is None else slot._replace(value=self._changed(slot.value, decision))
+            )
+        return Record(record.index, record.key, tuple(slots))
+
+    def _changed(self, value: Value, decision: Decision) -> Value:
+        """Return a value as this run shows it."""
+        if decision.treatment is Treatment.OMITTED:
+            return value._replace(omission=decision.omission)
+        if decision.treatment is Treatment.WHOLE:
+            return value
+        if value.data_name is None:
+            return value._replace(statistics=Statistics(), checksum=None)
+        self._decisions[value.data_name] = decision
+        try:
+            with watched:
+                array = self.tensor(value)
+        except UnreadableTensor:
+            return value._replace(statistics=Statistics(), checksum=None)
+        statistics = statistics_of(array, value.statistics)
+        shape = tuple(array.shape)
+        return value._replace(extent=str(list(shape)), shape=shape, statistics=statistics, checksum=None)
+
+    def tensor(self, value: Value) -> Array:
+        """Return the chosen rows of a tensor value.
+
+        Raises:
+            UnreadableTensor: The data is missing or damaged, or has another shape than its record.
+        """
+        decision = self._decisions.get(value.data_name or "")
+        array = self._run.tensor(value)
+        if decision is None or decision.layout is None:
+            return array
+        try:
+            chosen = gather(array, decision.layout, self._places)
+        except ValueError:
+            raise UnreadableTensor(f"{value.data_name} has another shape than its record") from None
+        memory = mapping_of(array)
+        problem = None if memory is None else memory.problem()
+        if problem is not None:
+            raise UnreadableTensor(problem)
+        if self._is_scaled and decision.scale != 1.0:
+            return (chosen * decision.scale).astype(chosen.dtype)
+        return chosen
+
+    def names(self) -> Sequence[str]:
+        """Return the names of the records, in the order of the run."""
+        return self._run.names()
+
+    def find(self, key: str) -> int | None:
+        """Return the index of the record called ``key``; None if there is none."""
+        return self._run.find(key)
+
+    def record(self, index: int) -> Record:
+        """Return the record at ``index``."""
+        return self.values.record(index)
+
+    @property
+    def construct(self) -> Construct:
+        """The module that each call was made in."""
+        return self._run.construct
+
+    @property
+    def stack_path(self) -> Path | None:
+        """The path of the recorded call stacks."""
+        return self._run.stack_path
+
+    def use_stacks(self, path: Path) -> None:
+        """Load the call stacks in ``path``."""
+        self._run.use_stacks(path)
+
+    def stack_of(self, key: str) -> tuple[str, ...] | None:
+        """Return the recorded frames of ``key``; None if there are none."""
+        return self._run.stack_of(key)
+
+    def argument_name(self, op: str, argument: str) -> str:
+        """Return the name of an argument, such as ``eps`` for ``input.7``; empty if it is not known."""
+        name = getattr(self._run, "argument_name", None)
+        return str(name(op, argument)) if name is not None else ""
+
+    def close(self) -> None:
+        """Close the files."""
+        self._run.close()
+
+
+def statistics_of(array: Array, recorded: Statistics) -> Statistics:
+    """Return maximum, minimum, mean and norm of an array, in float64; None for those not recorded."""
+    if array.dtype.kind == "c" or not array.size:
+        return Statistics()
+    numbers: Iterable[Any]
+    if array.dtype.kind == "b":
+        numbers = bool(array.max()), bool(array.min()), None, None
+    else:
+        wider = wide(array)
+        with np.errstate(all="ignore"):
+            ends = (
+                (array.max().item(), array.min().item())
+                if array.dtype.kind in "iu"
+                else (float(wider.max()), float(wider.min()))
+            )
+            numbers = *ends, float(wider.mean()), float(np.sqrt((wider**2).sum()))
+    return Statistics._make(None if known is None else number for number, known in zip(numbers, recorded))
