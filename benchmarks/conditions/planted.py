@@ -44,7 +44,7 @@ CONDITIONS = (
         "attention-backend",
         "gpt",
         "--attention math",
-        r"\bsdpa?\b|_sdp\b|SDPBackend|\bflash|attention (kernel|backend|implementation)|attention\.backend",
+        r"\bsdpa?(_|\b)|_sdp\b|SDPBackend|\bflash|attention[ .](kernel|backend|implementation)",
     ),
     _by_argument("allow-tf32", "cnn", "--tf32", r"tf32|matmul[ _.]?precision", bits=Bits.EQUAL),
     _by_argument(

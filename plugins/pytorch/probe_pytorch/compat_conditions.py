@@ -105,8 +105,8 @@ def device_modules() -> Iterator[tuple[str, Any]]:
 
 def is_random(name: str) -> bool | None:
     """Return True if an operator of torch may draw random numbers, by its tags; None if there is none."""
-    packet = getattr(torch.ops.aten, name, None)
-    if packet is None:
+    packet = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
         return None
     tag = torch.Tag.nondeterministic_seeded
     return any(tag in getattr(packet, overload).tags for overload in packet.overloads())

@@ -146,11 +146,32 @@ def test_values_of_other_variables_are_in_no_file(tmp_path: Path, monkeypatch: p
     ("prefix", "expected"),
     [("Functional.dropout", True), ("Torch.rand", True), ("Tensor.uniform_", True), ("VF.lstm", True),
      ("Torch.multinomial", True), ("Functional.gumbel_softmax", True), ("Functional.relu", False),
-     ("Tensor.__add__", False), ("Tensor.float", False),
+     ("Tensor.__add__", False), ("Tensor.__lt__", False), ("Tensor.__eq__", False),
+     ("Tensor.float", False), ("Torch.overloads", True), ("Torch.name", True),
      ("Torch.linalg.eig", False), ("Functional.interpolate", True), ("Distributed.all_reduce", False), ("Torch.matmul", False), ("Aten.native_dropout", True)],
 )  # fmt: skip
 def test_calls_that_may_draw_are_known_by_their_operators(prefix: str, expected: bool) -> None:
     assert may_draw(prefix) is expected
+
+
+def test_a_failure_to_read_states_does_not_reach_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no states")
+
+    for module in ("calls", "modules"):
+        monkeypatch.setattr(f"probe_pytorch.capture.{module}.read_states", fail)
+    monkeypatch.setattr("probe_pytorch.capture.conditions.hash_tensor", fail)
+    monkeypatch.setattr("probe_recording.condition_capture.host_states", fail)
+    for level in ("L0", "mix"):
+        found = Recording(tmp_path / level, level=level)
+        try:
+            run_step(found, net(), torch.ones(3, 4))
+        finally:
+            found.finish()
+        assert conditions(found)["draws"] == []
+        assert "no states" in found.errors
 
 
 def test_conditions_can_be_left_out(tmp_path: Path) -> None:

@@ -29,6 +29,12 @@ from probe_diagnosis.timeline.rank_facts import RankFacts
 BATCH_OP, RANDOM_OP = "conditions.batch", "conditions.random_state"
 """Names of causes that are conditions, in place of the key of a call."""
 
+FROM_OUTSIDE = frozenset({Cause.TAKEN_IN.value, Cause.ARGUMENT.value, Cause.ONE_SIDED.value})
+"""Codes of causes that code outside of recorded calls decides, by numbers that it may have drawn."""
+
+ARGUMENTS = frozenset({Cause.ARGUMENT.value, Cause.ONE_SIDED.value})
+"""Those that remain causes, because a random state need not be the reason."""
+
 OF_BATCHES = frozenset({ConditionKind.BATCH, ConditionKind.DATA})
 """Kinds of conditions of whole batches."""
 
@@ -79,7 +85,8 @@ class Conditions:
             and batch_difference(one, ladders, facts.ops.noise)
             in (BatchDifference.VALUES, BatchDifference.ORDER)
         ]
-        self._random = [one.random for one in self.differences if one.random is not None]
+        states = [one.random for one in self.differences if one.random is not None]
+        self._random = sorted(states, key=lambda one: not one.is_seed)
 
     def stated(self, outcome: Outcome, step: str) -> tuple[Condition, ...]:
         """Return the conditions that an answer states.
@@ -99,7 +106,7 @@ class Conditions:
         elif self._batch and Cause(first.reason.code) in ORIGINS and not self._is_before_model(first):
             more = f"; {first.op} {first.brief or first.reason.detail}"
             origin = self._finding(BATCH_OP, Cause.CONDITION, Statement(self._batch_clause(), more))
-        elif first.reason.code == Cause.TAKEN_IN.value and self._random:
+        elif first.reason.code in FROM_OUTSIDE and self._random:
             origin = self._received_origin(first)
         else:
             return None
@@ -108,7 +115,8 @@ class Conditions:
             consequences=(first.op, *first.consequences),
             consequence_count=first.consequence_count + 1,
         )
-        further = [one for one in causes[1:] if not (self._generator(one) or origin.op == BATCH_OP)]
+        kept = causes if first.reason.code in ARGUMENTS else causes[1:]
+        further = [one for one in kept if not (self._generator(one) or origin.op == BATCH_OP)]
         return Explained(origin, further)
 
     def _generator(self, cause: Finding) -> str:
@@ -147,15 +155,17 @@ class Conditions:
         return replace(found, where=self._runs.where(one.op, side), modules=self._runs.modules(one.op, side))
 
     def _received_origin(self, cause: Finding) -> Finding:
-        """Return the finding on a random state that differs before a value without a producer is received."""
-        one = self._random[0]
-        clause = f"{random_subject(one)}, and {cause.op} receives values that differ"
-        return self._finding(RANDOM_OP, Cause.CONDITION, Statement(clause), one, cause)
+        """Return the finding on random states that differ where code outside of calls decides something."""
+        effect = "receives values that differ"
+        if cause.reason.code in ARGUMENTS:
+            effect = cause.brief or cause.reason.detail
+        clause = f"{random_subject(*self._random)}, and {cause.op} {effect}"
+        return self._finding(RANDOM_OP, Cause.CONDITION, Statement(clause), self._random[0], cause)
 
     def _batch_clause(self) -> str:
         clause = sentence(self._batch[0])
         if self._random:
-            clause += f"; {random_subject(self._random[0])}, too"
+            clause += f"; {random_subject(*self._random)}, too"
         return clause
 
     def _is_before_model(self, cause: Finding) -> bool:

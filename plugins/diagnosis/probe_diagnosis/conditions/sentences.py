@@ -10,6 +10,9 @@ from probe_diagnosis.conditions.differences import ConditionDifference, Conditio
 from probe_diagnosis.conditions.file import Fact
 from probe_diagnosis.conditions.random_states import RandomDifference, Since
 
+MAX_NAMED = 3
+"""Largest number of conditions of one kind that a line names."""
+
 SUBJECTS = {
     ConditionKind.NUMERICS: "the setting {name}",
     ConditionKind.LAYOUT: "the layout of processes ({name})",
@@ -65,11 +68,17 @@ def sentence(one: ConditionDifference) -> str:
     return f"{subject} differs: {values[0]} against {values[1]}"
 
 
-def random_subject(one: RandomDifference) -> str:
-    """Return the generator of a random state that differs, with both seeds if they differ."""
-    if one.is_seed:
-        return f"the random seed of {one.generator} differs ({one.seeds[0]} against {one.seeds[1]})"
-    return f"the random state of {one.generator} differs"
+def random_subject(*differences: RandomDifference) -> str:
+    """Return the generators whose random states differ, with both random seeds if they differ."""
+    seeds = [one for one in differences if one.is_seed]
+    others = [one.generator for one in differences if not one.is_seed]
+    clauses = [
+        f"the random seed of {one.generator} differs ({one.seeds[0]} against {one.seeds[1]})" for one in seeds
+    ]
+    if others:
+        noun, verb = ("state", "differs") if len(others) == 1 else ("states", "differ")
+        clauses.append(f"the random {noun} of {' and '.join(others)} {verb}")
+    return " and ".join(clauses)
 
 
 def _random(one: RandomDifference) -> str:
@@ -95,16 +104,27 @@ def _shown(value: Fact, kind: ConditionKind) -> str:
 
 
 def lines(conditions: Sequence[Condition], count: int) -> Iterator[str]:
-    """Yield the sentences on the first conditions, and the number of the others.
+    """Yield a line for each kind of conditions, and the number of the conditions that they do not show.
 
     Args:
         conditions: The conditions that differ, those first that may change numbers most.
         count: The largest number of lines.
     """
-    shown = count if len(conditions) <= count else count - 1
-    yield from (one.text for one in conditions[:shown])
-    if len(conditions) > shown:
-        rest = conditions[shown:]
-        names = ", ".join(dict.fromkeys(f"{one.kind} {one.name}" for one in rest[:4]))
-        more = ", …" if len(rest) > 4 else ""
+    kinds: dict[str, list[Condition]] = {}
+    for one in conditions:
+        kinds.setdefault(one.kind, []).append(one)
+    groups = list(kinds.values())
+    shown = count if len(groups) <= count else count - 1
+    for group in groups[:shown]:
+        yield group[0].text if len(group) == 1 else _joined(group)
+    rest = [one for group in groups[shown:] for one in group]
+    if rest:
+        names = ", ".join(f"{one.kind} {one.name}" for one in rest[:MAX_NAMED])
+        more = ", …" if len(rest) > MAX_NAMED else ""
         yield f"{counted(len(rest), 'more condition')} differ{'s' if len(rest) == 1 else ''}: {names}{more}"
+
+
+def _joined(group: Sequence[Condition]) -> str:
+    """Return the sentences on conditions of one kind as one, the first few of them."""
+    more = f"; {len(group) - MAX_NAMED} more" if len(group) > MAX_NAMED else ""
+    return "; ".join(one.text for one in group[:MAX_NAMED]) + more

@@ -103,10 +103,16 @@ class Calls(probe_recording.Calls[Session]):
 
     def _states_before(self, prefix: str, kwargs: dict[str, Any]) -> list[State]:
         """Return the states of the generators that a call may draw from."""
-        if self.session.conditions is None or not may_draw(prefix):
+        if self.session.conditions is None:
             return []
-        with self.session.quiet():
-            return self.attempt(prefix, partial(read_states, kwargs.get("generator")), [])
+
+        def read() -> list[State]:
+            if not may_draw(prefix):
+                return []
+            with self.session.quiet():
+                return read_states(kwargs.get("generator"))
+
+        return self.attempt(prefix, read, [])
 
     def _note_draws(self, op: str, states: list[State]) -> None:
         conditions = self.session.conditions

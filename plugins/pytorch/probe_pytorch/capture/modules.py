@@ -98,20 +98,25 @@ class ModuleCapture(ModuleHooks[Session]):
         if compat.is_tracing():
             return
         super()._before(module, args, kwargs)
+        self._read_states()
+
+    def _read_states(self) -> None:
+        """Read the states that the module may draw from, at levels that record no calls within it."""
         session, running = self.session, self._threads.running
-        if session is not None and session.conditions is not None and not session.config.apis and running:
+        if session is None or session.conditions is None or session.config.apis or not running:
+            return
+        key = running[-1].key
+        try:
             with session.quiet():
-                self._states[running[-1].key] = read_states()
+                self._states[key] = read_states()
+        except Exception as error:  # the forward itself must go on whatever the recorder's error
+            session.failed("random states", key, error)
 
     def _record(self, session: Session, running: Running, output: Any) -> None:
         states = self._states.pop(running.key, None)
         if states is not None and session.conditions is not None:
             session.conditions.add_draws(draws_since(running.key, states))
         super()._record(session, running, output)
-
-    def _after(self, module: nn.Module, *rest: Any) -> None:
-        if not compat.is_exporting():
-            super()._after(module, *rest)
 
     def _is_recompute(self, stack: Stack) -> bool:
         return compat.graph_task() != -1 and is_recompute(stack)
