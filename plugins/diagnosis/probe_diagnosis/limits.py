@@ -51,6 +51,8 @@ class Limits:
         followed: Number of calls, one behind the other, through which values are followed back.
         gone: Least multiple of rounding of a difference that what agrees behind it shows to have gone.
         masking: Magnitude from which on numbers are those of a mask.
+        sorted: Largest number of elements of a value that is sorted.
+        same_sums: Largest relative difference of means and norms that were summed in another order.
         baseline: Limits of a second golden run.
         reference: Limits of a more precise third run.
     """
@@ -63,6 +65,8 @@ class Limits:
     followed: int
     gone: float
     masking: float
+    sorted: int
+    same_sums: float
     baseline: OfBaseline
     reference: ReferenceLimits
 

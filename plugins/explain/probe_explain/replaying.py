@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from probe_precheck import (
     BACKWARD,
     FORWARD,
+    Array,
     Call,
+    Measured,
+    Output,
     Recomputed,
     Replayer,
     RunnerOptions,
-    described_leaves,
+    measure,
     one_line,
     runner_of,
+    summands,
 )
 
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
-from probe_explain.yardstick import Measured, measure
 
 MEMORY = "there was not enough memory to compute it"
 MALLOC = {-4: 0, -1: (1 << 31) - 1}
@@ -131,68 +134,50 @@ def without(call: Call, reason: str, *, lost: bool = False) -> Explained:
 
 def _measured(runner: Replayer, call: Call) -> Explained:
     replay = runner.replay(call)
-    names = (FORWARD, BACKWARD)
-    found = [_direction(call, name, results) for name, results in zip(names, replay)]
-    if any(measured.is_beyond for results in found if isinstance(results, tuple) for measured in results):
-        moved = runner.replay(call, moved=True)
-        found = [
-            _fragile(alone, _direction(call, name, *both))
-            for alone, name, *both in zip(found, names, replay, moved)
-        ]
-    forward, backward = found
+    again = cache(partial(runner.replay, call, moved=True))
+
+    def moved(direction: str, name: str) -> Array | None:
+        """Return the reference of a result for moved inputs; None if there is none."""
+        results = getattr(again(), direction)
+        if not isinstance(results, tuple):
+            return None
+        return next((_array(result.reference) for result in results if result.name == name), None)
+
+    forward, backward = (
+        _direction(call, direction, results, partial(moved, direction))
+        for direction, results in zip((FORWARD, BACKWARD), replay)
+    )
     assert forward is not None
     return Explained(call.name, forward, backward)
-
-
-def _fragile(
-    alone: tuple[Measured, ...] | str | None, found: tuple[Measured, ...] | str | None
-) -> tuple[Measured, ...] | str | None:
-    """Return results, those marked that rounding of what they were computed from explains alone."""
-    if not isinstance(alone, tuple) or not isinstance(found, tuple):
-        return found
-    before = {measured.name for measured in alone if measured.is_beyond}
-    return tuple(
-        replace(measured, is_fragile=measured.name in before and not measured.is_beyond) for measured in found
-    )
 
 
 def _direction(
     call: Call,
     direction: str,
     results: tuple[Recomputed, ...] | str | None,
-    moved: tuple[Recomputed, ...] | str | None = None,
+    moved: Callable[[str], Array | None],
 ) -> tuple[Measured, ...] | str | None:
+    """Return the measured results of a direction that are in no doubt, or the reason why there are none."""
     if not isinstance(results, tuple):
         return results
-    references: dict[str, np.ndarray[Any, Any]] = {}
-    if isinstance(moved, tuple):
-        references = {other.name: other.reference for other in moved}
-    sizes = _sizes(call)
     found: list[Measured] = []
     doubt = ""
     for result in results:
-        length, other = _length(sizes, result.reference.size), references.get(result.name)
-        measured = measure(result, call.api, direction, length, other)
-        if measured.is_beyond and result.doubt and moved is not None:
+        output = Output(
+            call.api,
+            _array(result.reference),
+            result.recorded,
+            moved=partial(moved, result.name),
+            direction=direction,
+            summands=summands(call, result.reference.size),
+        )
+        measured = measure(output, result.name)
+        if measured.is_beyond and result.doubt:
             doubt = result.doubt
         else:
             found.append(measured)
     return tuple(found) or doubt
 
 
-def _sizes(call: Call) -> list[int]:
-    """Return the sizes of the tensors that a call receives, gradients included, the largest first."""
-    fields = (call.forward.get("input_args"), call.forward.get("input_kwargs"), call.forward.get("input"))
-    given = [*fields, (call.backward or {}).get("input")]
-    shapes = [leaf.get("shape") for leaf in described_leaves(given) if isinstance(leaf, Mapping)]
-    return sorted((math.prod(shape) for shape in shapes if isinstance(shape, list)), reverse=True)
-
-
-def _length(sizes: list[int], size: int) -> float:
-    """Return the number of elements that are summed for each of ``size`` results, at most.
-
-    A reduction of n elements to m sums n / m; a product of matrices of a and b elements to m sums √(a b / m).
-    """
-    first, second = [*sizes, 1, 1][:2]
-    size = max(1, size)
-    return max(1.0, first / size, math.sqrt(first * second / size))
+def _array(reference: np.ndarray[Any, Any]) -> Array:
+    return Array(reference, reference.dtype.name)

@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe_diagnosis import own_frame
-from probe_precheck import Job, Lost, RecordedCalls, RunnerOptions, Settings, rerunnable, runner_of, supervise
+from probe_precheck import (
+    Job,
+    Lost,
+    Measured,
+    RecordedCalls,
+    RunnerOptions,
+    Settings,
+    rerunnable,
+    runner_of,
+    supervise,
+)
 
 from probe_core.engine import cores
 from probe_core.errors import UserError, nearest
@@ -19,9 +29,8 @@ from probe_core.plugins.manager import Manager
 from probe_core.progress import tell
 from probe_core.store.layout import ranks_of
 from probe_explain.replaying import Explained, Replaying, replayer_of, without
-from probe_explain.yardstick import Measured
 
-PRELOADED = ("probe_explain.replaying", "probe_explain.yardstick")
+PRELOADED = ("probe_explain.replaying", "probe_precheck.yardstick")
 """Modules that every worker process needs, for any framework."""
 TIMEOUT = 600.0
 """Seconds that one call may take."""

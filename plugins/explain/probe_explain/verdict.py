@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from probe_precheck import FORWARD, NOTHING_TO_JUDGE
+from probe_precheck import FORWARD, NOTHING_TO_JUDGE, Measured
 
 from probe_explain.run import Beyond, Explanation, RankResult, badness
-from probe_explain.yardstick import Measured
 
 LEAST_SHARE = 0.5
 """Share of the records that must be judged before a run is said to be within rounding."""

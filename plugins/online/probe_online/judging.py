@@ -31,10 +31,10 @@ from probe_precheck import (
     Status,
     Tables,
     Unbuildable,
-    beyond_rounding_in,
     cell_text,
     compare_rows,
     compared_cells,
+    counted,
     detail_cells,
     one_line,
     result_cells,
@@ -209,10 +209,8 @@ def worst(statuses: tuple[Status, ...]) -> Status:
 
 def status_of(row: Mapping[str, str]) -> Status:
     """Return the verdict that the row of a call in a result file tells."""
-    if beyond_rounding_in(row.get("message", "")):
-        return Status.ERROR
-    text = row["forward"].strip()
-    return next((status for status in Status if status.value == text), Status.SKIP)
+    texts = counted((row["forward"].strip(),), row.get("message", ""))
+    return worst(tuple(status for status in Status if status.value in texts))
 
 
 STEP = Column("step", "步数", "Step")

@@ -80,7 +80,7 @@ def _worst(statuses: Iterable[str]) -> str:
 
 
 def _status_of(call: WrittenCall) -> str:
-    return _worst((call.forward, call.backward, call.standard))
+    return _worst(call.statuses)
 
 
 def _tables(check: WrittenCheck) -> list[tuple[str, list[tuple[str, tuple[str, str], Counter[str]]]]]:
@@ -151,7 +151,7 @@ def _data(check: WrittenCheck, again: Callable[[str], str]) -> dict[str, Any]:
         "outputs": {
             "call": [place for place, call in enumerate(calls) for _ in call.outputs],
             "name": coded([output.name for output in outputs]),
-            "status": [STATUSES.index(_worst([output.status, output.verdict])) for output in outputs],
+            "status": [STATUSES.index(_worst(output.statuses)) for output in outputs],
             "own": [STATUSES.index(_worst([output.status])) for output in outputs],
             "verdict": coded([output.verdict for output in outputs]),
             "dtype": coded([output.dtype for output in outputs]),

@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
     from probe_precheck.supervisor import Job, Lost, Processes, supervise
     from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, NUMBERS, Column, Tables
-    from probe_precheck.translation import beyond_rounding_in, in_language
+    from probe_precheck.translation import counted, in_language
     from probe_precheck.written import (
         Measure,
         WrittenCall,
@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         is_result,
         read_check,
     )
+    from probe_precheck.yardstick import Measured, measure, rounding_message, summands
 
 __all__ = [
     "BACKWARD",
@@ -125,6 +126,7 @@ __all__ = [
     "Judgement",
     "Lost",
     "Measure",
+    "Measured",
     "Message",
     "NotRun",
     "Numbers",
@@ -166,13 +168,13 @@ __all__ = [
     "api_of",
     "append",
     "arguments_of",
-    "beyond_rounding_in",
     "cell_text",
     "cells",
     "check_names",
     "common_value",
     "compare_rows",
     "compared_cells",
+    "counted",
     "described_leaves",
     "detail_cells",
     "file_name",
@@ -187,6 +189,7 @@ __all__ = [
     "lock",
     "max_call_bytes",
     "max_input_bytes",
+    "measure",
     "missing_device",
     "need_finite",
     "never_random",
@@ -202,12 +205,14 @@ __all__ = [
     "release_named",
     "rerunnable",
     "result_cells",
+    "rounding_message",
     "rule_for",
     "rule_of",
     "runner_of",
     "script_of",
     "seed_at",
     "size_of",
+    "summands",
     "supervise",
     "tables_of",
     "unknown_function",
@@ -240,8 +245,9 @@ __getattr__ = exporter(
         "settings": "PRECISION RELEASES RunnerOptions Settings check_names missing_device release_named",
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
         "supervisor": "Job Lost Processes supervise",
-        "translation": "beyond_rounding_in in_language",
+        "translation": "counted in_language",
         "tables": "COMPARE_DETAILS COMPARE_RESULT NUMBERS Column Tables",
         "written": "Measure WrittenCall WrittenCheck WrittenOutput is_result read_check",
+        "yardstick": "Measured measure rounding_message summands",
     },
 )

@@ -24,6 +24,7 @@ from probe_precheck.model import (
     Status,
 )
 from probe_precheck.protocols import SoloRule, StatusRule
+from probe_precheck.yardstick import summands
 
 STRUCTURE = Message("bench and npu output structure is different.")
 NOTHING = Message("没有可比对的输出。", "It gives out nothing that can be compared.")
@@ -54,9 +55,9 @@ class Judge:
         messages = result_message(statuses, details) or _notes(outcome)
         if not messages and Status.SKIP in statuses:
             messages = (NOTHING,)
-        asked = [detail.standard for detail in details if detail.standard is not None]
-        standard = whole(asked) if asked else None
-        if standard in (Status.ERROR, Status.WARNING):
+        standard = whole(asked) if (asked := [one.standard for one in details if one.standard]) else None
+        worst = whole([status for detail in details for status in detail.statuses])
+        if standard is worst and worst in (Status.ERROR, Status.WARNING):
             messages = (*messages, *standard_message(standard, details))
         internal = isinstance(outcome.forward, Skipped) and outcome.forward.internal
         return Result(
@@ -85,7 +86,8 @@ class Judge:
         for number, pair in enumerate(pairs):
             assert pair is not None
             again = None if moved is None else partial(moved, number)
-            output = Output(call.api, *pair, outcome.is_random, again)
+            size = pair[0].values.size if isinstance(pair[0], Array) else 1
+            output = Output(call.api, *pair, outcome.is_random, again, phase, summands(call, size))
             status, detail = self._output(f"{name}.{number}", output, phase, notes)
             statuses.append(status)
             if detail is not None:
@@ -193,12 +195,15 @@ def whole(statuses: Sequence[Status]) -> Status:
 
 
 def result_message(statuses: Sequence[Status | None], details: Sequence[Detail]) -> tuple[Message, ...]:
-    """Return the messages of a call's row: of its first output that is error, else warning, else SKIP."""
+    """Return the messages of a call's row: of its first output that is error, else warning, else SKIP.
+
+    Errors that a second verdict explains come after those that it does not.
+    """
     for status in (Status.ERROR, Status.WARNING, Status.SKIP):
         if status in statuses:
-            for detail in details:
-                if detail.status is status and detail.messages:
-                    return detail.messages
+            found = [detail for detail in details if detail.status is status and detail.messages]
+            if found:
+                return min(found, key=lambda detail: detail.standard is Status.WARNING).messages
     return ()
 
 

@@ -47,11 +47,15 @@ class Message(NamedTuple):
 
 
 BEYOND_ROUNDING = Message(
-    "仅因最大绝对误差小于阈值而通过; 误差超出舍入误差: 范数{} eps (上限{}), 平均{} eps (上限{})",
-    "Passes by max abs error alone; beyond rounding: error {} eps normwise (at most {}), "
-    "{} eps in the mean (at most {})",
+    "未超出上述限值; 误差超出舍入误差: 为舍入误差所能解释的{}倍 (误差{}, 舍入误差可解释{})",
+    "Within the limits; beyond rounding: {} times what rounding explains (error {}, rounding explains {})",
 )
-"""Message of the first stage that fails an output although its status is pass; the second stage reads it."""
+"""Message that fails an output although its status does not; the second stage reads it."""
+FRAGILE = Message(
+    "结果对舍入误差敏感, 并非错误: 误差为舍入误差所能解释的{}倍 (误差{}, 舍入误差可解释{})",
+    "Fragile, not wrong: {} times what rounding explains (error {}, rounding explains {})",
+)
+"""Message of an output that misses a limit of the first stage, and whose error rounding explains."""
 
 
 class Array(NamedTuple):
@@ -87,6 +91,8 @@ class Output:
         is_random: True if the API draws random numbers, so that both sides are expected to differ.
         moved: Returns the reference's output for inputs that were each moved by a part of their rounding, or
             None if it cannot; None if the runner does not compute it.
+        direction: ``forward`` or ``backward``.
+        summands: The number of elements that are summed for each element of the output, at most.
     """
 
     api: str
@@ -94,6 +100,8 @@ class Output:
     device: Any
     is_random: bool = False
     moved: Callable[[], Any] | None = None
+    direction: str = FORWARD
+    summands: float = 1.0
     _shared: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def once(self, function: Callable[[Output], T]) -> T:
@@ -317,8 +325,10 @@ class Detail:
 
     @property
     def statuses(self) -> tuple[Status, ...]:
-        """Status of the first stage, and the standard's verdict if there is one."""
-        return (self.status,) if self.standard is None else (self.status, self.standard)
+        """Status of the first stage, and the second verdict if there is one; a warning replaces an error."""
+        if self.standard in (None, Status.WARNING):
+            return (self.standard or self.status,)
+        return self.status, self.standard
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +364,9 @@ class Result:
 
     @property
     def statuses(self) -> tuple[Status, ...]:
-        """Statuses of both directions and of the standard, as far as there are any."""
+        """Statuses of the outputs and of the standard, or of both directions if no output is shown."""
+        if self.details:
+            return tuple(status for detail in self.details for status in detail.statuses)
         return tuple(status for status in (self.forward, self.backward, self.standard) if status is not None)
 
 

@@ -105,7 +105,9 @@ class SoloRule(StatusRule, Protocol):
     def judge_alone(
         self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
     ) -> Judged:
-        """Return the standard's verdict on one output with the shape and class of dtype of its reference.
+        """Return the second verdict on one output with the shape and class of dtype of its reference.
+
+        An output in error counts as a warning if this verdict is a warning.
 
         Args:
             output: Both sides.

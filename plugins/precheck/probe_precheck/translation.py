@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 
-from probe_precheck.model import BEYOND_ROUNDING, Message
+from probe_precheck.model import BEYOND_ROUNDING, FRAGILE, Message, Status
 
 SENTENCES = (
     ("没有可比对的输出。", "It gives out nothing that can be compared."),
@@ -15,6 +16,7 @@ SENTENCES = (
     ("inf/nan不一致 (inf/nan differ)", "inf/nan differ"),
     ("一侧的数据全为0，余弦相似度无意义", "One side is all zero: there is no cosine"),
     tuple(BEYOND_ROUNDING),
+    tuple(FRAGILE),
     ("随机数不逐元素比较", "Random numbers are not compared element by element"),
     (
         "两侧随机数的分布不同（不逐元素比较）",
@@ -67,13 +69,24 @@ def in_language(text: str, language: str) -> str:
     return text
 
 
-def beyond_rounding_in(text: str) -> Message | None:
-    """Return the message of the first stage on an error beyond rounding, if a cell holds it."""
-    for sentence in BEYOND_ROUNDING:
+def counted(statuses: Sequence[str], text: str) -> tuple[str, ...]:
+    """Return the statuses that a row counts by, after its message on rounding (docs/standards.md#status)."""
+    if beyond_rounding_in(text):
+        return (*statuses, Status.ERROR.value)
+    return (Status.WARNING.value,) if _message_in(FRAGILE, text) else tuple(statuses)
+
+
+def _message_in(message: Message, text: str) -> Message | None:
+    """Return a message with the numbers in the text of a cell; None if it does not hold the message."""
+    for sentence in message:
         found = re.search("(.*?)".join(map(re.escape, sentence.split("{}"))), text)
         if found:
-            return Message(*(one.format(*found.groups()) for one in BEYOND_ROUNDING))
+            return Message(*(one.format(*found.groups()) for one in message))
     return None
+
+
+beyond_rounding_in = partial(_message_in, BEYOND_ROUNDING)
+"""Function that returns the message on an error beyond rounding in a text; None if there is none."""
 
 
 @cache

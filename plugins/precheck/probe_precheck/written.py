@@ -19,7 +19,7 @@ from probe_precheck.model import Results
 from probe_precheck.results import RESULT_NAME, api_of
 from probe_precheck.specs import StandardSpec, StatusRuleSpec
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, RESULT, Column
-from probe_precheck.translation import in_language
+from probe_precheck.translation import counted, in_language
 
 Texts = tuple[str, str]
 """A text in English and in Chinese."""
@@ -88,6 +88,11 @@ class WrittenOutput:
         """``forward`` or ``backward``; empty if its name has another form."""
         return self.name.partition(".")[0] if ".output." in self.name else ""
 
+    @property
+    def statuses(self) -> tuple[str, ...]:
+        """Statuses that it counts by."""
+        return counted((self.status, self.verdict), self.message[0])
+
 
 @dataclass(slots=True)
 class WrittenCall:
@@ -99,6 +104,11 @@ class WrittenCall:
     standard: str
     message: Texts
     outputs: list[WrittenOutput] = field(default_factory=list)
+
+    @property
+    def statuses(self) -> tuple[str, ...]:
+        """Statuses that it counts by."""
+        return counted((self.forward, self.backward, self.standard), self.message[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 from probe_explain.printing import show
 from probe_explain.run import Beyond, Explanation, RankResult
 from probe_explain.verdict import verdict_on
-from probe_explain.yardstick import Measured
+from probe_precheck import Measured
 
 OFF = Measured("output.0", "torch.float32", (2,), 0.1, 0.1, 1e-7, 1e6)
 

@@ -18,11 +18,6 @@ SCHEMA = 2
 """Version of the layout."""
 
 
-def answer_path(plan: Plan) -> Path:
-    """Return the path of the file of an answer."""
-    return plan.output / f"answer_{plan.time_stamp}.json"
-
-
 def write_answer(
     plan: Plan, whole: Answer, steps: Mapping[str, Sequence[tuple[RunPair, Answer | str]]]
 ) -> Path:
@@ -49,7 +44,7 @@ def write_answer(
             for step, ranks in steps.items()
         ],
     }
-    path = answer_path(plan)
+    path = plan.output / f"answer_{plan.time_stamp}.json"
     make_directory(path.parent)
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
     return path

@@ -74,11 +74,7 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
             same[key].append(one.op)
         else:
             kept[key], same[key] = one, []
-    return [_with(one, same[key]) for key, one in kept.items()]
-
-
-def _with(one: Finding, same: Sequence[str]) -> Finding:
-    return replace(one, same=tuple(same)) if same else one
+    return [replace(one, same=tuple(same[key]) or one.same) for key, one in kept.items()]
 
 
 def kind_of(op: str) -> str:

@@ -11,6 +11,7 @@ from probe_diagnosis.answer.differently import is_same_axis, made_differently
 from probe_diagnosis.answer.effect import Effect
 from probe_diagnosis.answer.ladder import Ladders
 from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.difference.permuted import with_order
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import Searched, differing_arguments, search
 from probe_diagnosis.difference.walking import Node, Past, can_show_gone
@@ -90,7 +91,8 @@ def select(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None, *,
     nodes = [*searched.first, *searched.further]
     downstream = searched.behind[facts.rank]
     unseen = list(searched.vanished)
-    if len(nodes) == 1 and not downstream and _has_no_effect(nodes[0]):
+    is_alone = len(nodes) == 1 and not downstream
+    if is_alone and nodes[0].because.cause is Cause.TAKEN_IN and nodes[0].facts.agrees:  # it has no effect
         unseen.append(nodes.pop())
     is_quiet = not (nodes or searched.grown or downstream)
     doubtful = [
@@ -104,7 +106,7 @@ def select(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None, *,
     is_rounding = effect is not None and all(
         effect.is_rounding(node, is_continued=is_continued) for node in named
     )
-    rounding, named = (named, []) if is_rounding else ([], named)
+    rounding, named = (named, []) if is_rounding else ([], [_with_order(node, runs) for node in named])
     without_effect = [node for node in unseen if node not in doubtful]
     reach, reached = effect.reaches() if effect is not None else (0.0, "")
     return Selection(
@@ -141,6 +143,12 @@ def with_names(node: Node, runs: Runs, *, in_step: bool) -> Node:
         )
         because = replace(because, arguments=arguments)
     return replace(node, because=replace(because, in_step=in_step))
+
+
+def _with_order(node: Node, runs: Runs) -> Node:
+    """Return a node whose reason states if its values are the same in another order."""
+    because = node.because
+    return replace(node, because=replace(because, value=with_order(because.value, node.facts, runs.both)))
 
 
 def _carried(facts: RankFacts, runs: Runs, ladders: Ladders) -> set[tuple[float, float]]:
@@ -199,11 +207,6 @@ def _made_differently(
         for node in made_differently(facts, named[0].facts if named else None)
         if not (modules.intersection(node.facts.within) or is_same_axis(runs, node))
     ]
-
-
-def _has_no_effect(node: Node) -> bool:
-    """Return True if a call receives values that differ, and what it returns agrees all the same."""
-    return node.because.cause is Cause.TAKEN_IN and node.facts.agrees
 
 
 def _has_gone(node: Node, calls: CallColumns) -> bool:

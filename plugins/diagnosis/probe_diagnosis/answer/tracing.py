@@ -11,7 +11,7 @@ from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_
 from probe_diagnosis.answer.findings import kind_of, restated
 from probe_diagnosis.answer.producers import hides, producer, producers, takes_in
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.reasons import Cause, first_differing, shown_value
+from probe_diagnosis.difference.reasons import Cause, first_differing, shown_value, values_of
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.limits import limits
@@ -153,7 +153,7 @@ class Tracing:
         calls = [list(self._upstream(side, node.facts)) for side in (0, 1)]
         alone = self._facts.target_only, self._facts.golden_only
         own = _lone([[key for key in keys if key in those] for keys, those in zip(calls, alone)])
-        differs = Statement("returns values that differ", "", shown_value(node.because.value))
+        differs = Statement(f"returns {values_of(node.because.value)}", "", shown_value(node.because.value))
         evidence: dict[str, str] = {}
         arguments = self._arranged_otherwise(node.facts, calls[0])
         code, side = Cause.ARGUMENT, 0
@@ -205,7 +205,7 @@ class Tracing:
         done = f"is called where the golden calls {_some(calls[1])}" if all(calls) else only
         if not self._is_alone(key, side):
             done = f"is called in another place in the {SIDES[1 - side]}"
-        clause = f"{done}, beside {keys[0]}, which returns values that differ"
+        clause = f"{done}, beside {keys[0]}, which returns {values_of(node.because.value)}"
         statement = Statement(clause, "", shown_value(node.because.value))
         return self._moved(cause, key, side, Cause.ONE_SIDED, statement, node)
 
@@ -285,7 +285,7 @@ class Tracing:
         evidence = {"golden_op": golden} if golden else {}
         clause = (
             f"returns values that agree in their statistics, but not element by element: {node.facts.op}, "
-            "which only moves them, returns values that differ"
+            f"which only moves them, returns {values_of(node.because.value)}"
         )
         statement = Statement(clause, "", shown_value(node.because.value))
         return self._moved(cause, op, 0, Cause.ORDER, statement, node, **evidence)

@@ -14,7 +14,7 @@ from probe_core.model.answers import Finding
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.findings import continued, finding, kind_of
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import Cause, differs, values_of
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.timeline.coverage import ONE_NONE
@@ -207,8 +207,9 @@ def _argument_of(node: Node) -> tuple[str, str, str]:
 def _effect(node: Node) -> str:
     """Return a clause on what differs in a call; its subject is the call."""
     if node.because.cause is Cause.TAKEN_IN:
-        return "receives values that differ"
-    return "differs" if node.because.cause is Cause.GRADIENT else "returns values that differ"
+        return f"receives {values_of(node.because.value)}"
+    value = node.because.value
+    return differs(value) if node.because.cause is Cause.GRADIENT else f"returns {values_of(value)}"
 
 
 def _is_of_step(cause: Finding, phase: Finding) -> bool:

@@ -11,13 +11,16 @@ from typing import NamedTuple
 
 from probe_core.model import Side
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.timeline.views import UNJUDGED, Basis, CallView, Difference
+from probe_diagnosis.timeline.views import UNJUDGED, Basis, CallView, Difference, DifferenceKind
 
 MAX_ARGUMENTS = 3
 """Largest number of differing arguments of a call that a sentence shows."""
 
 IN_REGION = "paired within calls that do not line up"
 """Addition to the evidence of a value whose sides may not be meant to be the same."""
+
+MAY_BE_PERMUTED = "the same statistics, so the values may be in another order, or differ by rounding"
+"""Addition to the evidence of a value whose checksums differ and whose statistics do not."""
 
 _IN_OP = re.compile(r".*?\.(?:forward|backward)\.(?:\d+\.)?")
 
@@ -164,11 +167,11 @@ class Because:
         if self.value.side is Side.DEBUG:
             return "is a saved value that differs"
         if self.replaces:
-            return f"is called where the golden calls {self.replaces}, and returns values that differ"
+            return f"is called where the golden calls {self.replaces}, and returns {values_of(self.value)}"
         if self.cause is Cause.TAKEN_IN:
-            return "receives values that differ"
+            return f"receives {values_of(self.value)}"
         if self.cause is Cause.GRADIENT:
-            return "differs"
+            return differs(self.value)
         if self.cause is Cause.GROWN:
             return self._grown()
         called = ""
@@ -179,8 +182,8 @@ class Because:
         if self.cause is Cause.NOT_FINITE:
             return f"{called}returns nan or inf where the golden does not, {self._agreement()}"
         if self.argument is not None:
-            return f"{called}returns values that differ"
-        return f"returns values that differ, {self._agreement()}"
+            return f"{called}returns {values_of(self.value)}"
+        return f"returns {values_of(self.value)}, {self._agreement()}"
 
     def _is_without_origin(self) -> bool:
         """Return True if the statement tells what came before."""
@@ -310,17 +313,28 @@ class Because:
         if self.absent:
             ranks, verb = ("rank", "was") if len(self.absent) == 1 else ("ranks", "were")
             who = f"{ranks} {', '.join(map(str, self.absent))} may have sent them, and {verb}"
-            return f"delivers values that differ; {who} not compared in this call"
+            return f"delivers {values_of(self.value)}; {who} not compared in this call"
         if self.is_alone:
             others = "other ranks may have sent them, and were not compared here"
-            return f"delivers values that differ; {others}"
+            return f"delivers {values_of(self.value)}; {others}"
         if not self.given:
             sent = "although no difference was found in what was sent"
         elif self.given <= 1:
             sent = "although what was sent agrees within rounding"
         else:
             sent = "far more than what was sent does"
-        return f"delivers values that differ, {sent}"
+        return f"delivers {values_of(self.value)}, {sent}"
+
+
+def values_of(value: Difference) -> str:
+    """Return the object of a clause on a call that returns or receives a value that differs."""
+    is_permuted = value.kind is DifferenceKind.PERMUTED
+    return "the same values in another order" if is_permuted else "values that differ"
+
+
+def differs(value: Difference) -> str:
+    """Return a clause on a value that differs."""
+    return f"holds {values_of(value)}" if value.kind is DifferenceKind.PERMUTED else "differs"
 
 
 def shown_value(value: Difference) -> str:
@@ -347,7 +361,8 @@ def _farther(value: Difference) -> str:
 
 def evidence_text(value: Difference) -> str:
     """Return the evidence that a value differs; empty if there is none."""
-    return "; ".join(filter(None, (value.why, IN_REGION if value.is_in_region else "")))
+    order = MAY_BE_PERMUTED if value.kind is DifferenceKind.MAY_BE_PERMUTED else ""
+    return "; ".join(filter(None, (value.why, order, IN_REGION if value.is_in_region else "")))
 
 
 def first_differing(values: Iterable[Difference], more_than: float) -> Difference | None:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from probe_core.model import Op, Row, Ruling
 from probe_core.model.batches import RowBatch
 from probe_core.model.single import batch_of
+
+Judge = Callable[[Op, Sequence[Row]], Mapping[int, Ruling]]
+"""Function that returns the verdicts to change of one op, by the row's position."""
+
+
+def judge_each(judge: Judge, batch: RowBatch, numbers: Iterable[int]) -> dict[int, Ruling]:
+    """Return the rulings of a judge of single ops on some ops of a batch, by row."""
+    return {
+        batch.lines(number)[place]: ruling
+        for number in numbers
+        for place, ruling in judge(batch.op(number), batch.rows(number)).items()
+    }
 
 
 class BatchJudge:

@@ -12,6 +12,7 @@ from math import isfinite, prod, sqrt
 from probe_core.model import GRAVITY, How, Level, Op, Reason, Row, Ruling, Side, Slot
 from probe_core.model.batches import RowBatch
 from probe_core.store.names import is_gradient
+from probe_diagnosis.judges.batch_judge import judge_each
 
 CANCELLED = Reason("evidence", "differs by no more than rounding of the largest tensor of its call")
 
@@ -28,12 +29,8 @@ class Rounding:
     def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
         """Return the rulings of all ops with a row that fails by its cosine alone."""
         verdicts = batch.verdicts
-        rulings: dict[int, Ruling] = {}
-        for number in batch.ops_of(verdicts.has_drift & (verdicts.levels == GRAVITY[Level.ERROR])):
-            lines = batch.lines(number)
-            rulings_of_op = self.judge(batch.op(number), batch.rows(number))
-            rulings.update({lines[place]: ruling for place, ruling in rulings_of_op.items()})
-        return rulings
+        doubtful = batch.ops_of(verdicts.has_drift & (verdicts.levels == GRAVITY[Level.ERROR]))
+        return judge_each(self.judge, batch, doubtful)
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
         """Return a ruling for each row that fails by its cosine alone.

@@ -34,6 +34,7 @@ from probe_core.model import (
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import Array
 from probe_diagnosis.collectives.calls import Flow, api_of, call_of, is_buffer
+from probe_diagnosis.judges.batch_judge import judge_each
 
 NOT_COMPUTED = Reason("evidence", "uninitialised memory, or overwritten before it is read")
 """Evidence in the verdict of a value that was not computed."""
@@ -82,13 +83,9 @@ class Uninitialised:
         for verdicts in (batch.verdicts, *batch.results.further.values()):
             is_doubtful |= verdicts.levels != GRAVITY[Level.PASS]
         with_keyword = {*batch.ops_of(_are_keywords(batch))}
-        rulings: dict[int, Ruling] = {}
-        for number in batch.ops_of(is_doubtful):
-            if number in with_keyword or self._may_hold_any(batch.ops[number]):
-                lines = batch.lines(number)
-                rulings_of_op = self.judge(batch.op(number), batch.rows(number))
-                rulings.update({lines[place]: ruling for place, ruling in rulings_of_op.items()})
-        return rulings
+        doubtful = batch.ops_of(is_doubtful)
+        ops = (op for op in doubtful if op in with_keyword or self._may_hold_any(batch.ops[op]))
+        return judge_each(self.judge, batch, ops)
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
         """Return a ruling that skips the row, for each uninitialised value of an op."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
+from functools import cached_property
 
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.phases.ladder_file import LadderFile, Measured
@@ -50,13 +51,21 @@ class Search:
         self._noise = noise
         self._carried = carried
 
+    @cached_property
+    def _windows(self) -> list[list[Window]]:
+        """The steps of optimizers of each run."""
+        return [windows_of(ladder) for ladder in self._both]
+
+    @cached_property
+    def _pairs(self) -> list[tuple[Window, Window]]:
+        """The steps of both runs in pairs; empty if their numbers differ."""
+        target, golden = self._windows
+        return [*zip(target, golden)] if len(target) == len(golden) else []
+
     def steps(self) -> Iterator[Step]:
         """Yield the phases that differ and that nothing before them explains, in the order of time."""
         yield from self._taken_in()
-        windows = [windows_of(ladder) for ladder in self._both]
-        if len(windows[0]) != len(windows[1]):
-            return
-        for target, golden in zip(*windows):
+        for target, golden in self._pairs:
             found = list(self._of_step(target, golden))
             yield from found
             if any(step.is_effective for step in found):
@@ -64,17 +73,11 @@ class Search:
 
     def is_same_to_the_end(self) -> bool:
         """Return True if all steps of optimizers were captured in both runs, and no phase of them differs."""
-        windows = [windows_of(ladder) for ladder in self._both]
-        return self.are_parameters_same() and not any(
-            any(self._of_step(target, golden)) for target, golden in zip(*windows)
-        )
+        return self.are_parameters_same() and not any(any(self._of_step(*pair)) for pair in self._pairs)
 
     def are_parameters_same(self) -> bool:
         """Return True if all steps of optimizers were captured in both runs, and leave equal parameters."""
-        windows = [windows_of(ladder) for ladder in self._both]
-        if not windows[0] or len(windows[0]) != len(windows[1]):
-            return False
-        for target, golden in zip(*windows):
+        for target, golden in self._pairs:
             left = target.values("parameters_after"), golden.values("parameters_after")
             found = distances(*left, self._noise)  # that of the gradients
             if not left[0] or len(found.times) != max(map(len, left)):
@@ -82,15 +85,12 @@ class Search:
             unsettled = unsettled_in(target, golden, self._noise)
             if any(name not in unsettled for name in found.beyond(0.0)):
                 return False
-        return True
+        return bool(self._pairs)
 
     def is_rounding_before(self) -> bool:
         """Return True if parameters that differ before the step are those of which an update is rounding."""
-        windows = [windows_of(ladder) for ladder in self._both]
-        if len(windows[0]) != len(windows[1]):
-            return False
         worst = 0.0
-        for target, golden in zip(*windows):
+        for target, golden in self._pairs:
             before = target.values("parameters_before"), golden.values("parameters_before")
             held = distances(*before, self._carried)
             worst = max(worst, held.worst)
@@ -100,8 +100,8 @@ class Search:
 
     def unsettled(self) -> set[str]:
         """Return the parameters whose updates are amplified rounding, see ``unsettled_in``."""
-        windows = [windows_of(ladder) for ladder in self._both]
-        return unsettled_in(windows[0][0], windows[1][0], self._noise) if all(windows) else set()
+        target, golden = self._windows
+        return unsettled_in(target[0], golden[0], self._noise) if target and golden else set()
 
     def unsettled_values(self) -> list[Measured]:
         """Return the target's values of these parameters, and of the state that belongs to them."""
@@ -218,14 +218,11 @@ class Search:
 
     def are_gradients_same(self) -> bool:
         """Return True if the steps of optimizers take gradients that agree, in both runs."""
-        windows = [windows_of(ladder) for ladder in self._both]
-        if not windows[0] or len(windows[0]) != len(windows[1]):
-            return False
-        for target, golden in zip(*windows):
+        for target, golden in self._pairs:
             found = self._apart(target.applied.values, golden.applied.values, together=True)
             if len(found.times) != len(found.target) or found.beyond(0.0):
                 return False
-        return True
+        return bool(self._pairs)
 
     def _settings(self, target: Window, golden: Window) -> Iterator[Step]:
         """Yield settings of the optimizer that differ, or parameters that it changes in another way."""

@@ -54,6 +54,10 @@ class DifferenceKind(IntEnum):
     """None against a value."""
     LONE = 3
     """An argument that only one of two calls received."""
+    PERMUTED = 4
+    """The same values in another order."""
+    MAY_BE_PERMUTED = 5
+    """Other checksums of the same statistics: the values may be in another order."""
 
 
 class Difference(NamedTuple):

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck import Array, Judged, Message, Output, Status
+from probe_precheck import Array, Judged, Message, Output, Status, measure, rounding_message
 
 from probe_metrics.precheck.binary_consistency import TOPK, TOPK_HINT, error_rate
 from probe_metrics.precheck.closeness import cosine, extrema, shares_below
 from probe_metrics.precheck.distribution import distributions_agree, zeros_agree
 from probe_metrics.precheck.elements import Elements, Flat
-from probe_metrics.precheck.rounding import BeyondRounding, beyond_rounding
 from probe_metrics.precheck.thresholds import first_stage, of_kind
 from probe_metrics.precheck.verdicts import passes
 
@@ -33,6 +32,14 @@ RANDOM_DIFFERS = Message(
 VALUES = (bool, int, float, str, complex)
 
 
+RATIOS = frozenset(("hundredth", "thousandth", "ten_thousandth"))
+"""Numbers of outputs that do not pass by their absolute error."""
+
+
+class RoundingMessage(Message):
+    """Message of an output on which the yardstick and the limits disagree."""
+
+
 class FirstStage:
     """Status of one output, with the numbers that decide it.
 
@@ -40,10 +47,14 @@ class FirstStage:
     Floating point, for a device D and a benchmark B in float64, by the first rule that decides:
 
     1. cosine ``D·B / (‖D‖ ‖B‖)`` at most 0.99: error.
-    2. largest ``|D - B|``, in the unit of the data, below 0.001: pass. If the error is beyond rounding
-       nevertheless (``rounding.rounding``), a message says so, and ``judge_alone`` fails the output.
+    2. largest ``|D - B|``, in the unit of the data, below 0.001: pass.
     3. share of the elements with ``|D - B| / (|B| + eps)`` below a limit: error if the larger limit's share
        is too small, warning if the smaller limit's is, else pass. The limits go by dtype.
+
+    Floating point is measured with the yardstick as well (``probe_precheck.measure``), and ``judge_alone``
+    returns its verdict where it is another: error for an output within the limits that is beyond rounding,
+    warning for one that misses a limit by an error that rounding explains. If the runner cannot move inputs,
+    this is asked of outputs that pass by rule 2 only.
 
     Edge cases:
         * nan or inf, the same on both sides: left out; else an error. All left out: pass.
@@ -62,9 +73,13 @@ class FirstStage:
     def judge_alone(
         self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
     ) -> Judged:
-        """Return error for an output that passes by its absolute error alone and is beyond rounding."""
-        beyond = tuple(text for text in output.once(self._judge).messages if isinstance(text, BeyondRounding))
-        return Judged(Status.ERROR, messages=beyond) if beyond else Judged(Status.SKIP)
+        """Return the yardstick's verdict where it is another: error, or warning for an explained error."""
+        judged = output.once(self._judge)
+        messages = tuple(text for text in judged.messages if isinstance(text, RoundingMessage))
+        if not messages:
+            return Judged(Status.SKIP)
+        status = Status.WARNING if judged.status is Status.ERROR else Status.ERROR
+        return Judged(status, messages=messages)
 
     def judge(self, output: Output) -> Judged:
         """Return the status of one output."""
@@ -91,7 +106,7 @@ class FirstStage:
             alike = distributions_agree(bench, device, self._limits["random"])
             return Judged(passes(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
         if kind == FLOAT:
-            return self._judge_floats(output)
+            return self._measure_rounding(output)
         if output.api in self._limits["quantisation"]["apis"]:
             return self._judge_quantised(output)
         rate = output.once(error_rate)
@@ -102,6 +117,17 @@ class FirstStage:
         distance = _largest_distance(output.device.values, output.bench.values)
         ok = distance <= self._limits["quantisation"]["max_abs_error"]
         return Judged(passes(ok), {"max_abs_error": distance})
+
+    def _measure_rounding(self, output: Output) -> Judged:
+        """Return the verdict by the limits, with what the yardstick says against it."""
+        judged = self._judge_floats(output)
+        is_small = judged.status is Status.PASS and not RATIOS & judged.numbers.keys()
+        if INF_NAN_DIFFER in judged.messages or (output.moved is None and not is_small):
+            return judged
+        measured = output.once(measure)
+        if measured.is_beyond == (judged.status is Status.ERROR):
+            return judged
+        return judged._replace(messages=(*judged.messages, RoundingMessage(*rounding_message(measured))))
 
     def _judge_floats(self, output: Output) -> Judged:
         elements, largest = output.once(Elements), output.once(extrema)
@@ -122,7 +148,7 @@ class FirstStage:
                 return Judged(Status.ERROR, numbers, (_turned(self._limits["cosine"], largest.error),))
         numbers["max_abs_error"] = largest.error
         if largest.error < elements.limit(self._limits["max_abs_error"]):
-            return Judged(Status.PASS, numbers, (*messages, *beyond_rounding(output)))
+            return Judged(Status.PASS, numbers, messages)
         status, missed = self._judge_ratios(elements, numbers)
         return Judged(status, numbers, (*messages, *missed))
 

@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from probe_precheck import FORWARD, Judged, Message, Output, Status
+from probe_precheck import FORWARD, Judged, Message, Output, Status, measure, rounding_message
 
 from probe_metrics.precheck.binary_consistency import error_rate
 from probe_metrics.precheck.distribution import rounded_to
 from probe_metrics.precheck.first_stage import FLOAT, class_of
-from probe_metrics.precheck.rounding import beyond_text, rounding
 from probe_metrics.precheck.thresholds import of_kind, section, thresholds
 from probe_metrics.precheck.verdicts import passes
 
@@ -24,10 +23,9 @@ class SoloVerdict:
 
     1. Binary consistency, the three rates of the absolute threshold, the ULP criteria and the dual thousandth
        need no second machine: an output that meets its standard passes. Integers and booleans must be equal.
-    2. Otherwise the errors must be no larger than rounding: ``Rounding.normwise`` and ``Rounding.mean``
-       within limits, in eps of the dtype under test. So outputs of the benchmark ratio standard are judged,
-       which needs two machines, and gradients and long sums, for which rules made for single operations are
-       too strict.
+    2. Otherwise the errors must be no larger than rounding (``probe_precheck.measure``). So outputs of the
+       benchmark ratio standard are judged, which needs two machines, and gradients and long sums, for which
+       rules made for single operations are too strict.
     3. Forwards of APIs that only move, select or round once (binary consistency, absolute threshold) must
        have no element that is off by more than one rounding instead.
 
@@ -63,15 +61,14 @@ class SoloVerdict:
         meets = self._meets.get(standard)
         if meets is not None and meets(output, numbers):
             return Judged(Status.PASS)
-        errors = output.once(rounding)
+        measured = output.once(measure)
         strict = self._limits["strict"].get(standard) if direction == FORWARD else None
         if strict is not None:
-            ok = errors.largest <= strict["largest"]
+            ok = measured.largest <= strict * of_kind(self._limits["eps"], output.device.kind)
             return Judged(passes(ok), messages=() if ok else (_missed(standard),))
-        limits = of_kind(self._limits["rounding"], output.device.kind)
-        if errors.normwise <= limits["normwise"] and errors.mean <= limits["mean"]:
+        if not measured.is_beyond:
             return Judged(Status.PASS)
-        texts = (text.partition("; ")[2] for text in beyond_text(errors, limits))
+        texts = (text.partition("; ")[2] for text in rounding_message(measured))
         return Judged(Status.ERROR, messages=(Message(*(f"ERROR: {text}" for text in texts)),))
 
 

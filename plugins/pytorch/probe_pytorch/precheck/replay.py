@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -142,21 +141,17 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
     doubts = [SHARED if autocast is not None and is_float32(tensor) else "" for tensor in gradients]
     recorded, gradients = narrowed(recorded, autocast), narrowed(gradients, autocast)
     raising = raising_for(call.api, arguments, recorded, autocast, is_narrow)
+    function = plan.function
     if seed is not None:
         generator = generator_for(seed, call.name)
-        raising = Moved(raising.to, raising.first, generator)
-        _move_numbers(arguments, generator)
         own = [tensor.dtype for tensor in recorded if tensor is not None]
-        if call.api == ATTENTION and own:
-            plan = dataclasses.replace(
-                plan, function=moved_attention(plan.function, rounding_of(own[0]), generator)
-            )
+        function, arguments, raising = moved_call(call.api, function, arguments, raising, own, generator)
     side = side_of(arguments, CPU, raising, with_gradients)
     collected: dict[int, torch.Tensor] = {}
     with torch.set_grad_enabled(with_gradients):
         sources = sources_of((*side.positional, *side.keywords.values()))
         first_new = compat.sequence_number()
-        side.output = plan.function(*side.positional, **side.keywords)
+        side.output = function(*side.positional, **side.keywords)
         if side.output is None and side.positional:  # the function overwrites its argument instead
             side.output = side.positional[0]
         outputs = tuple(side.output) if isinstance(side.output, tuple) else (side.output,)
@@ -289,15 +284,34 @@ def _beside(recorded: Sequence[torch.Tensor | None], computed: Sequence[Any]) ->
     return tuple(pairs)
 
 
-def _move_numbers(arguments: Arguments, generator: torch.Generator) -> None:
-    """Move numbers among the arguments as well, since kernels round them; whole numbers stay."""
+def moved_call(
+    api: str,
+    function: Callable[..., Any],
+    arguments: Arguments,
+    raising: Raising,
+    own: Sequence[torch.dtype],
+    generator: torch.Generator,
+) -> tuple[Callable[..., Any], Arguments, Moved]:
+    """Return the function, arguments and conversion of a call with inputs moved by parts of their rounding.
+
+    Args:
+        api: The bare name of the API.
+        function: The function that computes it.
+        arguments: The arguments, which stay as they are.
+        raising: The dtypes to compute it in.
+        own: The dtypes of its results.
+        generator: The source of random numbers.
+    """
     unit = rounding_of(torch.float32)
 
     def moved(value: Any) -> Any:
+        """Return a number moved as well, since kernels round it; whole numbers stay."""
         if not isinstance(value, float) or not math.isfinite(value) or value == int(value):
             return value
         return value * (1 + unit * (2 * float(torch.rand((), generator=generator)) - 1))
 
-    arguments.positional[:] = mapped(arguments.positional, moved)
-    for key, value in arguments.keywords.items():
-        arguments.keywords[key] = mapped(value, moved)
+    change = Moved(raising.to, raising.first, generator)
+    positional, keywords = mapped(arguments.positional, moved), mapped(arguments.keywords, moved)
+    if api == ATTENTION and own:
+        function = moved_attention(function, rounding_of(own[0]), generator)
+    return function, Arguments(positional, keywords), change

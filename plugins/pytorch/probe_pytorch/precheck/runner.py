@@ -158,11 +158,13 @@ class PyTorchRunner:
 
         def moved() -> Outcome:
             from probe_pytorch.precheck.execution import run_backward
-            from probe_pytorch.precheck.replay import Moved
+            from probe_pytorch.precheck.replay import moved_call
 
-            change = Moved(raising.to, raising.first, generator_for(self._options.seed, f"{call.name}/moved"))
-            side = side_of(arguments, torch.device("cpu"), change, with_gradients)
-            run_forward(bench_function, side, api, None, torch.device("cpu"), seed)
+            own = [tensor.dtype for tensor in tensors_in(device.output)]
+            generator = generator_for(self._options.seed, f"{call.name}/moved")
+            function, parts, change = moved_call(api, bench_function, arguments, raising, own, generator)
+            side = side_of(parts, torch.device("cpu"), change, with_gradients)
+            run_forward(function, side, api, None, torch.device("cpu"), seed)
             both = plain(side.output)
             outputs = Outputs(both, both) if compared is None else _only(Outputs(both, both), compared)
             if not gradients:
@@ -256,7 +258,7 @@ class PyTorchRunner:
         )
         from probe_pytorch.precheck.raising import narrowed, raising_of, tensors_in
         from probe_pytorch.precheck.random_tensors import generator_for
-        from probe_pytorch.precheck.replay import Moved, RecordedOnly
+        from probe_pytorch.precheck.replay import RecordedOnly, moved_call
         from probe_pytorch.precheck.sent import RANDOM, arranged, sent_outputs
 
         api = call.api
@@ -281,21 +283,21 @@ class PyTorchRunner:
         cpu = torch.device("cpu")
         compared = getattr(reference, "compare_outputs", None)
 
-        def compute(change: Raising) -> Any:
+        def compute(function: Callable[..., Any], arguments: Arguments, change: Raising) -> Any:
             side = side_of(arguments, cpu, change, False)
-            run_forward(bench_function, side, api, None, cpu, seed, as_recorded=True)
+            run_forward(function, side, api, None, cpu, seed, as_recorded=True)
             return shown(plain(side.output))
 
         def moved() -> Outcome:
             generator = generator_for(self._options.seed, f"{call.name}/moved")
-            both = compute(Moved(raising.to, raising.first, generator))
+            both = compute(*moved_call(api, bench_function, arguments, raising, (), generator))
             return Outcome(Outputs(both, both))
 
         def shown(value: Any) -> Any:
             return value if compared is None else _only(Outputs(value, value), compared).bench
 
         own = plain(narrowed(device.output, autocast))
-        outputs = Outputs(compute(raising), shown(own))
+        outputs = Outputs(compute(bench_function, arguments, raising), shown(own))
         given = shown(arranged(plain(narrowed(sent, autocast)), own))
         return Outcome(outputs, notes=notes, moved=moved), given
 

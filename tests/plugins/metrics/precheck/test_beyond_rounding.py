@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_metrics.precheck.benchmark_ratio import BenchmarkRatio
-from probe_metrics.precheck.first_stage import FirstStage
-from probe_metrics.precheck.rounding import BeyondRounding
+from probe_metrics.precheck.first_stage import FirstStage, RoundingMessage
 from probe_precheck import Array, Numbers, Output, Status
 from support.cases import every
 from support.programs.numpy_kernels import gelu_slope, softmax
@@ -46,8 +45,8 @@ def test_the_first_stage_fails_what_the_absolute_limit_passes(name: str) -> None
     found = output(device, bench)
     judged, alone = RULE.judge(found), RULE.judge_alone(found, "", {}, "forward")
     assert (judged.status, alone.status) == (Status.PASS, Status.ERROR)
-    (message,) = [text for text in judged.messages if isinstance(text, BeyondRounding)]
-    assert message.english.startswith("Passes by max abs error alone; beyond rounding: error")
+    (message,) = [text for text in judged.messages if isinstance(text, RoundingMessage)]
+    assert message.english.startswith("Within the limits; beyond rounding: ")
     assert alone.messages == (message,)
 
 
@@ -69,11 +68,38 @@ def test_outputs_that_move_more_than_they_are_rounded_pass() -> None:
     assert RULE.judge_alone(output(device, bench, a_little), "", {}, "backward").status is Status.ERROR
 
 
-def test_outputs_that_the_other_rules_judge_are_left_to_them() -> None:
+def test_outputs_that_miss_a_limit_are_left_to_it() -> None:
     bench = RANDOM.standard_normal(1000)
     found = output(bench * 1.01, bench)
     assert RULE.judge(found).status is Status.ERROR
     assert RULE.judge_alone(found, "", {}, "forward").status is Status.SKIP
+
+
+def test_a_gradient_that_is_zero_in_theory_counts_as_a_warning() -> None:
+    """It misses the cosine; rounding of the inputs moves it by as much. The status stays the guide's."""
+    bench, moved, device = 1e-12 * RANDOM.standard_normal((3, 1000))
+    found = output(device, bench, moved)
+    judged, alone = RULE.judge(found), RULE.judge_alone(found, "", {}, "backward")
+    assert judged.status is Status.ERROR and judged.messages[-1].english.startswith("Fragile, not wrong: ")
+    assert alone == (Status.WARNING, {}, judged.messages[-1:], True)
+    for other in (output(device, bench), output(device, bench, bench), output(device + 1e-3, bench, moved)):
+        assert RULE.judge(other).status is Status.ERROR
+        assert RULE.judge_alone(other, "", {}, "backward").status is Status.SKIP
+
+
+def test_inf_or_nan_on_one_side_stays_an_error() -> None:
+    bench = RANDOM.standard_normal(10)
+    device = bench.copy()
+    device[3] = np.inf
+    assert RULE.judge(output(device, bench, device)).status is Status.ERROR
+
+
+def test_an_output_that_passes_by_its_ratios_is_measured_as_well() -> None:
+    bench = 100 * RANDOM.standard_normal(10_000)
+    device = bench * (1 + 3e-5)
+    assert RULE.judge(output(device, bench)).status is Status.PASS
+    assert RULE.judge_alone(output(device, bench), "", {}, "forward").status is Status.SKIP
+    assert RULE.judge_alone(output(device, bench, bench), "", {}, "forward").status is Status.ERROR
 
 
 @every("name", CASES)

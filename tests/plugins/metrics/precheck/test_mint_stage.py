@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from probe_metrics.precheck.mint_stage import MintStage, closeness
-from probe_metrics.precheck.solo import rounding
 from probe_precheck.assignment import Assignment
 from probe_precheck.checking import rule_of, tables_of
 from probe_precheck.judging import Judge
@@ -129,15 +128,6 @@ def test_one_wrong_element_of_many() -> None:
     device = bench.copy()
     device[7] *= 1.01
     assert alone(output(bench, device)).status is ERROR
-
-
-def test_rounding_is_measured_in_eps() -> None:
-    bench = np.ones(16)
-    found = rounding(output(bench, bench + 4 * 2.0**-23))
-    assert tuple(found) == pytest.approx((4, 4, 4))
-    assert tuple(rounding(output(bench, bench))) == (0, 0, 0)
-    assert rounding(output([0.0, 0.0], [1.0, 0.0])).normwise == np.inf
-    assert tuple(rounding(output([0.0, 0.0], [1e-10, 0.0]))) == (0, 0, 0)  # within the small value domain
 
 
 def test_exact_apis_are_exact_and_their_gradients_rounded() -> None:

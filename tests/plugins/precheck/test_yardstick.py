@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from probe_explain.yardstick import Measured, limits, measure
-from probe_precheck import Array, Recomputed
+from probe_precheck import Array, Call, Measured, Output, measure, rounding_message, summands
+from probe_precheck.yardstick import limits
 
 RANDOM = np.random.default_rng(7)
 INF, NAN = math.inf, math.nan
@@ -15,14 +15,20 @@ INF, NAN = math.inf, math.nan
 
 def measured(
     recorded: object, reference: object, kind: str = "float32", *, api: str = "exp", direction: str = "forward",
-    length: float = 1.0, moved: object = None,
+    length: float = 1.0, moved: object = None, can_move: bool = True,
 ) -> Measured:  # fmt: skip
     """Measure a result; bfloat16 is held as float32."""
     held = {"bfloat16": "float32"}.get(kind, kind)
-    array = Array(np.asarray(recorded, held), f"torch.{kind}")
-    further = None if moved is None else np.asarray(moved, np.float64)
+    further = None if moved is None else Array(np.asarray(moved, np.float64), "float64")
     return measure(
-        Recomputed("output.0", array, np.asarray(reference, np.float64)), api, direction, length, further
+        Output(
+            api,
+            Array(np.asarray(reference, np.float64), "torch.float64"),
+            Array(np.asarray(recorded, held), f"torch.{kind}"),
+            moved=(lambda: further) if can_move else None,
+            direction=direction,
+            summands=length,
+        )
     )
 
 
@@ -53,7 +59,49 @@ def test_sensitive_results_may_be_off_by_as_much_as_they_move() -> None:
     reference = np.full(100, 1e-6)
     recorded = reference + RANDOM.uniform(-1e-7, 1e-7, 100)
     assert measured(recorded, reference).is_beyond
-    assert not measured(recorded, reference, moved=reference + RANDOM.uniform(-1e-7, 1e-7, 100)).is_beyond
+    found = measured(recorded, reference, moved=reference + RANDOM.uniform(-1e-7, 1e-7, 100))
+    assert found.is_fragile and not found.is_beyond
+    assert rounding_message(found).english.startswith("Fragile, not wrong: ")
+    found = measured(recorded, reference, moved=reference + RANDOM.uniform(-1e-12, 1e-12, 100))
+    assert found.is_beyond and not found.is_fragile
+    assert rounding_message(found).english.startswith("Within the limits; beyond rounding: ")
+
+
+def test_a_zero_in_theory_is_fragile_whatever_the_device_makes_of_it() -> None:
+    """Such as the gradient of a bias before a normalisation: rounding on both sides, or an exact zero."""
+    reference, moved = RANDOM.uniform(-1e-17, 1e-17, (2, 100))
+    for device in (np.zeros(100), RANDOM.uniform(-1e-9, 1e-9, 100)):
+        assert measured(device, reference).is_beyond
+        assert measured(device, reference, moved=moved * 1e8).is_fragile
+    assert measured(RANDOM.uniform(-1e-3, 1e-3, 100), reference, moved=moved * 1e8).is_beyond
+
+
+def test_a_runner_that_cannot_move_inputs_allows_more() -> None:
+    reference = RANDOM.standard_normal(1000)
+    recorded = reference * (1 + 60 * 2.0**-24)
+    assert measured(recorded, reference).is_beyond
+    assert not measured(recorded, reference, can_move=False).is_beyond
+    assert measured(reference * (1 + 150 * 2.0**-24), reference, can_move=False).is_beyond
+
+
+def test_a_reference_of_the_same_precision_is_rounded_as_well() -> None:
+    value = Array(RANDOM.standard_normal(1000).astype(np.float32), "torch.float32")
+    further = Array(value.values * np.float32(1 + 46 * 2.0**-24), "torch.float32")
+    assert not measure(Output("exp", value, further, moved=lambda: None)).is_beyond
+    assert measured(further.values, value.values).is_beyond
+
+
+def test_dtypes_without_a_unit_are_not_judged() -> None:
+    one, other = (Array(np.full(3, value, np.float32), "torch.float8_e4m3fn") for value in (1, 2))
+    assert not measure(Output("exp", one, other)).is_beyond
+
+
+def test_summands_are_the_most_that_the_shapes_allow() -> None:
+    given = [{"type": "torch.Tensor", "shape": [4, 6]}, {"type": "torch.Tensor", "shape": [6, 5]}]
+    matmul = Call("Torch.matmul.0", 0, {"input_args": given, "input_kwargs": {}})
+    assert summands(matmul, 20) == 6
+    assert summands(Call("Torch.sum.0", 0, {"input_args": given[:1]}), 1) == 24
+    assert summands(Call("Torch.zeros.0", 0, {"input_args": []}), 7) == 1
 
 
 def test_long_sums_of_float32_may_be_off_by_more() -> None:

@@ -1,31 +1,40 @@
-"""Measurement of a recorded result against its reference, in multiples of what rounding explains.
+"""Error of a result against its reference, in multiples of what rounding explains.
 
-The formulas are in docs/explain.md#yardstick, the limits in ``limits.yaml``.
+The formulas are in docs/explain.md#yardstick, the limits in ``yardstick.yaml``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
-from probe_precheck import Recomputed
 
 from probe_core.files.packaged import load_yaml
 from probe_core.model.measure import BLOCK
+from probe_precheck.model import (
+    BEYOND_ROUNDING,
+    FORWARD,
+    FRAGILE,
+    Array,
+    Call,
+    Message,
+    Output,
+)
+from probe_precheck.rebuild import described_leaves
 
 Flat = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Error of one recorded result.
+    """Error of one result.
 
     Attributes:
-        name: The place in the record, such as ``output.0``.
+        name: The place in the record, such as ``output.0``; empty if not given.
         dtype: The dtype of the result.
         shape: Its shape.
         error: The root mean square of the errors, each relative to its element, or to the
@@ -56,33 +65,49 @@ class Measured:
 
 @cache
 def limits() -> Mapping[str, Any]:
-    """Return the contents of ``limits.yaml``."""
-    loaded: dict[str, Any] = load_yaml(__package__, "limits.yaml")
+    """Return the contents of ``yardstick.yaml``."""
+    loaded: dict[str, Any] = load_yaml(__package__, "yardstick.yaml")
     return loaded
 
 
-def measure(
-    result: Recomputed, api: str, direction: str, length: float, moved: Flat | None = None
-) -> Measured:
-    """Measure a result.
+def measure(output: Output, name: str = "") -> Measured:
+    """Measure a floating-point result on the device against the reference, two arrays of one shape.
+
+    The reference for moved inputs is asked for only if rounding of the result alone does not explain it.
 
     Edge cases: nan on both sides, and inf of one sign on both sides (the reference rounded to the dtype), are
     left out, and counted as ``apart`` if the sides disagree. No elements: no error. A reference of zeros: the
-    scale is the least of the dtype. 0-d: like any other.
+    scale is the least of the dtype. 0-d: like any other. A dtype without a unit, such as float8: no error.
 
     Args:
-        result: The result and its reference.
-        api: The bare name of the API.
-        direction: ``forward`` or ``backward``.
-        length: The number of elements that were summed for each element of the result, at most.
-        moved: The reference computed from moved inputs; None if its own rounding is all that it is allowed.
+        output: The result (``device``) and its reference (``bench``).
+        name: The name of the result.
     """
-    recorded = result.recorded.values.reshape(-1)
-    reference = result.reference.reshape(-1)
-    kind = result.recorded.kind
-    unit, least = limits()["unit"][kind], limits()["least"][kind]
-    limit = _limit(kind, api, direction, length)
-    scale = max(least, _scale(reference))
+    if output.device.kind not in limits()["unit"]:
+        return Measured(name, output.device.dtype, tuple(output.device.values.shape), 0.0, 0.0, math.inf, 0.0)
+    measured = _measure(output, name, None)
+    if not measured.is_beyond or output.moved is None:
+        return measured
+    moved = output.moved()
+    if not isinstance(moved, Array) or moved.values.shape != output.bench.values.shape:
+        return measured
+    again = _measure(output, name, moved.values.reshape(-1))
+    return replace(again, is_fragile=not again.is_beyond)
+
+
+def rounding_message(measured: Measured) -> Message:
+    """Return the message of an output on which the yardstick and the limits of the first stage disagree."""
+    numbers = [f"{number:.3g}" for number in (measured.times, measured.error, measured.rounding)]
+    message = BEYOND_ROUNDING if measured.is_beyond else FRAGILE
+    return Message(*(text.format(*numbers) for text in message))
+
+
+def _measure(output: Output, name: str, moved: Flat | None) -> Measured:
+    kind = output.device.kind
+    recorded, reference = output.device.values.reshape(-1), output.bench.values.reshape(-1)
+    units, limit = limits()["unit"], _limit(output)
+    unit = math.hypot(units[kind], units.get(output.bench.kind, 0.0))
+    scale = max(limits()["least"][kind], _scale(reference))
     ends = _ends(kind, limit * unit)
     error, movement = _Sum(scale), _Sum(scale)
     apart = 0
@@ -90,7 +115,7 @@ def measure(
         for start in range(0, recorded.size, BLOCK):
             part = slice(start, start + BLOCK)
             own, true = recorded[part], reference[part]
-            other = None if moved is None else moved.reshape(-1)[part]
+            other = None if moved is None else moved[part]
             if error.add(own, true) and (other is None or movement.add(other, true)):
                 continue
             both = np.isfinite(own) & np.isfinite(true)  # there is nan or inf
@@ -102,24 +127,34 @@ def measure(
     rounding = math.hypot(unit, movement.root)
     single = max(limits()["largest"] * rounding, math.hypot(unit, movement.largest))
     times = max(error.root / rounding, error.largest / single) / limit
+    shape = tuple(output.device.values.shape)
     return Measured(
-        result.name,
-        result.recorded.dtype,
-        tuple(result.recorded.values.shape),
-        error.root,
-        error.largest,
-        limit * rounding,
-        times,
-        apart,
+        name, output.device.dtype, shape, error.root, error.largest, limit * rounding, times, apart
     )
 
 
-def _limit(kind: str, api: str, direction: str, length: float) -> float:
+def summands(call: Call, size: int) -> float:
+    """Return the number of elements that are summed for each of ``size`` results of a call, at most.
+
+    A reduction of n elements to m sums n / m; a product of matrices of a and b elements to m sums √(a b / m).
+    """
+    fields = (call.forward.get("input_args"), call.forward.get("input_kwargs"), call.forward.get("input"))
+    leaves = described_leaves([*fields, (call.backward or {}).get("input")])
+    shapes = [leaf.get("shape") for leaf in leaves if isinstance(leaf, Mapping)]
+    sizes = sorted((math.prod(shape) for shape in shapes if isinstance(shape, list)), reverse=True)
+    first, second = [*sizes, 1, 1][:2]
+    size = max(1, size)
+    return max(1.0, first / size, math.sqrt(first * second / size))
+
+
+def _limit(output: Output) -> float:
     """Return the multiples of the yardstick that a result may be off by."""
+    kind, api, direction = output.device.kind, output.api, output.direction
     by_direction, own = limits()["limit"], limits()["own_sums"]
-    limit = float(by_direction["forward" if api in limits()["products"] else direction][kind])
+    limit = float(by_direction[FORWARD if api in limits()["products"] else direction][kind])
     growth = own["per_root_of_length"] if api in own[direction] else 0.0
-    return max(limit, float(max(growth, limits()["per_root_of_length"][kind])) * math.sqrt(length))
+    limit = max(limit, float(max(growth, limits()["per_root_of_length"][kind])) * math.sqrt(output.summands))
+    return limit * float(limits()["unmoved"]) if output.moved is None else limit
 
 
 class _Sum:
@@ -170,14 +205,14 @@ def _scale(reference: Flat) -> float:
             rest = sample[sample < largest / mask["near"]]
             if largest >= mask["least"] and rest.size and float(rest.max()) < largest / mask["far"]:
                 sample, largest = rest, float(rest.max())
-            # divided by the largest, so that no square overflows
-            return largest * math.sqrt(float(np.mean(np.square(sample / largest))))
+            with np.errstate(under="ignore"):  # divided by the largest, so that no square overflows
+                return largest * math.sqrt(float(np.mean(np.square(sample / largest))))
     return 0.0
 
 
 def _ends(kind: str, allowed: float) -> tuple[float, float]:
     """Return the largest finite number of a dtype, and the least magnitude that may round to inf."""
-    top = 65504.0 if kind == "float16" else (2 - 2.0 ** -(7 if kind == "bfloat16" else 23)) * 2.0**127
+    top = (2 - 2.0**-7) * 2.0**127 if kind == "bfloat16" else float(np.finfo(kind).max)
     return top, top * (1 - min(allowed, 0.5))
 
 
