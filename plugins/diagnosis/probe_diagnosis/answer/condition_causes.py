@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from probe_core.model import Reason
-from probe_core.model.answers import Condition, Finding, Outcome
+from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.conditions.differences import (
     ConditionDifference,
@@ -25,21 +25,25 @@ from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.phases.ladder_file import LadderFile, read_ladder
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.views import Basis
 
 BATCH_OP, RANDOM_OP = "conditions.batch", "conditions.random_state"
 """Names of causes that are conditions, in place of the key of a call."""
 
-FROM_OUTSIDE = frozenset({Cause.TAKEN_IN.value, Cause.ARGUMENT.value, Cause.ONE_SIDED.value})
-"""Codes of causes that code outside of recorded calls decides, by numbers that it may have drawn."""
+INTRODUCED = frozenset({Cause.INTRODUCED.value, Cause.GROWN.value, Cause.NOT_FINITE.value})
+"""Codes of causes that a call draws other random numbers for."""
 
-ARGUMENTS = frozenset({Cause.ARGUMENT.value, Cause.ONE_SIDED.value})
-"""Those that remain causes, because a random state need not be the reason."""
+DECIDED = frozenset({Cause.ARGUMENT.value, Cause.ONE_SIDED.value})
+"""Codes of causes that code outside of recorded calls decides; a condition need not be the reason."""
+
+FROM_OUTSIDE = DECIDED | {Cause.TAKEN_IN.value}
+"""Codes of causes that code outside of recorded calls may have drawn random numbers for."""
+
+FROM_BATCH = FROM_OUTSIDE | INTRODUCED | {Cause.GRADIENT.value}
+"""Codes of causes that another batch explains."""
 
 OF_BATCHES = frozenset({ConditionKind.BATCH, ConditionKind.DATA})
 """Kinds of conditions of whole batches."""
-
-ORIGINS = frozenset({Cause.INTRODUCED, Cause.TAKEN_IN, Cause.NOT_FINITE, Cause.GRADIENT, Cause.GROWN})
-"""Causes that another batch explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +81,23 @@ class Conditions:
         # rows of batches are compared because the batches differ
         self.differences = [one for one in found if not (runs.are_rows and one.kind in OF_BATCHES)]
         self._draws = Draws(*known)
-        ladders = (read_ladder(directories[0]), read_ladder(directories[1]))
-        self._batch = [
-            one
-            for one in self.differences
-            if one.kind is ConditionKind.BATCH
-            and batch_difference(one, ladders, facts.ops.noise)
-            in (BatchDifference.VALUES, BatchDifference.ORDER)
-        ]
+        batch = [one for one in self.differences if one.kind is ConditionKind.BATCH]
+        ladders = [read_ladder(directory) for directory in directories if batch]
+        kinds = [(batch_difference(one, ladders, facts.ops.noise), one) for one in batch]
+        self._values = [one for kind, one in kinds if kind is BatchDifference.VALUES]
+        self._order = [one for kind, one in kinds if kind is BatchDifference.ORDER]
         states = [one.random for one in self.differences if one.random is not None]
         self._random = sorted(states, key=lambda one: not one.is_seed)
 
-    def stated(self, outcome: Outcome, step: str) -> tuple[Condition, ...]:
-        """Return the conditions that an answer states.
+    def state_in(self, answer: Answer, step: str) -> Answer:
+        """Return an answer that states the conditions that differ.
 
         Random states that differ are no news of runs that agree, unless they were seeded differently.
         """
-        is_agreed = outcome is Outcome.AGREE
+        is_agreed = answer.outcome is Outcome.AGREE
         shown = [one for one in self.differences if not (is_agreed and one.random and not one.random.is_seed)]
-        return conditions_of(shown, step, self._facts.rank)
+        stated = conditions_of(shown, step, self._facts.rank)
+        return replace(answer, conditions=stated, unknown_conditions=tuple(self.lacking))
 
     def explain(self, causes: Sequence[Finding]) -> Explained | None:
         """Return the condition that explains the first cause, with the causes that remain; None for none."""
@@ -103,9 +105,8 @@ class Conditions:
         generator = self._generator(first)
         if generator:
             origin = self._random_origin(first, generator)
-        elif self._batch and Cause(first.reason.code) in ORIGINS and not self._is_before_model(first):
-            more = f"; {first.op} {first.brief or first.reason.detail}"
-            origin = self._finding(BATCH_OP, Cause.CONDITION, Statement(self._batch_clause(), more))
+        elif batch := self._batch_of(first):
+            origin = self._batch_origin(first, batch)
         elif first.reason.code in FROM_OUTSIDE and self._random:
             origin = self._received_origin(first)
         else:
@@ -115,13 +116,26 @@ class Conditions:
             consequences=(first.op, *first.consequences),
             consequence_count=first.consequence_count + 1,
         )
-        kept = causes if first.reason.code in ARGUMENTS else causes[1:]
-        further = [one for one in kept if not (self._generator(one) or origin.op == BATCH_OP)]
-        return Explained(origin, further)
+        remaining = [one for one in causes if one is not first or one.reason.code in DECIDED]
+        if origin.op == BATCH_OP:
+            remaining = [one for one in remaining if one.reason.code in DECIDED]
+        return Explained(origin, [one for one in remaining if not self._generator(one)])
+
+    def _batch_of(self, cause: Finding) -> ConditionDifference | None:
+        """Return the tensor of the batch that explains a cause; None for none.
+
+        Values in another order explain a call that introduces a difference only if its inputs were compared
+        by their statistics.
+        """
+        if cause.reason.code not in FROM_BATCH or self._is_before_model(cause):
+            return None
+        is_by_tensor = cause.evidence.get("judged_by") == Basis.TENSOR.text
+        order = [] if is_by_tensor and cause.reason.code in INTRODUCED else self._order
+        return next(iter([*self._values, *order]), None)
 
     def _generator(self, cause: Finding) -> str:
         """Return the generator from which a call, or one within a module, drew in another state."""
-        if cause.reason.code not in (Cause.INTRODUCED.value, Cause.GROWN.value, Cause.NOT_FINITE.value):
+        if cause.reason.code not in INTRODUCED:
             return ""
         calls = self._facts.ops
         number = calls.numbers.get(cause.op)
@@ -157,16 +171,18 @@ class Conditions:
     def _received_origin(self, cause: Finding) -> Finding:
         """Return the finding on random states that differ where code outside of calls decides something."""
         effect = "receives values that differ"
-        if cause.reason.code in ARGUMENTS:
+        if cause.reason.code in DECIDED:
             effect = cause.brief or cause.reason.detail
         clause = f"{random_subject(*self._random)}, and {cause.op} {effect}"
         return self._finding(RANDOM_OP, Cause.CONDITION, Statement(clause), self._random[0], cause)
 
-    def _batch_clause(self) -> str:
-        clause = sentence(self._batch[0])
+    def _batch_origin(self, cause: Finding, batch: ConditionDifference) -> Finding:
+        """Return the finding on a batch that differs, and on the random states that differ, too."""
+        clause = sentence(batch)
         if self._random:
             clause += f"; {random_subject(*self._random)}, too"
-        return clause
+        more = f"; {cause.op} {cause.brief or cause.reason.detail}"
+        return self._finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
 
     def _is_before_model(self, cause: Finding) -> bool:
         """Return True for a call outside of modules before the first call within one."""
@@ -200,7 +216,7 @@ class BatchDifference(Enum):
 
 
 def batch_difference(
-    one: ConditionDifference, ladders: tuple[LadderFile | None, LadderFile | None], noise: float
+    one: ConditionDifference, ladders: Sequence[LadderFile | None], noise: float
 ) -> BatchDifference:
     """Return how a tensor of the batch differs, by its statistics in the phases of the step.
 

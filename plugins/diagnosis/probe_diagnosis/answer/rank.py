@@ -48,6 +48,10 @@ SECOND = (
 """Advice where a second golden run would decide."""
 
 
+CERTAIN = frozenset({Cause.CONDITION.value, Cause.RANDOM.value, Cause.NOT_RESTORED.value})
+"""Codes of causes that no rounding can be the reason for."""
+
+
 class Found:
     """Findings on one rank.
 
@@ -90,20 +94,19 @@ class Found:
             reference: The counts of the reference; None without one.
         """
         facts, runs, past = self._facts, self._runs, self._past
-        excuses = bool(reference and reference["values"])
-        phases = read_ladder(self._third) if excuses and self._third is not None else None
+        is_excused = bool(reference and reference["values"])
+        phases = read_ladder(self._third) if is_excused and self._third is not None else None
         ladders = Ladders(facts, runs, past.noise if past is not None else 0.0, phases)
         selection = select(facts, runs, ladders, past, in_step=bool(self._step))
         is_explained = self._moved is not None or bool(baseline and baseline["raised"])
-        is_explained = is_explained or (excuses and phases is None)
+        is_explained = is_explained or (is_excused and phases is None)
         conditions = Conditions(facts, runs)
         found = causes_of(facts, runs, ladders, selection, conditions, is_explained=is_explained)
         named = {cause.op for cause in found.causes}
         moved = () if self._moved is None else (self._moved,)
-        causes = in_order(self._detected, [*moved, *found.causes], facts, runs)
-        is_detected = bool(self._detected) and causes[0] is self._detected[0]
-        causes = [*self._not_restored] or causes
-        doubt = "" if is_detected or self._not_restored else selection.doubt
+        causes = [*self._not_restored] or in_order(self._detected, [*moved, *found.causes], facts, runs)
+        is_certain = bool(causes) and (causes[0] in self._detected or causes[0].reason.code in CERTAIN)
+        doubt = "" if is_certain else selection.doubt
         if not causes:
             self._excuse(ladders)
         may_decide = selection.is_grown and bool(doubt) and not baseline
@@ -120,12 +123,8 @@ class Found:
             advice=self._advice(() if found.has_origin else selection.named, named, may_decide),
             several=self._several,
         )
-        answer = replace(
-            answer,
-            withdrawn=tuple(self._withdrawn(selection, found.differently)),
-            conditions=conditions.stated(answer.outcome, self._step),
-            unknown_conditions=tuple(conditions.lacking),
-        )
+        withdrawn = tuple(self._withdrawn(selection, found.differently))
+        answer = conditions.state_in(replace(answer, withdrawn=withdrawn), self._step)
         parts = self._parts(selection.named, answer, ladders)
         if parts is not None:
             return _by_parts(answer, parts, causes), []

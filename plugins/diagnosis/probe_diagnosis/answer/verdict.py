@@ -136,24 +136,7 @@ def agreement(
         reference: The counts of the reference; None or empty without one.
         several: True if there are several ranks, so that the sentence names that of a call.
     """
-    count = tally.compared - tally.other_arguments
-    nearer = third.clause(reference or {})
-    count -= reference["values"] if nearer and reference else 0
-    other = " other" if tally.other_arguments or nearer else ""
-    every = f"the only{other} value" if count == 1 else f"all {count:,}{other} values"
-    every += " that both runs recorded"
-    is_equal = tally.equal == count
-    parts = [f"equal in {every}" if is_equal else f"within rounding in {every}"]
-    gone = [note for note in notes if note.kind is NoteKind.NO_EFFECT]
-    if gone:
-        parts = [
-            f"within rounding in {every}, but for differences without an effect on what follows, "
-            f"the first of them in {gone[0].op}"
-        ]
-    elif measured and measured["raised"]:
-        parts = [f"within rounding, or within what the baseline explains, in {every}"]
-    if nearer:
-        parts = [nearer, *(parts if count else ())]
+    parts = _agreeing_values(tally, notes, measured, reference)
     parts += [
         f"besides, {counted(tally.lacking[code], 'value')} {words_of(code)}"
         for code in sorted(HARMLESS | NAMED)
@@ -171,6 +154,32 @@ def agreement(
         rank = f" on rank {differently[0].rank}" if several else ""
         parts.append(f"{calls} made differently{_named(count, f'{differently[0].op}{rank}')}")
     return "; ".join(parts)
+
+
+def _agreeing_values(
+    tally: Tally,
+    notes: Sequence[Note],
+    measured: Mapping[str, Any] | None,
+    reference: Mapping[str, Any] | None,
+) -> list[str]:
+    """Return the clauses on the values that agree."""
+    count = tally.compared - tally.other_arguments
+    nearer = third.clause(reference or {})
+    count -= reference["values"] if nearer and reference else 0
+    other = " other" if tally.other_arguments or nearer else ""
+    every = f"the only{other} value" if count == 1 else f"all {count:,}{other} values"
+    every += " that both runs recorded"
+    is_equal = tally.equal == count
+    parts = [f"equal in {every}" if is_equal else f"within rounding in {every}"]
+    gone = [note for note in notes if note.kind is NoteKind.NO_EFFECT]
+    if gone:
+        parts = [
+            f"within rounding in {every}, but for differences without an effect on what follows, "
+            f"the first of them in {gone[0].op}"
+        ]
+    elif measured and measured["raised"]:
+        parts = [f"within rounding, or within what the baseline explains, in {every}"]
+    return [nearer, *(parts if count else ())] if nearer else parts
 
 
 def _named(count: int, first: str) -> str:

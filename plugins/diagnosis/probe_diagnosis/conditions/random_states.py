@@ -69,10 +69,12 @@ def random_differences(target: RunConditions, golden: RunConditions) -> Iterator
 def _difference(target: RunConditions, golden: RunConditions, name: str) -> RandomDifference | None:
     seeds = _seeds(target, golden, name)
     start, forward, end = (_differs(target, golden, name, point) for point in POINTS)
-    if forward or (forward is None and start):
-        return RandomDifference(name, seeds, Since.START if start else Since.FORWARD)
+    if start and forward is not False:
+        return RandomDifference(name, seeds, Since.START)
     found = _first_draw(target, golden, name)
-    return found or (RandomDifference(name, seeds, Since.END) if end else None)
+    if found is not None or not (forward or end):
+        return found
+    return RandomDifference(name, seeds, Since.FORWARD if forward else Since.END)
 
 
 def _differs(target: RunConditions, golden: RunConditions, name: str, point: str) -> bool | None:
