@@ -33,6 +33,18 @@ _SETTINGS = {
     "cudnn_deterministic": "backends.cudnn.deterministic",
     "mkldnn_enabled": "backends.mkldnn.enabled",
     "fp32_precision": "backends.fp32_precision",
+    "cuda_matmul_fp32_precision": "backends.cuda.matmul.fp32_precision",
+    "cudnn_conv_fp32_precision": "backends.cudnn.conv.fp32_precision",
+    "cudnn_rnn_fp32_precision": "backends.cudnn.rnn.fp32_precision",
+    "mkldnn_matmul_fp32_precision": "backends.mkldnn.matmul.fp32_precision",
+    "mkldnn_conv_fp32_precision": "backends.mkldnn.conv.fp32_precision",
+    "mkldnn_deterministic": "backends.mkldnn.deterministic",
+    "deterministic_warn_only": "is_deterministic_algorithms_warn_only_enabled",
+    "interop_threads": "get_num_interop_threads",
+    "default_device": "get_default_device",
+    "einsum_optimizer": "backends.opt_einsum.enabled",
+    "attention_fast_path": "backends.mha.get_fastpath_enabled",
+    "anomaly_detection": "is_anomaly_enabled",
 }
 """Functions and attributes of torch that return settings, by the names that are recorded."""
 

@@ -71,7 +71,8 @@ def over_all(
     missing = _missing(ranks, coverage.excused)
     return Answer(
         outcome, text, tuple(causes), coverage, missing, steps, notes, measured, reference=reference,
-        conditions=_conditions(told), unknown_conditions=_unknown_conditions(ranks),
+        conditions=_conditions(told, several=ranks_are_several),
+        unknown_conditions=_unknown_conditions(ranks),
     )  # fmt: skip
 
 
@@ -119,13 +120,24 @@ def _notes(
     return tuple(notes)
 
 
-def _conditions(answers: Mapping[str, Answer]) -> tuple[Condition, ...]:
-    """Return the conditions that differ in any comparison, each as the first of them states it."""
-    found: dict[tuple[str, str], Condition] = {}
+def _conditions(answers: Mapping[str, Answer], *, several: bool) -> tuple[Condition, ...]:
+    """Return the conditions that differ in any comparison, each as the first of them states it.
+
+    A condition that differs on some ranks only names the first of them.
+    """
+    found: dict[tuple[str, str], list[Condition]] = {}
     for answer in answers.values():
         for one in answer.conditions:
-            found.setdefault((one.kind, one.name), one)
-    return tuple(in_order_of_effect(found.values()))
+            found.setdefault((one.kind, one.name), []).append(one)
+    count = len({name.rpartition("/")[2] for name in answers}) if several else 1
+    return tuple(in_order_of_effect(_of_ranks(group, count) for group in found.values()))
+
+
+def _of_ranks(group: Sequence[Condition], count: int) -> Condition:
+    """Return the first of equal conditions; it names its rank if not all of ``count`` ranks state it."""
+    first = group[0]
+    is_of_all = len({one.rank for one in group}) >= count
+    return first if is_of_all else first._replace(text=f"on rank {first.rank}, {first.text}")
 
 
 def _unknown_conditions(ranks: Sequence[Answer]) -> tuple[str, ...]:

@@ -86,6 +86,10 @@ class Conditions:
         kinds = [(batch_difference(one, ladders, facts.ops.noise), one) for one in batch]
         self._values = [one for kind, one in kinds if kind is BatchDifference.VALUES]
         self._order = [one for kind, one in kinds if kind is BatchDifference.ORDER]
+        rounded = {one.name for kind, one in kinds if kind is BatchDifference.ROUNDING}
+        self.differences = [
+            one for one in self.differences if not (one.kind is ConditionKind.BATCH and one.name in rounded)
+        ]
         states = [one.random for one in self.differences if one.random is not None]
         self._random = sorted(states, key=lambda one: not one.is_seed)
 

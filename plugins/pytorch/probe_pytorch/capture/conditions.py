@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import probe_recording
@@ -86,6 +87,6 @@ def _tensors_only(value: Any, depth: int = 0) -> Any:
         return value
     if depth < 8 and isinstance(value, (list, tuple)):
         return [_tensors_only(item, depth + 1) for item in value]
-    if depth < 8 and isinstance(value, dict):
+    if depth < 8 and isinstance(value, Mapping):
         return {str(key): _tensors_only(item, depth + 1) for key, item in value.items()}
     return None

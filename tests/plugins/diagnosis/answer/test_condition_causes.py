@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from probe_diagnosis.answer.all_ranks import over_all
 from support.probe import Probe
 from support.runs.recording import recording
 from torch import nn
 from torch.nn import functional as F
+
+from probe_core.model.answers import Answer, Condition, Coverage, Outcome
 
 Step = Callable[[nn.Module], torch.Tensor]
 
@@ -172,3 +175,20 @@ def test_damaged_conditions_are_unknown(tmp_path: Path, probe: Probe, text: str)
         path.write_text(text)
     answer = compare(probe, *runs, tmp_path / "o")
     assert answer["unknown_conditions"] == ["target"]
+
+
+def test_a_condition_of_one_rank_names_it() -> None:
+    def answer(rank: int, *conditions: Condition) -> Answer:
+        return Answer(Outcome.AGREE, "…", (), Coverage(1, 1), conditions=conditions)
+
+    one = Condition("environment", "OMP_NUM_THREADS", "1", "", "the variable differs")
+    version = Condition("versions", "torch", "2.1", "2.2", "the version differs")
+    answers = {f"step{step}/rank{rank}": answer(rank, version._replace(rank=rank), *([one._replace(rank=1)] * rank))
+               for step in (0, 1) for rank in (0, 1)}  # fmt: skip
+    whole = over_all(answers, [], 0, ranks_are_several=True)
+    assert [found.text for found in whole.conditions] == [
+        "on rank 1, the variable differs",
+        "the version differs",
+    ]
+    single = {f"step{step}": answer(0, one) for step in (0, 1)}
+    assert [found.text for found in over_all(single, [], 0).conditions] == ["the variable differs"]
