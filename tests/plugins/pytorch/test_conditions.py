@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from probe_pytorch.generators import may_draw
+from probe_pytorch.capture.conditions import TorchConditions
+from probe_pytorch.generators import draws_since, may_draw, read_states
 from support.runs.recording import Recording, recording
 from torch import nn
 from torch.nn import functional as F
@@ -178,3 +180,21 @@ def test_conditions_can_be_left_out(tmp_path: Path) -> None:
     with recording(tmp_path / "run", level="mix", conditions=False) as found:
         run_step(found, net(), torch.ones(3, 4))
         assert not (found.directory() / "conditions.json").exists()
+
+
+def test_devices_in_use_have_their_own_generators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for an accelerator: two devices of one kind, each with a generator."""
+    device = SimpleNamespace(
+        is_initialized=lambda: True,
+        default_generators=(torch.Generator().manual_seed(3), torch.Generator().manual_seed(4)),
+        device_count=lambda: 2,
+        get_device_name=lambda number: "Stand-in 9000",
+    )
+    monkeypatch.setattr(torch, "npu", device, raising=False)
+    monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "npu")
+    capture = TorchConditions()
+    assert capture.devices()["npu"] == "Stand-in 9000"
+    assert capture.seeds() | {"torch": 0} == {"torch": 0, "npu:0": 3, "npu:1": 4}
+    before = read_states()
+    torch.rand(2, generator=device.default_generators[1])
+    assert [draw.generator for draw in draws_since("Functional.dropout.0.forward", before)] == ["npu:1"]

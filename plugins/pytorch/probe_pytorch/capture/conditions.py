@@ -39,8 +39,8 @@ class TorchConditions(ConditionCapture):
         """Return the instruction set of the CPU's kernels, and the names of devices that are in use."""
         found: dict[str, Fact] = {"instruction_set": compat.instruction_set()}
         for name, module in compat.device_modules():
-            for number in range(module.device_count()):
-                found[f"{name}:{number}"] = str(module.get_device_name(number))
+            kinds = {str(module.get_device_name(number)) for number in range(module.device_count())}
+            found[name] = ", ".join(sorted(kinds))
         return found
 
     def numerics(self) -> dict[str, Fact]:
