@@ -159,7 +159,7 @@ class RowMaker:
 
         The standards of two parties judge the numbers of one comparison, so the rows stand for both machines.
         """
-        if result.forward is Status.ERROR:
+        if worst(result.statuses) is Status.ERROR:
             return result
         rows = self._details(result)
         found = compare_rows(rows, rows, self._assignment, self._language)
@@ -167,7 +167,7 @@ class RowMaker:
         if not wrong:
             return result
         details = tuple(
-            replace(detail, messages=(*detail.messages, *wrong[detail.name].messages))
+            replace(detail, messages=(*detail.messages, *wrong[detail.name].messages), standard=Status.ERROR)
             if detail.name in wrong
             else detail
             for detail in result.details

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import torch
 
+from probe_pytorch import compat
 from probe_pytorch.statistics import PLAIN
 
 BLOCK = 1 << 14
@@ -34,7 +35,7 @@ def hash_tensor(tensor: torch.Tensor) -> torch.Tensor | None:
     """
     if type(tensor) not in PLAIN or tensor.layout is not torch.strided or tensor.is_quantized:
         return None
-    if tensor.is_meta:
+    if tensor.is_meta or compat.is_transformed(tensor):
         return None
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     if flat.is_complex():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from typing import Any
 
@@ -122,3 +122,8 @@ def is_random(name: str) -> bool | None:
         return None
     tag = torch.Tag.nondeterministic_seeded
     return any(tag in getattr(packet, overload).tags for overload in packet.overloads())
+
+
+def outside_transforms() -> AbstractContextManager[Any]:
+    """Return a context in which transforms such as ``vmap`` do not wrap tensors."""
+    return torch._C._DisableFuncTorch()

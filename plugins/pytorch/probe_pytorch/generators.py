@@ -27,7 +27,8 @@ def default_generators() -> Iterator[tuple[str, torch.Generator]]:
 
 def hash_of(state: torch.Tensor) -> str:
     """Return the hash of the state of a generator."""
-    return state_hash(state.numpy().data)
+    with compat.outside_transforms():
+        return state_hash(state.numpy().data)
 
 
 def read_states(generator: Any = None) -> list[State]:
@@ -36,9 +37,10 @@ def read_states(generator: Any = None) -> list[State]:
     Args:
         generator: The generator that the call is given; None for the default generators.
     """
-    if isinstance(generator, torch.Generator):
-        return [(f"generator {generator.initial_seed()}", generator, generator.get_state())]
-    return [(name, one, one.get_state()) for name, one in default_generators()]
+    given = isinstance(generator, torch.Generator)
+    named = [(f"generator {generator.initial_seed()}", generator)] if given else default_generators()
+    with compat.outside_transforms():
+        return [(name, one, one.get_state()) for name, one in named]
 
 
 def draws_since(op: str, before: list[State]) -> list[Draw]:
@@ -49,10 +51,11 @@ def draws_since(op: str, before: list[State]) -> list[Draw]:
         before: The states before the call.
     """
     draws = []
-    for name, generator, state in before:
-        after = generator.get_state()
-        if not torch.equal(state, after):
-            draws.append(Draw(op, name, hash_of(state), hash_of(after)))
+    with compat.outside_transforms():
+        for name, generator, state in before:
+            after = generator.get_state()
+            if not torch.equal(state, after):
+                draws.append(Draw(op, name, hash_of(state), hash_of(after)))
     return draws
 
 

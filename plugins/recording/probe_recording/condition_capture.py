@@ -116,6 +116,7 @@ class ConditionCapture:
 
 
 def _launched() -> dict[str, Fact]:
-    """Return the numbers of processes that a launcher set."""
+    """Return the numbers of processes that a launcher set; a program that runs alone has a single one."""
     names = {"WORLD_SIZE": "world_size", "LOCAL_WORLD_SIZE": "processes_per_node", "RANK_SIZE": "world_size"}
-    return {key: int(text) for name, key in names.items() if (text := os.environ.get(name, "")).isdecimal()}
+    texts = {key: text for name, key in names.items() if (text := os.environ.get(name, "")).isdecimal()}
+    return {"world_size": 1, **{key: int(text) for key, text in texts.items()}}

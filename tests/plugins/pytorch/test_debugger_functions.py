@@ -298,7 +298,11 @@ def test_variables(tmp_path: Path) -> None:
     assert records["number.0.debug"] == {"type": "int", "value": 3}
     assert records["text.0.debug"] == {"type": "str", "value": "text"}
     assert records["x_grad.0.debug"]["Max"] == 5.0
-    assert {path.name for path in found.directory().iterdir()} == {"debug.json", "dump_tensor_data"}
+    assert {path.name for path in found.directory().iterdir()} == {
+        "conditions.json",
+        "debug.json",
+        "dump_tensor_data",
+    }
     data = saved(found, name="debug.json")
     assert data["x.1.debug.pt"].tolist() == [2.0, 2.0] and data["x_grad.0.debug.pt"].tolist() == [5.0, 5.0]
 

@@ -74,7 +74,10 @@ def _batch(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDi
 
 
 def _facts(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDifference]:
+    is_same_batch = bool(target.batch) and target.batch == golden.batch
     for kind in ConditionKind:
+        if kind is ConditionKind.DATA and is_same_batch:
+            continue  # a resumed process counts its epochs anew
         own, others = target.facts.get(kind.value), golden.facts.get(kind.value)
         if own is None or others is None:
             continue

@@ -25,6 +25,7 @@ SUBJECTS = {
     Thing.SCALE: "the scale of the {owner} was",
     Thing.DATA: "the position in the data was",
     Thing.RANDOM: "the random state of {name} was",
+    Thing.BATCH: "the batch ({name} of the model) was",
 }
 """Subjects of sentences on things that were not restored."""
 

@@ -15,11 +15,14 @@ from probe_diagnosis.phases.ladder_file import LadderFile, Measured, read_ladder
 
 _STEP = re.compile(r"step(\d{1,9})")
 
+ALIGN = "align"
+"""Name of the matcher that pairs calls by what they do."""
+
 ASK = "Give the step of the golden with which the target begins: --resumed-step N."
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
-    """Return the plan with ``--resumed``.
+    """Return the plan with ``--resumed``, whose calls are aligned: a resumed script makes more of them.
 
     The step of the golden with which the target begins is the one whose parameters, batch and optimizer state
     before the step agree with most of those of the target's first step.
@@ -48,7 +51,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
         begins_at = names[given]
     else:
         begins_at = _best_step(targets[first], goldens, first)
-    return replace(plan, resumed=first, step_offset=begins_at - first)
+    return replace(plan, resumed=first, step_offset=begins_at - first, matcher=plan.matcher or ALIGN)
 
 
 def _steps(root: Path) -> dict[int, Path]:

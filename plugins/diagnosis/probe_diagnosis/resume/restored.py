@@ -28,6 +28,7 @@ class Thing(str, Enum):
     SCALE = "gradient_scale"
     DATA = "data_position"
     RANDOM = "random_state"
+    BATCH = "batch"
 
 
 class Omission(Enum):
@@ -164,5 +165,7 @@ def _by_conditions(target: RunConditions, golden: RunConditions) -> Iterator[Not
         if one.random is not None and one.random.since in (Since.START, Since.FORWARD):
             values: tuple[Fact, Fact] = one.random.seeds if one.random.is_seed else (None, None)
             yield NotRestored(Thing.RANDOM, Omission.OTHER, one.name, 1, *values)
-        elif one.kind in (ConditionKind.DATA, ConditionKind.BATCH):
+        elif one.kind is ConditionKind.DATA:
             yield NotRestored(Thing.DATA, Omission.OTHER, one.name, 1, one.target, one.golden)
+        elif one.kind is ConditionKind.BATCH:
+            yield NotRestored(Thing.BATCH, Omission.OTHER, one.name, 1, None, None)

@@ -74,7 +74,7 @@ class HooksRun(LegacyRun):
             is_parsed = _NUMBERS.issuperset(map(type, given))
             statistics = self._uncommon(given if is_parsed else list(map(_parsed, given)), size, dtype)
         name = f"{row[0]}@{begin}"
-        return made(Value, (Kind.TENSOR, dtype, extent, shape, statistics, None, None, name, None))
+        return made(Value, (Kind.TENSOR, dtype, extent, shape, statistics, None, None, name, None, ""))
 
     def _uncommon(self, numbers: list[float], size: int, dtype: str) -> Statistics:
         """Return the statistics of a row of samples of a small tensor, or of all values."""

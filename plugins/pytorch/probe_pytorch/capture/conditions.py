@@ -12,7 +12,7 @@ from probe_recording import ConditionCapture, Conditions, Fact, flat
 from probe_pytorch import compat_conditions as compat
 from probe_pytorch.batch_hash import hash_tensor
 from probe_pytorch.data_position import DataPosition
-from probe_pytorch.generators import default_generators, hash_of
+from probe_pytorch.generators import default_generators, hash_of, read_states
 
 
 class TorchConditions(ConditionCapture):
@@ -56,7 +56,7 @@ class TorchConditions(ConditionCapture):
 
     def states(self) -> dict[str, str]:
         """Return the hash of the state of each default generator."""
-        return {name: hash_of(generator.get_state()) for name, generator in default_generators()}
+        return {name: hash_of(state) for name, _, state in read_states()}
 
     def seeds(self) -> dict[str, int]:
         """Return the random seed of each default generator."""
