@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,20 @@ from probe_core.model.report import Report
 NOTHING = "NA"
 
 
+MAX_CONDITIONS = 3
+"""Largest number of conditions that differ which the advice states."""
+
+
 def advise(report: Report) -> Advice:
+    """Return advice on the first failing row, after the conditions that differ if the runs do not agree."""
+    advice, answer = _advise(report), report.answer
+    if answer is None or answer.outcome is Outcome.AGREE or not answer.conditions:
+        return advice
+    stated = "; ".join(one.text for one in answer.conditions[:MAX_CONDITIONS])
+    return replace(advice, text=f"{_texts()['conditions'].format(conditions=stated)}\n{advice.text}")
+
+
+def _advise(report: Report) -> Advice:
     """Return advice on the first failing row, whose line in the sheet counts from 1 (docs/tables.md#advisor).
 
     Scalars and integers that differ count as failing. If no row fails by the rule of the table, the advice
