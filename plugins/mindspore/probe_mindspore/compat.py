@@ -6,15 +6,21 @@ recorded there.
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import mindspore
 from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.seed import _KERNEL_SEED
 from mindspore.ops.composite import base
+from mindspore.ops.operations._inner_ops import Generator as GeneratorOp
 from probe_recording import Stack, frames_of
+
+generators: Any = importlib.import_module("mindspore.common.generator")
+"""The module of generators; ``mindspore.common`` has other attributes of its name."""
 
 Node = Any
 """A node of the autograd graph."""
@@ -116,6 +122,11 @@ def hook_forward(cell: nn.Cell, before: Callable[..., None], after: Callable[...
     return handles
 
 
+def hook_call(cell: nn.Cell, before: Callable[..., None]) -> Any:
+    """Hook the calls of a Cell and return the handle; ``before`` receives the Cell and its arguments."""
+    return cell.register_forward_pre_hook(before, with_kwargs=True)
+
+
 def is_compiled_mode() -> bool:
     """Return True if the whole program is compiled (GRAPH_MODE)."""
     return bool(mindspore.get_context("mode") == mindspore.GRAPH_MODE)
@@ -214,3 +225,65 @@ def wait_for(tensors: list[Any]) -> None:
         except TypeError:  # bfloat16 with numpy 2
             tensor.float().asnumpy()
         return
+
+
+def amp_level(cell: Any) -> str:
+    """Return the level of mixed precision that a Cell was built with; empty for none."""
+    return str(getattr(cell, "_amp_level", None) or "")
+
+
+# -- random numbers ----------------------------------------------------------------------------
+
+
+def default_generator() -> Any:
+    """Return the generator that functions of ``mint`` draw from by default."""
+    return generators.default_generator
+
+
+def operator_seeds() -> list[tuple[str, int, int]]:
+    """Return the names of operators, their seeds, and the values that their next calls receive.
+
+    Operators that draw by the global seed have a counter each, which their calls advance. Counters that no
+    call has advanced since the global seed was set are left out.
+    """
+    counters = dict(_KERNEL_SEED).items()
+    return sorted((name, seed, value) for (name, seed), value in counters if value != seed)
+
+
+def attributes_of(primitive: Any) -> dict[str, Any]:
+    """Return the arguments that a primitive was constructed with, by name."""
+    return dict(getattr(primitive, "init_attrs", None) or {})
+
+
+class GeneratorStep:
+    """A call of the primitive of a generator that returns a seed and advances the state.
+
+    Args:
+        primitive: The primitive.
+        args: The inputs of the call: the number of a command, and the tensors of the state.
+    """
+
+    def __init__(self, primitive: Any, args: Sequence[Any]) -> None:
+        self._primitive = primitive
+        self._tensors = tuple(args[1][:2])
+
+    @property
+    def is_default(self) -> bool:
+        """True for the default generator."""
+        return self._primitive is default_generator()._generator
+
+    def state(self) -> bytes:
+        """Return the state of the generator by now."""
+        values: bytes = self._primitive(generators.GET_STATE, self._tensors)[2].asnumpy().tobytes()
+        return values
+
+    def seed(self) -> int:
+        """Return the random seed of the generator that was set last."""
+        return int(self._primitive(generators.INITIAL_SEED, self._tensors)[0].asnumpy())
+
+
+def generator_step(primitive: Any, args: Sequence[Any]) -> GeneratorStep | None:
+    """Return the step of a generator, if a call of a primitive is one."""
+    if type(primitive) is not GeneratorOp or len(args) < 2 or args[0] != generators.STEP:
+        return None
+    return GeneratorStep(primitive, args)

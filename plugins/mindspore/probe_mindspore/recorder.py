@@ -13,6 +13,8 @@ from probe_recording import Config, StepDirectory
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
 from probe_mindspore.capture.cells import Cells, named_cells
+from probe_mindspore.capture.conditions import MindSporeConditions
+from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.functions import Functions, Patch
 from probe_mindspore.session import SendingSession, Session
 
@@ -27,10 +29,12 @@ class Recorder(probe_recording.Recorder[Session]):
     """
 
     rank_variable, size_variable = "RANK_ID", "RANK_SIZE"
+    _conditions: MindSporeConditions
 
     def __init__(self, config: Config) -> None:
+        self._draws = DrawWatch()
         super().__init__(config)
-        self._functions = Functions(self._threads)
+        self._functions = Functions(self._threads, self._draws)
         self._eager = compat.Eager(self._functions.blind)
 
     # -- the life of a step ----------------------------------------------------------------
@@ -53,6 +57,8 @@ class Recorder(probe_recording.Recorder[Session]):
     def _see(self, session: Session, model: Models) -> None:
         """Install the captures of this level."""
         self._eager.install()
+        if model is not None:
+            self._conditions.watch(_roots(model))
         if self.config.modules and model is not None:
             self._modules.begin_step(session)
             self._modules.install(
@@ -61,14 +67,17 @@ class Recorder(probe_recording.Recorder[Session]):
         if self.config.apis:
             if model is not None:
                 self._functions.know([("", root) for root in _roots(model)] + named_cells(model))
-            self._functions.calls = Calls(session, self._threads)
+            self._functions.calls = Calls(session, self._threads, self._draws)
             self._functions.install()
+        elif session.conditions is not None:
+            self._functions.install_primitives()
 
     def _stopped(self, session: Session) -> None:
         session.note("compile", "eager")
 
     def _blind(self) -> None:
         super()._blind()
+        self._conditions.unwatch()
         self._modules.remove()
         self._functions.calls = None
         self._functions.remove()
@@ -85,6 +94,10 @@ class Recorder(probe_recording.Recorder[Session]):
         """Return a session that records a step of MindSpore."""
         kind = Session if self.config.online is None else SendingSession
         return kind(self.config, directory, shown, self._threads)
+
+    def new_conditions(self) -> MindSporeConditions:
+        """Return a new capture of the conditions of steps."""
+        return MindSporeConditions(self._draws)
 
     def _group(self) -> tuple[int, int] | None:
         if not communication.GlobalComm.INITED:
@@ -105,7 +118,7 @@ class Recorder(probe_recording.Recorder[Session]):
 
     def new_modules(self) -> Cells:
         """Return a capture of Cells."""
-        return Cells(self._threads)
+        return Cells(self._threads, self._draws)
 
     def _pause_calls(self) -> None:
         self._eager.install()
@@ -113,7 +126,7 @@ class Recorder(probe_recording.Recorder[Session]):
 
     def _resume_calls(self) -> None:
         if self._functions.is_there and self._session is not None:
-            self._functions.calls = Calls(self._session, self._threads)
+            self._functions.calls = Calls(self._session, self._threads, self._draws)
 
 
 def _roots(model: Any) -> list[nn.Cell]:

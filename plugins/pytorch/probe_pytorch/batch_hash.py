@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
 import torch
+from probe_recording import BLOCK, CHUNK_BLOCKS, chunk_weight, hash_weights
 
 from probe_pytorch import compat
 from probe_pytorch.statistics import PLAIN
-
-BLOCK = 1 << 14
-"""Number of elements that are weighted together."""
-
-CHUNK_BLOCKS = 1 << 8
-"""Number of blocks that are converted at once, which bounds the memory for their copies (32 MiB)."""
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32}
 """Integers that elements are read as, by their size; large ones as two, so that weights reach all bits."""
@@ -40,12 +34,14 @@ def hash_tensor(tensor: torch.Tensor) -> torch.Tensor | None:
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     if flat.is_complex():
         flat = torch.view_as_real(flat).reshape(-1)
+    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
+    if not flat.numel():
+        return total
     bits = flat.view(_BITS[flat.element_size()])
     weights = _weights(BLOCK, tensor.device)
-    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
     size = BLOCK * CHUNK_BLOCKS
     for start in range(0, bits.numel(), size):
-        total += _hash_chunk(bits[start : start + size], weights) * _odd(start // size)
+        total += _hash_chunk(bits[start : start + size], weights) * chunk_weight(start // size)
     return total
 
 
@@ -63,15 +59,5 @@ def _hash_chunk(bits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _weights(count: int, device: torch.device) -> torch.Tensor:
-    """Return pseudo-random odd numbers, the first outputs of splitmix64 (Steele, Lea and Flood, 2014)."""
-    state = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    odd = (state ^ (state >> np.uint64(31))) | np.uint64(1)
-    return torch.from_numpy(odd.view(np.int64)).to(device)
-
-
-def _odd(number: int) -> int:
-    """Return the weight of a chunk as a signed number."""
-    weight = (2 * number + 1) * 0xD6E8FEB86659FD93 % 2**64
-    return weight - 2**64 if weight >= 2**63 else weight
+    """Return the first weights on a device."""
+    return torch.from_numpy(hash_weights(count)).to(device)

@@ -13,6 +13,15 @@ from probe_core.exports import exporter
 if TYPE_CHECKING:
     from probe_recording.arrays import CHECKSUMS, Array, NpyStore, measure
     from probe_recording.backward import Backward
+    from probe_recording.batch_values import (
+        BLOCK,
+        CHUNK_BLOCKS,
+        batch_entry,
+        batch_tensors,
+        chunk_weight,
+        hash_array,
+        hash_weights,
+    )
     from probe_recording.calls import Call, Calls
     from probe_recording.condition_capture import ConditionCapture
     from probe_recording.conditions import Conditions, Draw, Fact, state_hash
@@ -90,7 +99,9 @@ if TYPE_CHECKING:
     from probe_recording.values import SCALARS, Collector, Walk
 
 __all__ = [
+    "BLOCK",
     "CHECKSUMS",
+    "CHUNK_BLOCKS",
     "LEVELS",
     "NOTHING",
     "PREFIX",
@@ -149,12 +160,15 @@ __all__ = [
     "Threads",
     "Tree",
     "Walk",
+    "batch_entry",
+    "batch_tensors",
     "belongs_to_recorder",
     "bytes_of",
     "call_head",
     "call_in",
     "call_of",
     "check_unchanged",
+    "chunk_weight",
     "collection_paused",
     "confidence",
     "counts_in",
@@ -166,6 +180,8 @@ __all__ = [
     "frame_in",
     "frame_of",
     "frames_of",
+    "hash_array",
+    "hash_weights",
     "interrupts_deferred",
     "is_loopback",
     "is_mutual",
@@ -204,6 +220,7 @@ __getattr__ = exporter(
     {
         "arrays": "CHECKSUMS Array NpyStore measure",
         "backward": "Backward",
+        "batch_values": "BLOCK CHUNK_BLOCKS batch_entry batch_tensors chunk_weight hash_array hash_weights",
         "calls": "Call Calls",
         "condition_capture": "ConditionCapture",
         "conditions": "Conditions Draw Fact state_hash",

@@ -39,6 +39,10 @@ class ConditionCapture:
         """Return the framework's settings that may change numbers."""
         return {}
 
+    def model_settings(self, model: Any) -> dict[str, Fact]:
+        """Return the settings of a model that may change numbers."""
+        return {"training": getattr(model, "training", None)}
+
     def layout(self) -> dict[str, Fact]:
         """Return the layout of the processes of the run."""
         return {}
@@ -75,9 +79,7 @@ class ConditionCapture:
 
         def record(conditions: Conditions) -> None:
             self._sample(conditions, "forward")
-            conditions.add_facts(
-                "numerics", {**self.numerics(), "training": getattr(model, "training", None)}
-            )
+            conditions.add_facts("numerics", {**self.numerics(), **self.model_settings(model)})
             conditions.add_facts("data", self.data_position())
             self.hash_batch(conditions, args, kwargs)
 

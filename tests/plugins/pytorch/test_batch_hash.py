@@ -7,7 +7,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probe_pytorch.batch_hash import BLOCK, CHUNK_BLOCKS, hash_tensor
+from probe_pytorch.batch_hash import hash_tensor
+from probe_recording.batch_values import BLOCK, CHUNK_BLOCKS, hash_array
 
 MASK = 2**64 - 1
 
@@ -89,3 +90,31 @@ def test_signs_of_zero_and_payloads_of_nan_count() -> None:
 def test_tensors_without_readable_bits_have_no_hash() -> None:
     assert hash_tensor(torch.eye(3).to_sparse()) is None
     assert hash_tensor(torch.empty(3, device="meta")) is None
+
+
+NUMPY_DTYPES = {
+    "bool": "bool", "uint8": "uint8", "int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64",
+    "float16": "float16", "bfloat16": "uint16", "float32": "float32", "float64": "float64",
+    "complex64": "complex64", "complex128": "complex128", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8",
+}  # fmt: skip
+"""NumPy's dtypes with the bits of torch's, by the names of torch's."""
+
+
+@pytest.mark.parametrize("name", [name for name in NUMPY_DTYPES if hasattr(torch, name)])
+@pytest.mark.parametrize("size", [0, 1, 5, BLOCK - 1, 2 * BLOCK + 3])
+def test_arrays_and_tensors_have_the_same_hash(name: str, size: int) -> None:
+    dtype = np.dtype(NUMPY_DTYPES[name])
+    raw = np.random.RandomState(size).bytes(size * dtype.itemsize)
+    if name == "bool":
+        raw = bytes(value & 1 for value in raw)
+    array = np.frombuffer(raw, dtype).copy()
+    plain = array if name == str(dtype) else array.view(f"i{dtype.itemsize}")
+    tensor = torch.from_numpy(plain.copy())
+    if name != str(dtype):
+        tensor = tensor.view(getattr(torch, name))
+    assert hash_array(array) == _hash(tensor)
+
+
+def test_large_arrays_and_tensors_have_the_same_hash() -> None:
+    array = np.random.RandomState(0).randint(0, 256, BLOCK * CHUNK_BLOCKS + BLOCK + 7).astype(np.uint8)
+    assert hash_array(array) == _hash(torch.from_numpy(array))

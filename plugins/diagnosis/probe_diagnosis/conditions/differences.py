@@ -28,7 +28,10 @@ class ConditionKind(str, Enum):
 
 
 COMPLETE = frozenset({ConditionKind.ENVIRONMENT, ConditionKind.DEVICES, ConditionKind.VERSIONS})
-"""Kinds whose facts are all known: what a run does not list is not set, used or imported there."""
+"""Kinds whose facts are all known: what a run does not list is not set, used or imported there.
+
+Each framework has devices and versions of its own, so two frameworks share the environment alone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +78,15 @@ def _batch(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDi
 
 def _facts(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDifference]:
     is_same_batch = bool(target.batch) and target.batch == golden.batch
+    is_same = target.framework == golden.framework
+    complete = COMPLETE if is_same else COMPLETE & {ConditionKind.ENVIRONMENT}
     for kind in ConditionKind:
         if kind is ConditionKind.DATA and is_same_batch:
             continue  # a resumed process counts its epochs anew
         own, others = target.facts.get(kind.value), golden.facts.get(kind.value)
         if own is None or others is None:
             continue
-        names = own.keys() | others.keys() if kind in COMPLETE else own.keys() & others.keys()
+        names = own.keys() | others.keys() if kind in complete else own.keys() & others.keys()
         for name in sorted(names):
             if own.get(name) != others.get(name):
                 yield ConditionDifference(kind, name, own.get(name), others.get(name))

@@ -57,12 +57,14 @@ class RunConditions:
         samples: The states of random number generators, in the order of time.
         draws: The calls that drew random numbers, in the order of time.
         batch: Dtype, shape and hash of each tensor that the first model received, by its place.
+        framework: The framework of the run; empty if it is not known.
     """
 
     facts: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
     samples: tuple[RandomSample, ...] = ()
     draws: tuple[Draw, ...] = ()
     batch: Mapping[str, str] = field(default_factory=dict)
+    framework: str = ""
 
     def sample(self, point: str) -> RandomSample | None:
         """Return the states at a point; None if they were not recorded."""
@@ -80,6 +82,7 @@ def read_conditions(directory: Path) -> RunConditions | None:
             tuple(_sample(sample) for sample in plain["random"]),
             tuple(Draw(*map(_text, draw)) for draw in plain["draws"]),
             {str(name): _text(value) for name, value in plain["batch"].items()},
+            _text(plain.get("framework", "")),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None

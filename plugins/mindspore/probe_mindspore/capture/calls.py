@@ -10,6 +10,7 @@ import probe_recording
 from probe_recording import Backward, Call, Stack, Threads, lines_of
 
 from probe_mindspore import compat
+from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.gradients import attach, sources_of, tensors_in
 from probe_mindspore.session import Session
 
@@ -20,12 +21,14 @@ class Calls(probe_recording.Calls[Session]):
     Args:
         session: The step that is recorded.
         threads: State of the recorder in each thread.
+        draws: The watcher of the random numbers that calls draw.
     """
 
     fleeting = True
 
-    def __init__(self, session: Session, threads: Threads) -> None:
+    def __init__(self, session: Session, threads: Threads, draws: DrawWatch) -> None:
         super().__init__(session, threads)
+        self._draws = draws
         self._backward = self._backward and compat.has_nodes()
 
     def record(
@@ -51,6 +54,7 @@ class Calls(probe_recording.Calls[Session]):
         call = self.begin(prefix, args, kwargs, stack)
         if call is None:
             return function(*args, **kwargs)
+        place = self._draws.place
         try:
             result = function(*args, **kwargs)
             outputs = tensors_in((result,))
@@ -61,6 +65,7 @@ class Calls(probe_recording.Calls[Session]):
         if not outputs and not tensors_in(given):
             self.session.take_back(prefix, call.number)
             return result
+        self._draws.record(f"{call.name}.forward", place)
         self.end(call, args[0] if result is None and in_place and args else result)
         return result
 

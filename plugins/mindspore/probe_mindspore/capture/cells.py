@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from mindspore import nn
-from probe_recording import Backward, ModuleHooks, Running, Stack
+from probe_recording import Backward, ModuleHooks, Running, Stack, Threads
 
 from probe_mindspore import compat
+from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.gradients import attach, sources_of, tensors_in
 from probe_mindspore.session import Session
 
@@ -20,11 +21,33 @@ class Cells(ModuleHooks[Session]):
     scope = "Cell"
     fleeting = True
 
+    def __init__(self, threads: Threads, draws: DrawWatch) -> None:
+        super().__init__(threads)
+        self._draws = draws
+        self._places: dict[str, int] = {}
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Cells:
         return self  # a copied model keeps its hooks, which belong to the original
 
     def _hook(self, cell: nn.Cell) -> None:
         self._handles += compat.hook_forward(cell, self._before, self._after)
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        self._places.clear()
+        super().remove()
+
+    def _before(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        super()._before(cell, args, kwargs)
+        running = self._threads.running
+        if running and running[-1].module is cell:
+            self._places.setdefault(running[-1].key, self._draws.place)
+
+    def _record(self, session: Session, running: Running, output: Any) -> None:
+        place = self._places.pop(running.key, None)
+        if place is not None and running.wanted:
+            self._draws.record(running.key, place)
+        super()._record(session, running, output)
 
     def _own_parameters(self, cell: nn.Cell) -> Iterable[tuple[str, Any]]:
         return list(cell.parameters_and_names(expand=False))

@@ -21,6 +21,7 @@ from probe_recording import Threads, stack_of
 
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
+from probe_mindspore.capture.draws import DrawWatch
 
 _INHERITED = object()
 """Mark of an attribute that its holder inherits."""
@@ -49,14 +50,17 @@ class Functions:
 
     Args:
         threads: State of the recorder in each thread.
+        draws: The watcher to which each call of a primitive is shown, recorded or not.
 
     Attributes:
         calls: Records the calls; None to record nothing.
     """
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, draws: DrawWatch) -> None:
         self.calls: Calls | None = None
         self._threads = threads
+        self._draws = draws
+        self._has_functions = False
         self._custom: list[Patch] = []
         self._placed: list[tuple[Any, str, Any, Any]] = []
         self._made: dict[tuple[int, str], tuple[Any, Any]] = {}
@@ -68,14 +72,20 @@ class Functions:
         """Install the wrappers."""
         if self._placed:
             return
+        self._has_functions = True
         for patch in (*known(), *self._custom):
             self._place(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
+        self.install_primitives()
+
+    def install_primitives(self) -> None:
+        """Install the wrappers of primitives alone, to see which of them draw random numbers."""
         for kind in compat.primitive_classes():
             self._place(kind, "__call__", self._wrap_primitive)
 
     def remove(self) -> None:
         """Remove the wrappers, except where another package has replaced one since."""
         placed, self._placed = self._placed, []
+        self._has_functions = False
         for holder, attribute, original, wrapper in reversed(placed):
             if vars(holder).get(attribute) is not wrapper:
                 continue
@@ -86,21 +96,22 @@ class Functions:
 
     @property
     def is_there(self) -> bool:
-        """True if the wrappers are installed."""
-        return bool(self._placed)
+        """True if the wrappers of functions are installed."""
+        return self._has_functions
 
     def blind(self) -> Callable[[], None]:
         """Remove all wrappers, and return a function that installs them again."""
         if not self._placed:
             return lambda: None
+        install = self.install if self._has_functions else self.install_primitives
         self.remove()
-        return self.install
+        return install
 
     def add(self, patch: Patch) -> None:
         """Wrap one more function, now and at every start."""
         self._custom.append(patch)
         self._made.pop((id(patch.holder), patch.attribute), None)  # its records may have another name now
-        if self._placed:
+        if self._has_functions:
             self._place(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
 
     def drop(self, holder: Any, attribute: str) -> bool:
@@ -108,7 +119,7 @@ class Functions:
         patches = [p for p in self._custom if p.holder is holder and p.attribute == attribute]
         for patch in patches:
             self._custom.remove(patch)
-        if patches and self._placed:
+        if patches and self._has_functions:
             self.remove()
             self.install()
         return bool(patches)
@@ -154,14 +165,19 @@ class Functions:
 
     def _wrap_primitive(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a wrapper of a primitive's ``__call__`` that records its calls."""
-        threads = self._threads
+        threads, draws = self._threads, self._draws
+
+        def run(primitive: Any, *args: Any, **kwargs: Any) -> Any:
+            if type(primitive).__call__ is recorded:  # its class may call that of its base
+                draws.note(primitive, args)
+            return original(primitive, *args, **kwargs)
 
         def recorded(primitive: Any, *args: Any, **kwargs: Any) -> Any:
             calls = self.calls
             name = self._name_of(primitive) if not threads.inside else None
             if calls is None or name is None or not calls.session.active:
-                return original(primitive, *args, **kwargs)
-            inner = threads.outermost(functools.partial(original, primitive))
+                return run(primitive, *args, **kwargs)
+            inner = threads.outermost(functools.partial(run, primitive))
             return calls.record(name, inner, args, kwargs, stack_of(sys._getframe(1)))
 
         return _named_like(recorded, original)

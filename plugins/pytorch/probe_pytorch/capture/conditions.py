@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import probe_recording
 import torch
-from probe_recording import ConditionCapture, Conditions, Fact, flat
+from probe_recording import ConditionCapture, Conditions, Fact, batch_entry, batch_tensors
 
 from probe_pytorch import compat_conditions as compat
 from probe_pytorch.batch_hash import hash_tensor
@@ -64,29 +63,16 @@ class TorchConditions(ConditionCapture):
 
     def hash_batch(self, conditions: Conditions, args: Any, kwargs: Any) -> None:
         """Add a hash of each tensor in the arguments of a model; on a device it is fetched later."""
-        for value in (list(args), dict(kwargs)):
-            for name, tensor in flat(_tensors_only(value), "input"):
-                if isinstance(tensor, torch.Tensor):
-                    self._add(conditions, name, tensor)
+        for name, tensor in batch_tensors(args, kwargs, torch.Tensor):
+            self._add(conditions, name, tensor)
 
     def _add(self, conditions: Conditions, name: str, tensor: torch.Tensor) -> None:
         result = hash_tensor(tensor)
         if result is None:
             return
-        head = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+        dtype, shape = str(tensor.dtype).removeprefix("torch."), list(tensor.shape)
 
         def fetch() -> None:
-            conditions.batch[name] = f"{head} {int(result.item()) % 2**64:016x}"
+            conditions.batch[name] = batch_entry(dtype, shape, int(result.item()))
 
         conditions.pending.append(fetch)
-
-
-def _tensors_only(value: Any, depth: int = 0) -> Any:
-    """Return nested lists and dicts of the tensors in a value."""
-    if isinstance(value, torch.Tensor):
-        return value
-    if depth < 8 and isinstance(value, (list, tuple)):
-        return [_tensors_only(item, depth + 1) for item in value]
-    if depth < 8 and isinstance(value, Mapping):
-        return {str(key): _tensors_only(item, depth + 1) for key, item in value.items()}
-    return None

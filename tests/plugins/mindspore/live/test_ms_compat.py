@@ -96,3 +96,38 @@ def test_eager_leaves_things_as_they_were_2_10(monkeypatch: pytest.MonkeyPatch) 
         eager.remove()
         eager.remove()
         assert os.environ.get("MS_JIT") == before and base._Vmap.__call__ is stood
+
+
+def test_seeds_of_operators_2_10() -> None:
+    ms.set_seed(5)
+    assert compat.operator_seeds() == []
+    ops.standard_normal((2,))
+    assert [entry[:2] for entry in compat.operator_seeds()] == [("standard_normal", 0)]
+    attributes = compat.attributes_of(nn.Dropout(p=0.5).dropout)
+    assert {name: attributes[name] for name in ("Seed0", "Seed1")} == {"Seed0": 5, "Seed1": 0}
+
+
+def test_steps_of_generators_2_10(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[Any] = []
+    kind = compat.GeneratorOp
+    original = kind.__call__
+
+    def call(primitive: Any, *args: Any) -> Any:
+        steps.append(compat.generator_step(primitive, args))
+        return original(primitive, *args)
+
+    monkeypatch.setattr(kind, "__call__", call)
+    ms.manual_seed(7)
+    with pytest.raises(RuntimeError):
+        mint.rand(3).asnumpy()  # the state advances, although a CPU has no kernel for the numbers
+    given = ms.Generator().manual_seed(8)
+    given._step(Tensor(12, ms.int64))
+    first, second = [step for step in steps if step is not None]
+    assert (first.is_default, first.seed(), second.is_default, second.seed()) == (True, 7, False, 8)
+    assert first.state() == ms.get_rng_state().asnumpy().tobytes()
+
+
+def test_level_of_mixed_precision_2_10() -> None:
+    net = nn.SequentialCell(nn.Dense(3, 3))
+    assert compat.amp_level(net) == ""
+    assert compat.amp_level(ms.amp.auto_mixed_precision(net, "O2")) == "O2"

@@ -1,0 +1,120 @@
+"""The conditions of a step of a MindSpore program: settings, random states and the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import mindspore
+import probe_recording
+from mindspore import Tensor, communication, nn
+from probe_recording import ConditionCapture, Conditions, Fact, batch_entry, batch_tensors, hash_array
+
+from probe_mindspore import compat
+from probe_mindspore.capture.draws import DrawWatch
+from probe_mindspore.generators import read_seeds, read_states
+from probe_mindspore.values import array_of
+
+SETTINGS = ("jit_level", "jit_config", "runtime_num_threads", "pynative_synchronize")
+"""Settings of the context that may change numbers, on all devices."""
+
+DEVICE_SETTINGS = {
+    "Ascend": ("precision_mode", "ascend_config", "enable_reduce_precision"),
+    "GPU": ("matmul_allow_tf32", "conv_allow_tf32", "conv_fprop_algo", "gpu_config", "enable_graph_kernel"),
+}
+"""Settings of the context that may change numbers on one type of devices; MindSpore warns on other types."""
+
+
+class MindSporeConditions(ConditionCapture):
+    """A capture of the conditions of MindSpore steps.
+
+    Args:
+        draws: The watcher of the random numbers that calls draw.
+    """
+
+    def __init__(self, draws: DrawWatch) -> None:
+        super().__init__()
+        self._draws = draws
+        self._handles: list[Any] = []
+
+    def begin(self, session: probe_recording.Session) -> None:
+        """Begin a step, which is recorded into a new session."""
+        self._draws.begin(session)
+        super().begin(session)
+
+    def end(self) -> None:
+        """Record the states at the end of the step, and what is known of the program by then."""
+        super().end()
+        self._draws.end()
+
+    def watch(self, models: Sequence[nn.Cell]) -> None:
+        """Record what holds when one of these Cells is called first in the step."""
+
+        def called(cell: nn.Cell, args: Any, kwargs: Any = None) -> None:
+            self.model_called(cell, args, kwargs or {})
+
+        if self.session is not None:
+            self._handles += [compat.hook_call(model, called) for model in models]
+
+    def unwatch(self) -> None:
+        """Remove the hooks."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    def versions(self) -> dict[str, Fact]:
+        """Return the version of MindSpore."""
+        return {"mindspore": str(mindspore.__version__)}
+
+    def devices(self) -> dict[str, Fact]:
+        """Return the type of the devices."""
+        return {"device_target": str(mindspore.get_context("device_target"))}
+
+    def numerics(self) -> dict[str, Fact]:
+        """Return the settings of MindSpore that may change numbers, without those that cannot be read."""
+        found: dict[str, Fact] = {}
+        target = str(mindspore.get_context("device_target"))
+        for name in (*SETTINGS, *DEVICE_SETTINGS.get(target, ())):
+            with suppress(Exception):
+                found[name] = _plain(mindspore.get_context(name))
+        with suppress(Exception):
+            found["deterministic_algorithms"] = mindspore.get_context("deterministic") == "ON"
+        with suppress(Exception):
+            found["mode"] = "GRAPH_MODE" if compat.is_compiled_mode() else "PYNATIVE_MODE"
+        return found
+
+    def model_settings(self, model: Any) -> dict[str, Fact]:
+        """Return the mode of a Cell, and its level of mixed precision."""
+        return {**super().model_settings(model), "amp_level": compat.amp_level(model) or "O0"}
+
+    def layout(self) -> dict[str, Fact]:
+        """Return the number of processes, the backend of communication and the mode of parallelism."""
+        found: dict[str, Fact] = {}
+        with suppress(Exception):
+            found["parallel_mode"] = str(mindspore.get_auto_parallel_context("parallel_mode"))
+        if communication.GlobalComm.INITED:
+            found["world_size"] = int(communication.get_group_size())
+            found["backend"] = str(communication.GlobalComm.BACKEND)
+        return found
+
+    def states(self) -> dict[str, str]:
+        """Return the hash of the state of each generator."""
+        return read_states(self._draws.state)
+
+    def seeds(self) -> dict[str, int]:
+        """Return the random seed of each generator that has one."""
+        return read_seeds()
+
+    def hash_batch(self, conditions: Conditions, args: Any, kwargs: Any) -> None:
+        """Add a hash of each tensor in the arguments of a Cell."""
+        for name, tensor in batch_tensors(args, kwargs, Tensor):
+            if getattr(tensor, "has_init", False):
+                continue
+            hashed = hash_array(array_of(tensor))
+            if hashed is not None:
+                conditions.batch[name] = batch_entry(str(tensor.dtype).lower(), tensor.shape, hashed)
+
+
+def _plain(value: Any) -> Fact:
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

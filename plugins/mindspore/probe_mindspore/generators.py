@@ -1,0 +1,45 @@
+"""The states of MindSpore's random number generators.
+
+MindSpore has two kinds. Functions of ``mint`` draw from a generator (``mindspore.Generator``), whose state is
+readable. Other operators receive seeds when they are constructed: the global seed of ``mindspore.set_seed``
+and a counter of their name. Their kernels continue from there, and do not show their state.
+"""
+
+from __future__ import annotations
+
+import mindspore
+from probe_recording import state_hash
+
+from probe_mindspore import compat
+
+GLOBAL = "mindspore"
+"""Name of the global seed and the states of the operators that receive it."""
+
+DEFAULT = "mindspore.Generator"
+"""Name of the default generator."""
+
+
+def global_state(kernels: bytes) -> str:
+    """Return the hash of the global seed, of the counters of operators, and of the states of kernels.
+
+    Args:
+        kernels: What is known of the states of kernels.
+    """
+    return state_hash(repr((mindspore.get_seed(), compat.operator_seeds())).encode(), kernels)
+
+
+def read_states(kernels: bytes) -> dict[str, str]:
+    """Return the hashes of the states of both kinds, by name.
+
+    Args:
+        kernels: What is known of the states of kernels.
+    """
+    state = compat.default_generator().get_state().asnumpy().tobytes()
+    return {GLOBAL: global_state(kernels), DEFAULT: state_hash(state)}
+
+
+def read_seeds() -> dict[str, int]:
+    """Return the random seeds that were set last, by name; the global seed is left out until it is set."""
+    seeds = {DEFAULT: int(compat.default_generator().initial_seed())}
+    seed = mindspore.get_seed()
+    return seeds if seed is None else {GLOBAL: int(seed), **seeds}

@@ -1,0 +1,31 @@
+"""Conditions that differ between two runs."""
+
+from __future__ import annotations
+
+from probe_diagnosis.conditions.differences import condition_differences
+from probe_diagnosis.conditions.file import RunConditions
+
+FACTS = {
+    "pytorch": {"versions": {"torch": "2.1", "numpy": "2.0"}, "devices": {"instruction_set": "AVX2"}},
+    "mindspore": {"versions": {"mindspore": "2.10", "numpy": "1.26"}, "devices": {"device_target": "CPU"}},
+}
+
+
+def run(name: str, framework: str, **variables: str) -> RunConditions:
+    return RunConditions({**FACTS[name], "environment": variables}, framework=framework)
+
+
+def names(target: RunConditions, golden: RunConditions) -> set[str]:
+    return {f"{one.kind.value} {one.name}" for one in condition_differences(target, golden)}
+
+
+def test_a_missing_library_is_a_difference_within_a_framework() -> None:
+    assert names(run("pytorch", "pytorch"), run("mindspore", "pytorch")) == {
+        "versions torch", "versions mindspore", "versions numpy", "devices instruction_set",
+        "devices device_target",
+    }  # fmt: skip
+
+
+def test_two_frameworks_share_only_what_both_list_and_the_environment() -> None:
+    target, golden = run("pytorch", "pytorch", OMP_NUM_THREADS="1"), run("mindspore", "mindspore")
+    assert names(target, golden) == {"versions numpy", "environment OMP_NUM_THREADS"}
