@@ -69,12 +69,22 @@ def random_differences(target: RunConditions, golden: RunConditions) -> Iterator
 def _difference(target: RunConditions, golden: RunConditions, name: str) -> RandomDifference | None:
     seeds = _seeds(target, golden, name)
     start, forward, end = (_differs(target, golden, name, point) for point in POINTS)
-    if start and forward is not False:
+    later = forward if forward is not None else end
+    if start and later is not False and not any(_is_seeded_later(run, name) for run in (target, golden)):
         return RandomDifference(name, seeds, Since.START)
     found = _first_draw(target, golden, name)
     if found is not None or not (forward or end):
         return found
     return RandomDifference(name, seeds, Since.FORWARD if forward else Since.END)
+
+
+def _is_seeded_later(run: RunConditions, name: str) -> bool:
+    """Return True if a generator was seeded after the start of the step.
+
+    ``probe run`` records the start of its first step before the script runs.
+    """
+    seeds = [sample.seeds[name] for sample in run.samples if name in sample.seeds]
+    return bool(seeds) and seeds[0] != seeds[-1]
 
 
 def _differs(target: RunConditions, golden: RunConditions, name: str, point: str) -> bool | None:
@@ -84,8 +94,8 @@ def _differs(target: RunConditions, golden: RunConditions, name: str, point: str
 
 
 def _seeds(target: RunConditions, golden: RunConditions, name: str) -> tuple[int | None, int | None]:
-    """Return the seeds at the last point where both runs recorded them."""
-    for point in reversed(POINTS[:2]):
+    """Return the random seeds at the last point where both runs recorded them."""
+    for point in reversed(POINTS):
         own, other = (
             sample.seeds.get(name) if (sample := run.sample(point)) else None for run in (target, golden)
         )

@@ -68,3 +68,16 @@ def test_calls_that_drew_from_another_state() -> None:
     assert draws.differing_generator("y", "z") == "torch"
     assert draws.differing_generator("y", "missing") == ""
     assert list(draws.ops()) == ["x", "y"]
+
+
+def test_a_seed_that_is_set_within_the_step_replaces_the_state_at_its_start() -> None:
+    def started(state: str, seed: int, end: str) -> RunConditions:
+        samples = (
+            RandomSample("start", {"torch": state}, {"torch": seed}),
+            RandomSample("end", {"torch": end}, {"torch": 0}),
+        )
+        return RunConditions(samples=samples)
+
+    assert difference(started("a", 11, "c"), started("b", 12, "c")) is None
+    found = difference(started("a", 11, "c"), started("b", 12, "d"))
+    assert found is not None and not found.is_seed and found.since is Since.END
