@@ -39,8 +39,8 @@ DECIDED = frozenset({Cause.ARGUMENT.value, Cause.ONE_SIDED.value})
 FROM_OUTSIDE = DECIDED | {Cause.TAKEN_IN.value}
 """Codes of causes that code outside of recorded calls may have drawn random numbers for."""
 
-FROM_BATCH = FROM_OUTSIDE | INTRODUCED | {Cause.GRADIENT.value}
-"""Codes of causes that another batch explains."""
+FROM_BATCH = FROM_OUTSIDE | {Cause.GRADIENT.value, Cause.GROWN.value}
+"""Codes of causes that other values of the batch explain."""
 
 OF_BATCHES = frozenset({ConditionKind.BATCH, ConditionKind.DATA})
 """Kinds of conditions of whole batches."""
@@ -111,8 +111,8 @@ class Conditions:
             origin = self._random_origin(first, generator)
         elif batch := self._batch_of(first):
             origin = self._batch_origin(first, batch)
-        elif first.reason.code in FROM_OUTSIDE and self._random:
-            origin = self._received_origin(first)
+        elif first.reason.code in FROM_OUTSIDE and (states := self._random_before(first)):
+            origin = self._received_origin(first, states)
         else:
             return None
         origin = replace(
@@ -128,14 +128,28 @@ class Conditions:
     def _batch_of(self, cause: Finding) -> ConditionDifference | None:
         """Return the tensor of the batch that explains a cause; None for none.
 
-        Values in another order explain a call that introduces a difference only if its inputs were compared
-        by their statistics.
+        Other values explain what receives them. Values in another order also explain a call that introduces a
+        difference, if its inputs were compared by their statistics, which do not show the order.
         """
-        if cause.reason.code not in FROM_BATCH or self._is_before_model(cause):
+        if self._is_before_model(cause):
             return None
         is_by_tensor = cause.evidence.get("judged_by") == Basis.TENSOR.text
-        order = [] if is_by_tensor and cause.reason.code in INTRODUCED else self._order
-        return next(iter([*self._values, *order]), None)
+        if cause.reason.code in FROM_BATCH:
+            return next(iter([*self._values, *self._order]), None)
+        is_blind = cause.reason.code in INTRODUCED and not is_by_tensor
+        return next(iter(self._order), None) if is_blind else None
+
+    def _random_before(self, cause: Finding) -> list[RandomDifference]:
+        """Return the random states that differ before a call."""
+        numbers = self._facts.ops.numbers
+        place = numbers.get(cause.op, len(numbers))
+        return [
+            one
+            for one in self._random
+            if one.is_seed
+            or one.since in (Since.START, Since.FORWARD)
+            or numbers.get(one.op, len(numbers)) < place
+        ]
 
     def _generator(self, cause: Finding) -> str:
         """Return the generator from which a call, or one within a module, drew in another state."""
@@ -172,13 +186,13 @@ class Conditions:
         found = self._finding(one.op, Cause.RANDOM, Statement(clause), one)
         return replace(found, where=self._runs.where(one.op, side), modules=self._runs.modules(one.op, side))
 
-    def _received_origin(self, cause: Finding) -> Finding:
+    def _received_origin(self, cause: Finding, states: Sequence[RandomDifference]) -> Finding:
         """Return the finding on random states that differ where code outside of calls decides something."""
         effect = "receives values that differ"
         if cause.reason.code in DECIDED:
             effect = cause.brief or cause.reason.detail
-        clause = f"{random_subject(*self._random)}, and {cause.op} {effect}"
-        return self._finding(RANDOM_OP, Cause.CONDITION, Statement(clause), self._random[0], cause)
+        clause = f"{random_subject(*states)}, and {cause.op} {effect}"
+        return self._finding(RANDOM_OP, Cause.CONDITION, Statement(clause), states[0], cause)
 
     def _batch_origin(self, cause: Finding, batch: ConditionDifference) -> Finding:
         """Return the finding on a batch that differs, and on the random states that differ, too."""
@@ -233,9 +247,11 @@ def batch_difference(
     if heads[0] != heads[1]:
         return BatchDifference.SHAPE
     statistics = [_batch_statistics(ladder, one.name) for ladder in ladders]
-    if not heads[0].startswith(("float", "bfloat", "complex")) or not all(statistics):
+    if not all(statistics):
         return BatchDifference.VALUES
     pairs = list(zip(*statistics))
+    if not heads[0].startswith(("float", "bfloat", "complex")):
+        return BatchDifference.ORDER if statistics[0] == statistics[1] else BatchDifference.VALUES
     if all(a == b for a, b in pairs[:2]):
         return BatchDifference.ORDER  # noise of an earlier computation would change the extremes as well
     scale = max(abs(b) for _, b in pairs[:2])
