@@ -73,9 +73,10 @@ def _difference(target: RunConditions, golden: RunConditions, name: str) -> Rand
     if start and later is not False and not any(_is_seeded_later(run, name) for run in (target, golden)):
         return RandomDifference(name, seeds, Since.START)
     found = _first_draw(target, golden, name)
-    if found is not None or not (forward or end):
-        return found
-    return RandomDifference(name, seeds, Since.FORWARD if forward else Since.END)
+    is_first_draw = found is None or (found.since is Since.CALL and not found.after)
+    if forward and is_first_draw:
+        return RandomDifference(name, seeds, Since.FORWARD)
+    return found or (RandomDifference(name, seeds, Since.END) if end else None)
 
 
 def _is_seeded_later(run: RunConditions, name: str) -> bool:

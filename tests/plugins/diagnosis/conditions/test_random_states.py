@@ -81,3 +81,8 @@ def test_a_seed_that_is_set_within_the_step_replaces_the_state_at_its_start() ->
     assert difference(started("a", 11, "c"), started("b", 12, "c")) is None
     found = difference(started("a", 11, "c"), started("b", 12, "d"))
     assert found is not None and not found.is_seed and found.since is Since.END
+
+
+def test_a_state_that_differs_before_the_first_draw_differs_when_the_model_is_called() -> None:
+    found = difference(run("a b c", "x:b>c", 1), run("a d e", "x:d>e", 1))
+    assert found is not None and found.since is Since.FORWARD
