@@ -159,7 +159,7 @@ class RowMaker:
 
         The standards of two parties judge the numbers of one comparison, so the rows stand for both machines.
         """
-        if worst(result.statuses) is Status.ERROR:
+        if result.forward is worst(result.statuses) is Status.ERROR:
             return result
         rows = self._details(result)
         found = compare_rows(rows, rows, self._assignment, self._language)
