@@ -189,10 +189,10 @@ def _errors_on_resume(case: Case, answer: Answer) -> Iterator[tuple[Word, str]]:
 
 def digest(printed: str) -> str:
     """Return the digest of losses and parameters that a program printed."""
-    found = re.search(r"^digest: (\w+)$", printed, re.MULTILINE)
-    if not found:
+    match = re.search(r"^digest: (\w+)$", printed, re.MULTILINE)
+    if not match:
         raise RecordingError("the program printed no digest")
-    return found[1]
+    return match[1]
 
 
 def check(case: Case, workspace: Workspace) -> Result:

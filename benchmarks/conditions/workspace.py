@@ -82,8 +82,8 @@ class Workspace:
     def __init__(self, directory: Path) -> None:
         self.directory = directory.resolve()
         self._files = sorted(PROGRAM_FILES.glob("*.py"))
-        own = b"".join(file.read_bytes() for file in [*self._files, Path(__file__)])
-        self._sources_state = hashlib.sha256(own).hexdigest()
+        code = b"".join(file.read_bytes() for file in [*self._files, Path(__file__)])
+        self._sources_state = hashlib.sha256(code).hexdigest()
         self._recorder_state = recorder_state()
 
     def prepare(self, sources: set[Source], requirements: set[str]) -> None:

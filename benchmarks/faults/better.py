@@ -133,13 +133,13 @@ def unscaled_gradients(better: bool) -> Training:
     torch.manual_seed(SEED)
     model = nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e4, foreach=False)
-    batch, own = nets.reals(16, 32), torch.float32 if better else torch.float16
+    batch, dtype = nets.reals(16, 32), torch.float32 if better else torch.float16
 
     def step(number: int) -> None:
-        x = batch.to(own)
+        x = batch.to(dtype)
         for layer in model:
             if isinstance(layer, nn.Linear):
-                x = F.linear(x, layer.weight.to(own), layer.bias.to(own))
+                x = F.linear(x, layer.weight.to(dtype), layer.bias.to(dtype))
             else:
                 x = layer(x)
         (x.float().mean() * 1e-5).backward()
@@ -169,8 +169,8 @@ def log_of_softmax(better: bool) -> Forward:
 @pair("B10", "The golden computes an RMS norm in float16, whose squares overflow; the target in float32.")
 def half_norm(better: bool) -> Forward:
     def norm(x: Tensor) -> Tensor:
-        own = x if better else x.half()
-        return (own * torch.rsqrt(own.pow(2).mean(-1, keepdim=True) + 1e-6)).float()
+        values = x if better else x.half()
+        return (values * torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + 1e-6)).float()
 
     return surrounded(norm, scale=2000)
 
@@ -231,11 +231,11 @@ def inverted(better: bool) -> Forward:
     matrix = left @ torch.diag(torch.logspace(0, -4, size, dtype=torch.float64)) @ right
 
     def solve(x: Tensor) -> Tensor:
-        own = matrix.to(x.dtype)
-        known = x @ own.T
+        factors = matrix.to(x.dtype)
+        products = x @ factors.T
         if better:
-            return torch.linalg.solve(own, known.T).T
-        return known @ (torch.linalg.inv(own.T @ own) @ own.T).T
+            return torch.linalg.solve(factors, products.T).T
+        return products @ (torch.linalg.inv(factors.T @ factors) @ factors.T).T
 
     return surrounded(solve)
 

@@ -226,7 +226,7 @@ def lost_updates(wrong: bool) -> Training:
     Line(op=r"Functional\.(pad|cross_entropy)|Tensor\.roll"),
     Line(row=r"\.input\.", text=r"ForCausalLMLoss, .*labels"),
     Line(row="labels"),
-    Line(text=r"(?i)^(ladder|phase|rung)\S* .*\b(loss|batch|label)"),
+    Line(text=r"(?i)^(ladder|phase|rung|condition)\S* .*\b(loss|batch|label)"),
 )
 def twice_shifted(wrong: bool) -> Training:
     model = trained()

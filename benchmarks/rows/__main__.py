@@ -27,17 +27,17 @@ def main() -> None:
         scores = []
         for name in names:
             record(CASES[name], work)
-            one = score(CASES[name], work)
-            scores.append(one)
-            word = "right" if one.is_right else "WRONG"
+            result = score(CASES[name], work)
+            scores.append(result)
+            word = "right" if result.is_right else "WRONG"
             print(
-                f"{word}  {name:24} {one.outcome:14} {one.compared:4} of {one.recorded:4} compared, "
-                f"{one.unknown} unknown axes, {one.seconds:.1f} s  {one.first}",
+                f"{word}  {name:24} {result.outcome:14} {result.compared:4} of {result.recorded:4} compared, "
+                f"{result.unknown} unknown axes, {result.seconds:.1f} s  {result.first}",
                 flush=True,
             )
     for title, cases in (("pairs that agree", PAIRS), ("faults named first", FAULTS)):
-        own = [one for one in scores if one.case in cases]
-        print(f"{title}: {sum(one.is_right for one in own)} of {len(own)}")
+        chosen = [result for result in scores if result.case in cases]
+        print(f"{title}: {sum(result.is_right for result in chosen)} of {len(chosen)}")
 
 
 if __name__ == "__main__":

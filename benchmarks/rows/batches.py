@@ -107,8 +107,9 @@ def padded(
         mask = (torch.tril(torch.ones(tokens, tokens)) * seen[:, None, :])[:, None]
         received = torch.arange(tokens).expand_as(ids) if fault == "positions" else positions.clamp(min=0)
         lengths = [LENGTHS[sample] for sample in order]
-        told = ([*order], positions.clamp(min=0), lengths) if tells_lengths else ([*order], positions)
-        return Batch((ids, received, mask), is_real.float(), tokens=told)
+        counted = ([*order], positions.clamp(min=0), lengths)
+        stated = counted if tells_lengths else ([*order], positions)
+        return Batch((ids, received, mask), is_real.float(), tokens=stated)
 
     return make
 
@@ -134,7 +135,7 @@ def packed(order: Sequence[int], *, fault: str = "", padding: int = 0) -> Maker:
             mask = mask * (owner[:, None] == owner[None, :])
         received = torch.arange(len(ids)) if fault == "positions" else positions
         weights = (owner >= 0).float()[None]
-        told = ([*order], positions[None], lengths)
-        return Batch((ids[None], received[None], mask[None, None]), weights, tokens=told)
+        stated = ([*order], positions[None], lengths)
+        return Batch((ids[None], received[None], mask[None, None]), weights, tokens=stated)
 
     return make

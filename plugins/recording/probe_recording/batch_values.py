@@ -114,6 +114,6 @@ def _tensors_only(value: Any, kinds: type | tuple[type, ...], depth: int = 0) ->
         return value
     if depth < MAX_DEPTH and isinstance(value, (list, tuple)):
         return [_tensors_only(item, kinds, depth + 1) for item in value]
-    if depth < MAX_DEPTH and isinstance(value, dict):
+    if depth < MAX_DEPTH and isinstance(value, Mapping):
         return {str(key): _tensors_only(item, kinds, depth + 1) for key, item in value.items()}
     return None

@@ -7,6 +7,7 @@ import json
 import random
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Union
 
@@ -98,7 +99,8 @@ class Conditions:
         """Return the content of the file, after hashes that are on a device have been fetched."""
         pending, self.pending = self.pending, []
         for fetch in pending:
-            fetch()
+            with suppress(RuntimeError):  # a device that failed; the rest of the file is still true
+                fetch()
         self.changed = False
         draws = ",\n  ".join(json.dumps(draw) for draw in self.draws)
         head = {

@@ -460,7 +460,7 @@ class Session(ABC):
         self.flush()
         room = self.room
         try:
-            with interrupts_deferred(), self.lock:
+            with interrupts_deferred(), self.lock, self.quiet():
                 if self._store is not None:
                     room = max(self.least_room, self._store.close())
                 if self.lost is None and self._directory.has_begun:

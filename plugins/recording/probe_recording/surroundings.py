@@ -58,7 +58,7 @@ GIT = (
 """Beginning of a command that reads a repository without running its hooks, monitors or filters."""
 
 GIT_SECONDS = 1.0
-"""Longest time that a step waits for git."""
+"""Longest time that the first step waits for git."""
 
 
 def versions() -> dict[str, Fact]:
@@ -106,9 +106,11 @@ class Source:
         """Return what is known by now.
 
         Args:
-            seconds: The time to wait for git.
+            seconds: The time to wait for git at the first call.
         """
-        if not self._has_begun:
+        if self._has_begun:
+            seconds = 0.0
+        else:
             self._has_begun = True
             with suppress(OSError, subprocess.SubprocessError):
                 self._begin()
@@ -134,8 +136,9 @@ class Source:
         self._facts["commit"] = commit.stdout.decode("ascii", "replace").strip()[:64]
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed when git has ended
         self._changes = subprocess.Popen(
-            [*GIT, "diff", "--no-ext-diff", "--no-textconv", "--binary", "HEAD", "--", ":/"], cwd=directory,
-            env=_environment(), stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.DEVNULL,
+            [*GIT, "diff", "--no-ext-diff", "--no-textconv", "--full-index", "HEAD", "--", ":/"],
+            cwd=directory, env=_environment(), stdin=subprocess.DEVNULL, stdout=self._output,
+            stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
     def _collect(self, code: int) -> None:

@@ -9,25 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_pytorch.batch_hash import hash_tensor
 from probe_recording.batch_values import BLOCK, CHUNK_BLOCKS, hash_array
-
-MASK = 2**64 - 1
-
-
-def _split_mix(number: int) -> int:
-    state = number * 0x9E3779B97F4A7C15 & MASK
-    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & MASK
-    return (state ^ (state >> 31)) | 1
-
-
-def _expected(bits: list[int]) -> int:
-    total = 0
-    for place, value in enumerate(bits):
-        chunk, inside = divmod(place, BLOCK * CHUNK_BLOCKS)
-        block, column = divmod(inside, BLOCK)
-        weight = _split_mix(column + 1) * _split_mix(block + 1) * (2 * chunk + 1) * 0xD6E8FEB86659FD93
-        total += (value + 1) * weight
-    return total & MASK
+from support.references.batch_hash import MASK, hash_of_bits
 
 
 def _hash(tensor: torch.Tensor) -> int:
@@ -39,7 +21,7 @@ def _hash(tensor: torch.Tensor) -> int:
 @pytest.mark.parametrize("size", [0, 1, 7, BLOCK - 1, BLOCK, BLOCK + 3, 3 * BLOCK + 1])
 def test_hash_is_the_weighted_sum(size: int) -> None:
     values = torch.randint(-(2**31), 2**31 - 1, (size,), dtype=torch.int32)
-    assert _hash(values) == _expected(values.tolist())
+    assert _hash(values) == hash_of_bits(values.tolist())
 
 
 def test_large_tensors_are_hashed_in_chunks() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import UserDict
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -13,31 +15,13 @@ from probe_recording.batch_values import (
     chunk_weight,
     hash_array,
 )
-
-MASK = 2**64 - 1
-
-
-def _split_mix(number: int) -> int:
-    state = number * 0x9E3779B97F4A7C15 & MASK
-    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & MASK
-    return (state ^ (state >> 31)) | 1
-
-
-def _expected(bits: list[int]) -> int:
-    total = 0
-    for place, value in enumerate(bits):
-        chunk, inside = divmod(place, BLOCK * CHUNK_BLOCKS)
-        block, column = divmod(inside, BLOCK)
-        weight = _split_mix(column + 1) * _split_mix(block + 1) * (2 * chunk + 1) * 0xD6E8FEB86659FD93
-        total += (value + 1) * weight
-    return total & MASK
+from support.references.batch_hash import MASK, hash_of_bits
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, BLOCK - 1, BLOCK, BLOCK + 3, 3 * BLOCK + 1])
 def test_hash_is_the_weighted_sum(size: int) -> None:
     values = np.random.RandomState(size).randint(-(2**31), 2**31 - 1, size).astype(np.int32)
-    assert hash_array(values) == _expected(values.tolist())
+    assert hash_array(values) == hash_of_bits(values.tolist())
 
 
 def test_large_arrays_are_hashed_in_chunks() -> None:
@@ -88,3 +72,9 @@ def test_batch_tensors_of_a_container_in_itself_end() -> None:
 
 def test_batch_entry_holds_dtype_shape_and_hash() -> None:
     assert batch_entry("float32", (2, np.int64(3)), -1) == "float32[2, 3] ffffffffffffffff"
+
+
+def test_tensors_in_mappings_of_any_class_are_found() -> None:
+    batch = UserDict(ids=np.zeros(2), nested=[np.ones(3), "text"])
+    found = dict(batch_tensors([batch], {"mask": np.ones(1)}, np.ndarray))
+    assert set(found) == {"input.0.ids", "input.0.nested.0", "input.mask"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -134,3 +136,42 @@ def test_script_outside_of_a_repository(script: Path, monkeypatch: pytest.Monkey
     assert set(Source().facts(30)) <= {"script", "script_hash", "commit", "changes"}
     monkeypatch.setenv("PATH", "")
     assert set(Source().facts(30)) == {"script", "script_hash"}
+
+
+def test_a_hash_that_cannot_be_fetched_is_left_out() -> None:
+    def fail() -> None:
+        raise RuntimeError("the device failed")
+
+    conditions = Conditions()
+    conditions.pending += [fail, lambda: conditions.batch.update({"input.1": "float32[2] 00"})]
+    assert json.loads(conditions.text("pytorch"))["batch"] == {"input.1": "float32[2] 00"}
+
+
+def test_only_the_first_step_waits_for_git(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ncase "$*" in *rev-parse*) echo abc;; *) exec sleep 3;; esac\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    found = Source()
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        assert dict(found.facts(0.2)).keys() == {"script", "script_hash", "commit"}
+        times.append(time.perf_counter() - start)
+    assert times[0] >= 0.2 > times[1]
+
+
+def test_another_binary_file_is_another_change(script: Path) -> None:
+    data = script.parent / "data.bin"
+    data.write_bytes(b"\0\1\2")
+    _git(script.parent, "init", "-q")
+    _git(script.parent, "add", ".")
+    _git(script.parent, "commit", "-q", "-m", "first")
+    changes = []
+    for content in (b"\0\1\3", b"\0\1\4"):
+        data.write_bytes(content)
+        changes.append(Source().facts(30)["changes"])
+    assert len({*changes, "none"}) == 3

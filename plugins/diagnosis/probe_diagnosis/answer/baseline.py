@@ -16,8 +16,7 @@ from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.again import ALIGN, facts_of
-from probe_diagnosis.answer.third_run import Refusals, plan_without_mapping, record_of
-from probe_diagnosis.asking import NAME, both_asked
+from probe_diagnosis.answer.third_run import Refusals, check_third_run, plan_without_mapping, record_of
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits
@@ -43,11 +42,8 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
     Raises:
         UserError: The path does not exist, or ``-da`` is asked for as well.
     """
-    if NAME in plan.answers:
-        raise both_asked("--baseline")
     path: Path = values["run"]
-    if not path.exists():
-        raise UserError(f'"{path}" does not exist.', "Give the directory of a second golden run.")
+    check_third_run(plan, path, "--baseline", "Give the directory of a second golden run.")
     return replace(plan, baseline=path)
 
 

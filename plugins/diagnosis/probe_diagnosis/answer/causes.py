@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_diagnosis.answer.condition_causes import Conditions
+from probe_diagnosis.answer.condition_causes import ConditionCauses
 from probe_diagnosis.answer.differently import is_harmless, lowered, with_the_same
 from probe_diagnosis.answer.findings import finding, folded
 from probe_diagnosis.answer.ladder import Ladders, with_phase
@@ -41,7 +41,7 @@ def causes_of(
     runs: Runs,
     ladders: Ladders,
     selection: Selection,
-    conditions: Conditions,
+    conditions: ConditionCauses,
     *,
     is_explained: bool,
 ) -> Causes:

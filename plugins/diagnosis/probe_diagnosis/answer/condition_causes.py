@@ -47,7 +47,7 @@ OF_BATCHES = frozenset({ConditionKind.BATCH, ConditionKind.DATA})
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ConditionExplanation:
     """A cause that conditions explain.
 
     Attributes:
@@ -59,7 +59,7 @@ class Explained:
     further: Sequence[Finding]
 
 
-class Conditions:
+class ConditionCauses:
     """The conditions of both runs in one step and rank.
 
     Args:
@@ -103,7 +103,7 @@ class Conditions:
         stated = conditions_of(shown, step, self._facts.rank)
         return replace(answer, conditions=stated, unknown_conditions=tuple(self.lacking))
 
-    def explain(self, causes: Sequence[Finding]) -> Explained | None:
+    def explain(self, causes: Sequence[Finding]) -> ConditionExplanation | None:
         """Return the condition that explains the first cause, with the causes that remain; None for none."""
         first = causes[0]
         generator = self._generator(first)
@@ -123,7 +123,7 @@ class Conditions:
         remaining = [one for one in causes if one is not first or one.reason.code in DECIDED]
         if origin.op == BATCH_OP:
             remaining = [one for one in remaining if one.reason.code in DECIDED]
-        return Explained(origin, [one for one in remaining if not self._generator(one)])
+        return ConditionExplanation(origin, [one for one in remaining if not self._generator(one)])
 
     def _batch_of(self, cause: Finding) -> ConditionDifference | None:
         """Return the tensor of the batch that explains a cause; None for none.
@@ -200,7 +200,8 @@ class Conditions:
         if self._random:
             clause += f"; {random_subject(*self._random)}, too"
         more = f"; {cause.op} {cause.brief or cause.reason.detail}"
-        return self._finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
+        found = self._finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
+        return replace(found, evidence={"value": batch.name})
 
     def _is_before_model(self, cause: Finding) -> bool:
         """Return True for a call outside of modules before the first call within one."""

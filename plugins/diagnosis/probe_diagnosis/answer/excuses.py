@@ -117,7 +117,7 @@ def _by_suffix(calls: CallColumns, key: str) -> Mapping[str, Difference]:
 
 
 @dataclass(slots=True)
-class Excused:
+class ExcuseCounts:
     """Counts of the values that the reference excuses on one rank.
 
     Attributes:
@@ -179,7 +179,7 @@ class MeasuredCall:
         return value._replace(state=SAME, distance=distance, floor=distance, is_excused=True)
 
 
-def excuse(facts: RankFacts, distances: ReferenceDistances) -> Excused:
+def excuse(facts: RankFacts, distances: ReferenceDistances) -> ExcuseCounts:
     """Mark the values of the target that are as near to the reference as the golden's.
 
     If values remain that are not, calls in which the target's distance jumps come first: they are not excused
@@ -189,7 +189,7 @@ def excuse(facts: RankFacts, distances: ReferenceDistances) -> Excused:
         facts: The facts about the rank, whose differences are changed.
         distances: The distances of both runs from the reference.
     """
-    result, calls = Excused(), facts.ops
+    result, calls = ExcuseCounts(), facts.ops
     wanted = calls.has_any(calls.table.differs & (calls.table.is_tensor | ~calls.table.is_source))
     measured = [*_measured(calls, distances, np.flatnonzero(wanted).tolist())]
     result.rest = sum(one.has_rest for one in measured)
@@ -224,7 +224,7 @@ def _own(value: Difference, key: str, own: Mapping[str, Distances]) -> Distances
 
 
 def _count(
-    result: Excused, key: str, is_jump: bool, pairs: list[tuple[Difference, Distances | None]]
+    result: ExcuseCounts, key: str, is_jump: bool, pairs: list[tuple[Difference, Distances | None]]
 ) -> None:
     """Add the excused values of a call to the counts."""
     excused = [(value, own) for value, own in pairs if value.is_excused and own is not None]

@@ -10,7 +10,7 @@ from typing import Any
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import ladder
 from probe_diagnosis.answer.causes import causes_of
-from probe_diagnosis.answer.condition_causes import Conditions
+from probe_diagnosis.answer.condition_causes import ConditionCauses
 from probe_diagnosis.answer.detected import in_order
 from probe_diagnosis.answer.differently import called_differently_behind, is_harmless
 from probe_diagnosis.answer.effect import Effect
@@ -100,7 +100,7 @@ class Found:
         selection = select(facts, runs, ladders, past, in_step=bool(self._step))
         is_explained = self._moved is not None or bool(baseline and baseline["raised"])
         is_explained = is_explained or (is_excused and phases is None)
-        conditions = Conditions(facts, runs)
+        conditions = ConditionCauses(facts, runs)
         found = causes_of(facts, runs, ladders, selection, conditions, is_explained=is_explained)
         named = {cause.op for cause in found.causes}
         moved = () if self._moved is None else (self._moved,)

@@ -13,9 +13,14 @@ from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.again import ALIGN, plain_plan
-from probe_diagnosis.answer.excuses import Excused, ReferenceDistances, excuse
-from probe_diagnosis.answer.third_run import Refusals, aligned_facts, plan_without_mapping, record_of
-from probe_diagnosis.asking import NAME, both_asked
+from probe_diagnosis.answer.excuses import ExcuseCounts, ReferenceDistances, excuse
+from probe_diagnosis.answer.third_run import (
+    Refusals,
+    aligned_facts,
+    check_third_run,
+    plan_without_mapping,
+    record_of,
+)
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.limits import limits
@@ -40,14 +45,10 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
     Raises:
         UserError: The path does not exist, or ``-da`` is asked for as well.
     """
-    if NAME in plan.answers:
-        raise both_asked("--reference")
     path: Path = values["run"]
-    if not path.exists():
-        raise UserError(
-            f'"{path}" does not exist.',
-            "Give the directory of a run in float64, recorded with probe run --double.",
-        )
+    check_third_run(
+        plan, path, "--reference", "Give the directory of a run in float64, recorded with probe run --double."
+    )
     return replace(plan, reference=path)
 
 
@@ -68,7 +69,7 @@ class Reference:
     unused: str = ""
     calls: int = 0
     covered: int = 0
-    excused: Excused = field(default_factory=Excused)
+    excused: ExcuseCounts = field(default_factory=ExcuseCounts)
     record: Path | None = None
 
     def plain(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair, pair_runs
 from probe_diagnosis.answer.again import ALIGN, FUZZY, facts_of, plain_plan
 from probe_diagnosis.answer.same_files import is_same_file
+from probe_diagnosis.asking import NAME, both_asked
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 
@@ -21,6 +22,18 @@ class Refusals:
     golden: str
     target: str
     fix: str
+
+
+def check_third_run(plan: Plan, path: Path, option: str, fix: str) -> None:
+    """Check that a plan may have a third run.
+
+    Raises:
+        UserError: The path does not exist, or ``-da`` is asked for as well.
+    """
+    if NAME in plan.answers:
+        raise both_asked(option)
+    if not path.exists():
+        raise UserError(f'"{path}" does not exist.', fix)
 
 
 def record_of(path: Path, plan: Plan, pair: RunPair, refusals: Refusals) -> Path:

@@ -11,23 +11,23 @@ from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.phases.ladder_file import Measured, Setting
 from probe_diagnosis.phases.ladder_steps import said
-from probe_diagnosis.resume.restored import NotRestored, Omission, Thing, not_restored
+from probe_diagnosis.resume.restored import CheckpointPart, Omission, RestoreFailure, not_restored
 
 OP = "resume."
 """Beginning of the names of causes that were not restored, in place of the key of a call."""
 
 SUBJECTS = {
-    Thing.PARAMETERS: "parameters were",
-    Thing.BUFFERS: "buffers were",
-    Thing.STATE: "the state of {owner} was",
-    Thing.SETTINGS: "the setting {name} of {owner} was",
-    Thing.SCHEDULER: "the state of the scheduler {owner} was",
-    Thing.SCALE: "the scale of the {owner} was",
-    Thing.DATA: "the position in the data was",
-    Thing.RANDOM: "the random state of {name} was",
-    Thing.BATCH: "the batch ({name} of the model) was",
+    CheckpointPart.PARAMETERS: "parameters were",
+    CheckpointPart.BUFFERS: "buffers were",
+    CheckpointPart.STATE: "the state of {owner} was",
+    CheckpointPart.SETTINGS: "the setting {name} of {owner} was",
+    CheckpointPart.SCHEDULER: "the state of the scheduler {owner} was",
+    CheckpointPart.SCALE: "the scale of the {owner} was",
+    CheckpointPart.DATA: "the position in the data was",
+    CheckpointPart.RANDOM: "the random state of {name} was",
+    CheckpointPart.BATCH: "the batch ({name} of the model) was",
 }
-"""Subjects of sentences on things that were not restored."""
+"""Subjects of sentences on parts that were not restored."""
 
 
 def resume_findings(target: Path, golden: Path, rank: int) -> list[Finding]:
@@ -38,31 +38,31 @@ def resume_findings(target: Path, golden: Path, rank: int) -> list[Finding]:
         golden: That of the step of the uninterrupted run which it repeats.
         rank: The number of the rank.
     """
-    found: dict[Thing, list[NotRestored]] = {}
+    found: dict[CheckpointPart, list[RestoreFailure]] = {}
     for one in not_restored(target, golden):
-        found.setdefault(one.thing, []).append(one)
+        found.setdefault(one.part, []).append(one)
     return [_finding(each, rank) for each in found.values()]
 
 
-def _finding(group: Sequence[NotRestored], rank: int) -> Finding:
+def _finding(group: Sequence[RestoreFailure], rank: int) -> Finding:
     first = group[0]
-    subject = SUBJECTS[first.thing].format(owner=first.owner or "the optimizer", name=first.name)
+    subject = SUBJECTS[first.part].format(owner=first.owner or "the optimizer", name=first.name)
     details = "; ".join(filter(None, map(_detail, group)))
     statement = Statement(f"{subject} not restored", "", details)
     evidence: dict[str, float | int | str] = {"value": first.name, "omission": first.omission.value}
     brief = f"{statement.brief} ({_detail(first)})" if details else statement.brief
     return Finding(
-        f"{OP}{first.thing.value}", "", Reason(Cause.NOT_RESTORED.value, statement.text), evidence,
+        f"{OP}{first.part.value}", "", Reason(Cause.NOT_RESTORED.value, statement.text), evidence,
         where=first.where, rank=rank, brief=brief,
     )  # fmt: skip
 
 
-def _detail(one: NotRestored) -> str:
-    """Return the value that shows that a thing was not restored, and the number of the others.
+def _detail(one: RestoreFailure) -> str:
+    """Return the value that shows that a part was not restored, and the number of the others.
 
     It is empty for a state of which only hashes are known.
     """
-    more = f"; {one.count - 1} more" if one.count > 1 and one.thing is not Thing.SETTINGS else ""
+    more = f"; {one.count - 1} more" if one.count > 1 and one.part is not CheckpointPart.SETTINGS else ""
     if one.omission is Omission.MISSING:
         return f"{one.name} is missing{more}"
     if one.omission is Omission.ZERO:

@@ -1,4 +1,4 @@
-"""Things that a resumed run did not restore, by the phases and the conditions of its first step."""
+"""Parts of a checkpoint that a resumed run did not restore, by its first step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from probe_diagnosis.phases.ladder_windows import Window, differing_settings, wi
 Values = Mapping[str, "Measured | None"]
 
 
-class Thing(str, Enum):
-    """Things that a checkpoint holds, in the order in which they are checked."""
+class CheckpointPart(str, Enum):
+    """Parts of a checkpoint, in the order in which they are checked."""
 
     PARAMETERS = "parameters"
     BUFFERS = "buffers"
@@ -32,7 +32,7 @@ class Thing(str, Enum):
 
 
 class Omission(Enum):
-    """Ways in which a thing was not restored."""
+    """Ways in which a part was not restored."""
 
     MISSING = "missing"
     ZERO = "zero"
@@ -40,11 +40,11 @@ class Omission(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class NotRestored:
-    """A thing that was not restored.
+class RestoreFailure:
+    """A part of a checkpoint that was not restored.
 
     Attributes:
-        thing: The thing.
+        part: The part.
         omission: The way in which it was not restored.
         name: The name of the first value that shows it.
         count: The number of such values.
@@ -54,7 +54,7 @@ class NotRestored:
         where: The line of code that belongs to it; empty if not recorded.
     """
 
-    thing: Thing
+    part: CheckpointPart
     omission: Omission
     name: str
     count: int
@@ -64,31 +64,31 @@ class NotRestored:
     where: str = ""
 
 
-def not_restored(target: Path, golden: Path) -> list[NotRestored]:
-    """Return what the target's first step shows not to have been restored, in the order of ``Thing``.
+def not_restored(target: Path, golden: Path) -> list[RestoreFailure]:
+    """Return what the target did not restore, by its first step, in the order of ``CheckpointPart``.
 
     Args:
         target: The directory of the first step and rank of the resumed run.
         golden: That of the uninterrupted run.
     """
     ladders = read_ladder(target), read_ladder(golden)
-    found: list[NotRestored] = []
+    found: list[RestoreFailure] = []
     if ladders[0] is not None and ladders[1] is not None:
         found += _by_phases(ladders[0], ladders[1])
     conditions = read_conditions(target), read_conditions(golden)
     if conditions[0] is not None and conditions[1] is not None:
         found += _by_conditions(conditions[0], conditions[1])
-    order = list(Thing)
-    return sorted(found, key=lambda one: order.index(one.thing))
+    order = list(CheckpointPart)
+    return sorted(found, key=lambda one: order.index(one.part))
 
 
-def _by_phases(target: LadderFile, golden: LadderFile) -> Iterator[NotRestored]:
-    for thing, phases in (
-        (Thing.PARAMETERS, ("parameters_before", "frozen")),
-        (Thing.BUFFERS, ("buffers_before",)),
+def _by_phases(target: LadderFile, golden: LadderFile) -> Iterator[RestoreFailure]:
+    for part, phases in (
+        (CheckpointPart.PARAMETERS, ("parameters_before", "frozen")),
+        (CheckpointPart.BUFFERS, ("buffers_before",)),
     ):
         rungs = [[rung for phase in phases for rung in ladder.of(phase)] for ladder in (target, golden)]
-        yield from _values(thing, _merged(rungs[0]), _merged(rungs[1]))
+        yield from _values(part, _merged(rungs[0]), _merged(rungs[1]))
     windows = windows_of(target), windows_of(golden)
     for own, other in zip(*windows):
         yield from _state(own, other)
@@ -105,8 +105,8 @@ def _merged(rungs: Sequence[Rung]) -> Values:
 
 
 def _values(
-    thing: Thing, target: Values, golden: Values, owner: str = "", where: str = ""
-) -> Iterator[NotRestored]:
+    part: CheckpointPart, target: Values, golden: Values, owner: str = "", where: str = ""
+) -> Iterator[RestoreFailure]:
     """Yield that values differ beyond rounding, those that are zero in the resumed run alone first."""
     found = distances(target, golden, 0.0)
     names = found.above(1.0)
@@ -114,29 +114,31 @@ def _values(
     for omission, chosen in ((Omission.ZERO, zero), (Omission.OTHER, [n for n in names if n not in zero])):
         if chosen:
             name = chosen[0]
-            yield NotRestored(thing, omission, name, len(chosen), target[name], golden[name], owner, where)
+            yield RestoreFailure(part, omission, name, len(chosen), target[name], golden[name], owner, where)
 
 
 def _is_zero(value: Measured | None) -> bool:
     return value is not None and bool(value.statistics) and not size_of(value)
 
 
-def _state(target: Window, golden: Window) -> Iterator[NotRestored]:
+def _state(target: Window, golden: Window) -> Iterator[RestoreFailure]:
     """Yield the state of an optimizer that the resumed run lacks, or that differs."""
     own, other = target.values("state_before"), golden.values("state_before")
     owner, where = target.applied.subject, target.line
     missing = [name for name in other if name not in own]
     if missing:
         name = missing[0]
-        yield NotRestored(Thing.STATE, Omission.MISSING, name, len(missing), None, other[name], owner, where)
-    yield from _values(Thing.STATE, own, other, owner, where)
+        yield RestoreFailure(
+            CheckpointPart.STATE, Omission.MISSING, name, len(missing), None, other[name], owner, where
+        )
+    yield from _values(CheckpointPart.STATE, own, other, owner, where)
 
 
-def _settings(target: Window, golden: Window) -> Iterator[NotRestored]:
+def _settings(target: Window, golden: Window) -> Iterator[RestoreFailure]:
     """Yield settings of an optimizer and numbers of its schedulers that differ."""
     owner, where = target.applied.subject, target.line
     for key, values, names in differing_settings(target, golden):
-        yield NotRestored(Thing.SETTINGS, Omission.OTHER, key, len(names), *values, owner, where)
+        yield RestoreFailure(CheckpointPart.SETTINGS, Omission.OTHER, key, len(names), *values, owner, where)
     own, other = _scheduler_facts(target), _scheduler_facts(golden)
     names = [name for name in own if name in other and differ(own[name], other[name])]
     if names:
@@ -144,7 +146,9 @@ def _settings(target: Window, golden: Window) -> Iterator[NotRestored]:
         scheduler, _, short = name.rpartition(".")
         kind = str(own.get(f"{scheduler}.class", ""))
         values = own[name], other[name]
-        yield NotRestored(Thing.SCHEDULER, Omission.OTHER, short, len(names), *values, kind, where)
+        yield RestoreFailure(
+            CheckpointPart.SCHEDULER, Omission.OTHER, short, len(names), *values, kind, where
+        )
 
 
 def _scheduler_facts(window: Window) -> dict[str, Setting]:
@@ -153,19 +157,19 @@ def _scheduler_facts(window: Window) -> dict[str, Setting]:
     return {name: value for name, value in facts.items() if name.startswith("scheduler.")}
 
 
-def _scale(target: Window, golden: Window) -> Iterator[NotRestored]:
+def _scale(target: Window, golden: Window) -> Iterator[RestoreFailure]:
     """Yield that the scale of a GradScaler differs."""
     scales = target.values("unscaled"), golden.values("unscaled")
-    yield from _values(Thing.SCALE, *scales, "GradScaler", target.line)
+    yield from _values(CheckpointPart.SCALE, *scales, "GradScaler", target.line)
 
 
-def _by_conditions(target: RunConditions, golden: RunConditions) -> Iterator[NotRestored]:
+def _by_conditions(target: RunConditions, golden: RunConditions) -> Iterator[RestoreFailure]:
     """Yield the random states and the position in the data that differ when the model is called."""
     for one in condition_differences(target, golden):
         if one.random is not None and one.random.since in (Since.START, Since.FORWARD):
             values: tuple[Fact, Fact] = one.random.seeds if one.random.is_seed else (None, None)
-            yield NotRestored(Thing.RANDOM, Omission.OTHER, one.name, 1, *values)
+            yield RestoreFailure(CheckpointPart.RANDOM, Omission.OTHER, one.name, 1, *values)
         elif one.kind is ConditionKind.DATA:
-            yield NotRestored(Thing.DATA, Omission.OTHER, one.name, 1, one.target, one.golden)
+            yield RestoreFailure(CheckpointPart.DATA, Omission.OTHER, one.name, 1, one.target, one.golden)
         elif one.kind is ConditionKind.BATCH:
-            yield NotRestored(Thing.BATCH, Omission.OTHER, one.name, 1, None, None)
+            yield RestoreFailure(CheckpointPart.BATCH, Omission.OTHER, one.name, 1, None, None)

@@ -8,12 +8,8 @@ from enum import Enum
 from itertools import islice
 from typing import Union
 
+from probe_matching.rows.limits import limits
 from probe_matching.rows.places import Batch
-
-MAX_READINGS = 24
-"""Number of layouts of one value that are tried."""
-MAX_TOKEN_AXES = 2
-"""Number of axes that may hold tokens, as of attention scores."""
 
 
 class Part(str, Enum):
@@ -83,10 +79,10 @@ def readings(target: Shape, golden: Shape, batches: Sequence[Batch]) -> list[Lay
         return []
     if len(target) == len(golden):
         choices = [list(_axes(own, other, batches)) for own, other in zip(target, golden)]
-        found = [*islice(_combine(choices), 4 * MAX_READINGS)]
+        found = [*islice(_combine(choices), 4 * limits().readings)]
     else:
         found = list(_with_missing_axis(target, golden, batches))
-    return sorted(dict.fromkeys(found), key=_unlikeliness)[:MAX_READINGS]
+    return sorted(dict.fromkeys(found), key=_unlikeliness)[: limits().readings]
 
 
 def is_size(target: int, golden: int, batches: Sequence[Batch]) -> bool:
@@ -127,7 +123,7 @@ def _axes(target: int, golden: int, batches: Sequence[Batch]) -> Iterator[Axis]:
 
 def _combine(choices: Sequence[Sequence[Axis]], axes: tuple[Axis, ...] = ()) -> Iterator[Layout]:
     parts = [part for axis in axes for part in axis]
-    if parts.count(Part.SAMPLE) > 1 or parts.count(Part.TOKEN) > MAX_TOKEN_AXES:
+    if parts.count(Part.SAMPLE) > 1 or parts.count(Part.TOKEN) > limits().token_axes:
         return
     if len(axes) == len(choices):
         yield Layout(axes)
@@ -149,7 +145,7 @@ def _with_missing_axis(target: Shape, golden: Shape, batches: Sequence[Batch]) -
         whole[shorter].insert(place, 1)
         choices = [list(_axes(own, other, batches)) for own, other in zip(whole[0], whole[1])]
         choices[place] = [(Part.SAMPLE,)]
-        yield from islice(_combine(choices), MAX_READINGS)
+        yield from islice(_combine(choices), limits().readings)
 
 
 def _unlikeliness(layout: Layout) -> tuple[int, ...]:

@@ -30,14 +30,8 @@ from probe_matching.rows.decisions import (
 )
 from probe_matching.rows.distances import FAR, distance, scale_between
 from probe_matching.rows.gather import Array, gather
+from probe_matching.rows.limits import limits
 from probe_matching.rows.places import Places
-
-NEAR = 0.02
-"""Distance up to which data settle the layout of a value; rounding in bfloat16 stays below."""
-SAME = 1e-5
-"""Distance up to which no further layout of a value is tried."""
-SIMPLE = 1e-3
-"""Distance from a ratio of the sizes of both batches up to which a factor is this ratio."""
 
 Print = tuple[object, ...]
 
@@ -182,9 +176,9 @@ class Survey:
         for layout, apart in self._distances(value, other, layouts, is_scaled=_is_backward(key)):
             if apart < least:
                 near, least = layout, apart
-            if least <= SAME:
+            if least <= limits().same:
                 break
-        if least > NEAR:
+        if least > limits().near:
             near = found[0] if expected is None else layouts[0]
             is_known = self._is_supported(near, sources) or self._is_data(key, slot, near)
             if expected is None and (_is_backward(key) or not is_known):
@@ -269,7 +263,7 @@ class Survey:
         rows = self._batches[1].samples / self._batches[0].samples
         tokens = max(1, self._batches[1].tokens) / max(1, self._batches[0].tokens)
         ratios = (1.0, rows, rows * tokens, tokens)
-        return next((ratio for ratio in ratios if abs(factor / ratio - 1) <= SIMPLE), factor)
+        return next((ratio for ratio in ratios if abs(factor / ratio - 1) <= limits().simple), factor)
 
     def _gathered(self, arrays: tuple[Array, Array], layout: Layout) -> tuple[Array, Array]:
         target, golden = (gather(array, layout, own) for array, own in zip(arrays, self._places))

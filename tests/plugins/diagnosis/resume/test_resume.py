@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_diagnosis.resume.restored import Omission, Thing, not_restored
+from probe_diagnosis.resume.restored import CheckpointPart, Omission, not_restored
 from support.probe import Probe
 from support.runs.answered import call, normal, record
 
@@ -75,19 +75,19 @@ def step(path: Path, phases: dict[str, Any], surroundings: dict[str, Any]) -> Pa
 @pytest.mark.parametrize(
     ("changes", "thing", "omission", "name"),
     [
-        ({"weight": leaf(1.1)}, Thing.PARAMETERS, Omission.OTHER, "weight"),
-        ({"embed": leaf(0.0)}, Thing.PARAMETERS, Omission.ZERO, "embed"),
-        ({"bn.running_mean": leaf(0.0)}, Thing.BUFFERS, Omission.ZERO, "bn.running_mean"),
-        ({"weight.exp_avg": None}, Thing.STATE, Omission.MISSING, "weight.exp_avg"),
-        ({"weight.exp_avg": leaf(0.0)}, Thing.STATE, Omission.ZERO, "weight.exp_avg"),
-        ({"weight.step": leaf(0, 1)}, Thing.STATE, Omission.OTHER, "weight.step"),
-        ({"lr": 0.2}, Thing.SETTINGS, Omission.OTHER, "lr"),
-        ({"last_epoch": 0}, Thing.SCHEDULER, Omission.OTHER, "last_epoch"),
-        ({"scale": {"type": "float", "value": 65536.0}}, Thing.SCALE, Omission.OTHER, "scale"),
+        ({"weight": leaf(1.1)}, CheckpointPart.PARAMETERS, Omission.OTHER, "weight"),
+        ({"embed": leaf(0.0)}, CheckpointPart.PARAMETERS, Omission.ZERO, "embed"),
+        ({"bn.running_mean": leaf(0.0)}, CheckpointPart.BUFFERS, Omission.ZERO, "bn.running_mean"),
+        ({"weight.exp_avg": None}, CheckpointPart.STATE, Omission.MISSING, "weight.exp_avg"),
+        ({"weight.exp_avg": leaf(0.0)}, CheckpointPart.STATE, Omission.ZERO, "weight.exp_avg"),
+        ({"weight.step": leaf(0, 1)}, CheckpointPart.STATE, Omission.OTHER, "weight.step"),
+        ({"lr": 0.2}, CheckpointPart.SETTINGS, Omission.OTHER, "lr"),
+        ({"last_epoch": 0}, CheckpointPart.SCHEDULER, Omission.OTHER, "last_epoch"),
+        ({"scale": {"type": "float", "value": 65536.0}}, CheckpointPart.SCALE, Omission.OTHER, "scale"),
     ],
 )
 def test_each_omission_is_found_alone(
-    tmp_path: Path, changes: dict[str, Any], thing: Thing, omission: Omission, name: str
+    tmp_path: Path, changes: dict[str, Any], thing: CheckpointPart, omission: Omission, name: str
 ) -> None:
     target_phases = ladder()
     if "weight" in changes:  # of the parameters before the step, not of the gradients
@@ -99,16 +99,16 @@ def test_each_omission_is_found_alone(
     target = step(tmp_path / "t", target_phases, conditions(STATES))
     golden = step(tmp_path / "g", ladder(), conditions(STATES))
     (found,) = not_restored(target, golden)
-    assert (found.thing, found.omission, found.name) == (thing, omission, name)
+    assert (found.part, found.omission, found.name) == (thing, omission, name)
     assert not_restored(golden, golden) == []
 
 
 def test_random_states_and_the_position_in_the_data(tmp_path: Path) -> None:
     golden = step(tmp_path / "g", ladder(), conditions(STATES))
     other = step(tmp_path / "t", ladder(), conditions({**STATES, "python": "b9"}, batch=1))
-    assert [(one.thing, one.name) for one in not_restored(other, golden)] == [
-        (Thing.DATA, "batch"),
-        (Thing.RANDOM, "python"),
+    assert [(one.part, one.name) for one in not_restored(other, golden)] == [
+        (CheckpointPart.DATA, "batch"),
+        (CheckpointPart.RANDOM, "python"),
     ]
 
 

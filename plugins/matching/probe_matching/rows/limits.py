@@ -1,0 +1,33 @@
+"""Limits of the search for axes, which ``limits.yaml`` holds with their sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from probe_core.files.packaged import load_yaml
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the search for axes.
+
+    Attributes:
+        near: Largest distance at which data settle the layout of a value.
+        same: Largest distance at which no further layout of a value is tried.
+        simple: Largest distance of a factor from a ratio of the sizes of both batches that it stands for.
+        readings: Largest number of layouts of one value that are tried.
+        token_axes: Largest number of axes that may hold tokens.
+    """
+
+    near: float
+    same: float
+    simple: float
+    readings: int
+    token_axes: int
+
+
+@cache
+def limits() -> Limits:
+    """Return the limits."""
+    return Limits(**load_yaml(__package__, "limits.yaml"))
