@@ -84,8 +84,9 @@ class ConditionCauses:
         batch = [one for one in self.differences if one.kind is ConditionKind.BATCH]
         ladders = [read_ladder(directory) for directory in directories if batch]
         kinds = [(batch_difference(one, ladders, facts.ops.noise), one) for one in batch]
-        self._values = [one for kind, one in kinds if kind is BatchDifference.VALUES]
-        self._order = [one for kind, one in kinds if kind is BatchDifference.ORDER]
+        unknown = BatchDifference.UNKNOWN
+        self._values = [one for kind, one in kinds if kind in (BatchDifference.VALUES, unknown)]
+        self._order = [one for kind, one in kinds if kind in (BatchDifference.ORDER, unknown)]
         rounded = {one.name for kind, one in kinds if kind is BatchDifference.ROUNDING}
         self.differences = [
             one for one in self.differences if not (one.kind is ConditionKind.BATCH and one.name in rounded)
@@ -232,6 +233,8 @@ class BatchDifference(Enum):
     ORDER = "order"
     ROUNDING = "rounding"
     SHAPE = "shape"
+    UNKNOWN = "unknown"
+    """Other values or another order: statistics were not recorded."""
 
 
 def batch_difference(
@@ -249,7 +252,7 @@ def batch_difference(
         return BatchDifference.SHAPE
     statistics = [_batch_statistics(ladder, one.name) for ladder in ladders]
     if not all(statistics):
-        return BatchDifference.VALUES
+        return BatchDifference.UNKNOWN
     pairs = list(zip(*statistics))
     if not heads[0].startswith(("float", "bfloat", "complex")):
         return BatchDifference.ORDER if statistics[0] == statistics[1] else BatchDifference.VALUES

@@ -194,3 +194,14 @@ def test_a_condition_of_one_rank_names_it() -> None:
     ]
     single = {f"step{step}": answer(0, one) for step in (0, 1)}
     assert [found.text for found in over_all(single, [], 0).conditions] == ["the variable differs"]
+
+
+@pytest.mark.parametrize("tokens", [(TOKENS + 1) % 50, TOKENS.flip(0)], ids=["values", "order"])
+def test_another_batch_is_the_cause_without_the_phases_of_the_step(
+    tmp_path: Path, probe: Probe, tokens: torch.Tensor
+) -> None:
+    runs = [record(tmp_path / "t", 1, tokens), record(tmp_path / "g", 1)]
+    for path in [path for run in runs for path in run.rglob("ladder.json")]:
+        path.unlink()
+    answer = compare(probe, *runs, tmp_path / "o")
+    assert answer["causes"][0]["op"] == "conditions.batch"
