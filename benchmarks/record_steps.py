@@ -6,8 +6,9 @@ that begins with ``step-M-`` is about the latter. For each mode a process runs s
 recorder in turn; the result is the ratio of their median CPU times, the median of three processes. ``import``
 is the CPU time that importing the recorder adds to importing torch.
 
-``ladder`` in the place of a mode, or ``step-M-ladder``, measures what the ladder adds to a step that is
-recorded with statistics: steps with and without it in turn, in one process, at the levels L1 and mix.
+``ladder`` or ``conditions`` in the place of a mode, or ``step-M-ladder`` and ``step-M-conditions``, measures
+what this part of the recorder adds to a step that is recorded with statistics: steps with and without it in
+turn, in one process, at the levels L1 and mix.
 
 Environment variables:
     MSPROBE_PYTHON: A Python with mindstudio-probe 26.2.0 and transformers, to measure msprobe as well.
@@ -25,8 +26,10 @@ import tempfile
 from pathlib import Path
 
 MODES = ("statistics-L1", "statistics-L0", "statistics-mix", "tensor-L1", "tensor-mix", "tensor-L1-files",
-         "ladder", "step-M-statistics-L1", "step-M-statistics-mix", "step-M-ladder")  # fmt: skip
+         "ladder", "conditions", "step-M-statistics-L1", "step-M-statistics-mix", "step-M-ladder",
+         "step-M-conditions")  # fmt: skip
 LARGE = "step-M-"
+PARTS = ("ladder", "conditions")
 LEVELS = ("L1", "mix")
 SIZES = {
     "tiny": {"hidden": 128, "layers": 4, "heads": 4, "inner": 344, "words": 1000, "length": 64},
@@ -67,13 +70,17 @@ def cost(run):
     return time.process_time() - begun
 for _ in range(3):
     step()
-if size.get("ladder"):  # recorded with and without it in turn
+if size["part"]:  # recorded with and without it in turn
+    import dataclasses
     inner = debugger._recorder
-    capture = inner._steps
+    capture, settings = inner._steps, inner.config
     def without():
-        inner._steps = None
+        if size["part"] == "ladder":
+            inner._steps = None
+        else:
+            inner.config = dataclasses.replace(settings, conditions=False)
         recorded()
-        inner._steps = capture
+        inner._steps, inner.config = capture, settings
     times = [[cost(run) for run in (step, recorded, without, recorded, without)] for _ in range(steps)][1:]
     pairs = [(bare, (a + b) / 2, (c + d) / 2) for bare, a, c, b, d in times]
     print(json.dumps({"bare": [a for a, _, _ in pairs], "recorded": [b for _, b, _ in pairs],
@@ -95,8 +102,8 @@ def measure(python: str, recorder: str, mode: str, folder: Path) -> tuple[float,
     """
     name = "step-M" if mode.startswith(LARGE) else "tiny"
     size: dict[str, object] = dict(SIZES[name])
-    size["ladder"] = "ladder" in mode
-    task, level, *store = mode.removeprefix(LARGE).replace("ladder", "statistics").split("-")
+    size["part"] = part = part_of(mode)
+    task, level, *store = mode.removeprefix(LARGE).replace(part or "statistics", "statistics").split("-")
     run = folder / "run"
     config = folder / "config.json"
     section = {"scope": [], "list": [], "data_mode": ["all"]}
@@ -113,8 +120,13 @@ def measure(python: str, recorder: str, mode: str, folder: Path) -> tuple[float,
     return bare * 1e3, recorded / bare, after / bare, times["import"]
 
 
-def measure_ladder(mode: str) -> None:
-    """Print what the ladder adds to a recorded step, as a share of a step without the recorder."""
+def part_of(mode: str) -> str:
+    """Return the part of the recorder that a mode is about; empty for the whole recorder."""
+    return next((part for part in PARTS if part in mode), "")
+
+
+def measure_part(mode: str) -> None:
+    """Print what a part of the recorder adds to a recorded step, as a share of a bare step."""
     for level in LEVELS:
         added, bares = [], []
         for _ in range(REPEATS):
@@ -135,11 +147,11 @@ def main() -> None:
         recorders.append(("msprobe", msprobe, "msprobe.pytorch"))
     print(f"risk_level {RISK_LEVEL}; median of {REPEATS} processes")
     for mode in sys.argv[1:] or MODES:
-        if "ladder" in mode and not mode.endswith(LEVELS):
-            measure_ladder(mode)
+        if part_of(mode) and not mode.endswith(LEVELS):
+            measure_part(mode)
             continue
         for label, python, recorder in recorders:
-            if label == "msprobe" and ("ladder" in mode or mode.endswith("-files")):
+            if label == "msprobe" and (part_of(mode) or mode.endswith("-files")):
                 continue
             results = []
             for _ in range(REPEATS):
