@@ -157,13 +157,21 @@ def test_the_examples_of_the_hooks_return_what_the_hooks_ask_for() -> None:
     import probe_diagnosis.specs
     import probe_matching
     import probe_precheck.specs
+    import probe_recording.specs
 
     from probe_core.model.messages import Text
     from probe_core.model.rows import Advice
     from probe_core.plugins import protocols, specs
 
     names: dict[str, Any] = {"Text": Text, "Advice": Advice, "NameRule": probe_matching.NameRule}
-    for module in (specs, protocols, probe_precheck.specs, probe_diagnosis.specs, probe_matching):
+    for module in (
+        specs,
+        protocols,
+        probe_precheck.specs,
+        probe_diagnosis.specs,
+        probe_recording.specs,
+        probe_matching,
+    ):
         names |= {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     given = {"report": SimpleNamespace(counts=SimpleNamespace(rows=1)), "target": "t", "golden": "g"}
     page = (DOCS / "reference.md").read_text("utf-8")

@@ -38,6 +38,7 @@ class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
         UserError: The configuration cannot be followed; the message says how to correct it.
     """
 
+    framework = "mindspore"
     kind_of_module = nn.Cell
     shown_kind = "mindspore.nn.Cell"
     noun = "Cell"

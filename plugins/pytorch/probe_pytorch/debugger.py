@@ -5,7 +5,6 @@ from __future__ import annotations
 from probe_recording import Config, Debugger
 from torch import nn
 
-from probe_core.errors import UserError
 from probe_pytorch.dataloader import BatchSteps
 from probe_pytorch.recorder import Recorder
 from probe_pytorch.seeds import seed_all
@@ -38,6 +37,7 @@ class PrecisionDebugger(Debugger[Recorder, nn.Module]):
         UserError: The configuration has an error; the message says how to correct it.
     """
 
+    framework = "pytorch"
     kind_of_module = nn.Module
     shown_kind = "torch.nn.Module"
     noun = "module"
@@ -52,10 +52,3 @@ class PrecisionDebugger(Debugger[Recorder, nn.Module]):
         if self._recorder.config.dataloader:
             self._batches = BatchSteps(self._recorder.step, lambda: self._recorder.start(self._model, None))
             self._batches.install()
-
-    def monitor(self, model: nn.Module) -> None:
-        """Raise a UserError: probe lacks msprobe's task grad_probe; level L0 records the gradients."""
-        raise UserError(
-            "monitor() belongs to msprobe's task grad_probe, which probe does not have.",
-            'Record with "level": "L0"; its parameters_grad records hold the gradients of all parameters.',
-        )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from probe_recording.debugger import Debugger
     from probe_recording.directory import SINGLE, StepDirectory
     from probe_recording.earlier_run import settle_earlier_run
+    from probe_recording.fields import Fields
     from probe_recording.gathering import Arrived, Gathering, tell_each
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
@@ -95,6 +96,8 @@ if TYPE_CHECKING:
         stack_of,
         use_stack_finder,
     )
+    from probe_recording.specs import TaskSpec
+    from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
     from probe_recording.values import SCALARS, Collector, Walk
 
@@ -128,6 +131,7 @@ __all__ = [
     "DumpRun",
     "Entry",
     "Fact",
+    "Fields",
     "Four",
     "Frame",
     "FrameError",
@@ -155,6 +159,8 @@ __all__ = [
     "Stack",
     "StepDirectory",
     "StoredLeaf",
+    "TaskRecorder",
+    "TaskSpec",
     "TensorLeaf",
     "Tensors",
     "Threads",
@@ -228,6 +234,7 @@ __getattr__ = exporter(
         "debugger": "Debugger",
         "directory": "SINGLE StepDirectory",
         "earlier_run": "settle_earlier_run",
+        "fields": "Fields",
         "gathering": "Arrived Gathering tell_each",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
@@ -254,6 +261,8 @@ __getattr__ = exporter(
         "session": "Entry Session",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of "
         "use_stack_finder",
+        "specs": "TaskSpec",
+        "tasks": "TaskRecorder",
         "threads": "Threads",
         "values": "SCALARS Collector Walk",
     },

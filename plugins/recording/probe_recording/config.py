@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError
 from probe_core.files.given import read_given
@@ -20,6 +20,9 @@ from probe_recording.fields import LARGEST, Fields, warn
 from probe_recording.fields import ConfigWarning as ConfigWarning
 from probe_recording.name_selector import NameSelector
 from probe_recording.place import FIELDS, Destination, destination_of, with_destination
+
+if TYPE_CHECKING:
+    from probe_recording.specs import TaskSpec
 
 TASKS = ("statistics", "tensor", "structure", "overflow_check")
 LEVELS = ("L0", "L1", "mix", "L2", "debug")
@@ -33,11 +36,11 @@ PRECISIONS = ("high", "low")
 OTHER_TASKS = {
     "run_ut": "the pre-check reads a recorded run and records none itself",
     "acc_check": "the pre-check reads a recorded run and records none itself",
-    "free_benchmark": "probe does not perturb operators while it records",
-    "grad_probe": "record at level L0; its parameters_grad records hold all gradients of parameters",
     "exception_dump": "msprobe has this task for MindSpore only",
     "diff_check": "record both runs and compare them",
 }
+OTHER_SECTIONS = frozenset(OTHER_TASKS) | {"free_benchmark", "grad_probe"}
+"""Sections of msprobe's file that are ignored, because another task is chosen."""
 SYNONYMS = {"nan_check": "overflow_check"}
 
 TOP_FIELDS = frozenset(
@@ -78,7 +81,7 @@ class Config:
 
     Attributes:
         dump_path: The directory of the run, made absolute.
-        task: The data that is recorded, one of ``TASKS``.
+        task: The data that is recorded, one of ``TASKS``, or a task that a plugin provides.
         level: The calls that are recorded, one of ``LEVELS``.
         ranks: Numbers of the ranks to record; empty for all.
         steps: Numbers of the steps to record; empty for all.
@@ -108,6 +111,7 @@ class Config:
         wrapped_functions: A yaml file that names Python functions to record; None for none.
         ladder: True to write the phases of each training step to ``ladder.json``.
         conditions: True to write the conditions of each step to ``conditions.json``.
+        settings: What the plugin of the task parsed from its section; None for the recorder's own tasks.
         online: The receiver that forward calls are sent to instead of being written; None to write them.
         path: The file itself, read again at each start for ``dump_enable``.
         shown_path: ``dump_path`` as the user wrote it.
@@ -143,6 +147,7 @@ class Config:
     wrapped_functions: Path | None = None
     ladder: bool = True
     conditions: bool = True
+    settings: Any = None
     online: Destination | None = None
     path: Path | None = None
     shown_path: str = ""
@@ -197,6 +202,20 @@ def load_config(path: str | Path | None, **overrides: Any) -> Config:
     return replace(config, path=Path(path).absolute()) if path is not None else config
 
 
+def installed_tasks() -> dict[str, TaskSpec]:
+    """Return the tasks that the installed plugins provide, by name."""
+    from probe_core.plugins.manager import Manager
+    from probe_recording.specs import TaskSpec
+
+    return {spec.name: spec for spec in Manager().specs("tasks", TaskSpec)}
+
+
+def _is_other_task(name: Any) -> bool:
+    """Return True for the name of a task that the recorder does not have."""
+    known = {*TASKS, *SYNONYMS, *OTHER_TASKS, ""}
+    return isinstance(name, str) and name not in OTHER_TASKS and name.lower() not in known
+
+
 def _read(path: str | Path) -> dict[str, Any]:
     try:
         value = json.loads(read_given(Path(path)).decode("utf-8"))
@@ -229,17 +248,22 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         UserError: A field has a wrong value, or two fields contradict each other.
     """
     reader = Fields(fields, what)
-    task = reader.choice("task", TASKS, "statistics", SYNONYMS, OTHER_TASKS)
+    plugin_tasks = installed_tasks() if _is_other_task(fields.get("task")) else {}
+    task = reader.choice("task", (*TASKS, *plugin_tasks), "statistics", SYNONYMS, OTHER_TASKS)
+    section_fields = {
+        **SECTION_FIELDS,
+        **{name: frozenset(spec.fields) for name, spec in plugin_tasks.items()},
+    }
     level = reader.choice("level", LEVELS, "L1")
     section_name = next((n for n in ("nan_check", task) if n in fields and SYNONYMS.get(n, n) == task), task)
     section = reader.section(section_name)
     reader.refuse(REFUSED)
     reader.warn_unknown(
-        TOP_FIELDS | set(SECTION_FIELDS) | set(OTHER_TASKS),
-        SECTION_FIELDS[section_name],
+        TOP_FIELDS | set(section_fields) | OTHER_SECTIONS,
+        section_fields[section_name],
         f'it belongs in the section "{section_name}"',
     )
-    section.warn_unknown(SECTION_FIELDS[section_name], TOP_FIELDS, "it belongs outside of the section")
+    section.warn_unknown(section_fields[section_name], TOP_FIELDS, "it belongs outside of the section")
     section.warn_unused(ELSEWHERE if level == "L2" else ELSEWHERE | {"backward_input"})
     directions, sides, gradients = _data_mode(section)
     config = Config(
@@ -278,6 +302,7 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         wrapped_functions=reader.path("custom_wrap_ops"),
         ladder=reader.flag("ladder", True),
         conditions=reader.flag("conditions", True),
+        settings=plugin_tasks[task].parse(section) if task in plugin_tasks else None,
     )
     online = destination_of(section) if task == "tensor" else None
     return _consistent(with_destination(config, online, what), what)

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from probe_core.errors import UserError, printable
 from probe_recording.config import Config, ConfigWarning, load_config
 from probe_recording.interface import of_the_process, parse_token_range
 from probe_recording.recorder import Recorder
+from probe_recording.tasks import task_recorder
 
 R = TypeVar("R", bound=Recorder[Any])
 M = TypeVar("M")
@@ -41,12 +42,14 @@ class Debugger(ABC, Generic[R, M]):
         step: Replaces ``step`` of the file: numbers, and ranges such as ``"2-5"``.
 
     Attributes:
+        framework: The name of the framework; empty if no plugin provides tasks for it.
         kind_of_module: The class of the framework's modules.
         shown_kind: The full name of that class, for messages.
         noun: The framework's word for a module.
         variable: The usual name of a model's variable, for examples in messages.
     """
 
+    framework: str = ""
     kind_of_module: type[M]
     shown_kind: str
     noun: str
@@ -82,7 +85,8 @@ class Debugger(ABC, Generic[R, M]):
         try:
             config = self._config(*given)
             self._settings = config
-            self._recorder = self._new_recorder(config)
+            of_plugin = task_recorder(config, self.framework)
+            self._recorder = self._new_recorder(config) if of_plugin is None else cast("R", of_plugin)
             self._model = self._checked(model)
         except UserError as error:
             type(self)._instance = None
@@ -193,6 +197,18 @@ class Debugger(ABC, Generic[R, M]):
                 "For example debugger.set_init_step(100).",
             )
         self._recorder.set_step(step)
+
+    @of_the_process
+    def monitor(self, model: M) -> None:
+        """Observe a model in each step from here on, for tasks such as ``grad_probe``.
+
+        Args:
+            model: The model.
+
+        Raises:
+            UserError: The task does not observe models by this method, or ``model`` has a wrong type.
+        """
+        self._recorder.monitor(self._checked(model))
 
     def __enter__(self: D) -> D:
         self.start()

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from probe_core.errors import counted
+from probe_core.errors import UserError, counted
 from probe_core.files.atomic import refused
 from probe_recording import messages
 from probe_recording.activity import NOTHING_RECORDED, Activity, Position
@@ -353,6 +353,13 @@ class Recorder(ABC, Generic[S]):
             return
         self._has_begun = session.active = True
         save_variable(session, variable, name, backward)
+
+    def monitor(self, model: Any) -> None:
+        """Raise a UserError, because this recorder records from ``start`` to ``stop``."""
+        raise UserError(
+            f'The task "{self.config.task}" does not support monitor(), a method of grad_probe.',
+            'Set "task": "grad_probe", or call start() and stop() around each step.',
+        )
 
     def note_tokens(self, ids: Any, positions: Any, lengths: Any) -> None:
         """Note the samples and tokens of this step's batch, to be written with its records."""

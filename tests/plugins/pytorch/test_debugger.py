@@ -124,7 +124,7 @@ def test_these_levels_need_a_model(tmp_path: Path, level: str) -> None:
         found.stop()
 
 
-def test_monitor_is_refused(tmp_path: Path) -> None:
+def test_monitor_is_refused_by_recording_tasks(tmp_path: Path) -> None:
     with recording(tmp_path / "run", level="L1") as found, pytest.raises(UserError, match="grad_probe"):
         found.debugger.monitor(net())
 

@@ -248,7 +248,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"task": 3}, "task"),
     ({"task": ["tensor"]}, "task"),
     *(({"task": task}, "task")
-      for task in ("run_ut", "acc_check", "free_benchmark", "grad_probe", "exception_dump", "diff_check")),
+      for task in ("run_ut", "acc_check", "exception_dump", "diff_check")),
     ({"level": "L3"}, "level"),
     ({"level": 1}, "level"),
     ({"precision": "medium"}, "precision"),

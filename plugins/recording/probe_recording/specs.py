@@ -1,0 +1,45 @@
+"""The spec of this kit's hook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from probe_core.plugins.specs import Spec, address
+from probe_recording.fields import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec(Spec):
+    """A task of the debugger (the factory makes a ``probe_recording.TaskRecorder``).
+
+    The factory is called with the ``Config`` and the name of the framework. It should import the framework
+    only then.
+
+    Attributes:
+        frameworks: The frameworks whose debuggers offer the task.
+        fields: The fields of the task's section in config.json.
+        settings: The address of a function that receives the section as ``probe_recording.Fields``, and
+            returns ``Config.settings``, an object that can be compared.
+    """
+
+    frameworks: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    settings: str = ""
+
+    def parse(self, section: Fields) -> Any:
+        """Return the settings in the section of the task.
+
+        Raises:
+            UserError: A field has a wrong value.
+        """
+        return address(self.settings)(section)
+
+
+def check_task(spec: TaskSpec) -> None:
+    """Raise TypeError if a task is not complete; its factory is not called, because it needs a framework."""
+    if not spec.frameworks or not spec.settings:
+        raise TypeError("a task needs frameworks, and the address of a function that parses its section")
+    parse: Any = address(spec.settings)
+    if not callable(parse):
+        raise TypeError(f"{spec.settings} is not a function")
