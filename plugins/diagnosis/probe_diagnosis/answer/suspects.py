@@ -15,7 +15,7 @@ from probe_core.model.report import LineNumbers, Report
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.again import align, is_displaced, is_out_of_step
+from probe_diagnosis.answer.again import align, is_displaced, is_out_of_step, without_process_start
 from probe_diagnosis.answer.baseline import measured, raise_limits
 from probe_diagnosis.answer.detected import detect
 from probe_diagnosis.answer.moved import moved_call
@@ -79,6 +79,8 @@ class Suspects:
         if report.interrupted:
             self.facts.ops.drop_incomplete()
         try:
+            if not report.interrupted and _is_resumed_step(opened, pair):
+                self.facts = without_process_start(opened, pair.rank) or self.facts
             if not report.interrupted and (self.facts.is_shifted or is_out_of_step(opened)):
                 self._align(opened, pair)
             answer, causes = self._conclude(report, opened, pair)
@@ -208,10 +210,15 @@ class Suspects:
         self.third = None if plain["third"] is None else Path(plain["third"])
 
 
+def _is_resumed_step(opened: Opened, pair: RunPair) -> bool:
+    """Return True for the first step of a resumed run."""
+    step = pair.target.parent.parent.name
+    return opened.plan.resumed is not None and step == f"step{opened.plan.resumed}"
+
+
 def _not_restored(opened: Opened, pair: RunPair) -> list[Finding]:
     """Return the findings on what a resumed run did not restore, if this is its first step."""
-    step = pair.target.parent.parent.name
-    if opened.plan.resumed is None or step != f"step{opened.plan.resumed}":
+    if not _is_resumed_step(opened, pair):
         return []
     return resume_findings(pair.target.parent, pair.golden.parent, pair.rank)
 
