@@ -13,7 +13,8 @@ from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.conditions.differences import ConditionDifference
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.precision.settings import arrangement_of
+from probe_diagnosis.limits import limits
+from probe_diagnosis.precision.settings import arrangement_of, settings
 from probe_diagnosis.precision.signature import Signature, find_signature
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
@@ -45,6 +46,7 @@ def explain_by_precision(
     evidence: dict[str, float | int | str] = {
         "formats": ", ".join(signature.formats),
         "rounding_of_inputs": signature.rounding,
+        "bits": min(settings().formats[name] for name in signature.formats),
         "calls": len(signature.calls),
     }
     if signature.side is not None:
@@ -55,6 +57,26 @@ def explain_by_precision(
         consequence_count=first.consequence_count + 1,
     )  # fmt: skip
     return ConditionExplanation(origin, [one for one in causes if not _is_product(one)])
+
+
+def precision_among(causes: Sequence[Finding]) -> Finding | None:
+    """Return the cause that is a lower precision; None if there is none."""
+    return next((cause for cause in causes if cause.op == PRECISION_OP), None)
+
+
+def with_precision(causes: Sequence[Finding], precision: Finding | None) -> list[Finding]:
+    """Return causes with a lower precision, behind a first cause that it cannot be the reason for.
+
+    Args:
+        causes: The causes that the rounding of the precision does not explain.
+        precision: The precision; None for none.
+    """
+    if precision is None:
+        return [*causes]
+    causes = [cause for cause in causes if cause.op != PRECISION_OP]
+    times = causes[0].evidence.get("times_rounding", math.inf) if causes else 0.0
+    is_far = isinstance(times, (int, float)) and times >= limits().grown
+    return [*causes, precision] if is_far else [precision, *causes]
 
 
 def _is_upstream(cause: Finding, signature: Signature, facts: RankFacts) -> bool:

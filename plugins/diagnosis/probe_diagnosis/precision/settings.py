@@ -31,6 +31,7 @@ class PrecisionSettings:
         scatter: The largest factor between the rounding of one product and the median of all.
         extrema: The expected difference of extrema, as a share of the root mean square error.
         precise: The largest error of full precision, as a multiple of the most precise format.
+        explained: The multiple of eps of a format that its rounding explains.
         calls: The least number of calls that are not computed again.
         conditions: The names of conditions that decide how products are rounded.
         recomputed: The largest number of calls that are computed again.
@@ -45,6 +46,7 @@ class PrecisionSettings:
     scatter: float
     extrema: float
     precise: float
+    explained: float
     calls: int
     conditions: frozenset[str]
     recomputed: int

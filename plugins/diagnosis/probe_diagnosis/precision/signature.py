@@ -13,7 +13,7 @@ from probe_core.model.run import Run
 from probe_diagnosis.precision.recomputation import formats_near, rounding_of
 from probe_diagnosis.precision.settings import arrangement_of, settings
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.value_table import SAME_CODE
+from probe_diagnosis.timeline.value_table import SAME_CODE, UNJUDGED_CODE
 from probe_diagnosis.timeline.views import DIFFERS, SAME, Basis, CallView, DifferenceKind
 
 SINGLE = 1e-4
@@ -35,6 +35,23 @@ class Signature:
     side: int | None
     rounding: float
     calls: tuple[str, ...]
+
+
+def raise_noise(calls: CallColumns, bits: int) -> None:
+    """Raise what rounding explains of all values to what it explains in a format.
+
+    Args:
+        calls: The calls of a rank.
+        bits: The bits of the format's significand.
+    """
+    lines = calls.table.lines
+    noise = settings().explained * 2.0 ** (1 - bits)
+    is_float = (lines["noise"] > 0) & (lines["state"] != UNJUDGED_CODE)
+    lines["noise"][is_float] = np.maximum(lines["noise"][is_float], noise)
+    is_explained = is_float & (lines["kind"] == DifferenceKind.VALUE)
+    is_explained &= lines["distance"] <= lines["noise"] * lines["scale"]
+    lines["state"][is_explained] = SAME_CODE
+    calls.forget()
 
 
 def find_signature(

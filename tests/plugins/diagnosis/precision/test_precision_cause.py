@@ -14,7 +14,7 @@ from support.runs.answered import Calls, answered, call, normal
 LAYERS = 4
 
 
-def model(bits: int = 0, *, wrong: int = -1) -> Calls:
+def model(bits: int = 0, *, wrong: int = -1, added: float = 0.0) -> Calls:
     """Return the calls of layers that receive the same input each, like the projections of attention."""
     x = normal(16, 64)
     calls: Calls = {}
@@ -24,7 +24,7 @@ def model(bits: int = 0, *, wrong: int = -1) -> Calls:
         factors = [rounded(value, low) if low else value.astype(float) for value in (x, w)]
         y = (factors[0] @ factors[1].T).astype(np.float32)
         calls[f"Functional.linear.{number}.forward"] = call(x, w, out=y)
-        calls[f"Functional.relu.{number}.forward"] = call(y, out=np.maximum(y, 0))
+        calls[f"Functional.relu.{number}.forward"] = call(y, out=np.maximum(y, 0) + np.float32(added))
     return calls
 
 
@@ -60,6 +60,20 @@ def test_statistics_show_that_one_run_rounds(tmp_path: Path, name: str) -> None:
 def test_one_product_that_rounds_is_accused_itself(tmp_path: Path, task: str, wrong: int) -> None:
     report = answered(tmp_path, model(8, wrong=wrong), model(), task)
     assert first(report).op == f"Functional.linear.{wrong}.forward"
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_a_fault_that_the_rounding_does_not_explain_comes_first(tmp_path: Path, task: str) -> None:
+    report = answered(tmp_path, model(11, added=0.5), model(), task)
+    ops = [cause.op for cause in report.answer.causes]
+    assert ops[0] == "Functional.relu.0.forward"
+    assert ops[-1] == "conditions.precision" or task == "statistics"
+
+
+def test_a_small_difference_beyond_the_rounding_comes_second(tmp_path: Path) -> None:
+    report = answered(tmp_path, model(11, added=0.1), model())
+    ops = [cause.op for cause in report.answer.causes]
+    assert ops[:2] == ["conditions.precision", "Functional.relu.0.forward"]
 
 
 def test_a_fault_before_the_products_comes_first(tmp_path: Path) -> None:
