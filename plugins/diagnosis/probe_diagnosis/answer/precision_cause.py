@@ -21,8 +21,8 @@ from probe_diagnosis.timeline.rank_facts import RankFacts
 PRECISION_OP = "conditions.precision"
 """Name of the cause, in place of the key of a call."""
 
-DOWNSTREAM = frozenset({Cause.TAKEN_IN.value, Cause.GROWN.value})
-"""Codes of causes that differences of earlier products may explain."""
+DOWNSTREAM = frozenset({Cause.TAKEN_IN.value, Cause.GROWN.value, Cause.GRADIENT.value})
+"""Codes of causes that differences of earlier products may explain, also where they are amplified."""
 
 
 def explain_by_precision(
@@ -74,9 +74,17 @@ def with_precision(causes: Sequence[Finding], precision: Finding | None) -> list
     if precision is None:
         return [*causes]
     causes = [cause for cause in causes if cause.op != PRECISION_OP]
-    times = causes[0].evidence.get("times_rounding", math.inf) if causes else 0.0
-    is_far = isinstance(times, (int, float)) and times >= limits().grown
+    is_far = (
+        bool(causes)
+        and causes[0].reason.code not in DOWNSTREAM
+        and _times_rounding(causes[0]) >= limits().grown
+    )
     return [*causes, precision] if is_far else [precision, *causes]
+
+
+def _times_rounding(cause: Finding) -> float:
+    times = cause.evidence.get("times_rounding", math.inf)
+    return times if isinstance(times, (int, float)) else math.inf
 
 
 def _is_upstream(cause: Finding, signature: Signature, facts: RankFacts) -> bool:

@@ -19,25 +19,24 @@ Array = np.ndarray[Any, Any]
 FLOAT32 = ("float32", "Float32")
 """Ends of the dtypes of products whose precision may be lower than that of their inputs."""
 
-CONVOLUTION_ARGUMENTS = ("stride", "padding", "dilation", "groups")
+MAX_ROWS = MAX_COLUMNS = 256
+"""Largest extents of the part of a product that is computed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A part of a recorded matrix product.
+    """A part of a recorded matrix product, in float64.
 
     Attributes:
-        left: The left factor, in the form that ``multiply`` expects.
-        right: The right factor.
-        multiply: A function that returns the product of two factors.
-        added: The addend; 0 for none.
-        result: The recorded result.
+        left: The left factor, of shape (rows, summands).
+        right: The right factor, of shape (summands, columns).
+        added: The addend, of a shape that fits the result; 0 for none.
+        result: The recorded result, of shape (rows, columns).
     """
 
     left: Array
     right: Array
-    multiply: Callable[[Array, Array], Array]
-    added: Array | float
+    added: Array
     result: Array
 
 
@@ -53,18 +52,18 @@ def rounding_of(run: Run, key: str) -> float | None:
     product = recorded_product(run, key)
     if product is None:
         return None
-    exact = product.multiply(product.left, product.right) + product.added
+    exact = product.left @ product.right + product.added
     if exact.shape != product.result.shape or not exact.size:
         return None
     error = np.sqrt(np.mean(np.square(product.result - exact)))
-    expected = np.sqrt(np.mean(2 * product.multiply(np.square(product.left), np.square(product.right))))
+    expected = np.sqrt(np.mean(2 * np.square(product.left) @ np.square(product.right)))
     if not (np.isfinite(error) and np.isfinite(expected) and expected):
         return None
     return float(error / expected / settings().rounding)
 
 
 def recorded_product(run: Run, key: str) -> Product | None:
-    """Return a part of a recorded product with at most ``multiplications`` of them; None if it has none."""
+    """Return a part of a recorded product, of at most ``multiplications``; None if it cannot be computed."""
     place, arrangement = run.find(key), arrangement_of(key)
     make = _MAKERS.get(arrangement) if arrangement is not None else None
     if place is None or make is None:
@@ -76,8 +75,7 @@ def recorded_product(run: Run, key: str) -> Product | None:
     if len(outputs) != 1 or not all(_is_float32(value) for value in (*outputs, *tensors)):
         return None
     try:
-        arrays = [run.tensor(value).astype(float) for value in tensors]
-        return make(arrays, run.tensor(outputs[0]).astype(float), _numbers(inputs))
+        return make([*map(run.tensor, tensors)], run.tensor(outputs[0]), _numbers(inputs))
     except (UnreadableTensor, MemoryError, ValueError, IndexError):  # a record that is not what it seems
         return None
 
@@ -109,10 +107,8 @@ def _linear(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) 
     left, weight = arrays[0], arrays[1]
     if weight.ndim != 2 or numbers:
         return None
-    rows = _row_count(weight.size)
-    left = left.reshape(-1, weight.shape[1])[:rows]
-    result = result.reshape(-1, weight.shape[0])[:rows]
-    return Product(left, weight.T, np.matmul, arrays[2] if len(arrays) > 2 else 0.0, result)
+    left, result = left.reshape(-1, weight.shape[1]), result.reshape(-1, weight.shape[0])
+    return _part(left, weight.T, result, arrays[2] if len(arrays) > 2 else None)
 
 
 def _matmul(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
@@ -125,25 +121,26 @@ def _matmul(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) 
         left, right, result = (value.reshape(-1, *value.shape[-2:])[0] for value in (left, right, result))
     else:
         return None
-    rows = _row_count(right.size)
-    return Product(left[:rows], right, np.matmul, 0.0, result[:rows])
+    return _part(left, right, result)
 
 
 def _addmm(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
     added, left, right = arrays
-    product = _matmul((left, right), result, numbers)
-    if product is None:
+    if right.ndim == 3 and left.shape[:-2] == right.shape[:-2]:
+        left, right = left[0], right[0]
+        added = np.broadcast_to(added, result.shape)[0]
+        result = result[0]
+    if left.ndim != 2 or right.ndim != 2 or numbers:
         return None
-    added = np.broadcast_to(added, result.shape)
-    added = added.reshape(-1, *added.shape[-2:])[0][: len(product.left)]
-    return Product(product.left, product.right, np.matmul, added, product.result)
+    return _part(left, right, result, np.broadcast_to(added, result.shape))
 
 
 def _convolution(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
     """Return the product of a convolution: windows of one sample with the weights, without groups."""
     source, weight = arrays[:2]
     axes = weight.ndim - 2
-    if source.ndim != weight.ndim or _argument(numbers, "groups", 6, 1) != [1]:
+    is_large = source[:1].size > settings().multiplications
+    if source.ndim != weight.ndim or _argument(numbers, "groups", 6, 1) != [1] or is_large:
         return None
     stride, padding, dilation = (
         (_argument(numbers, name, place, axes) * axes)[:axes]
@@ -154,13 +151,30 @@ def _convolution(arrays: Sequence[Array], result: Array, numbers: Mapping[str, i
     windows = np.lib.stride_tricks.sliding_window_view(source, extents, tuple(range(1, axes + 1)))
     steps = (1, *stride, *dilation)
     windows = windows[tuple(slice(None, None, step) for step in steps)]
-    rows = _row_count(weight.size)
-    result = np.moveaxis(result[0], 0, -1).reshape(-1, weight.shape[0])[:rows]
-    left = np.moveaxis(windows, 0, axes).reshape(-1, *windows.shape[:1], *weight.shape[2:])[:rows]
+    sizes = windows.shape[1 : axes + 1]
+    places = np.unravel_index(np.arange(min(MAX_ROWS, math.prod(sizes))), sizes)
+    left = np.moveaxis(windows, 0, axes)[places]
+    result = np.moveaxis(result[0], 0, -1).reshape(-1, weight.shape[0])
     left = left.reshape(len(left), -1)
-    return Product(
-        left, weight.reshape(weight.shape[0], -1).T, np.matmul, arrays[2] if len(arrays) > 2 else 0.0, result
-    )
+    right = weight.reshape(weight.shape[0], -1).T
+    return _part(left, right, result, arrays[2] if len(arrays) > 2 else None)
+
+
+def _part(left: Array, right: Array, result: Array, added: Array | None = None) -> Product:
+    """Return some rows and columns of a product of two matrices.
+
+    Args:
+        left: An array of shape (rows, summands).
+        right: An array of shape (summands, columns).
+        result: An array of shape (rows, columns).
+        added: An array of shape (columns,) or (rows, columns); None for none.
+    """
+    summands = max(1, right.shape[0])
+    columns = min(right.shape[1], MAX_COLUMNS, max(1, settings().multiplications // summands))
+    rows = min(len(left), MAX_ROWS, max(1, settings().multiplications // summands // columns))
+    addend = np.zeros(()) if added is None else added[..., :columns][: rows if added.ndim == 2 else None]
+    left, right, result = left[:rows], right[:, :columns], result[:rows, :columns]
+    return Product(*(value.astype(float) for value in (left, right, addend, result)))
 
 
 def _argument(numbers: Mapping[str, int], name: str, place: int, count: int) -> list[int]:
@@ -172,10 +186,6 @@ def _argument(numbers: Mapping[str, int], name: str, place: int, count: int) -> 
         if parts:
             return parts
     return [0 if name == "padding" else 1]
-
-
-def _row_count(weights: int) -> int:
-    return max(1, settings().multiplications // max(weights, 1))
 
 
 _MAKERS: Mapping[Arrangement, Callable[[Sequence[Array], Array, Mapping[str, int]], Product | None]] = {

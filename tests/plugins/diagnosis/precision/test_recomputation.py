@@ -104,9 +104,11 @@ def test_large_products_are_computed_in_part(tmp_path: Path, monkeypatch: pytest
 
     limits = dataclasses.replace(settings(), multiplications=96 * 32 * 3)
     monkeypatch.setattr("probe_diagnosis.precision.recomputation.settings", lambda: limits)
-    run = opened(tmp_path, "Functional.linear.0.forward", X, W, out=linear(X, W))
+    run = opened(tmp_path, "Functional.linear.0.forward", X, W, B, out=linear(X, W, B))
     product = recorded_product(run, "Functional.linear.0.forward")
-    assert product is not None and product.left.shape == (3, 96)
+    assert product is not None
+    assert (product.left.shape, product.right.shape) == ((3, 96), (96, 32))
+    np.testing.assert_allclose(product.left @ product.right + product.added, product.result, atol=1e-4)
 
 
 @pytest.mark.parametrize(
