@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from probe_recording import TaskRecorder, TaskSpec, config
+from probe_recording import Process, TaskRecorder, TaskSpec, config
 from probe_recording.specs import check_task
 from probe_recording.tasks import task_recorder
 
@@ -24,6 +24,7 @@ class Counter(TaskRecorder):
         self.framework = framework
 
 
+PROCESS = Process()
 SPEC = TaskSpec(
     "count", "counts", Counter, frameworks=("mine",), fields=("threshold",), settings="counting_plugin:parse"
 )
@@ -42,9 +43,9 @@ def configured(**fields: Any) -> config.Config:
 
 
 def test_a_task_receives_its_section() -> None:
-    recorder = task_recorder(configured(count={"threshold": 5}), "mine")
+    recorder = task_recorder(configured(count={"threshold": 5}), "mine", PROCESS)
     assert isinstance(recorder, Counter)
-    assert (recorder.config.settings, recorder.framework) == (5, "mine")
+    assert (recorder.config.settings, recorder.framework, recorder.process) == (5, "mine", PROCESS)
     assert configured() != configured(count={"threshold": 5})
 
 
@@ -59,7 +60,7 @@ def test_an_unknown_field_and_a_wrong_value_are_named() -> None:
 
 def test_another_framework_is_refused() -> None:
     with pytest.raises(UserError, match="not available for other"):
-        task_recorder(configured(), "other")
+        task_recorder(configured(), "other", PROCESS)
 
 
 def test_an_unknown_task_lists_those_of_plugins() -> None:
