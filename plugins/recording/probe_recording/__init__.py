@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         scalar,
     )
     from probe_recording.loss import spans
+    from probe_recording.messages import note
     from probe_recording.module_hooks import ModuleHooks, Running
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
     from probe_recording.process import Process
@@ -201,6 +202,7 @@ __all__ = [
     "load_npy",
     "measure",
     "memory_of",
+    "note",
     "number_in",
     "numbers_in",
     "of_the_process",
@@ -244,6 +246,7 @@ __getattr__ = exporter(
         "ladder": "Ladder Rung flat",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "spans",
+        "messages": "note",
         "module_hooks": "ModuleHooks Running",
         "place": "Destination bytes_of destination_to is_loopback with_destination",
         "process": "Process",
