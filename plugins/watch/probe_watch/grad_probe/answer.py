@@ -1,4 +1,4 @@
-"""The content of ``grad_answer.json`` (docs/watch.md#result-files)."""
+"""The content of ``grad_answer.json`` (docs/gradients.md#result-files)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of a gradient, whatever its framework (docs/watch.md#files)."""
+"""What is measured of a gradient, whatever its framework (docs/gradients.md#files)."""
 
 from __future__ import annotations
 

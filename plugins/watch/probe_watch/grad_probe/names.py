@@ -1,4 +1,4 @@
-"""Names of the files of grad_probe (docs/watch.md#files)."""
+"""Names of the files of grad_probe (docs/gradients.md#files)."""
 
 from __future__ import annotations
 

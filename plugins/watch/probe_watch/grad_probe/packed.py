@@ -1,4 +1,4 @@
-"""The packed signs of a step: one safetensors file with a bit for each element (docs/watch.md#packed-signs).
+"""The packed signs of a step: a safetensors file with a bit per element (docs/gradients.md#packed-signs).
 
 The header is written last, into space that is reserved for it, because a gradient that cannot be measured has
 no entry. Only one gradient is in memory at a time.

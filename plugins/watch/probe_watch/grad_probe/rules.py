@@ -1,4 +1,4 @@
-"""The reading rule: which steps of which parameters are suspicious (docs/watch.md#reading-rule)."""
+"""The reading rule: which steps of which parameters are suspicious (docs/gradients.md#reading-rule)."""
 
 from __future__ import annotations
 

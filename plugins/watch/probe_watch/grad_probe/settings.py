@@ -1,4 +1,4 @@
-"""The section ``grad_probe`` of config.json (docs/watch.md#fields)."""
+"""The section ``grad_probe`` of config.json (docs/gradients.md#fields)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of one step (docs/watch.md#files)."""
+"""The files of one step (docs/gradients.md#files)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The csv of statistics of a step: writing and reading (docs/watch.md#files)."""
+"""The csv of statistics of a step: writing and reading (docs/gradients.md#files)."""
 
 from __future__ import annotations
 
