@@ -20,7 +20,7 @@ def probe_tasks() -> list[TaskSpec]:
         TaskSpec(
             "grad_probe",
             "Writes statistics and signs of gradients before each step of an optimizer.",
-            "probe_watch.grad_probe.recorder:new_recorder",
+            "probe_watch.grad_probe.task:new_recorder",
             frameworks=("pytorch", "mindspore"),
             fields=("grad_level", "param_list", "bounds", "direction_files"),
             settings="probe_watch.grad_probe.settings:parse",

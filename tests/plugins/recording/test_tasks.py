@@ -12,6 +12,7 @@ from probe_recording.specs import check_task
 from probe_recording.tasks import task_recorder
 
 from probe_core.errors import UserError
+from probe_core.plugins.blame import PluginError
 
 
 def parse(section: Any) -> int:
@@ -95,3 +96,9 @@ def test_steps_are_counted() -> None:
 def test_an_incomplete_spec_is_refused() -> None:
     with pytest.raises(TypeError, match="needs frameworks"):
         check_task(TaskSpec("count", "counts", Counter))
+
+
+def test_a_check_of_plugins_imports_the_factory_and_does_not_call_it() -> None:
+    assert SPEC.make() is Counter
+    with pytest.raises(PluginError, match="count"):
+        TaskSpec("count", "counts", "counting_plugin:missing").make()

@@ -1,4 +1,4 @@
-"""What is measured of a gradient, whatever its framework (docs/gradients.md#files)."""
+"""Statistics and signs of a gradient, for all frameworks (docs/gradients.md#files)."""
 
 from __future__ import annotations
 

@@ -179,14 +179,3 @@ class GradRecorder(TaskRecorder):
         if text not in self._reported:
             self._reported.add(text)
             note(f"probe: {text}")
-
-
-def new_recorder(config: Config, framework: str) -> GradRecorder:
-    """Return the recorder of a framework."""
-    if framework == "mindspore":
-        from probe_watch.grad_probe.mindspore import MindSporeGradRecorder
-
-        return MindSporeGradRecorder(config)
-    from probe_watch.grad_probe.pytorch import TorchGradRecorder
-
-    return TorchGradRecorder(config)
