@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import shlex
 from pathlib import Path
@@ -40,7 +41,9 @@ def train(script: str, config: Path, faulty_step: int) -> None:
     PrecisionDebugger._instance = None
     try:
         exec(script, names)
-        names["debugger"]._recorder.finish()  # type: ignore[attr-defined]
+        recorder = names["debugger"]._recorder  # type: ignore[attr-defined]
+        atexit.unregister(recorder.finish)
+        recorder.finish()
     finally:
         PrecisionDebugger._instance = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import csv
 import json
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ def debugging(path: Path, **fields: Any) -> Iterator[Any]:
     try:
         yield debugger
     finally:
+        atexit.unregister(debugger._recorder.finish)
         debugger._recorder.finish()
         PrecisionDebugger._instance = None
 

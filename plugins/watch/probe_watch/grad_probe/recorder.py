@@ -13,7 +13,7 @@ from typing import Any
 from probe_recording import Config, Lock, TaskRecorder, note
 
 from probe_core.errors import UserError, counted, nearest, said, some
-from probe_core.files.atomic import make_directory
+from probe_core.files.atomic import make_directory, remove_leftovers
 from probe_watch.grad_probe.earlier_run import remove_earlier_steps, remove_step
 from probe_watch.grad_probe.measurement import MeasuredGradient
 from probe_watch.grad_probe.names import rank_directory
@@ -54,6 +54,7 @@ class GradRecorder(TaskRecorder):
         self._directory: Path | None = None
         self._pid = os.getpid()
         self._reported: set[str] = set()
+        self._is_monitored = self._has_recorded = self._has_failed = False
 
     @abstractmethod
     def observe(self, model: Any) -> Callable[[], None]:
@@ -77,6 +78,7 @@ class GradRecorder(TaskRecorder):
             remove()
             raise
         self._remove_hook = remove
+        self._is_monitored = True
 
     def step(self) -> None:
         """Do nothing: a step of this task is a step of an optimizer."""
@@ -86,11 +88,21 @@ class GradRecorder(TaskRecorder):
         self.current_step = self._first_step = step
 
     def finish(self) -> None:
-        """Remove the hooks, and release the directory."""
+        """Remove the hooks, release the directory, and report if nothing was recorded."""
         if self._remove_hook is not None:
             self._remove_hook()
             self._remove_hook = None
         self._release()
+        is_expected = self.process.is_selected(self.config.ranks) and os.getpid() == self._pid
+        if is_expected and not self._has_recorded and not self._has_failed:
+            note(f"probe: no gradients were recorded: {self._missing_reason()}.")
+
+    def _missing_reason(self) -> str:
+        if not self._is_monitored:
+            return "monitor() was never called"
+        if self.current_step == self._first_step:
+            return "no optimizer stepped after monitor()"
+        return f"the program ended after step {self.current_step - 1}, without a step that is selected"
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -119,6 +131,7 @@ class GradRecorder(TaskRecorder):
         try:
             self._prepare()
             self._write(step, gradients)
+            self._has_recorded = True
         except UserError as error:
             self._end(step, error.what)
         except Exception as error:  # of the framework or the file system: the training must go on
@@ -137,6 +150,7 @@ class GradRecorder(TaskRecorder):
         self._release()
         self._lock = Lock(self.config.dump_path, f"rank{rank}")
         self._directory = directory
+        remove_leftovers(directory)
         if step_count := remove_earlier_steps(directory, self._first_step):
             note(f"probe: replaced {counted(step_count, 'step')} of an earlier run in {directory}.")
 
@@ -168,6 +182,7 @@ class GradRecorder(TaskRecorder):
         writer.add(gradient.parameter, measured)
 
     def _end(self, step: int, reason: str) -> None:
+        self._has_failed = True
         if self._remove_hook is not None:
             self._remove_hook()
             self._remove_hook = None

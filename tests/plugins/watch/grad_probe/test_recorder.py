@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -283,6 +285,60 @@ def test_a_failed_write_ends_the_recording_and_not_the_training(
     assert error.count("the recording of gradients ends in step") == 1 and "The training goes on." in error
     assert steps(tmp_path / "run") == ([] if place == "rank0" else [0]) or place.endswith(".csv")
     assert not list(tmp_path.glob("run/rank0/*.part")) and not list(tmp_path.glob("*.csv"))
+
+
+def test_an_interrupt_leaves_complete_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with debugging(tmp_path / "run") as debugger:
+        model = net()
+        debugger.monitor(model)
+        train(model, 1)
+
+        def interrupt(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("probe_watch.grad_probe.pytorch.measure", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train(model, 1)
+    assert steps(tmp_path / "run") == [0] and not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "count", "message"),
+    [
+        ({}, None, "no gradients were recorded: monitor() was never called."),
+        ({}, 0, "no gradients were recorded: no optimizer stepped after monitor()."),
+        ({"step": [7]}, 2, "the program ended after step 1, without a step that is selected."),
+        ({"rank": [7]}, 2, ""),
+        ({}, 1, ""),
+    ],
+)
+def test_a_run_without_files_is_explained(
+    fields: dict[str, Any],
+    count: int | None,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with debugging(tmp_path / "run", **fields) as debugger:
+        model = net()
+        if count is not None:
+            debugger.monitor(model)
+            train(model, count)
+    error = capsys.readouterr().err
+    assert message in error and bool(message) == bool(error)
+
+
+def test_leftovers_of_a_killed_training_are_removed(tmp_path: Path) -> None:
+
+    from probe_core.files.atomic import AtomicFile
+
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    (tmp_path / "run" / "rank0").mkdir(parents=True)
+    left = AtomicFile(tmp_path / "run" / "rank0" / "grad_directions_9.safetensors").temporary
+    left.rename(left.with_name(left.name.replace(f".{os.getpid()}.", f".{process.pid}.")))
+    record(tmp_path / "run", {"a": torch.ones(1)}, direction_files="npy")
+    assert files(tmp_path / "run" / "rank0") == ["grad_summary_0.csv", "step0/a.npy"]
 
 
 def test_another_process_in_the_same_directory_is_reported(
