@@ -7,7 +7,6 @@ no entry. Only one gradient is in memory at a time.
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from collections.abc import Mapping
 from math import prod
@@ -91,7 +90,7 @@ class PackedSigns:
     """
 
     def __init__(self, path: Path) -> None:
-        self._name = path.name
+        self._path, self._name = path, path.name
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             length = int.from_bytes(file.read(_PREFIX_BYTES), "little")
@@ -99,7 +98,6 @@ class PackedSigns:
                 raise UnreadableTensor(f"{path.name} is cut off: its header is longer than the file")
             self._entries, self._shapes = self._parsed(file.read(length))
             self._data_start, self._size = _PREFIX_BYTES + length, size
-            self._memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def __contains__(self, parameter: object) -> bool:
         return parameter in self._entries
@@ -122,6 +120,7 @@ class PackedSigns:
 
         Raises:
             UnreadableTensor: The entry is damaged or cut off.
+            OSError: The file cannot be read any more.
         """
         damaged = UnreadableTensor(f"{self._name} is damaged: the entry of {parameter} is wrong")
         entry, shape = self._entries[parameter], self._shapes.get(parameter)
@@ -139,5 +138,7 @@ class PackedSigns:
             raise damaged
         if self._data_start + stop > self._size:
             raise UnreadableTensor(f"{self._name} is cut off within the entry of {parameter}")
-        bits = np.frombuffer(self._memory, np.uint8, byte_count, self._data_start + start)
+        bits = np.fromfile(self._path, np.uint8, byte_count, offset=self._data_start + start)
+        if bits.size < byte_count:
+            raise UnreadableTensor(f"{self._name} was cut off while it was read")
         return tuple(shape), bits

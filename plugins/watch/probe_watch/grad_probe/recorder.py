@@ -48,6 +48,7 @@ class GradRecorder(TaskRecorder):
         settings = config.settings
         assert isinstance(settings, GradSettings)
         self.settings = settings
+        self._wanted = frozenset(settings.parameters)
         self._first_step = 0
         self._remove_hook: Callable[[], None] | None = None
         self._lock: Lock | None = None
@@ -108,7 +109,7 @@ class GradRecorder(TaskRecorder):
 
     def is_wanted(self, parameter: str) -> bool:
         """Return True if a parameter is selected by ``param_list``."""
-        return not self.settings.parameters or parameter in self.settings.parameters
+        return not self._wanted or parameter in self._wanted
 
     def warn_unknown(self, names: Sequence[str]) -> None:
         """Report names of ``param_list`` that the model does not have."""
@@ -135,7 +136,7 @@ class GradRecorder(TaskRecorder):
         except UserError as error:
             self._end(step, error.what)
         except Exception as error:  # of the framework or the file system: the training must go on
-            self._end(step, said(error))
+            self._end(step, f"{said(error)}.")
 
     def _is_selected(self, step: int) -> bool:
         steps = self.config.steps

@@ -66,15 +66,17 @@ class StepSigns:
     def load(self, parameter: str) -> Signs | None:
         """Return the signs of a parameter; None if there is no file of them.
 
+        The ``.npy`` file is tried first: a recorder that knows no packed file may have replaced it.
+
         Raises:
             UnreadableTensor: The file is damaged, or is one of msprobe 1.0.4 that only unpickling could read.
         """
-        if self._packed is not None and parameter in self._packed:
-            return Signs(*self._packed.load(parameter))
         for name in dict.fromkeys((direction_file(parameter), f"{parameter}.npy")):
             if Path(name).name == name:
                 with suppress(FileNotFoundError):
                     return _from_npy(self._directory / name)
+        if self._packed is not None and parameter in self._packed:
+            return self._from_packed(self._packed, parameter)
         old = self._directory / direction_file(parameter, OLD_SUFFIX)
         if old.exists():
             raise UnreadableTensor(
@@ -83,6 +85,13 @@ class StepSigns:
         if self._problem is not None:
             raise self._problem
         return None
+
+    @staticmethod
+    def _from_packed(packed: PackedSigns, parameter: str) -> Signs:
+        try:
+            return Signs(*packed.load(parameter))
+        except OSError as error:
+            raise UnreadableTensor(f"{parameter}: {error.strerror or error}") from None
 
 
 def _from_npy(path: Path) -> Signs:

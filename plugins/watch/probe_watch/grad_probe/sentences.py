@@ -18,15 +18,36 @@ def verdict(ranks: Sequence[RankComparison], main: Suspect | None) -> str:
         where = f" on rank {main.rank}" if len(ranks) > 1 or main.rank else ""
         return f"SUSPICIOUS: {printable(main.parameter)} in step {main.step}{where}: {clause(main)}"
     lowest = lowest_agreement(ranks)
-    steps = counted(len({step for rank in ranks for step in rank.steps}), "step")
-    parameters = counted(len({series.parameter for rank in ranks for series in rank.series}), "parameter")
-    on_ranks = f" and {counted(len(ranks), 'rank')}" if len(ranks) > 1 else ""
-    scope = f"{parameters} in {steps}{on_ranks}"
+    missing_count = len(_missing_parameters(ranks))
+    missing = f"; {counted(missing_count, 'parameter')} not compared in all steps" if missing_count else ""
+    scope = _scope(ranks)
     if lowest is None or lowest[2].equal == lowest[2].total:
-        return f"AGREE: all compared gradient signs of {scope} are equal"
+        return f"AGREE: all compared gradient signs of {scope} are equal{missing}"
     rank, step, agreement, name = lowest
     where = f"{printable(name)} in step {step}" + (f" on rank {rank}" if len(ranks) > 1 else "")
-    return f"AGREE: gradient signs of {scope}; the lowest similarity is {percent(agreement)}, {where}"
+    return (
+        f"AGREE: gradient signs of {scope}; the lowest similarity is {percent(agreement)}, {where}{missing}"
+    )
+
+
+def _scope(ranks: Sequence[RankComparison]) -> str:
+    """Return the number of parameters, steps and ranks of which signs were compared."""
+    compared = [
+        (rank.rank, step, series.parameter)
+        for rank in ranks
+        for series in rank.series
+        for step, pair in series.pairs.items()
+        if pair.agreement is not None
+    ]
+    rank_count, step_count, parameter_count = (len({case[n] for case in compared}) for n in range(3))
+    on_ranks = f" and {counted(rank_count, 'rank')}" if len(ranks) > 1 else ""
+    return f"{counted(parameter_count, 'parameter')} in {counted(step_count, 'step')}{on_ranks}"
+
+
+def _missing_parameters(ranks: Sequence[RankComparison]) -> set[str]:
+    """Return the parameters that only one run has, or whose signs were not compared in some step."""
+    one_sided = {name for rank in ranks for name in (*rank.target_only, *rank.golden_only)}
+    return one_sided | {name for name, _, _ in not_compared(ranks)}
 
 
 def clause(suspect: Suspect) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from probe_watch import compare_gradients
 from probe_watch.grad_probe import similarity
+from probe_watch.grad_probe.packed import PackedWriter
 from probe_watch.grad_probe.similarity import PairGap, SignAgreement, count_equal
 from support.runs.gradients import write_run
 
@@ -129,6 +130,26 @@ def test_a_wrong_csv_is_one_sentence(content: bytes, message: str, tmp_path: Pat
     (runs[1] / "rank0" / "grad_summary_0.csv").write_bytes(content)
     with pytest.raises(UserError, match=message):
         compare_gradients(*runs)
+
+
+def test_a_packed_file_that_another_recorder_did_not_replace_is_not_used(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, [{"a": YES}]) for name in ("t", "g")]
+    writer = PackedWriter(runs[0] / "rank0", 0, {"a": (4,)})
+    writer.add("a", NO)
+    writer.commit()
+    assert compare_gradients(*runs).main is None
+
+
+def test_a_damaged_packed_file_is_named(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, [{"a": YES, "b": YES}]) for name in ("t", "g")]
+    (runs[0] / "rank0" / "step0" / "a.npy").unlink()
+    (runs[0] / "rank0" / "grad_directions_0.safetensors").write_bytes(b"\xff" * 20)
+    comparison = compare_gradients(*runs)
+    (case,) = comparison.as_json()["not_compared"]
+    assert case["parameter"] == "a" and "is cut off" in case["detail"]
+    assert comparison.sentence == (
+        "AGREE: all compared gradient signs of 1 parameter in 1 step are equal; 1 parameter not compared in all steps"
+    )
 
 
 def test_rows_of_a_strange_csv_are_tolerated(tmp_path: Path) -> None:
