@@ -45,6 +45,7 @@ ELSEWHERE = {
     "tensors and call stacks of dumps of older tools ([legacy.md](legacy.md)). `.pt`, `.npy` and safetensors files need "
     "no conversion.",
     "overflow_check": 'recording with `"task": "overflow_check"`',
+    "grad_probe": '[recording](gradients.md) with `"task": "grad_probe"`, and `probe grad compare`',
 }
 """Other commands of msprobe, with what to do."""
 COMPARE_26 = """
@@ -180,7 +181,7 @@ def fields() -> list[str]:
     )
     lines.append(f"| {', '.join(f'`{name}`' for name in sorted(own))} | probe's own |")
     lines += ["", "| task | in probe |", "|---|---|"]
-    lines += [f"| `{task}` | the same |" for task in config.TASKS]
+    lines += [f"| `{task}` | the same |" for task in (*config.TASKS, *sorted(config.installed_tasks()))]
     lines += [f"| `{old}` | `{new}` |" for old, new in config.SYNONYMS.items()]
     lines += [f"| `{task}` | refused: {reason} |" for task, reason in config.OTHER_TASKS.items()]
     return [*lines, "", "Every field: [configuration.md](configuration.md).", ""]

@@ -17,6 +17,7 @@ OWN_TEST = {
     "merging.md": "test_merge_result.py",
     "metric-plugin.md": "test_pages.py",
     "plugins.md": "test_plugins_page.py",
+    "gradients.md": "test_gradients_page.py",
     "recorder-plugin.md": "test_pages.py",
     "online.md": "test_online_page.py",
     "recording.md": "test_recording_page.py",

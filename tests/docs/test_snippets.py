@@ -23,6 +23,8 @@ RUN_BY = {
     "explanation.md python": "test_commands.py",
     "first-difference.md json": HERE,
     "formats.md json": HERE,
+    "gradients.md json": "test_gradients_page.py",
+    "gradients.md python": "test_gradients_page.py",
     "how-to.md json": "test_how_to_page.py",
     "how-to.md python": "test_how_to_page.py",
     "merging.md python": "plugins/reporters/test_merge_command.py",

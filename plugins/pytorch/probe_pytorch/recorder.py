@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import probe_recording
-import torch
 from probe_recording import Config, StepDirectory, interrupts_deferred
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
@@ -30,11 +29,12 @@ from probe_pytorch.capture.patches import Patches
 from probe_pytorch.capture.roots import RootFinder
 from probe_pytorch.capture.steps import StepCapture
 from probe_pytorch.capture.tap import TapCapture
+from probe_pytorch.process import TorchProcess
 from probe_pytorch.session import SendingSession, Session
 from probe_pytorch.storage.tensors import HEADER_ROOM
 
 
-class Recorder(probe_recording.Recorder[Session]):
+class Recorder(TorchProcess, probe_recording.Recorder[Session]):
     """A recorder of a PyTorch process.
 
     Args:
@@ -259,11 +259,6 @@ class Recorder(probe_recording.Recorder[Session]):
                 before()
 
         return register_module_forward_pre_hook(before_any)
-
-    def _group(self) -> tuple[int, int] | None:
-        dist = torch.distributed
-        met = dist.is_available() and dist.is_initialized()
-        return (dist.get_rank(), dist.get_world_size()) if met else None
 
     def new_conditions(self) -> TorchConditions:
         """Return a new capture of the conditions of steps."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from probe_recording.conditions import Conditions, Draw, Fact, state_hash
     from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, load_config, parse_steps
     from probe_recording.debugger import Debugger
-    from probe_recording.directory import SINGLE, StepDirectory
+    from probe_recording.directory import SINGLE, Lock, StepDirectory
     from probe_recording.earlier_run import settle_earlier_run
     from probe_recording.fields import Fields
     from probe_recording.gathering import Arrived, Gathering, tell_each
@@ -47,8 +47,10 @@ if TYPE_CHECKING:
         scalar,
     )
     from probe_recording.loss import spans
+    from probe_recording.messages import note
     from probe_recording.module_hooks import ModuleHooks, Running
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
+    from probe_recording.process import Process
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, memory_of
     from probe_recording.reading.npy import load_npy
@@ -140,11 +142,13 @@ __all__ = [
     "Gathering",
     "Json",
     "Ladder",
+    "Lock",
     "Memory",
     "ModuleHooks",
     "NpyStore",
     "Plain",
     "Prefix",
+    "Process",
     "Recorder",
     "Rung",
     "Running",
@@ -198,6 +202,7 @@ __all__ = [
     "load_npy",
     "measure",
     "memory_of",
+    "note",
     "number_in",
     "numbers_in",
     "of_the_process",
@@ -232,7 +237,7 @@ __getattr__ = exporter(
         "conditions": "Conditions Draw Fact state_hash",
         "config": "LEVELS TASKS Config ConfigWarning load_config parse_steps",
         "debugger": "Debugger",
-        "directory": "SINGLE StepDirectory",
+        "directory": "SINGLE Lock StepDirectory",
         "earlier_run": "settle_earlier_run",
         "fields": "Fields",
         "gathering": "Arrived Gathering tell_each",
@@ -241,8 +246,10 @@ __getattr__ = exporter(
         "ladder": "Ladder Rung flat",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "spans",
+        "messages": "note",
         "module_hooks": "ModuleHooks Running",
         "place": "Destination bytes_of destination_to is_loopback with_destination",
+        "process": "Process",
         "reading.leaves": "leaf_of",
         "reading.memory": "SMALL_FILE Memory check_unchanged memory_of",
         "reading.npy": "load_npy",

@@ -14,10 +14,27 @@ if TYPE_CHECKING:
 @hookimpl
 def probe_tasks() -> list[TaskSpec]:
     """Return the tasks of the debugger."""
-    return []
+    from probe_recording import TaskSpec
+
+    return [
+        TaskSpec(
+            "grad_probe",
+            "Writes statistics and signs of gradients before each step of an optimizer.",
+            "probe_watch.grad_probe.task:new_recorder",
+            frameworks=("pytorch", "mindspore"),
+            fields=("grad_level", "param_list", "bounds", "direction_files"),
+            settings="probe_watch.grad_probe.settings:parse",
+        )
+    ]
 
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
     """Return the commands."""
-    return []
+    return [
+        CommandSpec(
+            "grad",
+            "Compare the gradients of two runs that the task grad_probe wrote.",
+            "probe_watch.grad_probe.command:grad",
+        )
+    ]
