@@ -12,15 +12,22 @@ from probe_core.exports import exporter
 if TYPE_CHECKING:
     from probe_diagnosis.answer.answerer import whole_answer
     from probe_diagnosis.answer.depth import CallDepth, depths
-    from probe_diagnosis.frames import own_frame, own_frames
+    from probe_diagnosis.collectives.calls import Call, Flow
+    from probe_diagnosis.difference.reasons import Because, Cause
+    from probe_diagnosis.difference.search import Searched, search_timelines
+    from probe_diagnosis.difference.walking import Node
+    from probe_diagnosis.frames import frames_of, load_stacks, own_frame, own_frames
+    from probe_diagnosis.judges.uninitialised import uninitialised_slots
     from probe_diagnosis.specs import DetectorSpec
     from probe_diagnosis.timeline.evidence import evidence_texts
     from probe_diagnosis.timeline.timeline import Detection, Detector, Timeline
     from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind
 
 __all__ = [
-    "CallDepth", "CallView", "Detection", "Detector", "DetectorSpec", "Difference", "DifferenceKind",
-    "Timeline", "depths", "evidence_texts", "own_frame", "own_frames", "whole_answer",
+    "Because", "Call", "CallDepth", "CallView", "Cause", "Detection", "Detector", "DetectorSpec",
+    "Difference", "DifferenceKind", "Flow", "Node", "Searched", "Timeline", "depths", "evidence_texts",
+    "frames_of", "load_stacks", "own_frame", "own_frames", "search_timelines", "uninitialised_slots",
+    "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = exporter(
@@ -28,7 +35,12 @@ __getattr__ = exporter(
     {
         "answer.answerer": "whole_answer",
         "answer.depth": "CallDepth depths",
-        "frames": "own_frame own_frames",
+        "collectives.calls": "Call Flow",
+        "difference.reasons": "Because Cause",
+        "difference.search": "Searched search_timelines",
+        "difference.walking": "Node",
+        "frames": "frames_of load_stacks own_frame own_frames",
+        "judges.uninitialised": "uninitialised_slots",
         "specs": "DetectorSpec",
         "timeline.evidence": "evidence_texts",
         "timeline.timeline": "Detection Detector Timeline",
