@@ -12,7 +12,7 @@ from probe_core.exports import exporter
 if TYPE_CHECKING:
     from probe_diagnosis.answer.answerer import whole_answer
     from probe_diagnosis.answer.depth import CallDepth, depths
-    from probe_diagnosis.collectives.calls import Call, Flow
+    from probe_diagnosis.collectives.calls import Call, Flow, api_of
     from probe_diagnosis.difference.reasons import Because, Cause
     from probe_diagnosis.difference.search import Searched, search_timelines
     from probe_diagnosis.difference.walking import Node
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from probe_diagnosis.specs import DetectorSpec
     from probe_diagnosis.timeline.evidence import evidence_texts
     from probe_diagnosis.timeline.timeline import Detection, Detector, Timeline
-    from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind
+    from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
 
 __all__ = [
     "Because", "Call", "CallDepth", "CallView", "Cause", "Detection", "Detector", "DetectorSpec",
-    "Difference", "DifferenceKind", "Flow", "Node", "Searched", "Timeline", "depths", "evidence_texts",
-    "frames_of", "load_stacks", "own_frame", "own_frames", "search_timelines", "uninitialised_slots",
+    "Difference", "DifferenceKind", "Flow", "Node", "Searched", "Timeline", "api_of", "depths",
+    "evidence_texts", "frames_of", "is_module", "load_stacks", "own_frame", "own_frames", "search_timelines", "uninitialised_slots",
     "whole_answer",
 ]  # fmt: skip
 
@@ -35,7 +35,7 @@ __getattr__ = exporter(
     {
         "answer.answerer": "whole_answer",
         "answer.depth": "CallDepth depths",
-        "collectives.calls": "Call Flow",
+        "collectives.calls": "Call Flow api_of",
         "difference.reasons": "Because Cause",
         "difference.search": "Searched search_timelines",
         "difference.walking": "Node",
@@ -44,6 +44,6 @@ __getattr__ = exporter(
         "specs": "DetectorSpec",
         "timeline.evidence": "evidence_texts",
         "timeline.timeline": "Detection Detector Timeline",
-        "timeline.views": "CallView Difference DifferenceKind",
+        "timeline.views": "CallView Difference DifferenceKind is_module",
     },
 )

@@ -20,4 +20,10 @@ def probe_tasks() -> list[TaskSpec]:
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
     """Return the commands."""
-    return []
+    return [
+        CommandSpec(
+            "nan-analyze",
+            "Find the first nan or infinity of a run, over all its ranks.",
+            "probe_watch.nan_analysis.command:nan_analyze",
+        )
+    ]
