@@ -33,8 +33,9 @@ def load_stacks(run: Run, path: Path | None) -> None:
 def frames_of(run: Run, op: str) -> tuple[str, ...]:
     """Return the frames of an op, innermost first, as far as stacks are loaded.
 
-    A backward call, which no line makes, has the frames of its forward call.
+    A backward call, which no line makes, has the frames of its forward call unless it has frames of its own.
     """
-    if op.endswith(".backward"):
-        op = f"{op.removesuffix('backward')}forward"
-    return run.stack_of(op) or ()
+    frames = run.stack_of(op)
+    if not frames and op.endswith(".backward"):
+        frames = run.stack_of(f"{op.removesuffix('backward')}forward")
+    return frames or ()

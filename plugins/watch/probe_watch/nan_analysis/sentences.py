@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from probe_core.errors import counted, some
+from probe_diagnosis import api_of
 from probe_watch.nan_analysis.analysis import Analysis, Arrival, First, Origin
 from probe_watch.nan_analysis.levels import Level
 from probe_watch.nan_analysis.marks import Mark
 
 MAX_RANKS = 8
 """Largest number of ranks of which the path is printed."""
+
+_DELIVERED = (Origin.COMMUNICATION, Origin.UNRECORDED_RANK)
 
 NOTHING = "No value is harmfully nan or infinite"
 
@@ -57,11 +60,14 @@ def details(analysis: Analysis) -> Iterator[str]:
         yield f"module: {first.modules[0]}"
     if first.unknown:
         yield f"{counted(first.unknown, 'input')} of this call were recorded without statistics"
-    for arrival in analysis.path[1:MAX_RANKS]:
+    independent = [other for other in analysis.first[1:] if other.origin not in _DELIVERED]
+    ranks = {first.rank, *(other.rank for other in independent)}
+    spread = [arrival for arrival in analysis.path if arrival.rank not in ranks]
+    for arrival in spread[:MAX_RANKS]:
         yield _step_of_path(arrival)
-    if len(analysis.path) > MAX_RANKS:
-        yield f"and {counted(len(analysis.path) - MAX_RANKS, 'further rank')}"
-    for other in analysis.first[1:]:
+    if len(spread) > MAX_RANKS:
+        yield f"and {counted(len(spread) - MAX_RANKS, 'further rank')}"
+    for other in independent:
         yield f"independently, {verdict(other, '')}"
     for other in analysis.further:
         yield f"also from finite inputs, {verdict(other, '')}"
@@ -72,6 +78,8 @@ def _step_of_path(arrival: Arrival) -> str:
     if arrival.senders:
         name = "rank" if len(arrival.senders) == 1 else "ranks"
         return f"rank {arrival.rank} receives it from {name} {some(arrival.senders)} by {arrival.op}{where}"
+    if api_of(arrival.op) is not None:
+        return f"rank {arrival.rank} receives it by {arrival.op}{where}"
     return f"rank {arrival.rank} has its first such value in {arrival.op}{where}"
 
 
