@@ -148,11 +148,11 @@ def check_overflows(plan: OverflowPlan, manager: Manager) -> list[OverflowResult
 def _chosen(calls: RecordedCalls, only: Sequence[str]) -> list[int]:
     """Return the indices of the calls to check."""
     names = calls.names
-    chosen = [
-        index for index, name in enumerate(names) if not only or name in only or api_name(name) in only
-    ]
+    chosen = [index for index, name in enumerate(names) if not only or name in only or api_name(name) in only]
     if not chosen:
-        raise UserError("The run holds no call that --only names.", "Give a name such as Torch.exp.0 or Torch.exp.")
+        raise UserError(
+            "The run holds no call that --only names.", "Give a name such as Torch.exp.0 or Torch.exp."
+        )
     return chosen
 
 
@@ -177,7 +177,9 @@ def _reason_to_skip(call: Call) -> str:
         return call.problem
     if call.parts[0] == FUSED:
         return NPU_ONLY
-    floats = [leaf for leaf in _leaves(call.forward.get("output")) if "float" in str(leaf.get("dtype")).lower()]
+    floats = [
+        leaf for leaf in _leaves(call.forward.get("output")) if "float" in str(leaf.get("dtype")).lower()
+    ]
     return "" if floats else NO_FLOATS
 
 
@@ -245,7 +247,9 @@ def _overflows(bench: Array, kind: str, *, margin: bool) -> bool:
 
 def has_recorded_overflow(call: Call) -> bool:
     """Return True if the recorded outputs of a call hold nan or infinity."""
-    texts = {str(leaf.get(name)).lower() for leaf in _leaves(call.forward.get("output")) for name in ("Max", "Min")}
+    texts = {
+        str(leaf.get(name)).lower() for leaf in _leaves(call.forward.get("output")) for name in ("Max", "Min")
+    }
     return not texts.isdisjoint({"nan", "inf", "-inf"})
 
 

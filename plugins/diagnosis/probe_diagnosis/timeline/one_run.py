@@ -41,7 +41,9 @@ def facts_of_run(run: Run, rank: int, is_wanted: Array, is_unknown: Array) -> Ra
     values, keys = run.values, run.names()
     counts = np.diff(np.asarray(values.starts))
     within = [run.construct.ancestors(key) for key in keys]
-    facts.ops.extend(keys, within, counts.tolist(), _table(run, is_wanted, is_unknown), np.arange(len(values)))
+    facts.ops.extend(
+        keys, within, counts.tolist(), _table(run, is_wanted, is_unknown), np.arange(len(values))
+    )
     for number, key in enumerate(keys):
         if key.startswith(SCOPES) and (call := call_of(run.record(number))) is not None:
             facts.ops.communication[number] = call

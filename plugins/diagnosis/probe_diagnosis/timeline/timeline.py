@@ -64,9 +64,7 @@ class Timeline:
         self.target, self.golden = target, golden
 
     @classmethod
-    def of_run(
-        cls, run: Run, rank: int, is_wanted: Array, is_unknown: Array, step: str = ""
-    ) -> Timeline:
+    def of_run(cls, run: Run, rank: int, is_wanted: Array, is_unknown: Array, step: str = "") -> Timeline:
         """Return the timeline of one run, in which wanted values take the place of values that differ.
 
         Args:

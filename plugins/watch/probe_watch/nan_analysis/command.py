@@ -20,7 +20,7 @@ from probe_core.files.atomic import make_directory, remove_leftovers, write_text
 from probe_core.flow.opening import open_run
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
-from probe_core.store.layout import ranks_of
+from probe_core.store.layout import rank_number, ranks_of
 from probe_diagnosis import load_stacks
 from probe_watch.nan_analysis import msprobe_file, result_file, sentences
 from probe_watch.nan_analysis.analysis import Analysis, analyze_step
@@ -77,6 +77,8 @@ def analyses(
             raise UserError(
                 f"{path / name} has no record of calls.", "Record the run again; check scope and list."
             )
+        for rank in _ranks_without_record(path / name, files):
+            console.warn(f"rank {rank} has no record of calls and is left out")
         with console.progress(), _opened(files, manager, framework) as runs:
             analysis = analyze_step(runs, name or _step_of(path))
             if all(rank.unknown == rank.tensors for rank in analysis.ranks.values()):
@@ -87,10 +89,15 @@ def analyses(
             yield analysis
 
 
+def _ranks_without_record(step: Path, files: Mapping[int, Path]) -> list[int]:
+    """Return the numbers of rank directories in a step that hold no record of calls."""
+    names = [child.name for child in step.iterdir() if child.is_dir()] if step.is_dir() else []
+    numbers = {rank_number(name) for name in names} - {None, *files}
+    return sorted(number for number in numbers if number is not None)
+
+
 @contextmanager
-def _opened(
-    files: Mapping[int, Path], manager: Manager, framework: str | None
-) -> Iterator[dict[int, Run]]:
+def _opened(files: Mapping[int, Path], manager: Manager, framework: str | None) -> Iterator[dict[int, Run]]:
     """Open the runs of all ranks, with their call stacks, while the block runs."""
     with ExitStack() as stack:
         runs: dict[int, Run] = {}

@@ -221,4 +221,3 @@ def _absorbs(call: _Call, marks: Array) -> bool | None:
         for slot in outputs
     )
     return True if returns_floats else None
-

@@ -9,7 +9,14 @@ import numpy as np
 from probe_core.model.columns import FLOAT, NONE, SCALAR, TENSOR, TEXT, Array, ValueColumns
 from probe_core.model.dtypes import kind
 
-_TEXTS = {"nan": np.nan, "inf": np.inf, "+inf": np.inf, "-inf": -np.inf, "infinity": np.inf, "-infinity": -np.inf}
+_TEXTS = {
+    "nan": np.nan,
+    "inf": np.inf,
+    "+inf": np.inf,
+    "-inf": -np.inf,
+    "infinity": np.inf,
+    "-infinity": -np.inf,
+}
 """Numbers that some recorders write as texts."""
 
 MAX, MIN, NORM = 0, 1, 3
@@ -54,12 +61,12 @@ def find_non_finite(values: ValueColumns) -> NonFinite:
     has_nan = np.isnan(numbers[:, MAX]) | np.isnan(numbers[:, MIN])
     has_nan |= is_tensor & is_finite_range & np.isnan(numbers[:, NORM]) & (types[:, MAX] != NONE)
     extremes = numbers[:, [MAX, MIN]]
-    is_float = np.array([kind(dtype) in ("float", "complex") for dtype in values.dtypes] or [False])[values.dtype]
+    is_float = np.array([kind(dtype) in ("float", "complex") for dtype in values.dtypes] or [False])[
+        values.dtype
+    ]
     is_empty = np.array([shape is not None and 0 in shape for _, shape in values.extents] or [False])
     is_unknown = is_tensor & is_float & (types[:, MAX] == NONE) & ~is_empty[values.extent]
-    return NonFinite(
-        has_nan, (extremes == np.inf).any(axis=1), (extremes == -np.inf).any(axis=1), is_unknown
-    )
+    return NonFinite(has_nan, (extremes == np.inf).any(axis=1), (extremes == -np.inf).any(axis=1), is_unknown)
 
 
 def _numbers(values: ValueColumns) -> Array:

@@ -46,7 +46,9 @@ def _ending(first: First) -> str:
     if first.origin is Origin.INFINITY:
         return f"returns {kinds}, from an infinity among its inputs"
     if first.origin is Origin.UNRECORDED_RANK:
-        ranks = f"rank {some(first.absent)}, which has no record" if first.absent else "ranks without a record"
+        ranks = (
+            f"rank {some(first.absent)}, which has no record" if first.absent else "ranks without a record"
+        )
         return f"delivers {kinds}, and may have received it from {ranks}"
     return _ENDINGS[first.origin].format(kinds=kinds)
 
@@ -87,7 +89,9 @@ def coverage(analysis: Analysis) -> Iterator[str]:
     """Yield lines on what was examined, and on what was not."""
     ranks = analysis.ranks.values()
     calls = sum(len(rank.run) for rank in ranks)
-    counts = {level: sum(one.scene.level is level for rank in ranks for one in rank.levels) for level in Level}
+    counts = {
+        level: sum(one.scene.level is level for rank in ranks for one in rank.levels) for level in Level
+    }
     levels = ", ".join(f"{count:,} {level.value}" for level, count in counts.items())
     yield f"{counted(calls, 'call')} of {counted(len(analysis.ranks), 'rank')}; levels: {levels}"
     for mark, words in (
