@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Because", "Call", "CallDepth", "CallView", "Cause", "Detection", "Detector", "DetectorSpec",
     "Difference", "DifferenceKind", "Flow", "Node", "Searched", "Timeline", "api_of", "depths",
-    "evidence_texts", "frames_of", "is_module", "load_stacks", "own_frame", "own_frames", "search_timelines", "uninitialised_slots",
-    "whole_answer",
+    "evidence_texts", "frames_of", "is_module", "load_stacks", "own_frame", "own_frames", "search_timelines",
+    "uninitialised_slots", "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = exporter(

@@ -77,7 +77,8 @@ class OverflowPlan:
     Attributes:
         dump: The path of the ``dump.json``.
         framework: The framework of the run; None to find out from the file.
-        device: ``cpu``, the index of an accelerator, or empty for an accelerator if there is one, else the CPU.
+        device: ``cpu``, the index of an accelerator, or empty for an accelerator if there is one, else
+            the CPU.
         jit_compile: True to compile operators just in time, on devices with that option.
         only: Names of calls, or of APIs, that alone are run; empty for all.
         timeout: The seconds that one call may take.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+from probe_diagnosis import Cause, Node, Searched, Timeline, frames_of, own_frame, search_timelines
 
 from probe_core.model import Kind, Side, Slot
 from probe_core.model.columns import SCALAR, TENSOR
 from probe_core.model.run import Run
-from probe_diagnosis import Cause, Node, Searched, Timeline, frames_of, own_frame, search_timelines
 from probe_watch.nan_analysis.levels import CallLevel, levels_of
 from probe_watch.nan_analysis.marks import Mark, Marks, Source, mark_values, print_of
 from probe_watch.nan_analysis.non_finite import NonFinite, find_non_finite

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from probe_diagnosis import load_stacks
 
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, FOUND
@@ -21,7 +22,6 @@ from probe_core.flow.opening import open_run
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
 from probe_core.store.layout import rank_number, ranks_of
-from probe_diagnosis import load_stacks
 from probe_watch.nan_analysis import msprobe_file, result_file, sentences
 from probe_watch.nan_analysis.analysis import Analysis, analyze_step
 

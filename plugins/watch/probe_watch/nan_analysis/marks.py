@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
+from probe_diagnosis import api_of, is_module, uninitialised_slots
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.columns import Array
 from probe_core.model.dtypes import kind
 from probe_core.model.run import Run
-from probe_diagnosis import api_of, is_module, uninitialised_slots
 from probe_watch.nan_analysis.non_finite import NonFinite
 
 NEGATIVE = frozenset(["-inf"])

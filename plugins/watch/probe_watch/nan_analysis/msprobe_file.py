@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from probe_core.model import Kind, Record, Side, Slot
-from probe_core.model.run import Run
 from probe_diagnosis import frames_of
 from probe_recording import DumpRun
+
+from probe_core.model import Kind, Record, Side, Slot
+from probe_core.model.run import Run
 from probe_watch.nan_analysis.analysis import Analysis
 
 FIELDS = ("input_args", "input_kwargs", "output", "input")

@@ -163,7 +163,8 @@ class RandomRun:
         self.add(rank, "Tensor.masked_fill", [self.tensor(), value_of("b"), value_of("s:-inf")], [hidden])
         self.add(rank, "Functional.softmax", [hidden], [self.tensor()])
 
-    def communicate(self) -> None:
+    def communicate(self, _: int) -> None:
+        """Let some ranks communicate, whichever rank is next."""
         ranks = sorted(self.source.sample(range(self.world), self.source.randint(2, self.world)))
         group = {"type": "torch.ProcessGroup", "group_ranks": ranks, "group_id": "g"}
         given = {rank: self.source.choice(self.pools[rank]) for rank in ranks}
@@ -193,7 +194,7 @@ class RandomRun:
             if number == fault_at:
                 fault = rank, self.compute(rank, is_fault=True)
             else:
-                self.source.choice([lambda: self.compute(rank), lambda: self.mask(rank), self.communicate])()
+                self.source.choice([self.compute, self.mask, self.communicate])(rank)
         head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
         for rank, records in enumerate(self.records):
             write_rank(directory / f"rank{rank}", head, records)
