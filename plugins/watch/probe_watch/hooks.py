@@ -25,5 +25,6 @@ def probe_commands() -> list[CommandSpec]:
             "nan-analyze",
             "Find the first nan or infinity of a run, over all its ranks.",
             "probe_watch.nan_analysis.command:nan_analyze",
+            aliases=("overflow-check",),
         )
     ]

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from probe_core.model.columns import NULL, SCALAR, TENSOR, Array
-from probe_core.model.dtypes import kind
 from probe_core.model.run import Run
 from probe_diagnosis.collectives.calls import SCOPES, call_of
 from probe_diagnosis.timeline.rank_facts import RankFacts
@@ -21,9 +20,6 @@ from probe_diagnosis.timeline.value_table import (
     ValueTable,
 )
 from probe_diagnosis.timeline.views import Basis
-
-NOISE = 1.0
-"""Rounding of floating-point values, which marks them as such; no distance here is the result of rounding."""
 
 
 def facts_of_run(run: Run, rank: int, is_wanted: Array, is_unknown: Array) -> RankFacts:
@@ -51,7 +47,10 @@ def facts_of_run(run: Run, rank: int, is_wanted: Array, is_unknown: Array) -> Ra
 
 
 def _table(run: Run, is_wanted: Array, is_unknown: Array) -> ValueTable:
-    """Return the values of a run as lines that differ or do not, by infinity or by nothing."""
+    """Return the values of a run as lines that differ or do not, by infinity or by nothing.
+
+    Nothing is rounded, so no module counts as one whose outputs agree: a value within it is not withdrawn.
+    """
     values = run.values
     table = ValueTable(len(values))
     lines = table.lines
@@ -63,8 +62,6 @@ def _table(run: Run, is_wanted: Array, is_unknown: Array) -> ValueTable:
     lines["state"] = np.where(is_wanted, DIFFERS_CODE, np.where(is_unknown, UNJUDGED_CODE, SAME_CODE))
     lines["state"][values.kind == NULL] = UNJUDGED_CODE
     lines["distance"], lines["scale"] = np.where(is_wanted, math.inf, 0.0), 1.0
-    is_float = np.array([kind(dtype) == "float" for dtype in values.dtypes] or [False])[values.dtype]
-    lines["noise"] = np.where(is_float & (values.kind == TENSOR), NOISE, 0.0)
     lines["flags"] = np.where(values.kind == TENSOR, 0, IS_SCALAR)
     lines["basis"] = np.where(values.kind == SCALAR, Basis.SCALAR, Basis.TENSOR)
     return table

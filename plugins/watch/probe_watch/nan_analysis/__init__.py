@@ -1,1 +1,1 @@
-"""Search for the first value that is not finite, over all ranks of one run (docs/watch.md#nan-analyze)."""
+"""Search for the first value that is not finite, over all ranks of one run (docs/nan-analyze.md)."""

@@ -1,4 +1,4 @@
-"""Levels of calls by what is not finite in them (docs/watch.md#levels)."""
+"""Levels of calls by what is not finite in them (docs/nan-analyze.md#levels)."""
 
 from __future__ import annotations
 

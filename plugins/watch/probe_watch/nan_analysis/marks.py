@@ -1,6 +1,6 @@
 """Values that are not finite and harm nothing: masks, values that later calls drop, overwritten memory.
 
-docs/watch.md#masks states the rules. All of them are general properties of the record; no API is named.
+docs/nan-analyze.md#masks states the rules. All of them are general properties of the record; no API is named.
 """
 
 from __future__ import annotations
@@ -208,8 +208,11 @@ def _harmful(leaves: Iterable[_Leaf], marks: Array) -> Iterator[_Leaf]:
 def _absorbs(call: _Call, marks: Array) -> bool | None:
     """Return True if a call drops what is not finite, False if it passes it on, None if nothing shows it.
 
-    Integers and truth values, such as those of a check for nan, show nothing.
+    Integers and truth values, such as those of a check for nan, show nothing. Communication passes values on
+    to other ranks, whatever it returns on this one.
     """
+    if api_of(call.record.key) is not None:
+        return False
     outputs = [slot for slot in call.record.slots if not slot.side.is_source]
     if not outputs or any(True for _ in _harmful(call.outputs, marks)):
         return False

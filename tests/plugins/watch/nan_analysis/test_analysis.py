@@ -107,6 +107,16 @@ def test_later_independent_value_is_listed(tmp_path: Path) -> None:
     assert [first.op for first in analysis.further] == ["Torch.exp.0.forward"]
 
 
+def test_value_that_leaves_a_module_unrecorded_is_found_within_it(tmp_path: Path) -> None:
+    case = {
+        "head": {"level": "mix"},
+        "modules": {"Torch.log.0.forward": "Module.Net.forward.0"},
+        "ranks": {0: ["Torch.log.0.forward: f -> n", "Module.Net.forward.0: f -> f", "Torch.add.0.forward: f n -> n"]},
+    }  # fmt: skip
+    first = analysis_of(case, tmp_path).first[0]
+    assert (first.op, first.modules) == ("Torch.log.0.forward", ("Module.Net.forward.0",))
+
+
 def test_marks_are_counted(tmp_path: Path) -> None:
     marks = analysis_of(load_cases()["mask_and_softmax"], tmp_path / "mask").ranks[0].marks
     assert marks[Mark.GIVEN] == 3 and not marks[Mark.HARMFUL]  # the argument, the output, the input
