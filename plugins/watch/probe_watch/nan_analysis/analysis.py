@@ -111,7 +111,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class RankRecord:
-    """What is not finite on one rank.
+    """Calls and values of one rank that are not finite.
 
     Attributes:
         run: The run of the rank.

@@ -1,4 +1,4 @@
-"""The file ``anomaly_analyze_{ns}.json`` in msprobe's layout (docs/nan-analyze.md#anomaly-analyze)."""
+"""The file ``anomaly_analyze_{ns}.json`` in msprobe's layout (docs/nan-analyze.md#files)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file ``nan_analysis_{ns}.json`` (docs/nan-analyze.md#nan-analysis-json)."""
+"""The file ``nan_analysis_{ns}.json`` (docs/nan-analyze.md#files)."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def listed(entry: dict[str, Any]) -> set[Cell]:
 
 
 def content_of(step: Path) -> dict[str, Any]:
-    """What probe writes for a step; empty for no file."""
+    """Return what probe writes for a step; empty for no file."""
     content: dict[str, Any] = {}
     for analysis in analyses(step, Manager()):
         content = json.loads(json.dumps(msprobe_file.content_of(analysis)))
