@@ -13,7 +13,9 @@ from probe_watch.nan_analysis.levels import Level
 from probe_watch.nan_analysis.marks import Mark
 
 MAX_RANKS = 8
-"""Largest number of ranks of which the path is printed."""
+"""Largest number of ranks of which a line is printed."""
+MAX_FURTHER = 3
+"""Largest number of later calls with finite inputs that are printed."""
 
 _DELIVERED = (Origin.COMMUNICATION, Origin.UNRECORDED_RANK)
 
@@ -70,10 +72,14 @@ def details(analysis: Analysis) -> Iterator[str]:
         yield _step_of_path(arrival)
     if len(spread) > MAX_RANKS:
         yield f"and {counted(len(spread) - MAX_RANKS, 'further rank')}"
-    for other in independent:
+    for other in independent[:MAX_RANKS]:
         yield f"independently, {verdict(other, '')}"
-    for other in analysis.further:
-        yield f"also from finite inputs, {verdict(other, '')}"
+    if len(independent) > MAX_RANKS:
+        yield f"and independently on {counted(len(independent) - MAX_RANKS, 'further rank')}"
+    for other in analysis.further[:MAX_FURTHER]:
+        yield f"also, {verdict(other, '')}"
+    if len(analysis.further) > MAX_FURTHER:
+        yield f"and {counted(len(analysis.further) - MAX_FURTHER, 'further call')} with finite inputs"
 
 
 def _step_of_path(arrival: Arrival) -> str:

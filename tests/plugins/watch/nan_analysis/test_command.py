@@ -13,6 +13,8 @@ from support.programs import nan_training
 from support.programs.rank_processes import run_ranks
 from support.runs.nan_dumps import load_cases, write_case
 
+from probe_core.store.files import OURS, UNFINISHED
+
 
 @pytest.fixture(scope="module")
 def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -128,6 +130,24 @@ def test_missing_statistics_are_a_warning(tmp_path: Path, probe: Any) -> None:
     step = write_case(case, tmp_path / "step0")
     assert probe("nan-analyze", "-i", step, "-o", tmp_path / "out") == 0
     assert "1 of 2 tensors" in probe.err
+
+
+def test_unfinished_record_is_a_warning(tmp_path: Path, probe: Any) -> None:
+    case = {**load_cases()["one_rank"], "head": {OURS: {UNFINISHED: True}}}
+    step = write_case(case, tmp_path / "step0")
+    assert probe("nan-analyze", "-i", step, "-o", tmp_path / "out") == 0
+    assert "the record of rank 0 is unfinished" in probe.err and "Torch.log.0.forward" in probe.out
+
+
+def test_long_lists_are_cut(tmp_path: Path, probe: Any) -> None:
+    lines = [f"Torch.exp.{number}.forward: f -> i" for number in range(9)]
+    step = write_case({"ranks": dict.fromkeys(range(12), lines)}, tmp_path / "step0")
+    assert probe("nan-analyze", "-i", step, "-o", tmp_path / "out") == 0
+    lines = probe.out.splitlines()
+    assert sum("independently, rank" in line for line in lines) == 8
+    assert sum(line.startswith("  also, rank") for line in lines) == 3
+    assert any("and independently on 3 further ranks" in line for line in lines)
+    assert any("further calls with finite inputs" in line for line in lines)
 
 
 def test_output_that_cannot_be_written_is_one_sentence(tmp_path: Path, probe: Any) -> None:
