@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from probe_watch.nan_analysis.levels import Level, Scene, levels_of, rules
 from probe_watch.nan_analysis.non_finite import find_non_finite
-from support.runs.nan_dumps import write_case, write_rank
+from support.runs.nan_dumps import DATA, write_case, write_rank
 
 from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
@@ -60,6 +61,15 @@ def scene_of(line: str, tmp_path: Path) -> Scene | None:
 )
 def test_scene_of_a_call(line: str, scene: Scene | None, tmp_path: Path) -> None:
     assert scene_of(line, tmp_path) is scene
+
+
+def test_levels_are_those_of_msprobe_but_for_listed_differences(tmp_path: Path) -> None:
+    data = yaml.safe_load((DATA / "nan-levels-8.3.3.yaml").read_text())
+    peer = dict(data["levels"])
+    own = {line: scene_of(line, tmp_path / str(place)) for place, line in enumerate(peer)}
+    levels = {line: scene and scene.level.value for line, scene in own.items()}
+    listed = {line: level for entry in data["differences"] for line, level in entry["levels"]}
+    assert {line: level for line, level in levels.items() if level != peer[line]} == listed
 
 
 def test_scenes_have_the_documented_levels() -> None:
