@@ -162,6 +162,15 @@ def test_command_lists_overflows_and_writes_a_file(tmp_path: Path, probe: Any) -
     assert [call["reason"] for call in content["calls"][2:]] == [NO_FLOATS, NPU_ONLY]
 
 
+def test_records_of_the_task_overflow_check_are_run(tmp_path: Path, probe: Any) -> None:
+    dump = write_dump(tmp_path / "rank0", Torch__exp__0__forward=EXP)
+    dump.write_text(dump.read_text().replace('"statistics"', '"overflow_check"'))
+    assert probe("run-overflow-check", "-i", dump, "-d", "cpu", "-o", tmp_path / "out") == 0, probe.err
+    assert "normal overflow: Torch.exp.0" in probe.out
+    assert probe("run-ut", "-i", dump, "-o", tmp_path / "out") == 2
+    assert "holds nothing to compare" in probe.err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["-i", "missing"], ["-i", "DUMP", "-d", "tpu"], ["-i", "DUMP", "--only", "Torch.sin"],
