@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-from probe_diagnosis import Cause, Node, Searched, Timeline, frames_of, own_frame, search_timelines
+from probe_diagnosis import (
+    Cause,
+    Node,
+    Searched,
+    Timeline,
+    frames_of,
+    load_stacks,
+    own_frame,
+    search_timelines,
+)
 
 from probe_core.model import Kind, Side, Slot
 from probe_core.model.columns import SCALAR, TENSOR
@@ -151,17 +160,11 @@ def analyze_step(runs: Mapping[int, Run], step: str = "") -> Analysis:
     """Search all ranks of a step for the first value that is not finite.
 
     Args:
-        runs: The opened runs by rank, with call stacks loaded.
+        runs: The opened runs by rank.
         step: The name of the step.
     """
     values = {rank: find_non_finite(run.values) for rank, run in runs.items()}
     marks = _marks(runs, values)
-    timelines = {
-        rank: Timeline.of_run(run, rank, marks[rank].is_harmful, values[rank].is_unknown, step)
-        for rank, run in runs.items()
-    }
-    searched = search_timelines(timelines.values())
-    nodes = [*searched.first] or [*searched.grown[:1]]
     ranks = {
         rank: RankRecord(
             run,
@@ -172,6 +175,16 @@ def analyze_step(runs: Mapping[int, Run], step: str = "") -> Analysis:
         )
         for rank, run in runs.items()
     }
+    if not any(one.is_harmful.any() for one in marks.values()):
+        return Analysis(step, ranks, (), (), ())
+    for run in runs.values():
+        load_stacks(run, run.stack_path)
+    timelines = {
+        rank: Timeline.of_run(run, rank, marks[rank].is_harmful, values[rank].is_unknown, step)
+        for rank, run in runs.items()
+    }
+    searched = search_timelines(timelines.values())
+    nodes = [*searched.first] or [*searched.grown[:1]]
     describe = _Describer(runs, values, marks)
     return Analysis(
         step,

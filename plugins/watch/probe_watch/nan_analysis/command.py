@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from probe_diagnosis import load_stacks
 
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, FOUND
@@ -98,13 +97,12 @@ def _ranks_without_record(step: Path, files: Mapping[int, Path]) -> list[int]:
 
 @contextmanager
 def _opened(files: Mapping[int, Path], manager: Manager, framework: str | None) -> Iterator[dict[int, Run]]:
-    """Open the runs of all ranks, with their call stacks, while the block runs."""
+    """Open the runs of all ranks while the block runs."""
     with ExitStack() as stack:
         runs: dict[int, Run] = {}
         for rank, file in files.items():
             runs[rank] = open_run(manager, file, framework)
             stack.callback(runs[rank].close)
-            load_stacks(runs[rank], runs[rank].stack_path)
         yield runs
 
 
