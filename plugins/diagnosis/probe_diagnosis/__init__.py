@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from probe_diagnosis.judges.uninitialised import uninitialised_slots
     from probe_diagnosis.specs import DetectorSpec
     from probe_diagnosis.timeline.evidence import evidence_texts
+    from probe_diagnosis.timeline.order import is_move
     from probe_diagnosis.timeline.timeline import Detection, Detector, Timeline
     from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
 
 __all__ = [
     "Because", "Call", "CallDepth", "CallView", "Cause", "Detection", "Detector", "DetectorSpec",
     "Difference", "DifferenceKind", "Flow", "Node", "Searched", "Timeline", "api_of", "depths",
-    "evidence_texts", "frames_of", "is_module", "load_stacks", "own_frame", "own_frames", "search_timelines",
-    "uninitialised_slots", "whole_answer",
+    "evidence_texts", "frames_of", "is_module", "is_move", "load_stacks", "own_frame", "own_frames",
+    "search_timelines", "uninitialised_slots", "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = exporter(
@@ -43,6 +44,7 @@ __getattr__ = exporter(
         "judges.uninitialised": "uninitialised_slots",
         "specs": "DetectorSpec",
         "timeline.evidence": "evidence_texts",
+        "timeline.order": "is_move",
         "timeline.timeline": "Detection Detector Timeline",
         "timeline.views": "CallView Difference DifferenceKind is_module",
     },

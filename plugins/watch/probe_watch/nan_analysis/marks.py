@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
-from probe_diagnosis import api_of, is_module, uninitialised_slots
+from probe_diagnosis import api_of, is_module, is_move, uninitialised_slots
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.columns import Array
@@ -89,12 +89,16 @@ class _Call:
         inputs: The tensors that it reads.
         outputs: The values that it returns.
         asked: Kinds of infinities that its arguments ask for.
+        unfilled: Memory that it returns and that is not initialised.
+        is_known: True if all tensors that it returns were recorded with statistics.
     """
 
     record: Record
     inputs: list[_Leaf]
     outputs: list[_Leaf]
     asked: frozenset[str]
+    unfilled: frozenset[Print]
+    is_known: bool
 
     @property
     def is_forward(self) -> bool:
@@ -120,6 +124,7 @@ def mark_values(
         return result
     has_any = set(run.values.record_of[is_any].tolist())
     calls = [_call(run, rank, number, values, result.marks) for number in order if number in has_any]
+    calls = [*_without_unfilled_views(calls, result.marks)]
     _follow_masks(calls, result, set(elsewhere))
     _drop_absorbed(calls, result.marks)
     return result
@@ -132,12 +137,15 @@ def _call(run: Run, rank: int, number: int, values: NonFinite, marks: Array) -> 
     inputs: list[_Leaf] = []
     outputs: list[_Leaf] = []
     asked: set[str] = set()
+    unfilled: set[Print] = set()
     for place, slot in enumerate(record.slots):
         kinds = values.kinds(first + place)
         if not kinds:
             continue
         if place in overwritten:
             marks[first + place] = Mark.OVERWRITTEN
+            if not slot.side.is_source:
+                unfilled.add(print_of(slot))
         elif not slot.side.is_source:
             outputs.append(_leaf(first + place, slot, kinds))
         elif slot.value.kind is Kind.TENSOR:
@@ -145,7 +153,13 @@ def _call(run: Run, rank: int, number: int, values: NonFinite, marks: Array) -> 
         else:
             marks[first + place] = Mark.GIVEN
             asked |= kinds - {"nan"}
-    return _Call(record, inputs, outputs, frozenset(asked))
+    is_known = not values.is_unknown[first : first + len(record.slots)][_returned(record)].any()
+    return _Call(record, inputs, outputs, frozenset(asked), frozenset(unfilled), is_known)
+
+
+def _returned(record: Record) -> Array:
+    """Return True for each value that a call returns."""
+    return np.array([not slot.side.is_source for slot in record.slots], bool)
 
 
 def _leaf(line: int, slot: Slot, kinds: frozenset[str]) -> _Leaf:
@@ -156,6 +170,19 @@ def print_of(slot: Slot) -> Print:
     """Return the fingerprint of a value, which views and other arrangements share."""
     high, low = (str(number).lower() for number in slot.value.statistics[:2])
     return high, low
+
+
+def _without_unfilled_views(calls: Iterable[_Call], marks: Array) -> Iterator[_Call]:
+    """Yield the calls except views of memory that is not initialised, whose values are marked."""
+    unfilled: set[Print] = set()
+    for call in calls:
+        leaves = [*call.inputs, *call.outputs]
+        if call.inputs and is_move(call.record.key) and all(leaf.print in unfilled for leaf in leaves):
+            marks[[leaf.line for leaf in leaves]] = Mark.OVERWRITTEN
+            continue
+        unfilled |= call.unfilled
+        unfilled -= {leaf.print for leaf in call.outputs}
+        yield call
 
 
 def _follow_masks(calls: Iterable[_Call], result: Marks, elsewhere: Collection[Print]) -> None:
@@ -214,7 +241,7 @@ def _absorbs(call: _Call, marks: Array) -> bool | None:
     if api_of(call.record.key) is not None:
         return False
     outputs = [slot for slot in call.record.slots if not slot.side.is_source]
-    if not outputs or any(True for _ in _harmful(call.outputs, marks)):
+    if not outputs or not call.is_known or any(True for _ in _harmful(call.outputs, marks)):
         return False
     returns_floats = any(
         slot.value.kind is Kind.TENSOR

@@ -93,6 +93,9 @@ def test_mask_that_another_rank_sends_is_no_finding(tmp_path: Path) -> None:
          "Torch.log.0.forward"),
         (["Torch.exp.0.forward: f -> i", "Torch.sub.0.forward: i i -> n"], "Torch.exp.0.forward"),
         (["Torch.exp.0.forward: f -> i"], "Torch.exp.0.forward"),
+        (["Torch.log.0.forward: f -> n", "Torch.where.0.forward: b f n -> u"], "Torch.log.0.forward"),
+        (["Torch.empty.0.forward: -> n", "Torch.log.0.forward: f -> n", "Tensor.view.0.forward: n s:6 -> n"],
+         "Torch.log.0.forward"),
         (["Torch.log.0.forward: f -> j", "Torch.add.0.forward: f m -> m"], "Torch.log.0.forward"),
         (["Torch.mul.0.forward: f h -> h", "Torch.sum.0.backward: j -> n"], "Torch.sum.0.backward"),
     ],
@@ -115,6 +118,14 @@ def test_value_that_leaves_a_module_unrecorded_is_found_within_it(tmp_path: Path
     }  # fmt: skip
     first = analysis_of(case, tmp_path).first[0]
     assert (first.op, first.modules) == ("Torch.log.0.forward", ("Module.Net.forward.0",))
+
+
+def test_views_of_uninitialised_memory_are_no_finding(tmp_path: Path) -> None:
+    lines = [
+        "Torch.empty.0.forward: -> n", "Tensor.view.0.forward: n s:6 -> n", "Tensor.copy_.0.forward: n f -> f",
+    ]  # fmt: skip
+    analysis = analysis_of({"ranks": {0: lines}}, tmp_path)
+    assert not analysis.first and analysis.ranks[0].marks[Mark.OVERWRITTEN] == 4
 
 
 def test_marks_are_counted(tmp_path: Path) -> None:
