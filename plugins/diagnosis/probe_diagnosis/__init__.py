@@ -12,8 +12,8 @@ from probe_core.exports import exporter
 if TYPE_CHECKING:
     from probe_diagnosis.answer.answerer import whole_answer
     from probe_diagnosis.answer.depth import CallDepth, depths
-    from probe_diagnosis.collectives.calls import Call, Flow, api_of
-    from probe_diagnosis.difference.reasons import Because, Cause
+    from probe_diagnosis.collectives.calls import api_of
+    from probe_diagnosis.difference.reasons import Cause
     from probe_diagnosis.difference.search import Searched, search_timelines
     from probe_diagnosis.difference.walking import Node
     from probe_diagnosis.frames import frames_of, load_stacks, own_frame, own_frames
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
 
 __all__ = [
-    "Because", "Call", "CallDepth", "CallView", "Cause", "Detection", "Detector", "DetectorSpec",
-    "Difference", "DifferenceKind", "Flow", "Node", "Searched", "Timeline", "api_of", "depths",
-    "evidence_texts", "frames_of", "is_module", "is_move", "load_stacks", "own_frame", "own_frames",
-    "search_timelines", "uninitialised_slots", "whole_answer",
+    "CallDepth", "CallView", "Cause", "Detection", "Detector", "DetectorSpec", "Difference",
+    "DifferenceKind", "Node", "Searched", "Timeline", "api_of", "depths", "evidence_texts", "frames_of",
+    "is_module", "is_move", "load_stacks", "own_frame", "own_frames", "search_timelines",
+    "uninitialised_slots", "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = exporter(
@@ -36,8 +36,8 @@ __getattr__ = exporter(
     {
         "answer.answerer": "whole_answer",
         "answer.depth": "CallDepth depths",
-        "collectives.calls": "Call Flow api_of",
-        "difference.reasons": "Because Cause",
+        "collectives.calls": "api_of",
+        "difference.reasons": "Cause",
         "difference.search": "Searched search_timelines",
         "difference.walking": "Node",
         "frames": "frames_of load_stacks own_frame own_frames",

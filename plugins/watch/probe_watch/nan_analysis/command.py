@@ -22,7 +22,8 @@ from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
 from probe_core.store.layout import rank_number, ranks_of
 from probe_watch.nan_analysis import msprobe_file, result_file, sentences
-from probe_watch.nan_analysis.analysis import Analysis, analyze_step
+from probe_watch.nan_analysis.analysis import analyze_step
+from probe_watch.nan_analysis.findings import Analysis
 
 DEFAULT_OUTPUT = "./output"
 

@@ -10,7 +10,7 @@ from probe_recording import DumpRun
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.run import Run
-from probe_watch.nan_analysis.analysis import Analysis
+from probe_watch.nan_analysis.findings import Analysis
 
 FIELDS = ("input_args", "input_kwargs", "output", "input")
 """Fields of a record that the file repeats."""

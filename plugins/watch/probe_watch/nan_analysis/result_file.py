@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from probe_watch.nan_analysis.analysis import Analysis, Arrival, First, RankRecord
+from probe_watch.nan_analysis.findings import Analysis, Arrival, First, RankRecord
 from probe_watch.nan_analysis.levels import CallLevel
 
 VERSION = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from probe_diagnosis import api_of
 
 from probe_core.errors import counted, some
-from probe_watch.nan_analysis.analysis import Analysis, Arrival, First, Origin
+from probe_watch.nan_analysis.findings import Analysis, Arrival, First, Origin
 from probe_watch.nan_analysis.levels import Level
 from probe_watch.nan_analysis.marks import Mark
 

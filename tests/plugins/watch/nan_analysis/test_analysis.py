@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_watch.nan_analysis.analysis import Analysis, Origin
 from probe_watch.nan_analysis.command import analyses
+from probe_watch.nan_analysis.findings import Analysis, Origin
 from probe_watch.nan_analysis.marks import Mark
 from support.runs.nan_dumps import load_cases, value_of, write_case, write_rank
 
