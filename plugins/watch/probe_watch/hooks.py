@@ -36,5 +36,11 @@ def probe_commands() -> list[CommandSpec]:
             "grad",
             "Compare the gradients of two runs that the task grad_probe wrote.",
             "probe_watch.grad_probe.command:grad",
+        ),
+        CommandSpec(
+            "nan-analyze",
+            "Find the first nan or infinity of a run, over all its ranks.",
+            "probe_watch.nan_analysis.command:nan_analyze",
+            aliases=("overflow-check",),
         )
     ]
