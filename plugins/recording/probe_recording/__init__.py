@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from probe_recording.gathering import Arrived, Gathering, tell_each
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
+    from probe_recording.keeping.event import Cause, Event
+    from probe_recording.keeping.keeping_recorder import KeepingRecorder, KeptSession
+    from probe_recording.keeping.options import KeepOptions, parse_options
     from probe_recording.ladder import Ladder, Rung, flat
     from probe_recording.leaves import (
         NOTHING,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
         quoted,
         scalar,
     )
+    from probe_recording.loss import spans
     from probe_recording.loss import spans
     from probe_recording.module_hooks import ModuleHooks, Running
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
@@ -119,6 +123,7 @@ __all__ = [
     "Backward",
     "Call",
     "Calls",
+    "Cause",
     "Collector",
     "ConditionCapture",
     "Conditions",
@@ -130,6 +135,7 @@ __all__ = [
     "Draw",
     "DumpRun",
     "Entry",
+    "Event",
     "Fact",
     "Fields",
     "Four",
@@ -139,6 +145,9 @@ __all__ = [
     "FrameLimits",
     "Gathering",
     "Json",
+    "KeepOptions",
+    "KeepingRecorder",
+    "KeptSession",
     "Ladder",
     "Memory",
     "ModuleHooks",
@@ -201,6 +210,7 @@ __all__ = [
     "number_in",
     "numbers_in",
     "of_the_process",
+    "parse_options",
     "parse_steps",
     "prefix_of",
     "quoted",
@@ -238,6 +248,9 @@ __getattr__ = exporter(
         "gathering": "Arrived Gathering tell_each",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
+        "keeping.event": "Cause Event",
+        "keeping.keeping_recorder": "KeepingRecorder KeptSession",
+        "keeping.options": "KeepOptions parse_options",
         "ladder": "Ladder Rung flat",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "spans",

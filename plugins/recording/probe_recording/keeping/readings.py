@@ -1,0 +1,161 @@
+"""The quantities of a step: how large the values were, in the order in which they follow from each other."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from probe_recording.ladder import Ladder, Rung
+from probe_recording.leaves import Plain, StoredLeaf, TensorLeaf, Tree
+
+
+class QuantityKind(Enum):
+    """The part of a training step that a quantity belongs to, in the order of a step.
+
+    The state of the optimizer and the parameters are those that the step began with.
+    """
+
+    OPTIMIZER_STATE = "optimizer_state"
+    PARAMETER = "parameter"
+    DATA = "data"
+    ACTIVATION = "activation"
+    LOSS = "loss"
+    GRADIENT = "gradient"
+
+
+PHASES: Mapping[str, QuantityKind] = {
+    "state_before": QuantityKind.OPTIMIZER_STATE,
+    "parameters_before": QuantityKind.PARAMETER,
+    "frozen": QuantityKind.PARAMETER,
+    "buffers_before": QuantityKind.PARAMETER,
+    "batch": QuantityKind.DATA,
+    "call": QuantityKind.ACTIVATION,
+    "forward": QuantityKind.ACTIVATION,
+    "loss": QuantityKind.LOSS,
+    "gradient": QuantityKind.GRADIENT,
+    "accumulated": QuantityKind.GRADIENT,
+    "reduced": QuantityKind.GRADIENT,
+    "applied": QuantityKind.GRADIENT,
+}
+"""Phases whose values are observed, in the order of their kinds; ``call`` stands for recorded calls."""
+
+SCALED = ("gradient", "accumulated", "reduced")
+"""Phases whose gradients a gradient scaler may have scaled."""
+
+CALL = "call"
+
+
+class QuantityName(NamedTuple):
+    """The identity of a quantity in all steps.
+
+    Attributes:
+        phase: The step phase, or ``call``.
+        number: Number of earlier rungs of this phase in the step.
+        name: The name of the value.
+    """
+
+    phase: str
+    number: int
+    name: str
+
+    @property
+    def kind(self) -> QuantityKind:
+        """The part of the step that it belongs to."""
+        return PHASES[self.phase]
+
+
+class Reading(NamedTuple):
+    """A quantity in one step.
+
+    Attributes:
+        name: Its identity.
+        size: The root mean square of its elements; infinity if an element is nan or infinite; nan if nothing
+            is known, as for an empty tensor. Elements of minus infinity mask others and give nan.
+    """
+
+    name: QuantityName
+    size: float
+
+
+class Measured(NamedTuple):
+    """The statistics of one tensor.
+
+    Attributes:
+        count: Number of elements.
+        high: The largest element; None if it is not known, as for the others.
+        low: The smallest element.
+        mean: The mean.
+        norm: The L2 norm.
+    """
+
+    count: int
+    high: float | None
+    low: float | None
+    mean: float | None
+    norm: float | None
+
+    @property
+    def size(self) -> float:
+        """The root mean square, as ``Reading.size``."""
+        if not self.count or self.high is None:
+            return math.nan
+        if not math.isfinite(self.high):
+            return math.inf
+        if self.norm is None or self.low == -math.inf:
+            return math.nan
+        return self.norm / math.sqrt(self.count) if math.isfinite(self.norm) else math.inf
+
+
+_LEAF = re.compile(
+    r'"shape": \[([0-9, ]*)\], "Max": ([^,]+), "Min": ([^,]+), "Mean": ([^,]+), "Norm": ([^,}]+)'
+)
+
+
+def measured_in(tree: Tree) -> Iterator[Measured]:
+    """Yield the statistics of each tensor in a tree, or in its JSON."""
+    if type(tree) is str or type(tree) is StoredLeaf:
+        for shape, *numbers in _LEAF.findall(tree if type(tree) is str else tree.json):
+            count = math.prod(map(int, shape.split(","))) if shape else 1
+            yield Measured(count, *(None if text == "null" else float(text) for text in numbers))
+    elif type(tree) is TensorLeaf:
+        numbers = (None if value is None else float(value) for value in tree.statistics)
+        yield Measured(math.prod(tree.shape), *numbers)
+    elif type(tree) is Plain:
+        value = tree.get("value")
+        if type(value) in (int, float):
+            yield Measured(1, value, value, value, abs(value))
+    elif type(tree) is list:
+        for item in tree:
+            yield from measured_in(item)
+    elif type(tree) is dict:
+        for item in tree.values():
+            yield from measured_in(item)
+
+
+def readings_of(ladder: Ladder | None, outputs: list[tuple[str, Tree]]) -> list[Reading]:
+    """Return the quantities of a step in the order of their kinds, and of time within each kind.
+
+    Args:
+        ladder: The phases of the step; None if there are none.
+        outputs: The name and the output of each recorded forward call, in the order of time.
+    """
+    rungs: dict[str, list[Rung]] = {}
+    for rung in ladder.rungs if ladder is not None else ():
+        rungs.setdefault(rung.phase, []).append(rung)
+    readings = []
+    for phase in PHASES:
+        if phase == CALL:
+            for key, output in outputs:
+                readings += _readings(phase, 0, key, output)
+        for rung in rungs.get(phase, ()):
+            for name, leaf in rung.values.items():
+                readings += _readings(phase, rung.number, name, leaf)
+    return readings
+
+
+def _readings(phase: str, number: int, name: str, tree: Tree) -> Iterator[Reading]:
+    for place, measured in enumerate(measured_in(tree)):
+        yield Reading(QuantityName(phase, number, f"{name}.{place}" if place else name), measured.size)
