@@ -45,6 +45,8 @@ class KeptSession(Session):
         super().__init__(*args, **kwargs)
         self.outputs = []
         self.passed_losses = []
+        self._may_write = False
+        self._writes_although_empty = False
 
     def add(
         self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None
@@ -54,6 +56,22 @@ class KeptSession(Session):
         if output is not None and ".backward" not in key:
             self.outputs.append((key, output))
         return super().add(key, fields, stack, parent)
+
+    def flush(self, although_empty: bool = False) -> None:
+        """Make the texts of the files only when the step is closed, or when it is written unfinished."""
+        self._writes_although_empty |= although_empty
+        if self._may_write:
+            super().flush(although_empty)
+
+    def flush_unfinished(self) -> None:
+        """Make the texts of everything recorded so far."""
+        super().flush(although_empty=True)
+
+    def close(self) -> int:
+        """Complete the step."""
+        self._may_write = True
+        self.flush(self._writes_although_empty)
+        return super().close()
 
 
 class KeepingRecorder(Recorder[S]):
@@ -267,10 +285,11 @@ class KeepingRecorder(Recorder[S]):
 
     def _unfinished(self) -> KeptStep | None:
         """Return the step that is being recorded, as far as it is; None if nothing can be written of it."""
-        session, directory = self._session, self._memory_directory
+        session: Any = self._session
+        directory = self._memory_directory
         if session is None or directory is None:
             return None
-        session.flush(although_empty=True)
+        session.flush_unfinished()
         return KeptStep(self._step, directory.path.name, dict(directory.files), -1, np.array([], np.int32))
 
     # -- the end ---------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -145,17 +145,32 @@ def readings_of(ladder: Ladder | None, outputs: list[tuple[str, Tree]]) -> list[
     rungs: dict[str, list[Rung]] = {}
     for rung in ladder.rungs if ladder is not None else ():
         rungs.setdefault(rung.phase, []).append(rung)
-    readings = []
+    readings: list[Reading] = []
     for phase in PHASES:
         if phase == CALL:
-            for key, output in outputs:
-                readings += _readings(phase, 0, key, output)
+            readings += _readings(phase, 0, [key for key, _ in outputs], [output for _, output in outputs])
         for rung in rungs.get(phase, ()):
-            for name, leaf in rung.values.items():
-                readings += _readings(phase, rung.number, name, leaf)
+            readings += _readings(phase, rung.number, rung.values.keys(), rung.values.values())
     return readings
 
 
-def _readings(phase: str, number: int, name: str, tree: Tree) -> Iterator[Reading]:
-    for place, measured in enumerate(measured_in(tree)):
-        yield Reading(QuantityName(phase, number, f"{name}.{place}" if place else name), measured.size)
+def _readings(phase: str, number: int, names: Iterable[str], trees: Iterable[Tree]) -> Iterator[Reading]:
+    for name, tree in zip(names, trees):
+        if type(tree) is str:
+            sizes = [_size(shape, high, low, norm) for shape, high, low, _, norm in _LEAF.findall(tree)]
+        else:
+            sizes = [measured.size for measured in measured_in(tree)]
+        for place, size in enumerate(sizes):
+            yield Reading(QuantityName(phase, number, f"{name}.{place}" if place else name), size)
+
+
+def _size(shape: str, high: str, low: str, norm: str) -> float:
+    """Return ``Measured.size`` from the texts of a leaf, without the numbers that it does not need."""
+    count = math.prod(map(int, shape.split(","))) if shape else 1
+    if norm != "null" and low != "-Infinity":
+        value = float(norm)
+        if value - value == 0.0 and count:
+            return value / math.sqrt(count)
+    return Measured(
+        count, *(None if text == "null" else float(text) for text in (high, low, "null", norm))
+    ).size
