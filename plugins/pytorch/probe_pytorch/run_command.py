@@ -30,7 +30,6 @@ from probe_core.cli import console
 from probe_core.cli.main import FINISHED, INTERRUPTED, LOST
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, counted
-
 from probe_pytorch.keeping.run_options import (
     KEPT_PATH,
     keep_options,
@@ -69,12 +68,12 @@ IN_FLOAT64 = (
 @option("--insecure", is_flag=True, help="Allow --send-to to another machine in plain text.")
 @option("--send-memory", metavar="SIZE",
     help="Memory for calls that wait to be sent or judged.  [default: 1GiB]")  # fmt: skip
-@option("--keep-last", type=int, metavar="K", help="Keep the last K steps in memory, and write them only at "
-    "an event: a value that is not finite, a loss or gradient norm outside its band, an exception.")  # fmt: skip
+@option("--keep-last", type=int, metavar="K", help="Keep the last K steps in memory, and write them only "
+    "at an event, such as a loss that is not finite or rises suddenly.")  # fmt: skip
 @option("--keep-memory", metavar="SIZE", help="Memory for kept steps.  [default: 256MiB]")
 @option("--signal", metavar="NAME", help="Write the kept steps at this signal, too, such as USR1.")
 @option("--events", type=int, metavar="N", help="Number of events that are written.  [default: 10]")
-@option("--rerun", is_flag=True, help="Run a failing step again; needs watch.step in the script's code.")
+@option("--rerun", is_flag=True, help="Run a failing step again; this needs watch.step in the script.")
 @option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

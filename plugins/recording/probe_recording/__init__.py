@@ -50,7 +50,6 @@ if TYPE_CHECKING:
         scalar,
     )
     from probe_recording.loss import spans
-    from probe_recording.loss import spans
     from probe_recording.module_hooks import ModuleHooks, Running
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
     from probe_recording.reading.leaves import leaf_of

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-
 from probe_recording import Config, Event
 from torch import nn
 from torch.optim import Optimizer
@@ -51,7 +50,8 @@ class Rerun:
             limit: Bytes that the snapshot may take.
 
         Raises:
-            UserError: The snapshot is too large, or the training has several processes. No step runs again then.
+            UserError: The snapshot is too large, or the training has several processes. No step runs again
+                then.
         """
         if self.is_off:
             return

@@ -30,8 +30,8 @@ def keep_options(
     if rerun:
         raise UserError(
             "--rerun needs a step function, and probe run does not know one.",
-            "Call watch = probe_pytorch.watch(keep_last=10, model=model, optimizer=optimizer, rerun=True) in the "
-            "script, and watch.step(function, batch) for each step.",
+            "In the script, write watch = probe_pytorch.watch(10, model, optimizer, rerun=True), and "
+            "watch.step(function, batch) for each step.",
         )
     if keep_last is None:
         if memory is not None or signal is not None or events is not None:
@@ -47,7 +47,7 @@ def refuse_with_keeping(step: str | None, send_to: str | None) -> None:
     for name, value in (("--step", step), ("--send-to", send_to)):
         if value is not None:
             raise UserError(
-                f"{name} and --keep-last exclude each other, because every step is observed and kept in memory.",
+                f"{name} and --keep-last exclude each other, because every step is kept in memory.",
                 f"Leave out one of {name} and --keep-last.",
             )
 
@@ -66,7 +66,10 @@ def new_follower(config: Config, options: KeepOptions, *, replaces: bool) -> Kee
 
 def report_kept(follower: Follower) -> bool:
     """Print how many events there were; return False if steps of an event could not be written."""
-    recorder = getattr(follower, "keeping")
+    from probe_pytorch.keeping.keeping_recorder import KeepingFollower
+
+    assert isinstance(follower, KeepingFollower)
+    recorder = follower.keeping
     keeper = recorder.keeper
     with suppress(OSError):  # the disk of the terminal's log may be full
         if keeper.events_left_out:

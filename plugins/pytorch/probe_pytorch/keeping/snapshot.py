@@ -74,9 +74,9 @@ class Snapshot:
         with compat.quiet(), torch.no_grad():
             for tensor, values in self._tensors:
                 tensor.detach().copy_(values)
-            for parameter, gradient, values in self._gradients:
-                if gradient is not None and values is not None:
-                    gradient.detach().copy_(values)
+            for parameter, gradient, copied in self._gradients:
+                if gradient is not None and copied is not None:
+                    gradient.detach().copy_(copied)
                 parameter.grad = gradient
             for module, is_training in self._modes:
                 module.training = is_training

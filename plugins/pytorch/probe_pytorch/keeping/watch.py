@@ -170,8 +170,7 @@ class Watch:
         """End the observation; called when the process ends, where an uncaught exception is an event."""
         atexit.unregister(self.finish)
         error = getattr(sys, "last_value", None)
-        is_new = isinstance(error, Exception) and id(error) != self._seen_error
-        if is_new and not hasattr(sys, "ps1"):
+        if isinstance(error, Exception) and id(error) != self._seen_error and not hasattr(sys, "ps1"):
             self._interrupt(error)
         self._recorder.finish()
 

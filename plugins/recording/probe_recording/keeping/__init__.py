@@ -1,1 +1,1 @@
-"""The last steps of a training in memory, and the rule by which they are written (docs/watch.md#the-moment-before)."""
+"""The last steps of a training in memory, which are written at an event (docs/watch.md#the-moment-before)."""

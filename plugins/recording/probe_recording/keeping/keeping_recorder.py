@@ -1,4 +1,4 @@
-"""A recorder that keeps the last steps in memory and writes them at an event (docs/watch.md#the-moment-before)."""
+"""A recorder that keeps the last steps in memory (docs/watch.md#the-moment-before)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, counted
 from probe_recording import messages
 from probe_recording.directory import Lock, StepDirectory, check_place
 from probe_recording.earlier_run import is_one_of_several, settle_earlier_run
@@ -158,8 +158,9 @@ class KeepingRecorder(Recorder[S]):
     def _tell_memory(self) -> None:
         if self.keeper.dropped_for_memory:
             self._tell(
-                f"probe: {len(self.keeper.steps)} instead of {self.keeper.options.keep_last} steps fit into "
-                f"{self.keeper.options.memory:,} bytes; the oldest are dropped. Allow more memory to keep more."
+                f"probe: fewer than {counted(self.keeper.options.keep_last, 'step')} fit into "
+                f"{self.keeper.options.memory:,} bytes, so older steps are dropped. "
+                "Allow more with keep_memory."
             )
         if self.keeper.left_out_quantities:
             self._tell("probe: some quantities are not judged, because their history exceeds the memory.")
@@ -244,7 +245,7 @@ class KeepingRecorder(Recorder[S]):
             self._locks[label] = Lock(self.config.dump_path, label)
 
     def _avoid_directory(self) -> None:
-        """Write into a directory of this process, because another process writes into the one that was set."""
+        """Write into a directory of this process, because another one writes into that which was set."""
         suffix = f"-{os.getpid()}"
         if self.config.shown_path.endswith(suffix):
             return

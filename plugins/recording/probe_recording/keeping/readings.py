@@ -84,14 +84,14 @@ class Measured(NamedTuple):
     """The statistics of one tensor.
 
     Attributes:
-        count: Number of elements.
+        element_count: Number of elements.
         high: The largest element; None if it is not known, as for the others.
         low: The smallest element.
         mean: The mean.
-        norm: The L2 norm.
+        norm: The L2 norm; of a tensor without dimensions its value, as records hold it.
     """
 
-    count: int
+    element_count: int
     high: float | None
     low: float | None
     mean: float | None
@@ -100,15 +100,16 @@ class Measured(NamedTuple):
     @property
     def size(self) -> float:
         """The root mean square, as ``Reading.size``."""
-        if not self.count or self.high is None:
+        if not self.element_count or self.high is None:
             return math.nan
         if not math.isfinite(self.high):
             return math.inf
         if self.norm is None or self.low == -math.inf:
             return math.nan
-        return self.norm / math.sqrt(self.count) if math.isfinite(self.norm) else math.inf
+        return abs(self.norm) / math.sqrt(self.element_count) if math.isfinite(self.norm) else math.inf
 
 
+_FLAGS = {"true": 1.0, "false": 0.0}
 _LEAF = re.compile(
     r'"shape": \[([0-9, ]*)\], "Max": ([^,]+), "Min": ([^,]+), "Mean": ([^,]+), "Norm": ([^,}]+)'
 )
@@ -116,16 +117,18 @@ _LEAF = re.compile(
 
 def measured_in(tree: Tree) -> Iterator[Measured]:
     """Yield the statistics of each tensor in a tree, or in its JSON."""
-    if type(tree) is str or type(tree) is StoredLeaf:
-        for shape, *numbers in _LEAF.findall(tree if type(tree) is str else tree.json):
+    if type(tree) is StoredLeaf:
+        tree = tree.json
+    if type(tree) is str:
+        for shape, *numbers in _LEAF.findall(tree):
             count = math.prod(map(int, shape.split(","))) if shape else 1
-            yield Measured(count, *(None if text == "null" else float(text) for text in numbers))
+            yield Measured(count, *map(_number, numbers))
     elif type(tree) is TensorLeaf:
         numbers = (None if value is None else float(value) for value in tree.statistics)
         yield Measured(math.prod(tree.shape), *numbers)
     elif type(tree) is Plain:
         value = tree.get("value")
-        if type(value) in (int, float):
+        if isinstance(value, (int, float)):
             yield Measured(1, value, value, value, abs(value))
     elif type(tree) is list:
         for item in tree:
@@ -164,13 +167,16 @@ def _readings(phase: str, number: int, names: Iterable[str], trees: Iterable[Tre
             yield Reading(QuantityName(phase, number, f"{name}.{place}" if place else name), size)
 
 
+def _number(text: str) -> float | None:
+    """Return a statistic as ``leaves.number`` writes it; None for one that does not exist."""
+    return None if text == "null" else float(text) if text not in _FLAGS else _FLAGS[text]
+
+
 def _size(shape: str, high: str, low: str, norm: str) -> float:
     """Return ``Measured.size`` from the texts of a leaf, without the numbers that it does not need."""
     count = math.prod(map(int, shape.split(","))) if shape else 1
     if norm != "null" and low != "-Infinity":
         value = float(norm)
         if value - value == 0.0 and count:
-            return value / math.sqrt(count)
-    return Measured(
-        count, *(None if text == "null" else float(text) for text in (high, low, "null", norm))
-    ).size
+            return abs(value) / math.sqrt(count)
+    return Measured(count, _number(high), _number(low), None, _number(norm)).size

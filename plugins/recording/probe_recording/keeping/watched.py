@@ -87,7 +87,7 @@ def _gradient_norms(rungs: Sequence[Rung]) -> list[float]:
     """
     is_scaled = any(rung.phase == "unscaled" for rung in rungs)
     norms = [
-        measured.norm
+        abs(measured.norm)
         for rung in rungs
         if rung.phase == "clipped"
         for measured in measured_in(rung.values.get("total_norm"))

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import probe_pytorch
 import pytest
 import torch
 from support.trainings import Batch, Scaled, Training, restarts, warm_up_and_decay
-
-import probe_pytorch
 
 Change = Callable[[Training, Batch], None]
 
