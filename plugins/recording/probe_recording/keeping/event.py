@@ -64,7 +64,7 @@ class Event:
         rise: The quantity that rose first; None if none did.
         no_rise: The reason why there is none; None if there is one.
         steps: The numbers of the kept steps.
-        judged_steps: Number of steps before the first kept one, from which bands were derived.
+        observed_steps: Number of steps that were observed so far, kept or not.
         dropped_for_memory: Number of steps that were dropped so far to stay within the bytes.
     """
 
@@ -72,7 +72,7 @@ class Event:
     rise: Rise | None
     no_rise: NoRise | None
     steps: tuple[int, ...]
-    judged_steps: int
+    observed_steps: int
     dropped_for_memory: int
 
     def plain(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Event:
             },
             "no_first": None if self.no_rise is None else self.no_rise.value,
             "steps": list(self.steps),
-            "earlier_steps": self.judged_steps,
+            "observed_steps": self.observed_steps,
             "dropped_for_memory": self.dropped_for_memory,
         }
 

@@ -164,12 +164,11 @@ class Keeper:
         """Return the event of a trigger, with the quantity that rose first, and remember it."""
         steps = self._ring.steps
         rise = find_first_rise(steps, self._history, self._rule)
-        earlier = max(0, self.step_count - len(steps))
         reason = None
         if rise is None:
             needed = self._rule.level_steps + self._rule.least_steps
             reason = NoRise.TOO_FEW_STEPS if self.step_count <= needed else NoRise.ALL_INSIDE
-        event = Event(trigger, rise, reason, tuple(step.number for step in steps), earlier,
+        event = Event(trigger, rise, reason, tuple(step.number for step in steps), self.step_count,
                       self._ring.dropped_for_memory)  # fmt: skip
         self.events.append(event)
         return event

@@ -20,7 +20,7 @@ from probe_recording.keeping.options import KeepOptions
 from probe_recording.keeping.readings import readings_of
 from probe_recording.keeping.signal_hook import SignalHook
 from probe_recording.keeping.step_memory import KeptStep, MemoryDirectory
-from probe_recording.keeping.verdict_text import event_line, kept_sentence, rerun_line
+from probe_recording.keeping.verdict_text import event_line, kept_line, rerun_line
 from probe_recording.keeping.watched import has_scaler, watched_values
 from probe_recording.leaves import Tree
 from probe_recording.recorder import Recorder
@@ -65,7 +65,7 @@ class KeptSession(Session):
 
     def flush_unfinished(self) -> None:
         """Make the texts of everything recorded so far."""
-        super().flush(although_empty=True)
+        super().flush()
 
     def close(self) -> int:
         """Complete the step."""
@@ -100,7 +100,6 @@ class KeepingRecorder(Recorder[S]):
         check_place(self.config.dump_path)
         self.keeper = Keeper(options)
         self.is_complete = True
-        self.written_steps: set[int] = set()
         self._replaces = replaces
         self._has_settled = False
         self._memory_directory: MemoryDirectory | None = None
@@ -192,10 +191,9 @@ class KeepingRecorder(Recorder[S]):
             messages.note(event_line(event))
             with interrupts_deferred():
                 place = self.keeper.write(event, self._directory_on_disk, unfinished)
-            if place is None:
-                return
-            self.written_steps.update(event.steps)
-            messages.note(f"probe: {kept_sentence(event.steps, self.config.shown_path)}")
+            if place is not None:
+                steps = [*event.steps, *(() if unfinished is None else (unfinished.number,))]
+                messages.note(kept_line(steps, self.config.shown_path))
         except Exception as error:  # the training must go on whatever the error
             self.is_complete = False
             what = error.what if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
@@ -291,6 +289,8 @@ class KeepingRecorder(Recorder[S]):
         if session is None or directory is None:
             return None
         session.flush_unfinished()
+        if not directory.files:
+            return None
         return KeptStep(self._step, directory.path.name, dict(directory.files), -1, np.array([], np.int32))
 
     # -- the end ---------------------------------------------------------------------------

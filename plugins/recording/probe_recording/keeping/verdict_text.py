@@ -59,9 +59,7 @@ def rise_sentence(event: Event) -> str:
     rise = event.rise
     if rise is None:
         if event.no_rise is NoRise.TOO_FEW_STEPS:
-            return (
-                f"Nothing is known of what rose first: there were only {counted(event.judged_steps, 'step')}."
-            )
+            return f"What rose first is not known: {counted(event.observed_steps, 'step')} do not suffice."
         return "No recorded quantity left its band in the kept steps."
     return (
         f"Rose first: {KINDS[rise.name.kind]}, {quantity(rise.name)}, in step {rise.step} ({_values(rise)})."
@@ -76,9 +74,9 @@ def quantity(name: QuantityName) -> str:
     return f"{name.name} ({notes})" if notes else name.name
 
 
-def kept_sentence(steps: Sequence[int], place: str) -> str:
-    """Return a sentence on the steps that were written."""
-    return f"{spans(steps).capitalize()} can be read in {place}."
+def kept_line(steps: Sequence[int], place: str) -> str:
+    """Return the line about the steps that were written."""
+    return f"probe: {spans(steps)} can be read in {place}."
 
 
 def rerun_line(step: int, place: str) -> str:

@@ -23,6 +23,7 @@ from probe_recording.keeping.watched import SeriesKind, WatchedValue
 from probe_core.errors import UserError
 
 NONE = np.array([], np.int32)
+FOUR = KeepOptions(4)
 
 
 def kept(number: int, *sizes: int) -> KeptStep:
@@ -71,7 +72,7 @@ def test_memory_directory_holds_files_and_blanks_a_part(tmp_path: Path) -> None:
     assert directory.files == {"dump.json": b"{   : 1}"} and directory.path == tmp_path / "step3" / "rank"
     assert directory.log("stage", "name", ValueError("no"), []) is None
     with pytest.raises(UserError, match="without tensors"):
-        directory.tensors
+        _ = directory.tensors
     assert not list(tmp_path.iterdir())
 
 
@@ -108,7 +109,7 @@ def value(number: float, kind: SeriesKind = SeriesKind.LOSS) -> WatchedValue:
     return WatchedValue(kind, 0, number)
 
 
-def keeper_after(count: int, options: KeepOptions = KeepOptions(4)) -> Keeper:
+def keeper_after(count: int, options: KeepOptions = FOUR) -> Keeper:
     keeper = Keeper(options)
     for number in range(count):
         assert end(keeper, number, 1.0) is None
@@ -136,7 +137,7 @@ def test_a_loss_that_is_not_finite_triggers_from_the_first_step_on(loss: float) 
     trigger = end(keeper, 0, loss)
     assert trigger is not None and trigger.cause is Cause.NOT_FINITE
     event = keeper.explain(trigger)
-    assert event.no_rise is NoRise.TOO_FEW_STEPS and "Nothing is known" in event_line(event)
+    assert event.no_rise is NoRise.TOO_FEW_STEPS and "is not known" in event_line(event)
     json.dumps(event.plain(), allow_nan=False)
 
 
