@@ -26,6 +26,7 @@ class BandRule:
         excess_factor: Multiples of the largest distance upward.
         mad_factor: Multiples of the median absolute distance.
         smallest_rise: Smallest factor over the level that is outside, by the kind of the series.
+        setting_factor: Smallest factor by which a setting must change to be stated.
     """
 
     level_steps: int
@@ -34,6 +35,7 @@ class BandRule:
     excess_factor: float
     mad_factor: float
     smallest_rise: dict[str, float]
+    setting_factor: float
 
     @property
     def memory_steps(self) -> int:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from probe_recording.keeping.rise import Rise
+from probe_recording.keeping.setting_change import SettingChange
 from probe_recording.keeping.watched import SeriesKind
 
 SCHEMA = 1
@@ -63,6 +64,8 @@ class Event:
         trigger: The reason.
         rise: The quantity that rose first; None if none did.
         no_rise: The reason why there is none; None if there is one.
+        change: The latest large change of a setting of the optimizer before the step of ``rise``, which the
+            settings of that step do not affect, or up to that of the trigger; None if there is none.
         steps: The numbers of the kept steps.
         observed_steps: Number of steps that were observed so far, kept or not.
         dropped_for_memory: Number of steps that were dropped so far to stay within the bytes.
@@ -71,6 +74,7 @@ class Event:
     trigger: Trigger
     rise: Rise | None
     no_rise: NoRise | None
+    change: SettingChange | None
     steps: tuple[int, ...]
     observed_steps: int
     dropped_for_memory: int
@@ -100,6 +104,15 @@ class Event:
                 "highest": _number(rise.highest),
             },
             "no_first": None if self.no_rise is None else self.no_rise.value,
+            "setting": None
+            if self.change is None
+            else {
+                "name": self.change.name,
+                "group": self.change.group,
+                "step": self.change.step,
+                "value": _number(self.change.value),
+                "previous": _number(self.change.previous),
+            },
             "steps": list(self.steps),
             "observed_steps": self.observed_steps,
             "dropped_for_memory": self.dropped_for_memory,

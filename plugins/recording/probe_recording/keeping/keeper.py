@@ -14,6 +14,7 @@ from probe_recording.keeping.history import History
 from probe_recording.keeping.options import KeepOptions
 from probe_recording.keeping.readings import SCALED, QuantityKind, Reading
 from probe_recording.keeping.rise import find_first_rise
+from probe_recording.keeping.setting_change import find_setting_change
 from probe_recording.keeping.step_memory import KeptStep, StepRing
 from probe_recording.keeping.watched import SeriesKind, WatchedValue
 
@@ -168,8 +169,11 @@ class Keeper:
         if rise is None:
             needed = self._rule.level_steps + self._rule.least_steps
             reason = NoRise.TOO_FEW_STEPS if self.step_count <= needed else NoRise.ALL_INSIDE
-        event = Event(trigger, rise, reason, tuple(step.number for step in steps), self.step_count,
-                      self._ring.dropped_for_memory)  # fmt: skip
+        change = find_setting_change(
+            steps, trigger.step if rise is None else rise.step - 1, self._rule.setting_factor
+        )
+        numbers = tuple(step.number for step in steps)
+        event = Event(trigger, rise, reason, change, numbers, self.step_count, self._ring.dropped_for_memory)
         self.events.append(event)
         return event
 

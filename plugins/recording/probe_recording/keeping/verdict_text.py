@@ -9,6 +9,7 @@ from probe_core.errors import counted
 from probe_recording.keeping.event import Cause, Event, NoRise, Trigger
 from probe_recording.keeping.readings import CALL, QuantityKind, QuantityName
 from probe_recording.keeping.rise import Rise
+from probe_recording.keeping.setting_change import SettingChange
 from probe_recording.keeping.watched import SeriesKind
 from probe_recording.loss import spans
 
@@ -34,7 +35,10 @@ PHASES = {
 
 def event_line(event: Event) -> str:
     """Return the line that is printed for an event: the trigger, and what rose first."""
-    return f"probe: {trigger_clause(event.trigger)}. {rise_sentence(event)}"
+    parts = [f"{trigger_clause(event.trigger)}.", rise_sentence(event)]
+    if event.change is not None:
+        parts.append(change_sentence(event.change))
+    return f"probe: {' '.join(parts)}"
 
 
 def trigger_clause(trigger: Trigger) -> str:
@@ -63,6 +67,15 @@ def rise_sentence(event: Event) -> str:
         return "No recorded quantity left its band in the kept steps."
     return (
         f"Rose first: {KINDS[rise.name.kind]}, {quantity(rise.name)}, in step {rise.step} ({_values(rise)})."
+    )
+
+
+def change_sentence(change: SettingChange) -> str:
+    """Return a sentence on a setting of the optimizer that changed."""
+    group = f" of group {change.group}" if change.group else ""
+    return (
+        f"The optimizer's {change.name}{group} changed from {_short(change.previous)} to "
+        f"{_short(change.value)} in step {change.step}."
     )
 
 

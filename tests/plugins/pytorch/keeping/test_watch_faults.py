@@ -121,6 +121,11 @@ def test_watch_finds_a_spike_at_an_unknown_step(number: int, tmp_path: Path, cap
     (event,) = watch.events
     assert event.rise is not None
     assert (event.rise.name.kind.value, event.rise.step, event.rise.name.name) == (kind, step + delay, name)
+    is_rate = change is raise_rate
+    assert (event.change is not None) is is_rate
+    if event.change is not None:
+        assert (event.change.name, event.change.step) == ("lr", step)
+        assert event.change.value == pytest.approx(3000 * event.change.previous)
     said = capfd.readouterr().err
     assert f"in step {event.trigger.step}" in said and name in said
     (written,) = json.loads((place / f"step{event.trigger.step}/rank/watch.json").read_text())["events"]

@@ -16,6 +16,7 @@ from probe_recording.keeping.history import History
 from probe_recording.keeping.keeper import Keeper
 from probe_recording.keeping.options import LEAST_BYTES, KeepOptions, parse_options
 from probe_recording.keeping.readings import QuantityName, Reading
+from probe_recording.keeping.setting_change import SettingChange, find_setting_change
 from probe_recording.keeping.step_memory import KeptStep, MemoryDirectory, StepRing
 from probe_recording.keeping.verdict_text import event_line
 from probe_recording.keeping.watched import SeriesKind, WatchedValue
@@ -190,6 +191,20 @@ def test_write_writes_each_step_once_and_all_events_of_a_step(tmp_path: Path) ->
     keeper.write(keeper.explain(second), directory_of)
     events = json.loads((place / "watch.json").read_text())["events"]
     assert [event["cause"] for event in events] == ["outside_band", "signal"] and written[4:] == [60]
+
+
+def test_the_latest_large_change_of_a_setting_is_found() -> None:
+    def step(number: int, **settings: object) -> KeptStep:
+        ladder = {"rungs": [{"phase": "settings", "facts": {"groups": [{"settings": settings}]}}]}
+        return KeptStep(number, "rank", {"ladder.json": json.dumps(ladder).encode()}, -1, NONE)
+
+    steps = [
+        step(1, lr=0.1, foreach=True, betas=[0.9, 0.99]), step(2, lr=0.19, foreach=False), step(3, lr=0.0),
+        step(4, lr=0.5, eps=1e-8), step(5, lr=0.9), kept(6, 10), step(7, lr=2.0),
+    ]  # fmt: skip
+    found = find_setting_change(steps, 7, 2)
+    assert found == SettingChange("lr", 0, 4, 0.5, 0.0)
+    assert find_setting_change(steps, 2, 2) is None and find_setting_change([], 7, 2) is None
 
 
 def test_bytes_stay_below_the_memory() -> None:
