@@ -58,7 +58,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What is known when the last steps are written.
+    """A reason to write the last steps, and what is known then.
 
     Attributes:
         trigger: The reason.
