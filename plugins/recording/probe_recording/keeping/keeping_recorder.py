@@ -65,12 +65,17 @@ class KeptSession(Session):
 
     def flush_unfinished(self) -> None:
         """Make the texts of everything recorded so far."""
-        super().flush()
+        super().flush(self._has_phases)
+
+    @property
+    def _has_phases(self) -> bool:
+        """True if a phase was recorded, also where no module inside the model was."""
+        return self.ladder is not None and bool(self.ladder.rungs)
 
     def close(self) -> int:
         """Complete the step."""
         self._may_write = True
-        self.flush(self._writes_although_empty)
+        self.flush(self._writes_although_empty or self._has_phases)
         return super().close()
 
 

@@ -206,6 +206,64 @@ def test_models_are_found_when_they_are_called(tmp_path: Path) -> None:
     assert "Module.1.Scaled.forward.0" in data
 
 
+def test_a_model_without_modules_is_observed_by_its_phases(tmp_path: Path) -> None:
+    model = nn.Linear(4, 2)
+    watch = probe_pytorch.watch(2, model, dump_path=tmp_path / "run")
+    for step in range(3):
+        with watch:
+            model(torch.full((3, 4), math.nan if step == 2 else 1.0)).square().mean().backward()
+    watch.finish()
+    (event,) = watch.events
+    assert event.rise is not None and event.rise.name.kind.value == "data" and event.steps == (1, 2)
+    assert (tmp_path / "run/step2/rank/ladder.json").exists()
+
+
+def test_a_gradient_scaler_that_skips_steps_is_no_event(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    try:
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20, growth_interval=10)
+    except AttributeError:
+        pytest.skip("this torch has no GradScaler for the CPU")
+    watch = probe_pytorch.watch(3, model, dump_path=tmp_path / "run")
+    scales = set()
+    for step in range(80):
+        with watch:
+            with torch.autocast("cpu", torch.float16):
+                loss = (model(torch.randn(8, 8)) * 100).float().square().mean()
+            if step == 70:
+                loss = loss * 1e4
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        scales.add(scaler.get_scale())
+    watch.finish()
+    assert len(scales) > 5  # the scale was halved and doubled
+    assert [event.trigger.step for event in watch.events] == [70]
+
+
+def test_two_losses_have_a_band_each(tmp_path: Path) -> None:
+    generator, critic = nn.Linear(4, 4), nn.Linear(4, 1)
+    optimizers = [torch.optim.Adam(model.parameters()) for model in (critic, generator)]
+    watch = probe_pytorch.watch(3, [generator, critic], dump_path=tmp_path / "run")
+    for step in range(60):
+        with watch:
+            noise = torch.randn(8, 4)
+            loss = critic(torch.randn(8, 4)).square().mean() - critic(generator(noise).detach()).mean()
+            for optimizer in optimizers:
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                loss = critic(generator(noise)).mean() * (1e4 if step == 55 else 1)
+    watch.finish()
+    (event,) = watch.events
+    assert event.trigger.step == 55 and event.rise is not None
+    assert (event.rise.name.phase, event.rise.name.number) == ("loss", 1)
+
+
 # -- running a step again ----------------------------------------------------------------------
 
 
