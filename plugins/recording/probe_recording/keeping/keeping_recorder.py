@@ -127,6 +127,7 @@ class KeepingRecorder(Recorder[S]):
         """End the step, keep it, and write the kept steps if it triggers an event."""
         with self._undisturbed():
             super().step()
+            self.recorded.clear()  # it would grow with the training
 
     def add_loss(self, value: Any) -> None:
         """Note a loss that the script passes, in place of those of backward passes."""
@@ -153,7 +154,7 @@ class KeepingRecorder(Recorder[S]):
                 is_scaled=has_scaler(session.ladder),
             )
         except Exception as error:  # the training must go on whatever the error
-            self._tell(f"probe: step {self._step} could not be judged: {type(error).__name__}: {error}")
+            self._tell(f"probe: a step could not be judged: {type(error).__name__}: {error}")
             return
         if trigger is not None:
             self._write_event(trigger)
