@@ -37,6 +37,7 @@ ELSEWHERE = {
     r"probe demo": "writes below probe-demo, which other commands read; tests/core/cli/test_main.py runs it",
     r"probe merge.result .* --page": "the results of several ranks; tests/plugins/page/test_merged.py has them",
     r"probe run-ut --listen|probe run --send-to": "two ends at once; test_online_page.py runs them",
+    r"probe run --keep-last": "test_keep_last_page.py runs it with a script",
     r"probe run -o mine": "test_recording_page.py and test_how_to_page.py run it",
     r"probe run -o (old|new) train\.py|probe compare new old": "test_tutorial_page.py runs it with a script",
     r".* -i compare\.json": "test_pages.py runs it with the files of msprobe 8.3",

@@ -44,10 +44,12 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
     Attributes:
         sees_inside: True to record the calls inside of recorded Python functions as well.
         sees_families: True to record custom operators and autograd functions.
+        session_kind: The class of sessions that write files.
     """
 
     sees_inside = False
     sees_families = True
+    session_kind: type[Session] = Session
     _modules: ModuleCapture
     _conditions: TorchConditions
 
@@ -229,7 +231,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
 
     def new_session(self, directory: StepDirectory, shown: str) -> Session:
         """Return a new session."""
-        kind = Session if self.config.online is None else SendingSession
+        kind = self.session_kind if self.config.online is None else SendingSession
         session = kind(self.config, directory, shown, self._room)
         if self.config.apis and self.sees_families:
             for name, value in self._families.begin_step().items():

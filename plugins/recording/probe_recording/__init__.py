@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from probe_recording.gathering import Arrived, Gathering, tell_each
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
+    from probe_recording.keeping.event import Cause, Event
+    from probe_recording.keeping.keeping_recorder import KeepingRecorder, KeptSession
+    from probe_recording.keeping.options import KeepOptions, parse_options
     from probe_recording.ladder import Ladder, Rung, flat
     from probe_recording.leaves import (
         NOTHING,
@@ -121,6 +124,7 @@ __all__ = [
     "Backward",
     "Call",
     "Calls",
+    "Cause",
     "Collector",
     "ConditionCapture",
     "Conditions",
@@ -132,6 +136,7 @@ __all__ = [
     "Draw",
     "DumpRun",
     "Entry",
+    "Event",
     "Fact",
     "Fields",
     "Four",
@@ -141,6 +146,9 @@ __all__ = [
     "FrameLimits",
     "Gathering",
     "Json",
+    "KeepOptions",
+    "KeepingRecorder",
+    "KeptSession",
     "Ladder",
     "Lock",
     "Memory",
@@ -206,6 +214,7 @@ __all__ = [
     "number_in",
     "numbers_in",
     "of_the_process",
+    "parse_options",
     "parse_steps",
     "prefix_of",
     "quoted",
@@ -243,6 +252,9 @@ __getattr__ = exporter(
         "gathering": "Arrived Gathering tell_each",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
+        "keeping.event": "Cause Event",
+        "keeping.keeping_recorder": "KeepingRecorder KeptSession",
+        "keeping.options": "KeepOptions parse_options",
         "ladder": "Ladder Rung flat",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "spans",

@@ -146,6 +146,9 @@ class Recorder(Process, ABC, Generic[S]):
         """Return True if the program compiled code, inside which the recorder may see no calls."""
         return False
 
+    def _closed(self, session: S) -> None:
+        """Use the complete files of a step; called after each step."""
+
     def _close_last(self) -> None:
         """Release whatever else the framework's recorder holds; called once, at the end."""
 
@@ -412,15 +415,7 @@ class Recorder(Process, ABC, Generic[S]):
     def _open_session(self) -> S:
         label = self.label
         if self._session is None:
-            if label not in self._locks:
-                self._locks[label] = Lock(self.config.dump_path, label)
-                if self.config.online is None:
-                    for sentence in remove_earlier_steps(
-                        self.config.dump_path, label, self._first, self.process_count
-                    ):
-                        messages.note(sentence)
-            root = self.config.dump_path / ("" if self.config.online is None else ERRORS)
-            directory = StepDirectory(root, self._step, label)
+            directory = self._step_directory(label)
             shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
             session = self.new_session(directory, shown)
             session.overflows_left = self._overflows_left
@@ -437,6 +432,22 @@ class Recorder(Process, ABC, Generic[S]):
             self._session = session
         return self._session
 
+    def _step_directory(self, label: str) -> StepDirectory:
+        """Return the directory of the current step, after the first one has claimed the run for the rank."""
+        if label not in self._locks:
+            self._claim(label)
+        root = self.config.dump_path / ("" if self.config.online is None else ERRORS)
+        return StepDirectory(root, self._step, label)
+
+    def _claim(self, label: str) -> None:
+        """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""
+        self._locks[label] = Lock(self.config.dump_path, label)
+        if self.config.online is None:
+            for sentence in remove_earlier_steps(
+                self.config.dump_path, label, self._first, self.process_count
+            ):
+                messages.note(sentence)
+
     def _close_session(self) -> None:
         """Complete the step; after an interrupt it is still open and can be closed again."""
         session = self._session
@@ -449,6 +460,7 @@ class Recorder(Process, ABC, Generic[S]):
                 )
             self._conditions.end()
             self._room = session.close()
+            self._closed(session)
             if session.lost is None:
                 self.recorded[self._step] = session.count
             self._overflows_left = session.overflows_left

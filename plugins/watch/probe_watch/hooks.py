@@ -42,5 +42,5 @@ def probe_commands() -> list[CommandSpec]:
             "Find the first nan or infinity of a run, over all its ranks.",
             "probe_watch.nan_analysis.command:nan_analyze",
             aliases=("overflow-check",),
-        )
+        ),
     ]
