@@ -14,7 +14,20 @@ if TYPE_CHECKING:
 @hookimpl
 def probe_tasks() -> list[TaskSpec]:
     """Return the tasks of the debugger."""
-    return []
+    from probe_recording import TaskSpec
+
+    from probe_watch.free_benchmark.settings import FIELDS
+
+    return [
+        TaskSpec(
+            "free_benchmark",
+            "repeats each call with a small change and reports those whose results react strongly",
+            "probe_watch.free_benchmark.task:FreeBenchmark",
+            frameworks=("pytorch",),
+            fields=FIELDS,
+            settings="probe_watch.free_benchmark.settings:parse",
+        )
+    ]
 
 
 @hookimpl
