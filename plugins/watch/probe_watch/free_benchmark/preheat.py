@@ -37,14 +37,13 @@ class Preheat:
         self._totals: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._learned: dict[tuple[str, str], float] = {}
-        self._ended: set[tuple[str, str]] = set()
+        self._ended: set[str] = set()
         self._samples: dict[tuple[str, str], _Samples] = {}
         self._steps = 0
 
-    @property
-    def is_over(self) -> bool:
-        """True once all calls are compared with the learned thresholds."""
-        return self._steps >= self._settings.preheat_step
+    def is_over(self, api: str) -> bool:
+        """Return True once all calls of an API are compared with the learned thresholds."""
+        return self._steps >= self._settings.preheat_step or api in self._ended
 
     def takes(self, api: str) -> bool:
         """Count a call of ``api`` and return True if it is a sample of this step."""
@@ -78,8 +77,9 @@ class Preheat:
         """Learn from the samples of the step; the first step only counts calls."""
         if not self._steps:
             self._totals = self._calls
+        ended = set(self._ended)
         for key, samples in self._samples.items():
-            if key not in self._ended:
+            if key[0] not in ended:
                 self._adjust(mode, key, samples)
         self._samples.clear()
         self._calls = Counter()
@@ -93,7 +93,7 @@ class Preheat:
             if samples.consistent and least <= largest:
                 return  # no ratio separates the samples
             limit = min(least, limit)
-            self._ended.add(key)
+            self._ended.add(key[0])
         else:
             factor = self._thresholds.preheat_factor
             distance = limit - 1

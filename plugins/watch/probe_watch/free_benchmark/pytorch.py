@@ -60,13 +60,13 @@ class TorchBenchmark(Benchmark):
 
         The second run of a forward call comes first, so that an in-place call finds its inputs unchanged.
         """
-        if self.preheat is None:
-            is_sample = False
-        else:
-            is_sample = self.preheat.takes(call.name.rpartition(".")[0])
-            if not is_sample and not self.preheat.is_over:
+        is_sample = False
+        if self.preheat is not None:
+            api = call.name.rpartition(".")[0]
+            is_sample = self.preheat.takes(api)
+            if not is_sample and not self.preheat.is_over(api):
                 return call.run()
-            is_sample = is_sample and not self.preheat.is_over
+            is_sample = is_sample and not self.preheat.is_over(api)
         plan = self._plan(call, is_sample)
         if plan is None:
             return call.run()
@@ -88,7 +88,7 @@ class TorchBenchmark(Benchmark):
                 )
                 if changed is None:
                     return None
-                reference = make(Mode.TO_CPU) if is_sample and settings.mode is not Mode.TO_CPU else None
+                reference = make(Mode.TO_CPU) if is_sample else None
                 generator = call.kwargs.get("generator")
                 states = self.interceptor.random_states(generator)
                 return _Plan(call.name, states, changed, reference, generator)
@@ -192,10 +192,13 @@ class TorchBenchmark(Benchmark):
         except Exception:  # the result must reach the program whatever the error
             self.skip(plan.name, Skip.FAILED)
 
-    def _compare(self, api: str, original: torch.Tensor, changed: torch.Tensor) -> Outcome:
+    def _compare(self, api: str, original: torch.Tensor, changed: torch.Tensor) -> Outcome | None:
         dtype = dtype_name(original.dtype)
         mode = self.settings.mode
-        if mode is Mode.TO_CPU:
+        is_number = original.is_floating_point() or original.is_complex()
+        if not is_number and mode not in (Mode.NO_CHANGE, Mode.TO_CPU):
+            return None  # positions and truth values have no ratio
+        if mode is Mode.TO_CPU and self.preheat is None:
             return compare_with_cpu(original, changed, self.thresholds.cpu_limits(dtype))
         floor = self.thresholds.floor(self.settings.stage, dtype_name(changed.dtype))
         if self.preheat is None:

@@ -15,7 +15,7 @@ from probe_watch.free_benchmark.thresholds import CpuLimits, Thresholds
 CHUNK_BYTES = 16 * 1024 * 1024
 """The size of the parts that the ratio is computed in, which bounds the memory for it."""
 
-Compare = Callable[[torch.Tensor, torch.Tensor], Outcome]
+Compare = Callable[[torch.Tensor, torch.Tensor], Outcome | None]
 
 
 class NotComparable(Exception):
@@ -153,7 +153,7 @@ def compare_outputs(original: Any, changed: Any, compare: Compare, thresholds: T
     Args:
         original: The result of the program's call.
         changed: The result of the second run.
-        compare: The comparison of tensors.
+        compare: The comparison of tensors; None for tensors that are not compared.
         thresholds: The thresholds for numbers.
 
     Raises:
@@ -169,7 +169,8 @@ def compare_outputs(original: Any, changed: Any, compare: Compare, thresholds: T
             outcomes += [replace(each, index=index) for each in compare_outputs(first, second, compare, thresholds)]
         return outcomes
     if isinstance(original, torch.Tensor) and isinstance(changed, torch.Tensor):
-        return [compare(original, changed)]
+        outcome = compare(original, changed)
+        return [] if outcome is None else [outcome]
     if isinstance(original, (bool, int, str)):
         return [Outcome(original == changed, type(original).__name__)]
     if isinstance(original, float) and isinstance(changed, float):
