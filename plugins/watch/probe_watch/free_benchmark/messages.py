@@ -24,7 +24,7 @@ REASONS = {
 
 @dataclass(slots=True)
 class Counts:
-    """What a run examined.
+    """Numbers of the results and calls that a run examined.
 
     Attributes:
         outcomes: The number of compared results.

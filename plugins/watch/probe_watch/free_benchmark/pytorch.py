@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 import torch
-
 from probe_recording import InterceptedCall, RandomStates
+
+from probe_watch.free_benchmark.benchmark import Benchmark
 from probe_watch.free_benchmark.outcome import Outcome, Skip
 from probe_watch.free_benchmark.pytorch_arguments import tensors_in
 from probe_watch.free_benchmark.pytorch_comparison import (
@@ -22,7 +23,6 @@ from probe_watch.free_benchmark.pytorch_fix import fixed
 from probe_watch.free_benchmark.pytorch_perturbations import dtype_name
 from probe_watch.free_benchmark.pytorch_repetition import Repetition, UnsupportedTensor, repetition_of
 from probe_watch.free_benchmark.settings import Handler, Mode, Stage
-from probe_watch.free_benchmark.task import Benchmark
 
 EXCLUDED = ("Distributed.",)
 """Beginnings of the names of calls that are never repeated, because they communicate with other ranks."""
@@ -128,7 +128,7 @@ class TorchBenchmark(Benchmark):
         return False
 
     def _repeat(self, plan: _Plan, run: Callable[[Repetition], Any]) -> tuple[Any, Any] | None:
-        """Return the results of the second runs, from the random states before the call; None if one fails."""
+        """Return the results of the second runs, from the random states before the call; None on failure."""
         try:
             changed = run(plan.changed)
             plan.states.restore()
@@ -218,7 +218,10 @@ class TorchBenchmark(Benchmark):
         for outcome, expected in zip(outcomes, by_cpu):
             if outcome.ratio is not None:
                 self.preheat.add(
-                    api, outcome.dtype.removeprefix("torch."), outcome.ratio, agrees_with_cpu=expected.consistent
+                    api,
+                    outcome.dtype.removeprefix("torch."),
+                    outcome.ratio,
+                    agrees_with_cpu=expected.consistent,
                 )
 
 

@@ -55,7 +55,8 @@ def norm_ratio(original: torch.Tensor, changed: torch.Tensor, floor: float) -> f
         original, changed = original.to(torch.uint8), changed.to(torch.uint8)
     ratio = 1.0
     size = max(1, CHUNK_BYTES // changed.element_size())
-    for first, second in zip(original.reshape(-1).split(size), changed.reshape(-1).split(size)):
+    chunks = (torch.split(tensor.reshape(-1), size) for tensor in (original, changed))
+    for first, second in zip(*chunks):
         part = _ratio_of_chunk(first, second, floor)
         if isinstance(part, Difference):
             return part
@@ -81,9 +82,7 @@ def _ratio_of_chunk(original: torch.Tensor, changed: torch.Tensor, floor: float)
     return max(largest, 1 / least if least else math.inf)
 
 
-def compare_on_device(
-    original: torch.Tensor, changed: torch.Tensor, floor: float, limit: float
-) -> Outcome:
+def compare_on_device(original: torch.Tensor, changed: torch.Tensor, floor: float, limit: float) -> Outcome:
     """Return the outcome of the comparison on the device.
 
     Args:
@@ -166,7 +165,9 @@ def compare_outputs(original: Any, changed: Any, compare: Compare, thresholds: T
             raise NotComparable("lengths differ")
         outcomes = []
         for index, (first, second) in enumerate(zip(original, changed)):
-            outcomes += [replace(each, index=index) for each in compare_outputs(first, second, compare, thresholds)]
+            outcomes += [
+                replace(each, index=index) for each in compare_outputs(first, second, compare, thresholds)
+            ]
         return outcomes
     if isinstance(original, torch.Tensor) and isinstance(changed, torch.Tensor):
         outcome = compare(original, changed)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-
 from probe_recording import InterceptedCall
+
 from probe_watch.free_benchmark.pytorch_arguments import tensors_in
 
 

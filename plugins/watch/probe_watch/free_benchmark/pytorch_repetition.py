@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-
 from probe_recording import InterceptedCall
+
 from probe_watch.free_benchmark.pytorch_arguments import (
     attach_leaf,
     copy_of,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from probe_core.errors import UserError
 from probe_recording import Config, Fields
+
+from probe_core.errors import UserError
 
 MOST_STEPS = 1_000_000
 E = TypeVar("E", bound=Enum)

@@ -48,7 +48,7 @@ class Row:
 
 def _max_rel(outcome: Outcome) -> str:
     if outcome.difference in (Difference.SIGN, Difference.NOT_FINITE):
-        return outcome.difference.value
+        return str(outcome.difference.value)
     return "" if outcome.ratio is None else str(outcome.ratio - 1)
 
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError
 from probe_recording import (
     SINGLE,
-    CallInterceptor,
     Config,
     InterceptedCall,
     Lock,
@@ -20,49 +16,15 @@ from probe_recording import (
     new_interceptor,
     remove_earlier_steps,
 )
+
+from probe_core.errors import UserError
 from probe_watch.free_benchmark import messages
-from probe_watch.free_benchmark.outcome import Outcome, Skip
+from probe_watch.free_benchmark.benchmark import Benchmark
+from probe_watch.free_benchmark.outcome import Outcome
 from probe_watch.free_benchmark.preheat import Preheat
 from probe_watch.free_benchmark.settings import Handler, Settings, check_level
 from probe_watch.free_benchmark.table import FILE, Row, Table
-from probe_watch.free_benchmark.thresholds import Thresholds, load_thresholds
-
-
-class Benchmark(ABC):
-    """The part of the task that knows a framework.
-
-    Args:
-        settings: The settings of the task.
-        thresholds: The thresholds.
-        interceptor: The source of the calls.
-        report: A function that receives the name of a call, with its phase, and each of its outcomes.
-        skip: A function that receives the name of a call that is not examined, and the reason.
-        preheat: The learned thresholds; None without preheating.
-
-    Attributes:
-        is_active: True between start and stop; gradients that arrive later are not examined.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        thresholds: Thresholds,
-        interceptor: CallInterceptor,
-        report: Callable[[str, Outcome], None],
-        skip: Callable[[str, Skip], None],
-        preheat: Preheat | None,
-    ) -> None:
-        self.settings = settings
-        self.thresholds = thresholds
-        self.interceptor = interceptor
-        self.report = report
-        self.skip = skip
-        self.preheat = preheat
-        self.is_active = False
-
-    @abstractmethod
-    def run(self, call: InterceptedCall) -> Any:
-        """Run a call of the program and repeat it; return the result for the program."""
+from probe_watch.free_benchmark.thresholds import load_thresholds
 
 
 class FreeBenchmark(TaskRecorder):
@@ -215,5 +177,3 @@ def _new_benchmark(framework: str, *arguments: Any) -> Benchmark:
         f'The task "free_benchmark" is not available for {framework}.',
         "Run the program with PyTorch, or choose another task.",
     )
-
-
