@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import Enum
 
 from probe_watch.free_benchmark.settings import Mode, Settings
 from probe_watch.free_benchmark.thresholds import Thresholds
 
 
+class Part(Enum):
+    """The part of a call in preheating."""
+
+    COUNTED = "counted"
+    SAMPLE = "sample"
+    COMPARED = "compared"
+
+
 @dataclass(slots=True)
 class _Samples:
-    """The ratios of one API and dtype in one step.
+    """The ratios of one dtype of one API in one step.
 
     Attributes:
         consistent: Ratios of results that agree with the CPU.
@@ -26,6 +35,9 @@ class _Samples:
 class Preheat:
     """The schedule of samples and the thresholds learned from them.
 
+    The first step counts calls. In each later step of preheating some calls of each API are samples, and the
+    thresholds of the API are adjusted after the last one.
+
     Args:
         settings: The settings of the task.
         thresholds: The thresholds, below which no learned threshold falls.
@@ -36,33 +48,36 @@ class Preheat:
         self._thresholds = thresholds
         self._totals: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
+        self._missing: dict[str, int] = {}
+        self._samples: dict[str, dict[str, _Samples]] = {}
         self._learned: dict[tuple[str, str], float] = {}
         self._ended: set[str] = set()
-        self._samples: dict[tuple[str, str], _Samples] = {}
-        self._steps = 0
+        self._step = 0
 
-    def is_over(self, api: str) -> bool:
-        """Return True once all calls of an API are compared with the learned thresholds."""
-        return self._steps >= self._settings.preheat_step or api in self._ended
-
-    def takes(self, api: str) -> bool:
-        """Count a call of ``api`` and return True if it is a sample of this step."""
+    def take(self, api: str) -> Part:
+        """Count a call of ``api`` that can be repeated, and return its part."""
         self._calls[api] += 1
-        total = self._totals[api]
-        if not self._steps or not total:
-            return False
-        steps = self._settings.preheat_step
+        if not self._step:
+            return Part.COUNTED
+        if self._step >= self._settings.preheat_step or api in self._ended or not self._totals[api]:
+            return Part.COMPARED
+        numbers = self._numbers(api)
+        self._missing.setdefault(api, len(numbers))
+        return Part.SAMPLE if self._calls[api] in numbers else Part.COMPARED
+
+    def _numbers(self, api: str) -> set[int]:
+        """Return the numbers of the calls, from 1, that are samples of this step."""
+        total, steps = self._totals[api], self._settings.preheat_step
         count = min(math.ceil(total / steps), self._settings.max_sample)
-        numbers = {(steps * i + self._steps) % total or total for i in range(count)}
-        return self._calls[api] in numbers
+        return {(steps * i + self._step) % total or total for i in range(count)}
 
     def limit(self, mode: Mode, api: str, dtype: str) -> float:
         """Return the largest consistent ratio of an API's results of a dtype."""
-        default = self._thresholds.ratio_limit(mode, dtype)
-        return max(self._learned.get((api, dtype), self._thresholds.preheat_ratio), default)
+        learned = self._learned.get((api, dtype), self._thresholds.preheat_ratio)
+        return max(learned, self._thresholds.ratio_limit(mode, dtype))
 
     def add(self, api: str, dtype: str, ratio: float, *, agrees_with_cpu: bool) -> None:
-        """Add a sample.
+        """Add the ratio of a sample.
 
         Args:
             api: The name of the API.
@@ -70,32 +85,36 @@ class Preheat:
             ratio: The ratio of the comparison on the device.
             agrees_with_cpu: True if the result agrees with that of the CPU.
         """
-        samples = self._samples.setdefault((api, dtype), _Samples())
+        samples = self._samples.setdefault(api, {}).setdefault(dtype, _Samples())
         (samples.consistent if agrees_with_cpu else samples.inconsistent).append(ratio)
 
-    def end_step(self, mode: Mode) -> None:
-        """Learn from the samples of the step; the first step only counts calls."""
-        if not self._steps:
-            self._totals = self._calls
-        ended = set(self._ended)
-        for key, samples in self._samples.items():
-            if key[0] not in ended:
-                self._adjust(mode, key, samples)
-        self._samples.clear()
-        self._calls = Counter()
-        self._steps += 1
+    def end_sample(self, mode: Mode, api: str) -> None:
+        """Adjust the thresholds of an API after its last sample in the step."""
+        self._missing[api] = self._missing.get(api, 1) - 1
+        if self._missing[api] <= 0:
+            for dtype, samples in self._samples.pop(api, {}).items():
+                self._adjust(mode, api, dtype, samples)
 
-    def _adjust(self, mode: Mode, key: tuple[str, str], samples: _Samples) -> None:
-        limit = self.limit(mode, *key)
-        least = min(samples.inconsistent, default=math.inf)
+    def end_step(self) -> None:
+        """End the step; samples of APIs that were called less often than before are dropped."""
+        if not self._step:
+            self._totals = self._calls
+        self._calls = Counter()
+        self._samples.clear()
+        self._missing.clear()
+        self._step += 1
+
+    def _adjust(self, mode: Mode, api: str, dtype: str, samples: _Samples) -> None:
+        limit = self.limit(mode, api, dtype)
         largest = max(samples.consistent, default=-math.inf)
         if samples.inconsistent:
-            if samples.consistent and least <= largest:
+            least = min(samples.inconsistent)
+            if least <= largest:
                 return  # no ratio separates the samples
             limit = min(least, limit)
-            self._ended.add(key[0])
+            self._ended.add(api)
         else:
             factor = self._thresholds.preheat_factor
             distance = limit - 1
             limit = 1 + (distance * factor if largest > limit else distance / factor)
-        self._learned[key] = max(limit, self._thresholds.ratio_limit(mode, key[1]))
+        self._learned[api, dtype] = max(limit, self._thresholds.ratio_limit(mode, dtype))

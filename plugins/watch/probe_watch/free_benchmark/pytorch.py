@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from probe_recording import InterceptedCall, RandomStates
 
 from probe_watch.free_benchmark.benchmark import Benchmark
 from probe_watch.free_benchmark.outcome import Outcome, Skip
+from probe_watch.free_benchmark.preheat import Part
 from probe_watch.free_benchmark.pytorch_arguments import tensors_in
 from probe_watch.free_benchmark.pytorch_comparison import (
     NotComparable,
@@ -36,15 +38,17 @@ class _Plan:
         name: The name of the call, without phase.
         states: The random states before the call.
         changed: The run with changed arguments.
-        reference: The run on the CPU of a sample of preheating; None otherwise.
         generator: The generator that the call was given, or None.
+        reference: The run on the CPU of a sample of preheating; None otherwise.
+        is_sample: True for a sample of preheating.
     """
 
     name: str
     states: RandomStates
     changed: Repetition
-    reference: Repetition | None
     generator: Any
+    reference: Repetition | None = None
+    is_sample: bool = False
 
     @property
     def api(self) -> str:
@@ -60,43 +64,46 @@ class TorchBenchmark(Benchmark):
 
         The second run of a forward call comes first, so that an in-place call finds its inputs unchanged.
         """
-        is_sample = False
-        if self.preheat is not None:
-            api = call.name.rpartition(".")[0]
-            is_sample = self.preheat.takes(api)
-            if not is_sample and not self.preheat.is_over(api):
-                return call.run()
-            is_sample = is_sample and not self.preheat.is_over(api)
-        plan = self._plan(call, is_sample)
+        plan = self._plan(call)
         if plan is None:
             return call.run()
+        if self.preheat is not None:
+            part = self.preheat.take(plan.api)
+            if part is Part.COUNTED:
+                return call.run()
+            if part is Part.SAMPLE:
+                self._add_reference(call, plan)
         if self.settings.stage is Stage.BACKWARD:
             return self._await_gradients(call, plan)
         return self._compare_results(call, plan)
 
-    def _plan(self, call: InterceptedCall, is_sample: bool) -> _Plan | None:
-        """Return the second runs of a call; None if it is not examined."""
+    def _plan(self, call: InterceptedCall) -> _Plan | None:
+        """Return the second run of a call; None if it is not examined."""
         settings = self.settings
         is_backward = settings.stage is Stage.BACKWARD
         if call.name.startswith(EXCLUDED) or (is_backward and not _needs_gradients(call)):
             return None
-        make = partial(repetition_of, call, noise=self.thresholds.noise)
         try:
             with self.interceptor.unobserved():
-                changed = make(
-                    settings.mode, keeps_graph=settings.handler is Handler.FIX, only_gradients=is_backward
-                )
+                changed = repetition_of(
+                    call, settings.mode, self.thresholds.noise,
+                    keeps_graph=settings.handler is Handler.FIX, only_gradients=is_backward,
+                )  # fmt: skip
                 if changed is None:
                     return None
-                reference = make(Mode.TO_CPU) if is_sample else None
                 generator = call.kwargs.get("generator")
-                states = self.interceptor.random_states(generator)
-                return _Plan(call.name, states, changed, reference, generator)
+                return _Plan(call.name, self.interceptor.random_states(generator), changed, generator)
         except UnsupportedTensor:
             self.skip(call.name, Skip.KIND)
         except Exception:  # the call of the program must go on whatever the error
             self.skip(call.name, Skip.FAILED)
         return None
+
+    def _add_reference(self, call: InterceptedCall, plan: _Plan) -> None:
+        """Make a call a sample of preheating, by a run on the CPU."""
+        plan.is_sample = True
+        with suppress(Exception), self.interceptor.unobserved():
+            plan.reference = repetition_of(call, Mode.TO_CPU, self.thresholds.noise)
 
     # -- forward ---------------------------------------------------------------------------
 
@@ -191,6 +198,8 @@ class TorchBenchmark(Benchmark):
             self.skip(plan.name, Skip.COMPARISON)
         except Exception:  # the result must reach the program whatever the error
             self.skip(plan.name, Skip.FAILED)
+        if plan.is_sample and self.preheat is not None:
+            self.preheat.end_sample(self.settings.mode, plan.api)
 
     def _compare(self, api: str, original: torch.Tensor, changed: torch.Tensor) -> Outcome | None:
         dtype = dtype_name(original.dtype)

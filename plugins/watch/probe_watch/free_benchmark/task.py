@@ -108,7 +108,7 @@ class FreeBenchmark(TaskRecorder):
             self._table = None
         self._interceptor.restart_counts()
         if self._preheat is not None and self._has_counted:
-            self._preheat.end_step(self._settings.mode)
+            self._preheat.end_step()
         self._has_counted = False
 
     # -- selection and files -----------------------------------------------------------------
