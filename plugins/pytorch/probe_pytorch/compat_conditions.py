@@ -117,6 +117,14 @@ def device_modules() -> Iterator[tuple[str, Any]]:
                 yield name, module
 
 
+def modules_without_generators() -> Iterator[Any]:
+    """Yield modules of devices in use that have functions for a random state, but do not list generators."""
+    with suppress(Exception):
+        module = getattr(torch, str(torch._C._get_privateuse1_backend_name()), None)
+        if module is not None and module.is_initialized() and not hasattr(module, "default_generators"):
+            yield module
+
+
 def is_random(name: str) -> bool | None:
     """Return True if an operator of torch may draw random numbers, by its tags; None if there is none."""
     packet = None if name.startswith("__") else getattr(torch.ops.aten, name, None)

@@ -9,6 +9,7 @@ from probe_core.plugins.specs import CommandSpec, DumperSpec, ReaderSpec
 
 if TYPE_CHECKING:
     from probe_precheck import ReferenceSpec, RunnerSpec
+    from probe_recording import InterceptorSpec
 
 
 OWN_FILES = (
@@ -44,6 +45,21 @@ def probe_dumpers() -> list[DumperSpec]:
             levels=("L0", "L1", "mix", "L2", "debug"),
             tasks=("statistics", "tensor", "structure", "overflow_check"),
             factory="probe_pytorch.debugger:PrecisionDebugger",
+        )
+    ]
+
+
+@hookimpl
+def probe_interceptors() -> list[InterceptorSpec]:
+    """Return the interceptor of calls of torch."""
+    from probe_recording import InterceptorSpec
+
+    return [
+        InterceptorSpec(
+            name="pytorch",
+            summary="passes the calls of torch, named as in a recording, to a task of the debugger",
+            framework="pytorch",
+            factory="probe_pytorch.capture.intercepting:Interceptor",
         )
     ]
 

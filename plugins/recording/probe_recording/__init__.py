@@ -27,10 +27,17 @@ if TYPE_CHECKING:
     from probe_recording.conditions import Conditions, Draw, Fact, state_hash
     from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, load_config, parse_steps
     from probe_recording.debugger import Debugger
-    from probe_recording.directory import SINGLE, Lock, StepDirectory
+    from probe_recording.directory import SINGLE, Lock, StepDirectory, remove_earlier_steps
     from probe_recording.earlier_run import settle_earlier_run
     from probe_recording.fields import Fields
     from probe_recording.gathering import Arrived, Gathering, tell_each
+    from probe_recording.interceptors import (
+        CallInterceptor,
+        GradientReceiver,
+        InterceptedCall,
+        RandomStates,
+        new_interceptor,
+    )
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
     from probe_recording.keeping.event import Cause, Event
@@ -101,7 +108,7 @@ if TYPE_CHECKING:
         stack_of,
         use_stack_finder,
     )
-    from probe_recording.specs import TaskSpec
+    from probe_recording.specs import InterceptorSpec, TaskSpec
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
     from probe_recording.values import SCALARS, Collector, Walk
@@ -123,6 +130,7 @@ __all__ = [
     "Arrived",
     "Backward",
     "Call",
+    "CallInterceptor",
     "Calls",
     "Cause",
     "Collector",
@@ -145,6 +153,9 @@ __all__ = [
     "FrameKind",
     "FrameLimits",
     "Gathering",
+    "GradientReceiver",
+    "InterceptedCall",
+    "InterceptorSpec",
     "Json",
     "KeepOptions",
     "KeepingRecorder",
@@ -157,6 +168,7 @@ __all__ = [
     "Plain",
     "Prefix",
     "Process",
+    "RandomStates",
     "Recorder",
     "Rung",
     "Running",
@@ -211,6 +223,7 @@ __all__ = [
     "measure",
     "memory_of",
     "note",
+    "new_interceptor",
     "number_in",
     "numbers_in",
     "of_the_process",
@@ -219,6 +232,7 @@ __all__ = [
     "prefix_of",
     "quoted",
     "receiver_context",
+    "remove_earlier_steps",
     "scalar",
     "sender_context",
     "sentence_of",
@@ -246,10 +260,11 @@ __getattr__ = exporter(
         "conditions": "Conditions Draw Fact state_hash",
         "config": "LEVELS TASKS Config ConfigWarning load_config parse_steps",
         "debugger": "Debugger",
-        "directory": "SINGLE Lock StepDirectory",
+        "directory": "SINGLE Lock StepDirectory remove_earlier_steps",
         "earlier_run": "settle_earlier_run",
         "fields": "Fields",
         "gathering": "Arrived Gathering tell_each",
+        "interceptors": "CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
         "keeping.event": "Cause Event",
@@ -280,7 +295,7 @@ __getattr__ = exporter(
         "session": "Entry Session",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of "
         "use_stack_finder",
-        "specs": "TaskSpec",
+        "specs": "InterceptorSpec TaskSpec",
         "tasks": "TaskRecorder",
         "threads": "Threads",
         "values": "SCALARS Collector Walk",

@@ -273,7 +273,7 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         level=level,
         ranks=reader.numbers("rank"),
         steps=reader.numbers("step"),
-        scope=section.names("scope"),
+        scope=section.names("scope") if task in TASKS else (),
         names=_record_names(section),
         tensor_names=section.names("tensor_list") if task == "statistics" and level != "debug" else (),
         directions=directions,

@@ -36,6 +36,9 @@ WATCH_FILE = "watch.json"
 SINGLE = "rank"
 """The name of the directory of a process that runs alone."""
 
+FREE_BENCHMARK_FILE = "free_benchmark.csv"
+"""The table of the task free_benchmark, in the directory of a step and rank."""
+
 TENSOR_SUFFIXES = (".pt", ".npy")
 _STEP = re.compile(r"step(\d{1,9})")
 _LABEL = re.compile(r"rank\d*")
@@ -247,7 +250,7 @@ def clear(directory: Path) -> int:
     """
     names = (
         DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, LADDER_FILE, CONDITIONS_FILE, TOKENS_FILE,
-        ERROR_FILE, WATCH_FILE,
+        ERROR_FILE, WATCH_FILE, FREE_BENCHMARK_FILE,
     )  # fmt: skip
     count = sum(_remove(path) for path in (*(directory / name for name in names), *directory.glob(".*.part")))
     tensors = directory / TENSOR_DIRECTORY

@@ -1,4 +1,4 @@
-"""The hook of probe-recording, for tasks of the debugger that plugins provide."""
+"""Hooks of probe-recording: tasks of the debugger, and the interception of API calls for them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 from probe_core.plugins.hookspecs import hookspec
 
 if TYPE_CHECKING:
-    from probe_recording.specs import TaskSpec
+    from probe_recording.specs import InterceptorSpec, TaskSpec
 
-KINDS = {"tasks": "probe_recording.specs:TaskSpec"}
-TRIALS = {"tasks": "probe_recording.specs:check_task"}
+KINDS = {
+    "tasks": "probe_recording.specs:TaskSpec",
+    "interceptors": "probe_recording.specs:InterceptorSpec",
+}
+TRIALS = {
+    "tasks": "probe_recording.specs:check_task",
+    "interceptors": "probe_recording.specs:check_interceptor",
+}
 
 
 @hookspec
@@ -21,4 +27,15 @@ def probe_tasks() -> list[TaskSpec]:  # type: ignore[empty-body]
 
         return [TaskSpec("zero_count", "counts zeros in gradients", "my_package.zeros:new_recorder",
                          frameworks=("pytorch",), fields=("threshold",), settings="my_package.zeros:parse")]
+    """
+
+
+@hookspec
+def probe_interceptors() -> list[InterceptorSpec]:  # type: ignore[empty-body]
+    """Return interceptors of API calls, by which tasks such as ``free_benchmark`` observe single calls.
+
+    Example::
+
+        return [InterceptorSpec("mine", "intercepts calls of my framework", "my_package.calls:Interceptor",
+                                framework="mine")]
     """

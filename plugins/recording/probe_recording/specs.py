@@ -1,4 +1,4 @@
-"""The spec of this kit's hook."""
+"""The specs of this kit's hooks."""
 
 from __future__ import annotations
 
@@ -55,3 +55,22 @@ def check_task(spec: TaskSpec) -> None:
     parse: Any = address(spec.settings)
     if not callable(parse):
         raise TypeError(f"{spec.settings} is not a function")
+
+
+@dataclass(frozen=True, slots=True)
+class InterceptorSpec(Spec):
+    """An interceptor of API calls (the factory makes a ``probe_recording.CallInterceptor``).
+
+    The factory is called with the ``Config``. It should import the framework only then.
+
+    Attributes:
+        framework: The framework whose calls it intercepts.
+    """
+
+    framework: str = ""
+
+
+def check_interceptor(spec: InterceptorSpec) -> None:
+    """Raise TypeError if an interceptor names no framework."""
+    if not spec.framework:
+        raise TypeError("an interceptor needs the name of its framework")

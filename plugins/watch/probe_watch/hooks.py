@@ -16,6 +16,8 @@ def probe_tasks() -> list[TaskSpec]:
     """Return the tasks of the debugger."""
     from probe_recording import TaskSpec
 
+    from probe_watch.free_benchmark.settings import FIELDS
+
     return [
         TaskSpec(
             "grad_probe",
@@ -24,7 +26,15 @@ def probe_tasks() -> list[TaskSpec]:
             frameworks=("pytorch", "mindspore"),
             fields=("grad_level", "param_list", "bounds", "direction_files"),
             settings="probe_watch.grad_probe.settings:parse",
-        )
+        ),
+        TaskSpec(
+            "free_benchmark",
+            "repeats each call with a small change and reports those whose results react strongly",
+            "probe_watch.free_benchmark.task:FreeBenchmark",
+            frameworks=("pytorch",),
+            fields=FIELDS,
+            settings="probe_watch.free_benchmark.settings:parse",
+        ),
     ]
 
 

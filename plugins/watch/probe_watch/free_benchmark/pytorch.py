@@ -1,0 +1,257 @@
+"""The part of free_benchmark for PyTorch: repeats calls and compares both results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from probe_recording import InterceptedCall, RandomStates
+
+from probe_watch.free_benchmark.benchmark import Benchmark
+from probe_watch.free_benchmark.outcome import Outcome, Skip
+from probe_watch.free_benchmark.preheat import Part
+from probe_watch.free_benchmark.pytorch_arguments import tensors_in
+from probe_watch.free_benchmark.pytorch_comparison import (
+    NotComparable,
+    compare_on_device,
+    compare_outputs,
+    compare_with_cpu,
+)
+from probe_watch.free_benchmark.pytorch_fix import fixed
+from probe_watch.free_benchmark.pytorch_perturbations import dtype_name
+from probe_watch.free_benchmark.pytorch_repetition import Repetition, UnsupportedTensor, repetition_of
+from probe_watch.free_benchmark.settings import Handler, Mode, Stage
+
+EXCLUDED = ("Distributed.",)
+"""Beginnings of the names of calls that are never repeated, because they communicate with other ranks."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The second runs of one call.
+
+    Attributes:
+        name: The name of the call, without phase.
+        states: The random states before the call.
+        changed: The run with changed arguments.
+        generator: The generator that the call was given, or None.
+        reference: The run on the CPU of a sample of preheating; None otherwise.
+        is_sample: True for a sample of preheating.
+    """
+
+    name: str
+    states: RandomStates
+    changed: Repetition
+    generator: Any
+    reference: Repetition | None = None
+    is_sample: bool = False
+
+    @property
+    def api(self) -> str:
+        """The name of the API."""
+        return self.name.rpartition(".")[0]
+
+
+class TorchBenchmark(Benchmark):
+    """The part of the task for PyTorch."""
+
+    def run(self, call: InterceptedCall) -> Any:
+        """Run a call of the program and repeat it; return the result for the program.
+
+        The second run of a forward call comes first, so that an in-place call finds its inputs unchanged.
+        """
+        plan = self._plan(call)
+        if plan is None:
+            return call.run()
+        if self.preheat is not None:
+            part = self.preheat.take(plan.api)
+            if part is Part.COUNTED:
+                return call.run()
+            if part is Part.SAMPLE:
+                self._add_reference(call, plan)
+        if self.settings.stage is Stage.BACKWARD:
+            return self._await_gradients(call, plan)
+        return self._compare_results(call, plan)
+
+    def _plan(self, call: InterceptedCall) -> _Plan | None:
+        """Return the second run of a call; None if it is not examined."""
+        settings = self.settings
+        is_backward = settings.stage is Stage.BACKWARD
+        if call.name.startswith(EXCLUDED) or (is_backward and not _needs_gradients(call)):
+            return None
+        try:
+            with self.interceptor.unobserved():
+                changed = repetition_of(
+                    call, settings.mode, self.thresholds.noise,
+                    keeps_graph=settings.handler is Handler.FIX, only_gradients=is_backward,
+                )  # fmt: skip
+                if changed is None:
+                    return None
+                generator = call.kwargs.get("generator")
+                return _Plan(call.name, self.interceptor.random_states(generator), changed, generator)
+        except UnsupportedTensor:
+            self.skip(call.name, Skip.KIND)
+        except Exception:  # the call of the program must go on whatever the error
+            self.skip(call.name, Skip.FAILED)
+        return None
+
+    def _add_reference(self, call: InterceptedCall, plan: _Plan) -> None:
+        """Make a call a sample of preheating, by a run on the CPU."""
+        plan.is_sample = True
+        with suppress(Exception), self.interceptor.unobserved():
+            plan.reference = repetition_of(call, Mode.TO_CPU, self.thresholds.noise)
+
+    # -- forward ---------------------------------------------------------------------------
+
+    def _compare_results(self, call: InterceptedCall, plan: _Plan) -> Any:
+        results = self._repeat(plan, lambda repetition: repetition.run())
+        original = call.run()
+        if results is None:
+            return original
+        with self.interceptor.unobserved():
+            if self._is_random(plan):
+                return original
+            self._judge(plan, [(None, original, *results)])
+            if self.settings.handler is Handler.FIX:
+                return fixed(call, original, results[0])
+        return original
+
+    def _is_random(self, plan: _Plan) -> bool:
+        """Return True if the call drew random numbers that its second run cannot draw again.
+
+        Such numbers differ in another dtype or on another device. A sample of preheating is then not compared
+        with the CPU.
+        """
+        if not plan.states.have_changed():
+            return False
+        plan.reference = None
+        if self.settings.mode.raises_precision:
+            self.skip(plan.name, Skip.RANDOM)
+            return True
+        return False
+
+    def _repeat(self, plan: _Plan, run: Callable[[Repetition], Any]) -> tuple[Any, Any] | None:
+        """Return the results of the second runs, from the random states before the call; None on failure."""
+        try:
+            changed = run(plan.changed)
+            plan.states.restore()
+            reference = None if plan.reference is None else run(plan.reference)
+        except Exception:
+            self.skip(plan.name, Skip.FAILED)
+            return None
+        finally:
+            plan.states.restore()
+        return changed, reference
+
+    # -- backward --------------------------------------------------------------------------
+
+    def _await_gradients(self, call: InterceptedCall, plan: _Plan) -> Any:
+        receiver = _Switch(partial(self._compare_gradients, plan))
+        result = call.run(receiver)
+        with self.interceptor.unobserved():
+            receiver.is_on = not self._is_random(plan)
+        return result
+
+    def _compare_gradients(self, plan: _Plan, received: Sequence[Any], passed_on: Sequence[Any]) -> None:
+        """Repeat the call and its backward pass, and compare the gradients of its inputs."""
+        if not self.is_active or all(gradient is None for gradient in passed_on):
+            return
+        with self.interceptor.unobserved():
+            now = self.interceptor.random_states(plan.generator)
+            try:
+                plan.states.restore()
+                results = self._repeat(plan, lambda repetition: repetition.gradients(received))
+            finally:
+                now.restore()
+            if results is not None:
+                changed, reference = results
+                references = reference if reference is not None else [None] * len(passed_on)
+                pairs = zip(passed_on, changed, references)
+                rows = [(place, *each) for place, each in enumerate(pairs) if _is_pair(*each[:2])]
+                self._judge(plan, rows)
+
+    # -- judging ---------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _judge(self, plan: _Plan, results: Sequence[tuple[int | None, Any, Any, Any]]) -> None:
+        """Compare results of the program and of the second runs, and report the outcomes.
+
+        Args:
+            plan: The second runs.
+            results: The number of an input for gradients, None for results; the program's value, that of the
+                changed run, and that of the run on the CPU or None.
+        """
+        name = f"{plan.name}.{self.settings.stage.value}"
+        try:
+            for place, original, changed, reference in results:
+                compare = partial(self._compare, plan.api)
+                outcomes = compare_outputs(original, changed, compare, self.thresholds)
+                if plan.reference is not None and reference is not None:
+                    self._add_samples(plan.api, outcomes, original, reference)
+                for outcome in outcomes:
+                    self.report(name, outcome if place is None else replace(outcome, index=place))
+        except NotComparable:
+            self.skip(plan.name, Skip.COMPARISON)
+        except Exception:  # the result must reach the program whatever the error
+            self.skip(plan.name, Skip.FAILED)
+        if plan.is_sample and self.preheat is not None:
+            self.preheat.end_sample(self.settings.mode, plan.api)
+
+    def _compare(self, api: str, original: torch.Tensor, changed: torch.Tensor) -> Outcome | None:
+        dtype = dtype_name(original.dtype)
+        mode = self.settings.mode
+        is_number = original.is_floating_point() or original.is_complex()
+        if not is_number and mode not in (Mode.NO_CHANGE, Mode.TO_CPU):
+            return None  # positions and truth values have no ratio
+        if mode is Mode.TO_CPU and self.preheat is None:
+            return compare_with_cpu(original, changed, self.thresholds.cpu_limits(dtype))
+        floor = self.thresholds.floor(self.settings.stage, dtype_name(changed.dtype))
+        if self.preheat is None:
+            limit = self.thresholds.ratio_limit(mode, dtype)
+        else:
+            limit = self.preheat.limit(mode, api, dtype)
+        return compare_on_device(original, changed, floor, limit)
+
+    def _add_samples(self, api: str, outcomes: list[Outcome], original: Any, reference: Any) -> None:
+        """Pass the ratios of a sample to preheating, each with the comparison with the CPU."""
+        assert self.preheat is not None
+
+        def compare(actual: torch.Tensor, expected: torch.Tensor) -> Outcome:
+            return compare_with_cpu(actual, expected, self.thresholds.cpu_limits(dtype_name(actual.dtype)))
+
+        by_cpu = compare_outputs(original, reference, compare, self.thresholds)
+        for outcome, expected in zip(outcomes, by_cpu):
+            if outcome.ratio is not None:
+                self.preheat.add(
+                    api,
+                    outcome.dtype.removeprefix("torch."),
+                    outcome.ratio,
+                    agrees_with_cpu=expected.consistent,
+                )
+
+
+class _Switch:
+    """A receiver of gradients that ignores them unless it is on."""
+
+    def __init__(self, receiver: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
+        self.is_on = False
+        self._receiver = receiver
+
+    def __call__(self, received: Sequence[Any], passed_on: Sequence[Any]) -> None:
+        if self.is_on:
+            self._receiver(received, passed_on)
+
+
+def _needs_gradients(call: InterceptedCall) -> bool:
+    """Return True if a call makes a part of the autograd graph."""
+    return torch.is_grad_enabled() and any(
+        tensor.requires_grad for tensor in tensors_in((call.args, call.kwargs))
+    )
+
+
+def _is_pair(original: Any, changed: Any) -> bool:
+    return original is not None and changed is not None

@@ -1,0 +1,109 @@
+"""Arguments of a second run: copies that share neither memory nor autograd graph with the program's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+DEPTH = 8
+"""The depth up to which lists, tuples and dicts are searched for tensors, as by the recorder."""
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn.Parameter))
+
+
+def tensors_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    """Yield the tensors in an argument, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)) and depth < DEPTH:
+        for item in value:
+            yield from tensors_in(item, depth + 1)
+    elif isinstance(value, dict) and depth < DEPTH:
+        yield from tensors_in(list(value.values()), depth)
+
+
+def map_tensors(function: Callable[[torch.Tensor], Any], value: Any, depth: int = 0) -> Any:
+    """Return a value in which each tensor is replaced; other values stay the same objects."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)) and depth < DEPTH:
+        items = [map_tensors(function, item, depth + 1) for item in value]
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*items)
+        return type(value)(items)
+    if isinstance(value, dict) and depth < DEPTH:
+        return {key: map_tensors(function, item, depth + 1) for key, item in value.items()}
+    return value
+
+
+def is_supported(tensor: torch.Tensor) -> bool:
+    """Return True for a dense tensor with values, of no subclass."""
+    return (
+        type(tensor) in _PLAIN
+        and tensor.layout == torch.strided
+        and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested)
+    )
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy in new memory with the same strides, outside of the autograd graph."""
+    source = tensor.detach()
+    if source.is_conj() or source.is_neg() or not source.numel():
+        return source.clone()
+    if _shares_memory_within(source):
+        span = 1 + sum((size - 1) * stride for size, stride in zip(source.shape, source.stride()))
+        memory = source.as_strided((span,), (1,)).clone()
+        return memory.as_strided(source.shape, source.stride(), 0)
+    return lay_out_like(source, source)
+
+
+def lay_out_like(values: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """Return ``values`` in new memory with the strides of ``tensor``, which has the same shape.
+
+    If elements of ``tensor`` share memory, the strides of ``values`` are kept.
+    """
+    if not values.numel() or _shares_memory_within(tensor):
+        return values.clone()
+    result = torch.empty_strided(tensor.shape, tensor.stride(), dtype=values.dtype, device=values.device)
+    return result.copy_(values)
+
+
+def _shares_memory_within(tensor: torch.Tensor) -> bool:
+    """Return True if elements of a tensor may share memory, as those of an expanded one do."""
+    reach = 1
+    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape) if n > 1):
+        if stride < reach:
+            return True
+        reach = stride * (size - 1) + reach
+    return False
+
+
+class _Argument(torch.autograd.Function):
+    """A tensor with values of its own, whose gradient is that of a leaf.
+
+    It is no leaf, so that a call may overwrite it and autocast does not cache it; and no view.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor, holder: list[torch.Tensor]) -> torch.Tensor:
+        """Return the tensor in ``holder``."""
+        return holder[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Return the gradient."""
+        return gradients[0], None
+
+
+def new_leaf(values: torch.Tensor) -> torch.Tensor:
+    """Return a leaf that takes no memory, for the gradient of an argument with ``values``."""
+    zero = torch.zeros((), dtype=values.dtype, device=values.device)
+    return zero.expand(values.shape).requires_grad_()
+
+
+def attach_leaf(values: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+    """Return ``values`` as an argument whose gradient is that of ``leaf``."""
+    result: torch.Tensor = _Argument.apply(leaf, [values])  # type: ignore[no-untyped-call]
+    return result

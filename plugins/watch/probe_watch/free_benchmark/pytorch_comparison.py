@@ -1,0 +1,182 @@
+"""The comparison of two outputs, on the device or with the CPU (docs/watch.md#free-benchmark-rules)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from probe_watch.free_benchmark.outcome import Difference, Outcome
+from probe_watch.free_benchmark.thresholds import CpuLimits, Thresholds
+
+CHUNK_BYTES = 16 * 1024 * 1024
+"""The size of the parts that the ratio is computed in, which bounds the memory for it."""
+
+Compare = Callable[[torch.Tensor, torch.Tensor], Outcome | None]
+
+
+class NotComparable(Exception):
+    """Two outputs that cannot be compared."""
+
+
+def norm_ratio(original: torch.Tensor, changed: torch.Tensor, floor: float) -> float | Difference:
+    """Return the largest ratio of two elements at the same place, in either direction.
+
+    Magnitudes below ``floor`` count as ``floor``. Elements that are nan in both tensors, or the same
+    infinity, are equal. An empty tensor has the ratio 1. The division is made in the dtype of ``changed``,
+    as msprobe does, so that the figures are the same.
+
+    Args:
+        original: The output of the program.
+        changed: The output of the second run, to whose dtype and device the other one is converted.
+        floor: The smallest magnitude that is distinguished from 0.
+
+    Returns:
+        The ratio; ``Difference.SIGN`` if an element changes its sign and the product is below
+        ``-floor ** 2``; ``Difference.NOT_FINITE`` if an element is finite in one tensor only.
+
+    Raises:
+        NotComparable: The shapes differ.
+
+    Example::
+
+        >>> norm_ratio(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]), 1e-4)
+        2.0
+    """
+    if original.shape != changed.shape:
+        raise NotComparable("shapes differ")
+    original = original.to(changed)
+    if changed.is_complex():
+        original, changed = torch.view_as_real(original), torch.view_as_real(changed)
+    if changed.dtype == torch.bool:
+        original, changed = original.to(torch.uint8), changed.to(torch.uint8)
+    ratio = 1.0
+    size = max(1, CHUNK_BYTES // changed.element_size())
+    chunks = (torch.split(tensor.reshape(-1), size) for tensor in (original, changed))
+    for first, second in zip(*chunks):
+        part = _ratio_of_chunk(first, second, floor)
+        if isinstance(part, Difference):
+            return part
+        ratio = max(ratio, part)
+    return ratio
+
+
+def _ratio_of_chunk(original: torch.Tensor, changed: torch.Tensor, floor: float) -> float | Difference:
+    if not changed.numel():
+        return 1.0
+    if changed.is_floating_point():
+        finite = original.isfinite() & changed.isfinite()
+        if not bool(finite.all()):
+            same = (original == changed) | (original.isnan() & changed.isnan())
+            if not bool((finite | same).all()):
+                return Difference.NOT_FINITE
+            one = torch.ones_like(changed)
+            original, changed = torch.where(finite, original, one), torch.where(finite, changed, one)
+    if float((original * changed).min()) < -(floor**2):
+        return Difference.SIGN
+    ratios = original.abs().clamp(min=floor) / changed.abs().clamp(min=floor)
+    largest, least = float(ratios.max()), float(ratios.min())
+    return max(largest, 1 / least if least else math.inf)
+
+
+def compare_on_device(original: torch.Tensor, changed: torch.Tensor, floor: float, limit: float) -> Outcome:
+    """Return the outcome of the comparison on the device.
+
+    Args:
+        original: The output of the program.
+        changed: The output of the second run.
+        floor: The smallest magnitude that is distinguished from 0.
+        limit: The largest ratio of consistent outputs.
+    """
+    outcome = Outcome(True, str(original.dtype), str(original.shape), Difference.RATIO)
+    ratio = norm_ratio(original, changed, floor)
+    if isinstance(ratio, Difference):
+        return replace(outcome, consistent=False, difference=ratio)
+    return replace(outcome, consistent=ratio <= limit, ratio=ratio)
+
+
+def agrees_with_cpu(actual: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> bool:
+    """Return True if a device's output agrees with that of the CPU.
+
+    Small elements of ``actual`` are compared by their absolute error, others by their relative error, and the
+    mean of the signed errors must not exceed the balance; all in float64. Empty tensors agree. If the
+    reference holds nan or an infinity, the tensors count as agreeing; an element that is not finite on the
+    device only does not agree.
+
+    Args:
+        actual: The output of the device.
+        reference: The output of the CPU.
+        limits: The limits for the dtype of ``actual``.
+
+    Raises:
+        NotComparable: The shapes differ.
+    """
+    if actual.shape != reference.shape:
+        raise NotComparable("shapes differ")
+    a, g = _wide(actual), _wide(reference)
+    if not bool(g.isfinite().all()) or not a.numel():
+        return True
+    if not bool(a.isfinite().all()):
+        return False
+    error = a - g
+    small = a.abs() < limits.small
+    if bool((error.abs()[small] > limits.absolute).any()):
+        return False
+    relative = error.abs() / g.abs()
+    if bool((relative[~small] > limits.relative).any()):
+        return False
+    scale = torch.where(g.abs() >= limits.small, g.abs(), torch.ones_like(g))
+    return abs(float((error / scale).mean())) <= limits.balance
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    host = tensor.detach().cpu()
+    return (torch.view_as_real(host) if host.is_complex() else host).double()
+
+
+def compare_with_cpu(original: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> Outcome:
+    """Return the outcome of the comparison with the CPU, which has no ratio."""
+    consistent = agrees_with_cpu(original, reference, limits)
+    return Outcome(consistent, str(original.dtype), str(original.shape))
+
+
+def compare_outputs(original: Any, changed: Any, compare: Compare, thresholds: Thresholds) -> list[Outcome]:
+    """Return the outcomes of all outputs of a call.
+
+    Tensors are compared by ``compare``; numbers and texts by their values; of a tuple with the names values
+    and indices only the values; other objects count as consistent.
+
+    Args:
+        original: The result of the program's call.
+        changed: The result of the second run.
+        compare: The comparison of tensors; None for tensors that are not compared.
+        thresholds: The thresholds for numbers.
+
+    Raises:
+        NotComparable: The results have different types or lengths.
+    """
+    if isinstance(original, (list, tuple)) and isinstance(changed, (list, tuple)):
+        if hasattr(original, "values") and hasattr(original, "indices"):
+            original, changed = original[:1], changed[:1]
+        if len(original) != len(changed):
+            raise NotComparable("lengths differ")
+        outcomes = []
+        for index, (first, second) in enumerate(zip(original, changed)):
+            outcomes += [
+                replace(each, index=index) for each in compare_outputs(first, second, compare, thresholds)
+            ]
+        return outcomes
+    if isinstance(original, torch.Tensor) and isinstance(changed, torch.Tensor):
+        outcome = compare(original, changed)
+        return [] if outcome is None else [outcome]
+    if isinstance(original, (bool, int, str)):
+        return [Outcome(original == changed, type(original).__name__)]
+    if isinstance(original, float) and isinstance(changed, float):
+        close = (original != original and changed != changed) or math.isclose(
+            original, changed, rel_tol=thresholds.number_relative, abs_tol=thresholds.number_absolute
+        )
+        return [Outcome(close, "float")]
+    return []

@@ -1,0 +1,179 @@
+"""The recorder of the task: selects steps, ranks and calls, and passes calls to the framework's part."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from probe_recording import (
+    SINGLE,
+    Config,
+    InterceptedCall,
+    Lock,
+    TaskRecorder,
+    interrupts_deferred,
+    new_interceptor,
+    remove_earlier_steps,
+)
+
+from probe_core.errors import UserError
+from probe_watch.free_benchmark import messages
+from probe_watch.free_benchmark.benchmark import Benchmark
+from probe_watch.free_benchmark.outcome import Outcome
+from probe_watch.free_benchmark.preheat import Preheat
+from probe_watch.free_benchmark.settings import Handler, Settings, check_level
+from probe_watch.free_benchmark.table import FILE, Row, Table
+from probe_watch.free_benchmark.thresholds import load_thresholds
+
+
+class FreeBenchmark(TaskRecorder):
+    """The recorder of the task ``free_benchmark``.
+
+    Args:
+        config: The configuration.
+        framework: The name of the framework.
+
+    Raises:
+        UserError: The level is not L1, or no plugin intercepts calls of the framework.
+    """
+
+    def __init__(self, config: Config, framework: str) -> None:
+        super().__init__(config)
+        check_level(config)
+        self._settings: Settings = config.settings
+        thresholds = load_thresholds()
+        self._preheat = Preheat(self._settings, thresholds) if self._settings.preheat else None
+        self._interceptor = new_interceptor(config, framework)
+        self._counts = messages.Counts()
+        self._benchmark = _new_benchmark(
+            framework, self._settings, thresholds, self._interceptor,
+            self._report, self._counts.skip, self._preheat,
+        )  # fmt: skip
+        self._table: Table | None = None
+        self._lock: Lock | None = None
+        self._root = config.dump_path
+        self._label = SINGLE
+        self._running = False
+        self._has_counted = False
+        self._is_lost = False
+        self._process = os.getpid()
+
+    # -- the life of a step ----------------------------------------------------------------
+
+    @interrupts_deferred()
+    def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
+        """Start examining the calls of the current step, if it and the rank are selected."""
+        self.activity.add_start()
+        if self._running or not self._is_selected() or not self.config.read_enabled():
+            return
+        self._open()
+        self._running = self._has_counted = True
+        self._benchmark.is_active = True
+        self._interceptor.install(self._around)
+
+    @interrupts_deferred()
+    def stop(self) -> None:
+        """Stop examining calls; ``start`` may be called again in the same step."""
+        if self._running:
+            self._running = self._benchmark.is_active = False
+            self._interceptor.remove()
+
+    @interrupts_deferred()
+    def step(self) -> None:
+        """End the step."""
+        self._end_step()
+        self.current_step += 1
+
+    @interrupts_deferred()
+    def set_step(self, step: int) -> None:
+        """Set the number of the current step."""
+        self._end_step()
+        self.current_step = step
+
+    def finish(self) -> None:
+        """Print what was examined, and release the run."""
+        if os.getpid() != self._process:
+            return  # a forked child; the run belongs to its parent
+        self._end_step()
+        if self._lock is not None:
+            messages.summarize(self._counts, self._settings, self._root)
+            self._lock.release()
+            self._lock = None
+
+    def _end_step(self) -> None:
+        self.stop()
+        if self._table is not None:
+            self._table.close()
+            self._table = None
+        self._interceptor.restart_counts()
+        if self._preheat is not None and self._has_counted:
+            self._preheat.end_step()
+        self._has_counted = False
+
+    # -- selection and files -----------------------------------------------------------------
+
+    def _rank(self) -> tuple[int, int] | None:
+        """Return the rank and the number of processes, by the process group or the launcher's variables."""
+        if (group := self._interceptor.process_group()) is not None:
+            return group
+        rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+        return (int(rank), int(size)) if rank.isdigit() and size.isdigit() and int(size) > 1 else None
+
+    def _is_selected(self) -> bool:
+        config = self.config
+        if config.steps and self.current_step not in config.steps:
+            return False
+        return not config.ranks or (self._rank() or (0, 1))[0] in config.ranks
+
+    def _open(self) -> None:
+        """Lock the run and remove an earlier one, the first time; choose the directory of the step."""
+        rank = self._rank()
+        if self._lock is None:
+            self._label = SINGLE if rank is None else f"{SINGLE}{rank[0]}"
+            self._lock = Lock(self._root, self._label)
+            size = 1 if rank is None else rank[1]
+            for sentence in remove_earlier_steps(self._root, self._label, self.current_step, size):
+                messages.note(sentence)
+        if self._table is None:
+            self._table = Table(self._directory())
+
+    def _directory(self) -> Path:
+        return self._root / f"step{self.current_step}" / self._label
+
+    # -- calls -------------------------------------------------------------------------------
+
+    def _around(self, call: InterceptedCall) -> Any:
+        if not self._settings.selects(call.name) or os.getpid() != self._process:
+            return call.run()
+        return self._benchmark.run(call)
+
+    def _report(self, name: str, outcome: Outcome) -> None:
+        """Write an outcome that is not consistent; a failed write ends the table, not the training."""
+        self._counts.add(name, outcome)
+        if outcome.consistent or self._settings.handler is Handler.FIX or self._is_lost:
+            return
+        if self._table is None:  # a gradient that arrived after stop and step
+            return
+        settings = self._settings
+        rank = (self._rank() or (0, 1))[0]
+        row = Row(rank, settings.mode, settings.stage, self.current_step, name, outcome)
+        try:
+            self._table.add(row)
+        except (OSError, UserError) as error:
+            self._is_lost = True
+            messages.note(
+                f"probe: {self._directory() / FILE} cannot be written, so later rows are lost: {error}"
+            )
+
+
+def _new_benchmark(framework: str, *arguments: Any) -> Benchmark:
+    """Return the part of the task for a framework, importing the framework only now."""
+    if framework == "pytorch":
+        from probe_watch.free_benchmark.pytorch import TorchBenchmark
+
+        return TorchBenchmark(*arguments)
+    raise UserError(
+        f'The task "free_benchmark" is not available for {framework}.',
+        "Run the program with PyTorch, or choose another task.",
+    )
