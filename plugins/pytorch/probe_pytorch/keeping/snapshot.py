@@ -82,13 +82,13 @@ class Snapshot:
                 module.training = is_training
             for optimizer, state, groups in self._optimizers:
                 self._restore_optimizer(optimizer, state, groups)
-            for other, values in self._others:
-                other.load_state_dict(copy.deepcopy(values))
             for generator, values in self._generators:
                 generator.set_state(values)
         random.setstate(self._python)
         if self._numpy is not None:
             self._numpy()
+        for other, values in self._others:  # last, because their functions may raise
+            other.load_state_dict(copy.deepcopy(values))
 
     def _restore_optimizer(
         self, optimizer: Optimizer, state: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]

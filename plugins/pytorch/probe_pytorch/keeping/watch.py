@@ -138,6 +138,8 @@ class Watch:
             if not self._recorder.keeper.step_count:
                 raise
             self._recorder.tell_error(error)
+        except Exception as error:  # the training must go on whatever the error
+            self._recorder.tell_error(_cannot_run_again(error))
         self._recorder.keeper.reserve(rerun.byte_count)
 
     def _run_again(self, function: Callable[..., Any], event_count: int) -> None:
@@ -147,6 +149,8 @@ class Watch:
                 place = self._rerun.run(function, self._recorder.config, event)
             except UserError as error:
                 self._recorder.tell_error(error)
+            except Exception as error:  # the training must go on whatever the error
+                self._recorder.tell_error(_cannot_run_again(error))
             else:
                 if place is not None:
                     self._recorder.tell_rerun(event.trigger.step, place)
@@ -220,6 +224,13 @@ def watch(
         raise UserError("state has no effect without rerun=True.", "Give rerun=True, or leave state out.")
     config = keep_config(load_config(None, dump_path=os.fspath(dump_path), level=level, task="statistics"))
     return Watch(config, options, models, rerunning)
+
+
+def _cannot_run_again(error: Exception) -> UserError:
+    return UserError(
+        f"The step cannot run again: {type(error).__name__}: {error}.",
+        "Leave rerun out if an object of the training cannot be copied or restored.",
+    )
 
 
 def _several(value: Any, kind: type, name: str, shown: str) -> list[Any]:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +215,19 @@ def test_two_processes_of_one_directory_write_both() -> None:
     assert len(places) == 2 and all(written(place) == [2, 3] for place in places), said
 
 
+def test_an_exception_that_ends_a_script_between_start_and_stop_writes_its_step() -> None:
+    code = TRAIN + (
+        "    import probe_pytorch\n    watch = probe_pytorch.watch(2, model, dump_path='run')\n"
+        "    for step in range(4):\n        watch.start()\n        train(step)\n        1 / (3 - step)\n"
+        "        watch.stop()\n"
+    )
+    command = [sys.executable, str(script(code))]  # a fresh process, which sets sys.last_value
+    process = subprocess.run(command, capture_output=True, text=True)
+    err = process.stderr
+    assert process.returncode == 1 and "ZeroDivisionError: division by zero" in err
+    assert written("run") == [2, 3] and events("run", 3)[0]["name"] == "ZeroDivisionError", err
+
+
 def test_each_rank_writes_its_own_part() -> None:
     code = TRAIN + (
         "    import torch.distributed as dist\n"
@@ -241,4 +253,3 @@ def test_each_rank_writes_its_own_part() -> None:
     assert events("run", 4, "rank1")[0]["series"] == "loss"
     assert events("run", 4, "rank0")[0]["series"] == "gradient_norm"  # it has arrived by the all-reduce
     assert written("run", "rank0") == written("run", "rank1") == [3, 4]
-    assert time.monotonic()

@@ -23,6 +23,7 @@ from torch import nn
 from probe_core.errors import UserError
 
 CASES = {f"{program.name}-{variant.name}": (program, variant) for program, variant in models.cases()}
+pytestmark = pytest.mark.filterwarnings("ignore:Detected call of .lr_scheduler:UserWarning")
 ALWAYS = ("mlp_adamw", "llama-nonreentrant", "bert-bf16", "inplace")
 
 
@@ -370,6 +371,34 @@ def test_rerun_counts_its_snapshot_and_refuses_one_that_is_too_large(tmp_path: P
     watch.step(small, torch.ones(1, 100))
     assert watch.byte_count >= 4 * (100 * 100 + 100 + 100)
     watch.finish()
+
+
+class Unrestorable:
+    """An object whose state cannot be restored."""
+
+    def state_dict(self) -> dict[str, int]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        raise RuntimeError("no way back")
+
+
+def test_a_state_that_cannot_be_restored_does_not_end_the_training(tmp_path: Path, capfd: Any) -> None:
+    case = Case()
+    watch = probe_pytorch.watch(
+        2, case.model, case.optimizer, dump_path=tmp_path / "run", rerun=True, state=[Unrestorable()]
+    )
+    case.watch = watch
+    expected = Case()
+    batch = torch.ones(5, 6)
+    for each, step in ((case, watch.step), (expected, None)):
+        training.seed(5)
+        arguments: Any = ({"x": batch.clone()}, 3)
+        each.losses.append(step(each.step, *arguments) if step else each.step(*arguments))
+        each.losses.append(torch.randn(()).item() + random.random())
+    assert case.losses == expected.losses
+    watch.finish()
+    assert "cannot run again: RuntimeError: no way back" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
