@@ -31,9 +31,7 @@ def our_rows(section: dict[str, Any], path: Path) -> list[Cells]:
     """Return the rows that probe writes for the program."""
     recording = Recording(path, task="free_benchmark", free_benchmark=section)
     try:
-        free_benchmark_calls.run(
-            recording.debugger, section["fuzz_stage"], 8 if section["if_preheat"] else 1
-        )
+        free_benchmark_calls.run(recording.debugger, section["fuzz_stage"], 8 if section["if_preheat"] else 1)
     finally:
         recording.finish()
     rows = []
