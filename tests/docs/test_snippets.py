@@ -52,6 +52,8 @@ RUN_BY = {
     "runner-plugin.md yaml": "test_pages.py",
     "tables.md python": "test_commands.py",
     "tutorial.md python": "test_tutorial_page.py",
+    "watch.md json": "test_watch_page.py",
+    "watch.md python": "test_watch_page.py",
 }
 """Languages of the snippets of each page, with the test that runs them."""
 

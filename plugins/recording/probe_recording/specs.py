@@ -57,6 +57,13 @@ class InterceptorSpec(Spec):
 
     framework: str = ""
 
+    def make(self) -> Any:
+        """Call the factory, or only import it while no configuration is given, as ``probe plugins --check`` does."""
+        if self.values:
+            return Spec.make(self)
+        with blamed(self.title, self.origin):
+            return address(self.factory) if isinstance(self.factory, str) else self.factory
+
 
 def check_interceptor(spec: InterceptorSpec) -> None:
     """Raise TypeError if an interceptor names no framework."""
