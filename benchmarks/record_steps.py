@@ -10,6 +10,8 @@ is the CPU time that importing the recorder adds to importing torch.
 what this part of the recorder adds to a step that is recorded with statistics: steps with and without it in
 turn, in one process, at the levels L1 and mix.
 
+``keep-L0`` measures ``probe_pytorch.watch``, which keeps the last ten steps in memory.
+
 Environment variables:
     MSPROBE_PYTHON: A Python with mindstudio-probe 26.2.0 and transformers, to measure msprobe as well.
     RISK_LEVEL: The ``risk_level`` of both (default ALL).
@@ -26,8 +28,8 @@ import tempfile
 from pathlib import Path
 
 MODES = ("statistics-L1", "statistics-L0", "statistics-mix", "tensor-L1", "tensor-mix", "tensor-L1-files",
-         "ladder", "conditions", "step-M-statistics-L1", "step-M-statistics-mix", "step-M-ladder",
-         "step-M-conditions")  # fmt: skip
+         "ladder", "conditions", "keep-L0", "step-M-statistics-L1", "step-M-statistics-mix", "step-M-ladder",
+         "step-M-conditions", "step-M-keep-L0")  # fmt: skip
 LARGE = "step-M-"
 PARTS = ("ladder", "conditions")
 LEVELS = ("L1", "mix")
@@ -54,12 +56,20 @@ model = LlamaForCausalLM(LlamaConfig(hidden_size=size["hidden"], intermediate_si
     vocab_size=size["words"], max_position_embeddings=2 * size["length"]))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
 words = torch.randint(0, size["words"], (4, size["length"]))
-debugger = PrecisionDebugger(config_path=config)
+if size["keeps"]:
+    import probe_pytorch
+    place = json.load(open(config))["dump_path"]
+    watch = probe_pytorch.watch(10, model, dump_path=place, level=size["keeps"])
+else:
+    debugger = PrecisionDebugger(config_path=config)
 def step():
     model(input_ids=words, labels=words).loss.backward()
     optimizer.step()
     optimizer.zero_grad()
 def recorded():
+    if size["keeps"]:
+        watch.step(step)
+        return
     debugger.start(model=model)
     step()
     debugger.stop()
@@ -104,6 +114,8 @@ def measure(python: str, recorder: str, mode: str, folder: Path) -> tuple[float,
     size: dict[str, object] = dict(SIZES[name])
     size["part"] = part = part_of(mode)
     task, level, *store = mode.removeprefix(LARGE).replace(part or "statistics", "statistics").split("-")
+    size["keeps"] = level if task == "keep" else ""
+    task = task.replace("keep", "statistics")
     run = folder / "run"
     config = folder / "config.json"
     section = {"scope": [], "list": [], "data_mode": ["all"]}
@@ -151,7 +163,7 @@ def main() -> None:
             measure_part(mode)
             continue
         for label, python, recorder in recorders:
-            if label == "msprobe" and (part_of(mode) or mode.endswith("-files")):
+            if label == "msprobe" and (part_of(mode) or mode.endswith("-files") or "keep-" in mode):
                 continue
             results = []
             for _ in range(REPEATS):

@@ -27,6 +27,7 @@ from probe_core.store.layout import RunPair
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = "plugins/recording/probe_recording/config.py"
 DEBUGGER = "plugins/recording/probe_recording/debugger.py"
+WATCH = "plugins/pytorch/probe_pytorch/keeping/watch.py"
 INTERFACE = (
     ("probe_core", "probe_core/library.py", "compare"),
     ("probe_core", "probe_core/library.py", "Comparison"),
@@ -35,6 +36,8 @@ INTERFACE = (
     ("probe_core.model.answers", "probe_core/model/answers.py", "Finding"),
     ("probe_core.model.answers", "probe_core/model/answers.py", "Coverage"),
     ("probe_pytorch", DEBUGGER, "Debugger"),
+    ("probe_pytorch", WATCH, "watch"),
+    ("probe_pytorch", WATCH, "Watch"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/seeds.py", "seed_all"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare_distributed"),

@@ -28,6 +28,8 @@ RELEASES = {
         "multi_run_ut": "-api_info --api_info_file -o --out_path -n --num_splits -d --device -save_error_data "
         "-j --jit_compile -csv_path --result_csv_path -f --filter_api -config --config_path",
         "api_precision_compare": "-npu --npu_csv_path -gpu --gpu_csv_path -o --out_path",
+        "nan_analyze": "-i --input_path -o --output_path",
+        "run_overflow_check": "-api_info --api_info_file -j --jit_compile -d --device",
     },
     "msprobe 26": {
         "compare": "-tp --target_path -gp --golden_path -o --output_path --xlsx -fm -dm -da -am -cm -lm -tensor_log",
@@ -35,6 +37,7 @@ RELEASES = {
         "acc_check": "-api_info --api_info_file -o --out_path -save_error_data -d -csv_path -f -config",
         "multi_acc_check": "-api_info --api_info_file -o --out_path -n -d -save_error_data -csv_path -f -config",
         "api_precision_compare": "-npu -gpu -o --out_path",
+        "overflow_check": "-i --input_path -o --output_path",
     },
 }
 """Commands of msprobe with the spellings of their options."""
@@ -44,7 +47,7 @@ ELSEWHERE = {
     "parse": "`probe convert` turns ACL dumps (`.bin`) into `.npy`; ATB dumps are not read. `probe parse` shows rows, "
     "tensors and call stacks of dumps of older tools ([legacy.md](legacy.md)). `.pt`, `.npy` and safetensors files need "
     "no conversion.",
-    "overflow_check": 'recording with `"task": "overflow_check"`',
+    "grad_probe": '[recording](gradients.md) with `"task": "grad_probe"`, and `probe grad compare`',
 }
 """Other commands of msprobe, with what to do."""
 COMPARE_26 = """
@@ -102,6 +105,7 @@ The rows and columns are those of msprobe 8.3. Where a cell differs, it is becau
 | Integers and scalars that differ are not told. | `Err_message` says so. | [1, 2, 4] against [1, 2, 5] has a cosine near 1. |
 | `-f` fails on statistics, and may pair what had its own partner (26: `-fm`). | Whole calls are paired in order; identical runs pair one to one. | |
 | `-da` names calls that received a fault. | Calls are followed in the order of cause and effect over all ranks. | [first-difference.md](first-difference.md#search) |
+| `nan_analyze` reports masks, and misses nan in data and parameters. | Masks are no finding, and the origin is named. | [nan-analyze.md](nan-analyze.md#differences-to-msprobe) |
 | `run_ut` needs an NPU or a GPU. | It runs on a CPU as well. | |
 | A crash of `multi_run_ut` ends with exit code 0. | The call is named, and the exit code is 3. | [Exit codes](command-line.md#exit-codes) |
 | The directory of a single process is `proc{pid}` (26). | It is `rank`, as in 8.3. | Paths can be written in scripts. |
@@ -180,7 +184,7 @@ def fields() -> list[str]:
     )
     lines.append(f"| {', '.join(f'`{name}`' for name in sorted(own))} | probe's own |")
     lines += ["", "| task | in probe |", "|---|---|"]
-    lines += [f"| `{task}` | the same |" for task in config.TASKS]
+    lines += [f"| `{task}` | the same |" for task in (*config.TASKS, *sorted(config.installed_tasks()))]
     lines += [f"| `{old}` | `{new}` |" for old, new in config.SYNONYMS.items()]
     lines += [f"| `{task}` | refused: {reason} |" for task, reason in config.OTHER_TASKS.items()]
     return [*lines, "", "Every field: [configuration.md](configuration.md).", ""]

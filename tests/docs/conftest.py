@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support import DATA
+from support.runs.nan_dumps import load_cases, write_case
 
 
 @pytest.fixture(scope="session")
@@ -41,4 +42,5 @@ def room(runs: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (room / "cells.yaml").write_text("fc.Dense: head.Linear\n")
     paths = {"npu_path": "ms_run/dump.json", "bench_path": "pt_run/dump.json"}
     (room / "compare.json").write_text(json.dumps(paths))
+    write_case(load_cases()["all_reduce_spreads"], room / "nan_dump" / "step0")
     return room

@@ -23,6 +23,10 @@ RUN_BY = {
     "explanation.md python": "test_commands.py",
     "first-difference.md json": HERE,
     "formats.md json": HERE,
+    "gradients.md json": "test_gradients_page.py",
+    "gradients.md python": "test_gradients_page.py",
+    "free-benchmark.md json": "test_free_benchmark_page.py",
+    "free-benchmark.md python": "test_free_benchmark_page.py",
     "how-to.md json": "test_how_to_page.py",
     "how-to.md python": "test_how_to_page.py",
     "merging.md python": "plugins/reporters/test_merge_command.py",
@@ -52,8 +56,7 @@ RUN_BY = {
     "runner-plugin.md yaml": "test_pages.py",
     "tables.md python": "test_commands.py",
     "tutorial.md python": "test_tutorial_page.py",
-    "watch.md json": "test_watch_page.py",
-    "watch.md python": "test_watch_page.py",
+    "watch.md python": "test_keep_last_page.py",
 }
 """Languages of the snippets of each page, with the test that runs them."""
 

@@ -12,15 +12,23 @@ from probe_core.exports import exporter
 if TYPE_CHECKING:
     from probe_diagnosis.answer.answerer import whole_answer
     from probe_diagnosis.answer.depth import CallDepth, depths
-    from probe_diagnosis.frames import own_frame, own_frames
+    from probe_diagnosis.collectives.calls import api_of
+    from probe_diagnosis.difference.reasons import Cause
+    from probe_diagnosis.difference.search import Searched, search_timelines
+    from probe_diagnosis.difference.walking import Node
+    from probe_diagnosis.frames import frames_of, load_stacks, own_frame, own_frames
+    from probe_diagnosis.judges.uninitialised import uninitialised_slots
     from probe_diagnosis.specs import DetectorSpec
     from probe_diagnosis.timeline.evidence import evidence_texts
+    from probe_diagnosis.timeline.order import is_move
     from probe_diagnosis.timeline.timeline import Detection, Detector, Timeline
-    from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind
+    from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
 
 __all__ = [
-    "CallDepth", "CallView", "Detection", "Detector", "DetectorSpec", "Difference", "DifferenceKind",
-    "Timeline", "depths", "evidence_texts", "own_frame", "own_frames", "whole_answer",
+    "CallDepth", "CallView", "Cause", "Detection", "Detector", "DetectorSpec", "Difference",
+    "DifferenceKind", "Node", "Searched", "Timeline", "api_of", "depths", "evidence_texts", "frames_of",
+    "is_module", "is_move", "load_stacks", "own_frame", "own_frames", "search_timelines",
+    "uninitialised_slots", "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = exporter(
@@ -28,10 +36,16 @@ __getattr__ = exporter(
     {
         "answer.answerer": "whole_answer",
         "answer.depth": "CallDepth depths",
-        "frames": "own_frame own_frames",
+        "collectives.calls": "api_of",
+        "difference.reasons": "Cause",
+        "difference.search": "Searched search_timelines",
+        "difference.walking": "Node",
+        "frames": "frames_of load_stacks own_frame own_frames",
+        "judges.uninitialised": "uninitialised_slots",
         "specs": "DetectorSpec",
         "timeline.evidence": "evidence_texts",
+        "timeline.order": "is_move",
         "timeline.timeline": "Detection Detector Timeline",
-        "timeline.views": "CallView Difference DifferenceKind",
+        "timeline.views": "CallView Difference DifferenceKind is_module",
     },
 )

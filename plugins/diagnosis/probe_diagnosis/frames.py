@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 
+from probe_core.errors import UserError
+from probe_core.model.run import Run
 from probe_core.store.frames import FRAMEWORK_FRAMES
 
 
@@ -17,3 +21,21 @@ def own_frames(frames: Sequence[str]) -> Iterator[str]:
 def own_frame(frames: Sequence[str]) -> str:
     """Return the innermost frame outside framework and recorder; empty if there is none."""
     return next(own_frames(frames), "")
+
+
+def load_stacks(run: Run, path: Path | None) -> None:
+    """Load the call stacks of a run; a missing or damaged file gives none."""
+    if path is not None and path.is_file():
+        with suppress(UserError):
+            run.use_stacks(path)
+
+
+def frames_of(run: Run, op: str) -> tuple[str, ...]:
+    """Return the frames of an op, innermost first, as far as stacks are loaded.
+
+    A backward call, which no line makes, has the frames of its forward call unless it has frames of its own.
+    """
+    frames = run.stack_of(op)
+    if not frames and op.endswith(".backward"):
+        frames = run.stack_of(f"{op.removesuffix('backward')}forward")
+    return frames or ()

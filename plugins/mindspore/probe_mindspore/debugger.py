@@ -9,6 +9,7 @@ from mindspore import nn
 from probe_recording import Config, ConfigWarning, Debugger
 
 from probe_core.errors import UserError
+from probe_mindspore.process import MindSporeProcess
 from probe_mindspore.recorder import Recorder
 
 
@@ -39,6 +40,7 @@ class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
     """
 
     framework = "mindspore"
+    process = MindSporeProcess()
     kind_of_module = nn.Cell
     shown_kind = "mindspore.nn.Cell"
     noun = "Cell"

@@ -7,7 +7,7 @@ from typing import Any, Union
 
 import mindspore
 import probe_recording
-from mindspore import communication, nn
+from mindspore import nn
 from probe_recording import Config, StepDirectory
 
 from probe_mindspore import compat
@@ -16,19 +16,19 @@ from probe_mindspore.capture.cells import Cells, named_cells
 from probe_mindspore.capture.conditions import MindSporeConditions
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.functions import Functions, Patch
+from probe_mindspore.process import MindSporeProcess
 from probe_mindspore.session import SendingSession, Session
 
 Models = Union[nn.Cell, Sequence[nn.Cell], None]
 
 
-class Recorder(probe_recording.Recorder[Session]):
+class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
     """Recorder that turns start, stop and step into sessions, and switches the captures on and off.
 
     Args:
         config: The configuration.
     """
 
-    rank_variable, size_variable = "RANK_ID", "RANK_SIZE"
     _conditions: MindSporeConditions
 
     def __init__(self, config: Config) -> None:
@@ -98,11 +98,6 @@ class Recorder(probe_recording.Recorder[Session]):
     def new_conditions(self) -> MindSporeConditions:
         """Return a new capture of the conditions of steps."""
         return MindSporeConditions(self._draws)
-
-    def _group(self) -> tuple[int, int] | None:
-        if not communication.GlobalComm.INITED:
-            return None
-        return int(communication.get_rank()), int(communication.get_group_size())
 
     # -- functions of the user --------------------------------------------------------------
 

@@ -27,4 +27,9 @@ def probe_commands() -> list[CommandSpec]:
             "Judge the pre-check of one device by that of a trusted device.",
             "probe_precheck.cli.api_precision_compare:api_precision_compare",
         ),
+        CommandSpec(
+            "run-overflow-check",
+            "Run recorded calls again, and tell which overflows are normal.",
+            "probe_precheck.cli.run_overflow_check:run_overflow_check",
+        ),
     ]

@@ -11,11 +11,17 @@ from probe_pytorch.compare import compare, compare_distributed
 
 if TYPE_CHECKING:
     from probe_pytorch.debugger import PrecisionDebugger
+    from probe_pytorch.keeping.watch import Watch, watch
     from probe_pytorch.seeds import seed_all
 
-__all__ = ["PrecisionDebugger", "compare", "compare_distributed", "seed_all"]
+__all__ = ["PrecisionDebugger", "Watch", "compare", "compare_distributed", "seed_all", "watch"]
 
-_NEED_TORCH = {"PrecisionDebugger": "probe_pytorch.debugger", "seed_all": "probe_pytorch.seeds"}
+_NEED_TORCH = {
+    "PrecisionDebugger": "probe_pytorch.debugger",
+    "Watch": "probe_pytorch.keeping.watch",
+    "seed_all": "probe_pytorch.seeds",
+    "watch": "probe_pytorch.keeping.watch",
+}
 
 
 def __getattr__(name: str) -> Any:

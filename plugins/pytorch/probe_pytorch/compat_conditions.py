@@ -32,6 +32,8 @@ _SETTINGS = {
     "cudnn_benchmark": "backends.cudnn.benchmark",
     "cudnn_deterministic": "backends.cudnn.deterministic",
     "mkldnn_enabled": "backends.mkldnn.enabled",
+    "npu_matmul_allow_hf32": "npu.matmul.allow_hf32",
+    "npu_conv_allow_hf32": "npu.conv.allow_hf32",
     "fp32_precision": "backends.fp32_precision",
     "cuda_matmul_fp32_precision": "backends.cuda.matmul.fp32_precision",
     "cudnn_conv_fp32_precision": "backends.cudnn.conv.fp32_precision",

@@ -67,12 +67,12 @@ _WARNS_ABOUT_MARKED_HOOKS = _warns_about_marked_hooks()
 # -- optimizers --------------------------------------------------------------------------------
 
 
-def register_step_hooks(before: Callable[..., None] | None, after: Callable[..., None]) -> list[Any]:
+def register_step_hooks(before: Callable[..., None] | None, after: Callable[..., None] | None) -> list[Any]:
     """Register hooks that run before and after each step of each optimizer, and return their handles."""
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < KEEPS_STEP_HOOKS:
         _keep_step_hooks()
     handles = [] if before is None else [register_optimizer_step_pre_hook(before)]
-    return [*handles, register_optimizer_step_post_hook(after)]
+    return handles if after is None else [*handles, register_optimizer_step_post_hook(after)]
 
 
 def _keep_step_hooks() -> None:

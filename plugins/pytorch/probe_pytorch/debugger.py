@@ -6,6 +6,7 @@ from probe_recording import Config, Debugger
 from torch import nn
 
 from probe_pytorch.dataloader import BatchSteps
+from probe_pytorch.process import TorchProcess
 from probe_pytorch.recorder import Recorder
 from probe_pytorch.seeds import seed_all
 
@@ -38,6 +39,7 @@ class PrecisionDebugger(Debugger[Recorder, nn.Module]):
     """
 
     framework = "pytorch"
+    process = TorchProcess()
     kind_of_module = nn.Module
     shown_kind = "torch.nn.Module"
     noun = "module"

@@ -20,13 +20,14 @@ class Follower:
 
     Args:
         config: The settings of the recording.
+        recorder: The recorder; None for a new one that writes all steps.
 
     Attributes:
         recorder: The recorder.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.recorder = Recorder(config, finds_models=True)
+    def __init__(self, config: Config, recorder: Recorder | None = None) -> None:
+        self.recorder = recorder or Recorder(config, finds_models=True)
         self.recorder.tells_missing = False  # the command reports it together with what was recorded
         self._first: int | None = None
         self._environment: str | None = None
@@ -54,6 +55,13 @@ class Follower:
             self._handle.remove()
             self._handle = None
         self.recorder.complete()
+
+    def note_end(self, ended_with: str) -> None:
+        """Note how the script ended, before ``end``.
+
+        Args:
+            ended_with: The name of the exception that ended it; empty for none.
+        """
 
     @property
     def has_stepped(self) -> bool:

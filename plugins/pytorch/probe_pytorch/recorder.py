@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import probe_recording
-import torch
 from probe_recording import Config, StepDirectory, interrupts_deferred
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
@@ -30,11 +29,12 @@ from probe_pytorch.capture.patches import Patches
 from probe_pytorch.capture.roots import RootFinder
 from probe_pytorch.capture.steps import StepCapture
 from probe_pytorch.capture.tap import TapCapture
+from probe_pytorch.process import TorchProcess
 from probe_pytorch.session import SendingSession, Session
 from probe_pytorch.storage.tensors import HEADER_ROOM
 
 
-class Recorder(probe_recording.Recorder[Session]):
+class Recorder(TorchProcess, probe_recording.Recorder[Session]):
     """A recorder of a PyTorch process.
 
     Args:
@@ -44,10 +44,12 @@ class Recorder(probe_recording.Recorder[Session]):
     Attributes:
         sees_inside: True to record the calls inside of recorded Python functions as well.
         sees_families: True to record custom operators and autograd functions.
+        session_kind: The class of sessions that write files.
     """
 
     sees_inside = False
     sees_families = True
+    session_kind: type[Session] = Session
     _modules: ModuleCapture
     _conditions: TorchConditions
 
@@ -229,7 +231,7 @@ class Recorder(probe_recording.Recorder[Session]):
 
     def new_session(self, directory: StepDirectory, shown: str) -> Session:
         """Return a new session."""
-        kind = Session if self.config.online is None else SendingSession
+        kind = self.session_kind if self.config.online is None else SendingSession
         session = kind(self.config, directory, shown, self._room)
         if self.config.apis and self.sees_families:
             for name, value in self._families.begin_step().items():
@@ -259,11 +261,6 @@ class Recorder(probe_recording.Recorder[Session]):
                 before()
 
         return register_module_forward_pre_hook(before_any)
-
-    def _group(self) -> tuple[int, int] | None:
-        dist = torch.distributed
-        met = dist.is_available() and dist.is_initialized()
-        return (dist.get_rank(), dist.get_world_size()) if met else None
 
     def new_conditions(self) -> TorchConditions:
         """Return a new capture of the conditions of steps."""

@@ -30,6 +30,13 @@ from probe_core.cli import console
 from probe_core.cli.main import FINISHED, INTERRUPTED, LOST
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, counted
+from probe_pytorch.keeping.run_options import (
+    KEPT_PATH,
+    keep_options,
+    new_follower,
+    refuse_with_keeping,
+    report_kept,
+)
 
 if TYPE_CHECKING:
     from probe_pytorch.recorder import Recorder
@@ -61,6 +68,12 @@ IN_FLOAT64 = (
 @option("--insecure", is_flag=True, help="Allow --send-to to another machine in plain text.")
 @option("--send-memory", metavar="SIZE",
     help="Memory for calls that wait to be sent or judged.  [default: 1GiB]")  # fmt: skip
+@option("--keep-last", type=int, metavar="K", help="Keep the last K steps in memory, and write them only "
+    "at an event, such as a loss that is not finite or rises suddenly.")  # fmt: skip
+@option("--keep-memory", metavar="SIZE", help="Memory for kept steps.  [default: 256MiB]")
+@option("--signal", metavar="NAME", help="Write the kept steps at this signal, too, such as USR1.")
+@option("--events", type=int, metavar="N", help="Number of events that are written.  [default: 10]")
+@option("--rerun", is_flag=True, help="Run a failing step again; this needs watch.step in the script.")
 @option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -77,6 +90,11 @@ def run(
     tls: str | None,
     insecure: bool,
     send_memory: str | None,
+    keep_last: int | None,
+    keep_memory: str | None,
+    signal: str | None,
+    events: int | None,
+    rerun: bool,
     module: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -87,6 +105,11 @@ def run(
     its ARGUMENTS, and probe exits with its exit code; with 3 if that is 0 and a part of the recording
     could not be written or sent.
     """
+    keep = keep_options(keep_last, keep_memory, signal, events, rerun=rerun)
+    if keep is not None:
+        refuse_with_keeping(step, send_to)
+        level, step = level or (None if config else "L0"), step or "all"
+        dump_path = dump_path or (None if config else KEPT_PATH)
     if send_to is not None:
         task, level = task or "tensor", level or (None if config else "L1")
     settings = _config(dump_path, config, task, level, step)
@@ -130,11 +153,11 @@ def run(
             "before the script runs.",
             "Call start(model=model) of a PrecisionDebugger in the script, or leave the field compile out.",
         )
-    if settings.online is None:
+    if settings.online is None and keep is None:
         confirm = _confirm_replacement if sys.stdin.isatty() and sys.stderr.isatty() else None
         settle_earlier_run(settings.dump_path, replace=replace, confirm=confirm, warn=console.warn)
     _note_misplaced_options(arguments)
-    follower = Follower(settings)
+    follower = Follower(settings) if keep is None else new_follower(settings, keep, replaces=replace)
     if seed is not None:
         from probe_pytorch.seeds import seed_all
 
@@ -145,6 +168,7 @@ def run(
         follower.begin()
         with double_precision() if double else nullcontext():
             code, ended_with = _execute(script, arguments, module)
+        follower.note_end(ended_with)
     finally:
         try:
             follower.end()
@@ -153,6 +177,8 @@ def run(
             raise
     if double and ended_with not in ("", "SystemExit", "KeyboardInterrupt"):
         console.note(IN_FLOAT64)
+    if keep is not None:
+        return code or (FINISHED if report_kept(follower) else LOST)
     with suppress(OSError):  # the disk of the terminal's log may be full, too
         is_default = step is None and config is None
         _report(settings, follower.recorder, follower.has_stepped, is_default, ended_with)

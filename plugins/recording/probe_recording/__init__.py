@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     )
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
+    from probe_recording.keeping.event import Cause, Event
+    from probe_recording.keeping.keeping_recorder import KeepingRecorder, KeptSession
+    from probe_recording.keeping.options import KeepOptions, parse_options
     from probe_recording.ladder import Ladder, Rung, flat
     from probe_recording.leaves import (
         NOTHING,
@@ -54,8 +57,10 @@ if TYPE_CHECKING:
         scalar,
     )
     from probe_recording.loss import spans
+    from probe_recording.messages import note
     from probe_recording.module_hooks import ModuleHooks, Running
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
+    from probe_recording.process import Process
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, memory_of
     from probe_recording.reading.npy import load_npy
@@ -127,6 +132,7 @@ __all__ = [
     "Call",
     "CallInterceptor",
     "Calls",
+    "Cause",
     "Collector",
     "ConditionCapture",
     "Conditions",
@@ -138,6 +144,7 @@ __all__ = [
     "Draw",
     "DumpRun",
     "Entry",
+    "Event",
     "Fact",
     "Fields",
     "Four",
@@ -150,6 +157,9 @@ __all__ = [
     "InterceptedCall",
     "InterceptorSpec",
     "Json",
+    "KeepOptions",
+    "KeepingRecorder",
+    "KeptSession",
     "Ladder",
     "Lock",
     "Memory",
@@ -157,6 +167,7 @@ __all__ = [
     "NpyStore",
     "Plain",
     "Prefix",
+    "Process",
     "RandomStates",
     "Recorder",
     "Rung",
@@ -212,9 +223,11 @@ __all__ = [
     "measure",
     "memory_of",
     "new_interceptor",
+    "note",
     "number_in",
     "numbers_in",
     "of_the_process",
+    "parse_options",
     "parse_steps",
     "prefix_of",
     "quoted",
@@ -254,11 +267,16 @@ __getattr__ = exporter(
         "interceptors": "CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
+        "keeping.event": "Cause Event",
+        "keeping.keeping_recorder": "KeepingRecorder KeptSession",
+        "keeping.options": "KeepOptions parse_options",
         "ladder": "Ladder Rung flat",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "spans",
+        "messages": "note",
         "module_hooks": "ModuleHooks Running",
         "place": "Destination bytes_of destination_to is_loopback with_destination",
+        "process": "Process",
         "reading.leaves": "leaf_of",
         "reading.memory": "SMALL_FILE Memory check_unchanged memory_of",
         "reading.npy": "load_npy",

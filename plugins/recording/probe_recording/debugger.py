@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 from probe_core.errors import UserError, printable
 from probe_recording.config import Config, ConfigWarning, load_config
 from probe_recording.interface import of_the_process, parse_token_range
+from probe_recording.process import Process
 from probe_recording.recorder import Recorder
 from probe_recording.tasks import task_recorder
 
@@ -43,6 +44,7 @@ class Debugger(ABC, Generic[R, M]):
 
     Attributes:
         framework: The name of the framework; empty if no plugin provides tasks for it.
+        process: What the framework offers to tasks of plugins.
         kind_of_module: The class of the framework's modules.
         shown_kind: The full name of that class, for messages.
         noun: The framework's word for a module.
@@ -50,6 +52,7 @@ class Debugger(ABC, Generic[R, M]):
     """
 
     framework: str = ""
+    process: Process = Process()
     kind_of_module: type[M]
     shown_kind: str
     noun: str
@@ -85,7 +88,7 @@ class Debugger(ABC, Generic[R, M]):
         try:
             config = self._config(*given)
             self._settings = config
-            of_plugin = task_recorder(config, self.framework)
+            of_plugin = task_recorder(config, self.framework, self.process)
             self._recorder = self._new_recorder(config) if of_plugin is None else cast("R", of_plugin)
             self._model = self._checked(model)
         except UserError as error:

@@ -30,6 +30,9 @@ from probe_recording.ladder import LADDER_FILE
 from probe_recording.tokens import TOKENS_FILE
 
 DUMP_FILE, DEBUG_FILE = FILES
+WATCH_FILE = "watch.json"
+"""The events for which the last steps were written, next to the last of them (docs/watch.md#files)."""
+
 SINGLE = "rank"
 """The name of the directory of a process that runs alone."""
 
@@ -247,7 +250,7 @@ def clear(directory: Path) -> int:
     """
     names = (
         DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, LADDER_FILE, CONDITIONS_FILE, TOKENS_FILE,
-        ERROR_FILE, FREE_BENCHMARK_FILE,
+        ERROR_FILE, WATCH_FILE, FREE_BENCHMARK_FILE,
     )  # fmt: skip
     count = sum(_remove(path) for path in (*(directory / name for name in names), *directory.glob(".*.part")))
     tensors = directory / TENSOR_DIRECTORY

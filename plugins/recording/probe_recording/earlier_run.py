@@ -115,11 +115,11 @@ def _recorded_launch(root: Path) -> str:
 
 def _move_away(root: Path) -> Path:
     """Move the steps in ``root`` to a new directory next to it and return that directory."""
-    kept = _new_directory(root)
     with ExitStack() as locks:
         for label in labels_in(root):
             lock = Lock(root, label)  # raises if another process records this rank now
             locks.callback(lock.release)
+        kept = _new_directory(root)
         for _, directory in step_directories(root):
             try:
                 directory.rename(kept / directory.name)

@@ -18,7 +18,6 @@ from probe_recording.config import Config
 from probe_recording.directory import (
     DEBUG_FILE,
     DUMP_FILE,
-    SINGLE,
     Lock,
     StepDirectory,
     check_place,
@@ -27,6 +26,7 @@ from probe_recording.directory import (
 from probe_recording.interrupts import interrupts_deferred
 from probe_recording.loss import Failure, Loss, failure_of, tell
 from probe_recording.modules import Modules, NoModules
+from probe_recording.process import Process
 from probe_recording.sending.sender import Sender
 from probe_recording.sending.session import Sending
 from probe_recording.session import Session
@@ -40,7 +40,7 @@ ERRORS = "online"
 """The directory in ``dump_path`` for error logs of calls that are sent."""
 
 
-class Recorder(ABC, Generic[S]):
+class Recorder(Process, ABC, Generic[S]):
     """A recorder of one process, which opens a session for each step; subclasses install the captures.
 
     Args:
@@ -57,9 +57,6 @@ class Recorder(ABC, Generic[S]):
 
     tells_missing = True
     """True to print at the end what was not recorded although it was selected."""
-
-    rank_variable, size_variable = "RANK", "WORLD_SIZE"
-    """Environment variables in which launchers give a process its rank and the number of processes."""
 
     _modules: Modules[S]
 
@@ -149,12 +146,11 @@ class Recorder(ABC, Generic[S]):
         """Return True if the program compiled code, inside which the recorder may see no calls."""
         return False
 
+    def _closed(self, session: S) -> None:
+        """Use the complete files of a step; called after each step."""
+
     def _close_last(self) -> None:
         """Release whatever else the framework's recorder holds; called once, at the end."""
-
-    def _group(self) -> tuple[int, int] | None:
-        """Return rank and number of processes once the process group is initialised, else None."""
-        return None
 
     # -- the life of a step ----------------------------------------------------------------
 
@@ -202,7 +198,7 @@ class Recorder(ABC, Generic[S]):
     def _look_ahead(self) -> None:
         """Raise a UserError now if a later step is selected and its directory cannot be written."""
         later = bool(self.config.steps) and self._step < max(self.config.steps)
-        if not self._has_begun and later and self._rank_is_selected() and self._enabled():
+        if not self._has_begun and later and self.is_selected(self.config.ranks) and self._enabled():
             check_place(self.config.dump_path)
         self._has_begun = True
 
@@ -306,7 +302,9 @@ class Recorder(ABC, Generic[S]):
         return self.activity.sentences(sum(self.recorded.values()), self._position())
 
     def _position(self) -> Position:
-        return Position(self._step, self._size(), self._rank_is_selected(), self._has_compiled_code())
+        return Position(
+            self._step, self.process_count, self.is_selected(self.config.ranks), self._has_compiled_code()
+        )
 
     def abandon(self) -> None:
         """Stop recording without writing anything; do nothing if no recording has begun."""
@@ -415,17 +413,9 @@ class Recorder(ABC, Generic[S]):
             return None
 
     def _open_session(self) -> S:
-        label = self._label()
+        label = self.label
         if self._session is None:
-            if label not in self._locks:
-                self._locks[label] = Lock(self.config.dump_path, label)
-                if self.config.online is None:
-                    for sentence in remove_earlier_steps(
-                        self.config.dump_path, label, self._first, self._size()
-                    ):
-                        messages.note(sentence)
-            root = self.config.dump_path / ("" if self.config.online is None else ERRORS)
-            directory = StepDirectory(root, self._step, label)
+            directory = self._step_directory(label)
             shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
             session = self.new_session(directory, shown)
             session.overflows_left = self._overflows_left
@@ -433,7 +423,7 @@ class Recorder(ABC, Generic[S]):
             session.on_loss = self._lose
             if isinstance(session, Sending):
                 self.sender = self.sender or Sender.of(
-                    self.config, label, self._size(), session.framework, self.versions
+                    self.config, label, self.process_count, session.framework, self.versions
                 )
                 session.send_into(self.sender.outbox, self._step)
                 self.sender.begin_step(self._step)
@@ -441,6 +431,22 @@ class Recorder(ABC, Generic[S]):
                 self._conditions.begin(session)
             self._session = session
         return self._session
+
+    def _step_directory(self, label: str) -> StepDirectory:
+        """Return the directory of the current step, after the first one has claimed the run for the rank."""
+        if label not in self._locks:
+            self._claim(label)
+        root = self.config.dump_path / ("" if self.config.online is None else ERRORS)
+        return StepDirectory(root, self._step, label)
+
+    def _claim(self, label: str) -> None:
+        """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""
+        self._locks[label] = Lock(self.config.dump_path, label)
+        if self.config.online is None:
+            for sentence in remove_earlier_steps(
+                self.config.dump_path, label, self._first, self.process_count
+            ):
+                messages.note(sentence)
 
     def _close_session(self) -> None:
         """Complete the step; after an interrupt it is still open and can be closed again."""
@@ -454,6 +460,7 @@ class Recorder(ABC, Generic[S]):
                 )
             self._conditions.end()
             self._room = session.close()
+            self._closed(session)
             if session.lost is None:
                 self.recorded[self._step] = session.count
             self._overflows_left = session.overflows_left
@@ -469,22 +476,6 @@ class Recorder(ABC, Generic[S]):
             "the program goes on unrecorded."
         )
 
-    def _label(self) -> str:
-        """Return the name of this process' directories: ``rank`` if it runs alone, else ``rank{n}``."""
-        if (group := self._group()) is not None:
-            return f"{SINGLE}{group[0]}"
-        rank, size = (os.environ.get(name, "") for name in (self.rank_variable, self.size_variable))
-        if rank.isdigit() and size.isdigit() and int(size) > 1:
-            return f"{SINGLE}{rank}"  # one of several whose process group is not initialised yet
-        return SINGLE
-
-    def _size(self) -> int:
-        """Return the number of processes of the run; 1 if nothing is known about it."""
-        if (group := self._group()) is not None:
-            return group[1]
-        size = os.environ.get(self.size_variable, "")
-        return int(size) if size.isdigit() else 1
-
     def _wanted(self) -> bool:
         return not self._finished and self.lost is None and self._selected() and self._enabled()
 
@@ -494,14 +485,7 @@ class Recorder(ABC, Generic[S]):
             if self._step > last:
                 self._tell(f"probe: step {last} was the last step to record; later steps are not recorded.")
             return False
-        return self._rank_is_selected()
-
-    def _rank_is_selected(self) -> bool:
-        if self.config.ranks:
-            label = self._label()
-            number = int(label.removeprefix(SINGLE) or 0)
-            return number in self.config.ranks
-        return True
+        return self.is_selected(self.config.ranks)
 
     def _enabled(self) -> bool:
         return self.config.read_enabled()

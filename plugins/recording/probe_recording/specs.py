@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from probe_core.plugins.blame import blamed
 from probe_core.plugins.specs import Spec, address
 from probe_recording.fields import Fields
 
@@ -26,6 +27,17 @@ class TaskSpec(Spec):
     frameworks: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     settings: str = ""
+
+    def make(self) -> Any:
+        """Import the factory, and call it if the values hold its arguments, which a check of plugins lacks.
+
+        Raises:
+            PluginError: The plugin raised an exception.
+        """
+        if self.values:
+            return Spec.make(self)
+        with blamed(self.title, self.origin):
+            return address(self.factory) if isinstance(self.factory, str) else self.factory
 
     def parse(self, section: Fields) -> Any:
         """Return the settings in the section of the task.

@@ -8,10 +8,16 @@ from typing import Any, NoReturn
 from probe_core.errors import UserError
 from probe_recording.activity import Activity
 from probe_recording.config import TASKS, Config, installed_tasks
+from probe_recording.process import Process
 
 
-def task_recorder(config: Config, framework: str) -> TaskRecorder | None:
+def task_recorder(config: Config, framework: str, process: Process) -> TaskRecorder | None:
     """Return the recorder of a plugin's task; None for a task of the framework's own recorder.
+
+    Args:
+        config: The settings.
+        framework: The name of the framework.
+        process: What the framework offers to tasks.
 
     Raises:
         UserError: The plugin does not support the framework.
@@ -26,6 +32,7 @@ def task_recorder(config: Config, framework: str) -> TaskRecorder | None:
         )
     recorder = replace(spec, values={"config": config, "framework": framework}).make()
     assert isinstance(recorder, TaskRecorder)
+    recorder.process = process
     return recorder
 
 
@@ -40,12 +47,14 @@ class TaskRecorder:
     Attributes:
         config: The same.
         activity: What the program did.
+        process: The rank of the process and hooks of the framework; set after construction.
         current_step: The number of the current step, as ``step`` and ``set_init_step`` set it.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.activity = Activity(config)
+        self.process = Process()
         self.current_step = 0
 
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:

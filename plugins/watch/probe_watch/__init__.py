@@ -1,1 +1,17 @@
-"""Tools that observe a training without a second run to compare it with."""
+"""Tools that observe a training.
+
+Scripts import the names below; the modules of the package may change between releases.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from probe_core.exports import exporter
+
+if TYPE_CHECKING:
+    from probe_watch.grad_probe.comparison import GradComparator, GradComparison, compare_gradients
+
+__all__ = ["GradComparator", "GradComparison", "compare_gradients"]
+
+__getattr__ = exporter(__name__, {"grad_probe.comparison": "GradComparator GradComparison compare_gradients"})

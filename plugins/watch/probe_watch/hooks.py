@@ -20,17 +20,37 @@ def probe_tasks() -> list[TaskSpec]:
 
     return [
         TaskSpec(
+            "grad_probe",
+            "Writes statistics and signs of gradients before each step of an optimizer.",
+            "probe_watch.grad_probe.task:new_recorder",
+            frameworks=("pytorch", "mindspore"),
+            fields=("grad_level", "param_list", "bounds", "direction_files"),
+            settings="probe_watch.grad_probe.settings:parse",
+        ),
+        TaskSpec(
             "free_benchmark",
             "repeats each call with a small change and reports those whose results react strongly",
             "probe_watch.free_benchmark.task:FreeBenchmark",
             frameworks=("pytorch",),
             fields=FIELDS,
             settings="probe_watch.free_benchmark.settings:parse",
-        )
+        ),
     ]
 
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
     """Return the commands."""
-    return []
+    return [
+        CommandSpec(
+            "grad",
+            "Compare the gradients of two runs that the task grad_probe wrote.",
+            "probe_watch.grad_probe.command:grad",
+        ),
+        CommandSpec(
+            "nan-analyze",
+            "Find the first nan or infinity of a run, over all its ranks.",
+            "probe_watch.nan_analysis.command:nan_analyze",
+            aliases=("overflow-check",),
+        ),
+    ]

@@ -7,11 +7,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from probe_recording import TaskRecorder, TaskSpec, config
+from probe_recording import Process, TaskRecorder, TaskSpec, config
 from probe_recording.specs import check_task
 from probe_recording.tasks import task_recorder
 
 from probe_core.errors import UserError
+from probe_core.plugins.blame import PluginError
 
 
 def parse(section: Any) -> int:
@@ -24,6 +25,7 @@ class Counter(TaskRecorder):
         self.framework = framework
 
 
+PROCESS = Process()
 SPEC = TaskSpec(
     "count", "counts", Counter, frameworks=("mine",), fields=("threshold",), settings="counting_plugin:parse"
 )
@@ -42,9 +44,9 @@ def configured(**fields: Any) -> config.Config:
 
 
 def test_a_task_receives_its_section() -> None:
-    recorder = task_recorder(configured(count={"threshold": 5}), "mine")
+    recorder = task_recorder(configured(count={"threshold": 5}), "mine", PROCESS)
     assert isinstance(recorder, Counter)
-    assert (recorder.config.settings, recorder.framework) == (5, "mine")
+    assert (recorder.config.settings, recorder.framework, recorder.process) == (5, "mine", PROCESS)
     assert configured() != configured(count={"threshold": 5})
 
 
@@ -59,7 +61,7 @@ def test_an_unknown_field_and_a_wrong_value_are_named() -> None:
 
 def test_another_framework_is_refused() -> None:
     with pytest.raises(UserError, match="not available for other"):
-        task_recorder(configured(), "other")
+        task_recorder(configured(), "other", PROCESS)
 
 
 def test_an_unknown_task_lists_those_of_plugins() -> None:
@@ -94,3 +96,9 @@ def test_steps_are_counted() -> None:
 def test_an_incomplete_spec_is_refused() -> None:
     with pytest.raises(TypeError, match="needs frameworks"):
         check_task(TaskSpec("count", "counts", Counter))
+
+
+def test_a_check_of_plugins_imports_the_factory_and_does_not_call_it() -> None:
+    assert SPEC.make() is Counter
+    with pytest.raises(PluginError, match="count"):
+        TaskSpec("count", "counts", "counting_plugin:missing").make()

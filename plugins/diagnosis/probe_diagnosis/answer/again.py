@@ -100,6 +100,26 @@ def align(opened: Opened, rank: int) -> RankFacts | None:
         return None
 
 
+def without_process_start(opened: Opened, rank: int) -> RankFacts | None:
+    """Return the facts about the first step of a resumed run without what precedes its first model call.
+
+    A process that resumes constructs the model, the optimizer and the data, and loads a checkpoint, which no
+    step of an uninterrupted run does. The phases of the step and the conditions show what came of it.
+
+    Returns:
+        None if no call precedes the first model call, or if it is not known which one that is.
+    """
+    construct = opened.target.construct
+    start: list[str] = []
+    for name in opened.target.names():
+        if is_module(name) or construct.ancestors(name):
+            plan, paths = plain_plan(opened.plan), (opened.target.path, opened.golden.path)
+            facts = RankFacts(start=frozenset(start))
+            return add_batches(facts, opened.again(plan, *paths, rank)) if start else None
+        start.append(name)
+    return None
+
+
 def facts_of(
     batches: Iterable[RowBatch], look: Callable[[RowBatch, ValueTable], None] | None = None
 ) -> RankFacts:
@@ -109,7 +129,15 @@ def facts_of(
         batches: The batches.
         look: A function that is called with each batch and the differences of its rows.
     """
-    facts = RankFacts()
+    return add_batches(RankFacts(), batches, look)
+
+
+def add_batches(
+    facts: RankFacts,
+    batches: Iterable[RowBatch],
+    look: Callable[[RowBatch, ValueTable], None] | None = None,
+) -> RankFacts:
+    """Add batches to facts, and return these; see ``facts_of``."""
     for batch in batches:
         table = facts.add(batch)
         if look is not None:

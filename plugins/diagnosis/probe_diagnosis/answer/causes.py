@@ -11,6 +11,7 @@ from probe_diagnosis.answer.condition_causes import ConditionCauses
 from probe_diagnosis.answer.differently import is_harmless, lowered, with_the_same
 from probe_diagnosis.answer.findings import finding, folded
 from probe_diagnosis.answer.ladder import Ladders, with_phase
+from probe_diagnosis.answer.precision_cause import explain_by_precision
 from probe_diagnosis.answer.producers import producers
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.selection import Selection
@@ -56,7 +57,11 @@ def causes_of(
         is_explained: True if the baseline explains what rounding does not, so that no phase is a cause.
     """
     found = _describe_calls(facts, runs, selection)
-    explained = conditions.explain(found.causes) if selection.named else None
+    explained = None
+    if selection.named:
+        explained = conditions.explain(found.causes) or explain_by_precision(
+            facts, runs, conditions.differences, found.causes
+        )
     if explained is not None:
         return Causes([explained.origin, *explained.further], found.differently, has_origin=True)
     found = _with_origin(facts, runs, ladders, selection, found)

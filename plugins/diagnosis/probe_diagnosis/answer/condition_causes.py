@@ -85,7 +85,8 @@ class ConditionCauses:
         ladders = [read_ladder(directory) for directory in directories if batch]
         kinds = [(batch_difference(one, ladders, facts.ops.noise), one) for one in batch]
         unknown = BatchDifference.UNKNOWN
-        self._values = [one for kind, one in kinds if kind in (BatchDifference.VALUES, unknown)]
+        others = (BatchDifference.VALUES, BatchDifference.SHAPE, unknown)
+        self._values = [one for kind, one in kinds if kind in others]
         self._order = [one for kind, one in kinds if kind in (BatchDifference.ORDER, unknown)]
         rounded = {one.name for kind, one in kinds if kind is BatchDifference.ROUNDING}
         self.differences = [

@@ -17,6 +17,7 @@ from probe_diagnosis.answer.effect import Effect
 from probe_diagnosis.answer.findings import finding
 from probe_diagnosis.answer.ladder import Ladders
 from probe_diagnosis.answer.parts import Parts, in_parts
+from probe_diagnosis.answer.precision_cause import with_precision
 from probe_diagnosis.answer.replaced import floats_in, replaced
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.selection import Selection, select, with_names
@@ -66,12 +67,14 @@ class Found:
         detected: What the detectors of plugins found, in the order of the calls.
         not_restored: What a resumed run did not restore; it explains what differs in the step.
         third: The directory of the reference's record; None without one.
+        precision: The lower precision of one run, which raised what rounding explains; None for none.
     """
 
     def __init__(
         self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool, several: bool = False,
         moved: Finding | None = None, past: Past | None = None, detected: Sequence[Finding] = (),
         not_restored: Sequence[Finding] = (), third: Path | None = None,
+        precision: Finding | None = None,
     ) -> None:  # fmt: skip
         self._facts = facts
         self._runs = runs
@@ -83,6 +86,7 @@ class Found:
         self._detected = detected
         self._not_restored = not_restored
         self._third = third
+        self._precision = precision
 
     def answer(
         self, baseline: Mapping[str, Any] | None = None, reference: Mapping[str, Any] | None = None
@@ -104,7 +108,8 @@ class Found:
         found = causes_of(facts, runs, ladders, selection, conditions, is_explained=is_explained)
         named = {cause.op for cause in found.causes}
         moved = () if self._moved is None else (self._moved,)
-        causes = [*self._not_restored] or in_order(self._detected, [*moved, *found.causes], facts, runs)
+        found_causes = with_precision([*moved, *found.causes], self._precision)
+        causes = [*self._not_restored] or in_order(self._detected, found_causes, facts, runs)
         is_certain = bool(causes) and (causes[0] in self._detected or causes[0].reason.code in CERTAIN)
         doubt = "" if is_certain else selection.doubt
         if not causes:

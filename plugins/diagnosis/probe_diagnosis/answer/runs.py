@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
-from probe_core.errors import UserError, counted, some
+from probe_core.errors import counted, some
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_diagnosis.frames import own_frame
+from probe_diagnosis.frames import frames_of, load_stacks, own_frame
 
 MAX_NAMED_OPERATORS = 5
 
@@ -44,16 +43,13 @@ class Runs:
 
         A backward call, which no line makes, has the line of its forward call.
         """
-        run, path = self.both[side], self._paths[side]
-        if op.endswith(".backward"):
-            op = f"{op.removesuffix('backward')}forward"
-        frames = run.stack_of(op)
-        if frames is None and not self._tried[side] and path is not None and path.is_file():
+        run = self.both[side]
+        frames = frames_of(run, op)
+        if not frames and not self._tried[side]:
             self._tried[side] = True
-            with suppress(UserError):  # it is damaged, and the comparison did not need it
-                run.use_stacks(path)
-            frames = run.stack_of(op)
-        return own_frame(frames or ())
+            load_stacks(run, self._paths[side])
+            frames = frames_of(run, op)
+        return own_frame(frames)
 
     def modules(self, op: str, side: int = 0) -> tuple[str, ...]:
         """Return the modules around an op, innermost first."""

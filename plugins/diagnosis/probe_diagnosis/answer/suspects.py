@@ -15,16 +15,18 @@ from probe_core.model.report import LineNumbers, Report
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.again import align, is_displaced, is_out_of_step
+from probe_diagnosis.answer.again import align, is_displaced, is_out_of_step, without_process_start
 from probe_diagnosis.answer.baseline import measured, raise_limits
 from probe_diagnosis.answer.detected import detect
 from probe_diagnosis.answer.moved import moved_call
+from probe_diagnosis.answer.precision_cause import precision_among
 from probe_diagnosis.answer.rank import Found
 from probe_diagnosis.answer.reference import Reference, consider_reference
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.same_files import state_same_files
 from probe_diagnosis.difference.walking import Past
 from probe_diagnosis.frames import own_frame
+from probe_diagnosis.precision.signature import raise_noise
 from probe_diagnosis.resume.findings import resume_findings
 from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_diagnosis.timeline.rank_facts import RankFacts
@@ -79,6 +81,8 @@ class Suspects:
         if report.interrupted:
             self.facts.ops.drop_incomplete()
         try:
+            if not report.interrupted and _is_resumed_step(opened, pair):
+                self.facts = without_process_start(opened, pair.rank) or self.facts
             if not report.interrupted and (self.facts.is_shifted or is_out_of_step(opened)):
                 self._align(opened, pair)
             answer, causes = self._conclude(report, opened, pair)
@@ -118,6 +122,7 @@ class Suspects:
         found = Found(
             self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
             past=past, detected=self._detect(manager, report, runs, pair), third=self.third,
+            precision=precision_among(alone.causes),
         )  # fmt: skip
         answer, causes = found.answer(alone.baseline or None, alone.reference or None)
         lines = {
@@ -157,14 +162,20 @@ class Suspects:
         counts = baseline.plain() if baseline is not None else None
         detected = self._detect(opened.manager, report, runs, pair)
 
-        def conclude(reference: Reference | None = None) -> tuple[Answer, list[Finding]]:
+        def conclude(
+            reference: Reference | None = None, precision: Finding | None = None
+        ) -> tuple[Answer, list[Finding]]:
             return Found(
                 self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
                 moved=moved_call(self.facts, runs) if is_displaced else None, detected=detected,
-                not_restored=_not_restored(opened, pair), third=self.third,
+                not_restored=_not_restored(opened, pair), third=self.third, precision=precision,
             ).answer(counts, reference.plain() if reference is not None else None)  # fmt: skip
 
         concluded = conclude()
+        precision = precision_among(concluded[1])
+        if precision is not None:
+            raise_noise(self.facts.ops, int(precision.evidence["bits"]))
+            concluded = conclude(precision=precision)
         if opened.plan.reference is None or report.interrupted:
             return concluded
         is_needed = concluded[0].outcome is not Outcome.AGREE
@@ -172,7 +183,7 @@ class Suspects:
         reference = consider_reference(self.facts, opened, pair, needed=is_needed, aligned=aligned)
         if reference is not None and reference.record is not None:
             self.third = reference.record.parent
-        return conclude(reference)
+        return conclude(reference, precision)
 
     def _with_line(self, cause: Finding) -> Finding:
         """Return a cause with the line of its row in the table, which a further pass does not know.
@@ -208,10 +219,15 @@ class Suspects:
         self.third = None if plain["third"] is None else Path(plain["third"])
 
 
+def _is_resumed_step(opened: Opened, pair: RunPair) -> bool:
+    """Return True for the first step of a resumed run."""
+    step = pair.target.parent.parent.name
+    return opened.plan.resumed is not None and step == f"step{opened.plan.resumed}"
+
+
 def _not_restored(opened: Opened, pair: RunPair) -> list[Finding]:
     """Return the findings on what a resumed run did not restore, if this is its first step."""
-    step = pair.target.parent.parent.name
-    if opened.plan.resumed is None or step != f"step{opened.plan.resumed}":
+    if not _is_resumed_step(opened, pair):
         return []
     return resume_findings(pair.target.parent, pair.golden.parent, pair.rank)
 

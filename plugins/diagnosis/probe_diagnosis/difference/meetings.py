@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from probe_diagnosis.collectives.calls import Call, Flow
 from probe_diagnosis.difference.reasons import Because, Cause, first_differing
@@ -12,9 +12,14 @@ from probe_diagnosis.timeline.views import UNJUDGED, CallView
 
 
 class Meetings:
-    """Matching of communication calls: ranks that wait for others, and values sent but not yet received."""
+    """Matching of communication calls: ranks that wait for others, and values sent but not yet received.
+
+    Attributes:
+        senders: For each rank and communication call: the other ranks that sent it values that differ.
+    """
 
     def __init__(self, walkers: dict[int, Walker]) -> None:
+        self.senders: dict[tuple[int, str], tuple[int, ...]] = {}
         self._walkers = walkers
         self._sent: dict[tuple[int, int], deque[tuple[Past, float]]] = {}
         self._has_sent: set[tuple[int, int]] = set()
@@ -88,12 +93,12 @@ class Meetings:
         if any(source in self._walkers for source in lacking) and not force:
             return False
         if call.api.flow is not Flow.SEND:
-            arrived = [
-                self._sent[source, here].popleft()
-                for source, count in wanted.items()
-                if source not in lacking
-                for _ in range(count)
+            sources = [
+                source for source, count in wanted.items() if source not in lacking for _ in range(count)
             ]
+            arrived = [self._sent[source, here].popleft() for source in sources]
+            sizes = [(given, source) for source, (_, given) in zip(sources, arrived)]
+            self._note_senders(walker, {source: given for given, source in sorted(sizes)})
             self._receive(walker, op, arrived, lacking)
         walker.past.layer += 1
         walker.step()
@@ -159,11 +164,18 @@ class Meetings:
             if flow is not Flow.TO_ROOT or walker.rank == root:
                 walker.past.learn(joint)
                 if flow is not Flow.NONE:
+                    self._note_senders(walker, given)
                     is_alone = not op.call.group and len(self._walkers) == 1
                     _deliver(walker, op, worst, unknown, scale, is_alone=is_alone)
             walker.past.layer = joint.layer + 1
             walker.step()
             walker.place = 0
+
+    def _note_senders(self, walker: Walker, given: Mapping[int, float]) -> None:
+        """Keep the other ranks that sent values that differ to the next call of a rank."""
+        senders = tuple(rank for rank, size in given.items() if size > 1 and rank != walker.rank)
+        if senders and walker.op is not None:
+            self.senders[walker.rank, walker.op.op] = senders
 
     def _is_shared(self, call: Call, rank: int) -> bool:
         """Return True if a rank makes a collective together with other ranks of the comparison."""

@@ -23,7 +23,7 @@ reported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite, sqrt
 from types import MappingProxyType
 
@@ -33,6 +33,7 @@ from probe_diagnosis.difference.reasons import Because, Cause, first_differing, 
 from probe_diagnosis.difference.walking import Node, Past, Walker, taken_in
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import in_time, is_backward, is_storage, selects
+from probe_diagnosis.timeline.timeline import Timeline
 from probe_diagnosis.timeline.views import Basis, CallView, Difference, DifferenceKind, is_module
 
 KEPT = 5
@@ -50,6 +51,8 @@ class Searched:
             which no op could be named; earliest first.
         behind: For each rank, the calls whose values differ behind the one that was named.
         vanished: Ops within modules whose own outputs agree, so that the difference had no effect.
+        senders: For the communication calls that brought a rank values that differ, by rank and key: the
+            ranks that sent them.
     """
 
     first: list[Node]
@@ -57,6 +60,12 @@ class Searched:
     grown: list[Node]
     behind: dict[int, list[str]]
     vanished: list[Node]
+    senders: Mapping[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
+
+
+def search_timelines(timelines: Iterable[Timeline]) -> Searched:
+    """Search the timelines of all ranks of one step."""
+    return search({timeline.rank: timeline.columns for timeline in timelines})
 
 
 def search(
@@ -102,6 +111,7 @@ def search(
         _ordered(one.grown for one in walkers.values() if one.grown is not None and not one.past.named),
         {rank: walker.behind for rank, walker in walkers.items()},
         _ordered(node for walker in walkers.values() for node in walker.vanished),
+        meetings.senders,
     )
 
 

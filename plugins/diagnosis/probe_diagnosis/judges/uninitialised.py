@@ -66,6 +66,16 @@ def _partly_filled(name: str) -> tuple[str, str]:
     return (str(positions[0]), str(positions[1])) if positions else ("", "")
 
 
+def uninitialised_slots(record: Record, rank: int) -> frozenset[int]:
+    """Return the places of uninitialised and overwritten values among the slots of one record.
+
+    Uninitialised memory that passed through earlier calls is not recognised.
+    """
+    unmeasured = Verdict(Level.SKIP, "")
+    rows = [Row(Pair(slot, None), record.key, {}, unmeasured) for slot in record.slots]
+    return Uninitialised().among(record.key, rows, rank)
+
+
 class Uninitialised:
     """Judge that skips uninitialised values.
 

@@ -98,7 +98,7 @@ class CallColumns(Sequence[CallView]):
             table: A table with their values.
             lines: The lines of the values in that table.
         """
-        self._forget()
+        self.forget()
         self.table.extend(table, lines)
         for count in counts:
             self.starts.append(self.starts[-1] + count)
@@ -107,7 +107,7 @@ class CallColumns(Sequence[CallView]):
 
     def drop_incomplete(self) -> None:
         """Remove the calls that were being added when the comparison was interrupted."""
-        self._forget()
+        self.forget()
         count = len(self)
         del self.within[count:], self.starts[count + 1 :]
         self.table.truncate(self.starts[count])
@@ -118,8 +118,7 @@ class CallColumns(Sequence[CallView]):
 
     def replace_values(self, number: int, values: Sequence[Any]) -> None:
         """Set the values of a call."""
-        self._forget()
-        self._views.pop(number, None)
+        self.forget()
         for line, value in zip(self.lines(number), values):
             self.table.set(line, self.keys[number], value)
 
@@ -146,8 +145,9 @@ class CallColumns(Sequence[CallView]):
         columns.table.position = positions.__getitem__
         return columns
 
-    def _forget(self) -> None:
-        """Discard the properties that depend on all calls."""
+    def forget(self) -> None:
+        """Discard the views and the properties that depend on the table, which has changed."""
+        self._views.clear()
         for name in _DERIVED:
             self.__dict__.pop(name, None)
 

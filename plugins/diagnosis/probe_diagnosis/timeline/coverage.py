@@ -31,6 +31,7 @@ TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
 REGION = "region"
 UNINITIALISED, EMPTY, NOT_RECORDED, ONE_NONE = "uninitialised", "empty", "not_recorded", "one_none"
 LEFT_OUT = "left_out"
+PROCESS_START = "process_start"
 ROW_SHARED, ROW_REDUCED, ROW_SIZE, ROW_AXIS = OMISSIONS
 
 WORDS = {
@@ -42,6 +43,7 @@ WORDS = {
     REGION: "in calls that do not line up, so that they may be paired wrongly",
     ONE_NONE: "that one of the runs recorded as None",
     LEFT_OUT: "that a judge left out",
+    PROCESS_START: "from before the model was first called in the resumed process",
     ROW_SHARED: "that all rows of a batch share, such as weights",
     ROW_REDUCED: "over all rows of a batch, such as the loss and the gradients of parameters",
     ROW_SIZE: "that are sizes of a batch",
@@ -55,7 +57,7 @@ WORDS = {
 }
 """Reasons for which a value was not compared, as they follow a number of values."""
 
-HARMLESS = frozenset({UNINITIALISED, EMPTY, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
+HARMLESS = frozenset({UNINITIALISED, EMPTY, PROCESS_START, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
 """Reasons that leave nothing to compare, in a comparison of rows nothing that belongs to them."""
 
 NAMED = frozenset({NOT_RECORDED, LEFT_OUT, ROW_AXIS})
@@ -105,18 +107,19 @@ class Tally:
     tensors: int = 0
     tensors_compared: int = 0
 
-    def add(self, batch: RowBatch, table: ValueTable, is_shifted: Array) -> None:
+    def add(self, batch: RowBatch, table: ValueTable, is_shifted: Array, is_start: Array) -> None:
         """Count the rows of a batch.
 
         Args:
             batch: The rows, after all judges.
             table: Their differences, one line per row.
             is_shifted: True for rows of calls that one run makes more often.
+            is_start: True for rows of calls at the start of a resumed process.
         """
         sides = batch.target, batch.golden
         kinds = [np.where(side.is_present, side.column("kind"), NULL) for side in sides]
         is_counted = (kinds[0] != NULL) | (kinds[1] != NULL)
-        codes, reasons = _reasons(batch, table, is_shifted)
+        codes, reasons = _reasons(batch, table, is_shifted, is_start)
         is_compared = is_counted & (codes == 0)
         self.both += int((is_counted & batch.is_matched).sum())
         self.compared += int(is_compared.sum())
@@ -230,7 +233,9 @@ def words_of(code: str) -> str:
     return WORDS.get(code) or f"not compared ({code.replace('_', ' ')})"
 
 
-def _reasons(batch: RowBatch, table: ValueTable, is_shifted: Array) -> tuple[Array, list[str]]:
+def _reasons(
+    batch: RowBatch, table: ValueTable, is_shifted: Array, is_start: Array
+) -> tuple[Array, list[str]]:
     """Return the number of the reason why each row was not compared, 0 for none, and the reasons."""
     sides = batch.target, batch.golden
     is_null = [side.column("kind") == NULL for side in sides]
@@ -250,6 +255,7 @@ def _reasons(batch: RowBatch, table: ValueTable, is_shifted: Array) -> tuple[Arr
         (GOLDEN_ONLY, ~batch.target.is_present),
         (ONE_NONE, is_null[0] != is_null[1]),
         *((code, batch.omission == place) for place, code in enumerate(OMISSIONS, 1)),
+        (PROCESS_START, is_start),
         (SHIFTED, is_shifted),
         (UNINITIALISED, is_uninitialised),
         (LEFT_OUT, is_left_out & ~is_region),

@@ -53,6 +53,7 @@ class RankFacts:
         target_only: The ops that only the target has, or that do not line up.
         golden_only: The same of the golden.
         is_shifted: True if calls are paired by numbers that do not line up.
+        start: The ops of the target at the start of a resumed process, which are not compared.
     """
 
     rank: int = 0
@@ -61,6 +62,7 @@ class RankFacts:
     target_only: dict[str, None] = field(default_factory=dict)
     golden_only: dict[str, None] = field(default_factory=dict)
     is_shifted: bool = False
+    start: frozenset[str] = frozenset()
 
     def add(self, batch: RowBatch, positions: LineNumbers | None = None) -> ValueTable:
         """Add the rows of a batch after all judges, and return their differences, one line per row.
@@ -82,7 +84,9 @@ class RankFacts:
         self.is_shifted = self.is_shifted or bool(shifted)
         op_of = np.repeat(np.arange(len(batch.ops)), np.diff(batch.starts))
         is_shifted = np.isin(op_of, [*shifted])
-        self.tally.add(batch, table, is_shifted)
+        is_start = np.isin(op_of, [number for number, key in enumerate(batch.ops) if key in self.start])
+        self.tally.add(batch, table, is_shifted, is_start)
+        table.lines["state"][is_start] = UNJUDGED_CODE
         for line in np.flatnonzero(is_shifted).tolist():
             table.texts[line] = MISPAIRED
         table.lines["state"][is_shifted] = UNJUDGED_CODE

@@ -8,7 +8,10 @@ from functools import cached_property
 from typing import Protocol
 
 from probe_core.model import Value
+from probe_core.model.columns import Array
 from probe_core.model.run import Run
+from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.one_run import facts_of_run
 from probe_diagnosis.timeline.order import in_time
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import slot_value
@@ -40,7 +43,7 @@ class Detector(Protocol):
 
 
 class Timeline:
-    """The events of one rank in one step of two runs.
+    """The events of one rank in one step of two runs, or of one run (``of_run``).
 
     Args:
         facts: The calls with the differences of their values.
@@ -52,13 +55,31 @@ class Timeline:
         rank: The number of the rank.
         step: The directory of the step; empty if there is only one.
         target: The run under test.
-        golden: The reference.
+        golden: The reference; the target itself if there is only one run.
     """
 
     def __init__(self, facts: RankFacts, target: Run, golden: Run, step: str = "") -> None:
         self._facts = facts
         self.rank, self.step = facts.rank, step
         self.target, self.golden = target, golden
+
+    @classmethod
+    def of_run(cls, run: Run, rank: int, is_wanted: Array, is_unknown: Array, step: str = "") -> Timeline:
+        """Return the timeline of one run, in which wanted values take the place of values that differ.
+
+        Args:
+            run: The run.
+            rank: The number of the rank.
+            is_wanted: True for each line of ``run.values`` that a search looks for.
+            is_unknown: True for lines of which it is not known if they are wanted.
+            step: The directory of the step; empty if there is only one.
+        """
+        return cls(facts_of_run(run, rank, is_wanted, is_unknown), run, run, step)
+
+    @property
+    def columns(self) -> CallColumns:
+        """The calls in the order of the record, as columns."""
+        return self._facts.ops
 
     @cached_property
     def _order(self) -> list[int]:

@@ -147,7 +147,7 @@ class OldRecorder(Recorder):
     @property
     def directory(self) -> Path:
         """The directory of probe's files of the current period."""
-        return self.config.dump_path / f"step{self._step}" / self._label()
+        return self.config.dump_path / f"step{self._step}" / self.label
 
     def begin(self, model: Any, selection: Selection, config: Config) -> None:
         """Record what ``selection`` takes, from now on."""

@@ -153,7 +153,7 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
         raise click.MissingParameter(
             ctx=ctx, param=next(one for one in ctx.command.params if one.name == "dump")
         )
-    dump = _dump_file(given.pop("dump"))
+    dump = dump_file(given.pop("dump"))
     fail_on = given.pop("fail_on")
     del given["config"]
     most = PER_DEVICE * max(1, len(devices))
@@ -218,7 +218,7 @@ def _extend(ctx: click.Context, checked: Checked) -> None:
         action(manager, Results(checked.files.result, again=again), values)
 
 
-def _dump_file(path: Path) -> Path:
+def dump_file(path: Path) -> Path:
     """Return the ``dump.json`` that a path names: itself, or the only one in or below a directory."""
     if not path.is_dir():
         if not path.exists():

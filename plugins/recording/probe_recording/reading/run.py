@@ -37,6 +37,8 @@ from probe_recording.reading.records import read_ordinary
 from probe_recording.reading.stacks import Stacks
 from probe_recording.reading.tensors import TensorLoader, tensors_in
 
+OVERFLOW_TASKS = ("overflow_check", "nan_check")
+"""Tasks whose runs can be opened and not compared: they hold the records with nan or infinity alone."""
 TOLD_EVERY = 4 << 20
 """Bytes read between two reports of progress."""
 
@@ -108,7 +110,9 @@ class DumpRun(Run):
             self.header = self._scan(framework, columns)
         self.values = columns.finish()
         self.starts, self.signatures = self.values.starts, self.values.signatures
-        self.mode = self._mode(columns.has_checksum)
+        self._has_checksum = columns.has_checksum
+        if self.header.task not in OVERFLOW_TASKS:
+            _ = self.mode  # so that a run without values is refused when it is opened
         self._file = path.open("rb")
         self._stacks: Stacks | None = None
         self._tensors = tensors_in(path.parent / TENSOR_DIRECTORY, load)
@@ -204,11 +208,17 @@ class DumpRun(Run):
         self._begins.append(begin)
         self._ends.append(end)
 
-    def _mode(self, has_checksum: bool) -> Mode:
+    @cached_property
+    def mode(self) -> Mode:  # type: ignore[override]
+        """The kind of data to compare.
+
+        Raises:
+            UserError: The run was recorded for another purpose.
+        """
         if self.header.task == "tensor":
             return Mode.TENSOR
         if self.header.task == "statistics":
-            return Mode.MD5 if has_checksum else Mode.STATISTICS
+            return Mode.MD5 if self._has_checksum else Mode.STATISTICS
         raise UserError(
             f'{self.path} was recorded with task "{self.header.task}", which holds nothing to compare.',
             "Record with one of these tasks:",

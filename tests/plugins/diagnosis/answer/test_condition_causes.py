@@ -196,7 +196,9 @@ def test_a_condition_of_one_rank_names_it() -> None:
     assert [found.text for found in over_all(single, [], 0).conditions] == ["the variable differs"]
 
 
-@pytest.mark.parametrize("tokens", [(TOKENS + 1) % 50, TOKENS.flip(0)], ids=["values", "order"])
+@pytest.mark.parametrize(
+    "tokens", [(TOKENS + 1) % 50, TOKENS.flip(0), TOKENS[:2]], ids=["values", "order", "size"]
+)
 def test_another_batch_is_the_cause_without_the_phases_of_the_step(
     tmp_path: Path, probe: Probe, tokens: torch.Tensor
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,19 @@ def test_a_golden_that_resembles_nothing_needs_a_step(tmp_path: Path, probe: Pro
         path.unlink()
     assert probe("compare", resumed, full, "--resumed", "-o", tmp_path / "o") == 2
     assert "--resumed-step" in probe.err
+
+
+def test_the_start_of_the_resumed_process_is_not_compared(tmp_path: Path, probe: Probe) -> None:
+    """A resumed process copies its model before it loads the checkpoint, and the other one when it saves."""
+    resumed, full = runs(tmp_path)
+    model = ["Module.net.Net.forward.0", "Functional.relu.0.forward"]
+    for run, value, is_before in ((resumed, X, True), (full, X + 1, False)):
+        copy = {"Tensor.clone.0.forward": call(value, out=value)}
+        rest = {name: call(X, out=X) for name in model}
+        for place in run.glob("step*/rank"):
+            shutil.rmtree(place / "dump_tensor_data")
+            construct = {model[1]: model[0], model[0]: None}
+            record(place, {**copy, **rest} if is_before else {**rest, **copy}, construct=construct)
+    assert probe("compare", resumed, full, "--resumed", "-o", tmp_path / "o") == 0, probe.err
+    assert "AGREE: equal" in probe.out.splitlines()[0]
+    assert "from before the model was first called in the resumed process" in probe.out

@@ -1,4 +1,4 @@
-"""The examples of the page on observing a training, run."""
+"""The example of the page on free_benchmark, run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from probe_pytorch.debugger import PrecisionDebugger
 from test_pages import ROOT, blocks
 
-PAGE = ROOT / "docs" / "watch.md"
+PAGE = ROOT / "docs" / "free-benchmark.md"
 
 
 def test_the_example_of_free_benchmark_reports_the_call(

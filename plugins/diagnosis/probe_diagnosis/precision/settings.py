@@ -1,0 +1,80 @@
+"""Formats, limits and names of ``precision.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+
+from probe_core.files.packaged import load_yaml
+
+
+class Arrangement(str, Enum):
+    """Ways in which a matrix product arranges its inputs."""
+
+    LINEAR = "linear"
+    MATMUL = "matmul"
+    ADDMM = "addmm"
+    CONVOLUTION = "convolution"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionSettings:
+    """The content of ``precision.yaml``, which describes each field.
+
+    Attributes:
+        formats: The bits of the significand of each format.
+        rounding: The root mean square rounding error, as a share of the largest.
+        factors: The largest factor between measured and expected errors, by the evidence.
+        scatter: The largest factor between the rounding of one product and the median of all.
+        extrema: The expected difference of extrema, as a share of the root mean square error.
+        precise: The largest error of full precision, as a multiple of the most precise format.
+        explained: The multiple of eps of a format that its rounding explains.
+        calls: The least number of calls that are not computed again.
+        conditions: The names of conditions that decide how products are rounded.
+        recomputed: The largest number of calls that are computed again.
+        multiplications: The largest number of multiplications in each of them.
+        products: The arrangement of each API that is a matrix product, by its name.
+        modules: The classes of modules that are matrix products.
+    """
+
+    formats: Mapping[str, int]
+    rounding: float
+    factors: Mapping[str, float]
+    scatter: float
+    extrema: float
+    precise: float
+    explained: float
+    calls: int
+    conditions: frozenset[str]
+    recomputed: int
+    multiplications: int
+    products: Mapping[str, Arrangement]
+    modules: frozenset[str]
+
+
+@cache
+def settings() -> PrecisionSettings:
+    """Return the content of ``precision.yaml``."""
+    content = load_yaml(__package__, "precision.yaml")
+    products = {
+        name: Arrangement(arrangement)
+        for arrangement, names in content.pop("products").items()
+        for name in names
+    }
+    return PrecisionSettings(
+        products=products,
+        **{**content, **{name: frozenset(content[name]) for name in ("modules", "conditions")}},
+    )
+
+
+def arrangement_of(key: str) -> Arrangement | None:
+    """Return how a forward call arranges the inputs of a matrix product; None for any other call."""
+    parts = key.split(".")
+    if len(parts) < 4 or "forward" not in parts[-2:]:
+        return None
+    if parts[-2] == "forward":  # of a module, whose class stands before the phase
+        return Arrangement.OTHER if parts[-3] in settings().modules else None
+    return settings().products.get(parts[-3].strip("_"))

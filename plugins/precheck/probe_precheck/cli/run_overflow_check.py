@@ -1,0 +1,103 @@
+"""``probe run-overflow-check``: recorded calls run again, to tell normal overflows from those of a device."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from probe_core.cli import console
+from probe_core.cli.main import FINISHED, FOUND, MISTAKE
+from probe_core.cli.spelling import Command, option
+from probe_core.errors import UserError, counted, printable
+from probe_core.files.atomic import make_directory, write_text
+from probe_core.files.claim import time_stamp
+from probe_core.plugins.manager import Manager
+from probe_precheck.cli.run_ut import CPU, dump_file
+from probe_precheck.overflow import Overflow, OverflowPlan, OverflowResult, check_overflows
+from probe_precheck.settings import SEED, TIMEOUT
+
+_PATH = click.Path(path_type=Path)
+VERSION = 1
+"""Version of the layout of the result file."""
+MAX_REASONS = 5
+"""Largest number of reasons for skipped calls that are printed."""
+
+
+@click.command(cls=Command)
+@option("-i", "--input", "dump", also=["-api_info", "--api_info_file"], type=_PATH, required=True,
+    help="The dump.json of a run (L1 or mix), or its directory.")  # fmt: skip
+@option("-o", "--output", type=_PATH, default="./", show_default=True,
+    help="Directory of the result file; created if absent.")  # fmt: skip
+@option("-d", "--device", default="", metavar="cpu | N",
+    help="The device: cpu, or the index of an accelerator.  [default: 0; cpu if there is none]")  # fmt: skip
+@option("-j", "--jit-compile", type=click.BOOL, is_flag=False, flag_value="true", default="false",
+    metavar="BOOLEAN", help="Compile operators just in time: PyTorch on NPUs.")  # fmt: skip
+@option("--framework", help="Framework of the run, such as pytorch; detected if not given.")
+@option("--only", multiple=True, metavar="NAME",
+    help="Run only this call, or the calls of this API; may be repeated.")  # fmt: skip
+@option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    default=TIMEOUT, show_default=True, help="Time limit of one call.")  # fmt: skip
+@option("--seed", type=int, default=SEED, show_default=True, help="Seed of random inputs.")
+@option("--fail-on", type=click.Choice(["abnormal"]), help="Exit with 1 if an overflow is abnormal.")
+@click.pass_context
+def run_overflow_check(
+    ctx: click.Context, /, dump: Path, output: Path, device: str, jit_compile: bool, framework: str | None,
+    only: tuple[str, ...], timeout: float, seed: int, fail_on: str | None,
+) -> int:  # fmt: skip
+    """Run recorded calls on the device and as the reference, and tell which overflows are normal.
+
+    \b
+    probe run-overflow-check -i dump.json -d cpu
+    """
+    device = device.lower()
+    if device not in ("", CPU) and not device.isdecimal():
+        raise UserError(f'"{printable(device)}" is no device.', "Give cpu, or an index such as -d 0.")
+    if timeout != timeout:
+        raise UserError('"nan" is no time for --timeout.', "Give seconds, such as 600.")
+    framework = framework or ctx.meta.get("probe.framework")
+    plan = OverflowPlan(dump_file(dump), framework, device, jit_compile, only, timeout, seed)
+    with console.progress():
+        results = check_overflows(plan, ctx.find_object(Manager) or Manager())
+
+    _show(results, _write(results, output))
+    if all(one.overflow is Overflow.SKIPPED for one in results):
+        console.warn("Nothing was checked: all calls were skipped.")
+        return MISTAKE if fail_on else FINISHED
+    is_found = any(one.overflow is Overflow.ABNORMAL for one in results)
+    return FOUND if fail_on and is_found else FINISHED
+
+
+def _write(results: Sequence[OverflowResult], output: Path) -> Path:
+    """Write the result file, and return its path."""
+    make_directory(output)
+    path = output / f"overflow_check_{time_stamp()}.json"
+    calls = [{**result._asdict(), "overflow": result.overflow.value} for result in results]
+    write_text(path, json.dumps({"version": VERSION, "calls": calls}, indent=2) + "\n")
+    return path
+
+
+def _show(results: Sequence[OverflowResult], path: Path) -> None:
+    """Print the counts, the overflows, and why calls were skipped."""
+    counts = Counter(result.overflow for result in results)
+    texts = ", ".join(f"{counts[kind]:,} {kind.value}" for kind in Overflow)
+    console.show(f"{counted(len(results), 'call')}: {texts}")
+    for kind in (Overflow.ABNORMAL, Overflow.NORMAL, Overflow.NOT_REPRODUCED):
+        for result in results:
+            if result.overflow is kind:
+                _show_call(result)
+    reasons = Counter(result.reason for result in results if result.overflow is Overflow.SKIPPED)
+    for reason, count in reasons.most_common(MAX_REASONS):
+        console.show(f"  skipped: {count:,} × {printable(reason, 160)}")
+    console.show(f"  wrote {path}")
+
+
+def _show_call(result: OverflowResult) -> None:
+    side = ""
+    if result.overflow is Overflow.ABNORMAL:
+        side = f" (on the {'device' if result.device else 'reference'} only)"
+    colour = "red" if result.overflow is Overflow.ABNORMAL else None
+    console.show(f"  {console.style(result.overflow.value, fg=colour)}: {printable(result.name)}{side}")

@@ -1,0 +1,62 @@
+"""The recorder that keeps the last steps of a PyTorch program, and the driver of unchanged scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import probe_recording
+import torch
+from probe_recording import Cause, Config, KeepOptions, interrupts_deferred
+
+from probe_pytorch.follower import Follower
+from probe_pytorch.recorder import Recorder
+from probe_pytorch.session import Session
+
+
+class KeptSession(probe_recording.KeptSession, Session):
+    """A session whose files stay in memory."""
+
+
+class KeepingRecorder(probe_recording.KeepingRecorder[Session], Recorder):
+    """A recorder that keeps the last steps of a PyTorch process in memory.
+
+    Args:
+        config: The settings of the recording.
+        options: The settings of keeping.
+        finds_models: True to record the modules of any model that is called, if ``start`` is given none.
+        replaces: True if an earlier recording in the directory may be replaced.
+    """
+
+    session_kind = KeptSession
+
+    def __init__(
+        self, config: Config, options: KeepOptions, *, finds_models: bool = False, replaces: bool = False
+    ) -> None:
+        super().__init__(config, finds_models)
+        self.keep(options, replaces=replaces)
+
+
+class KeepingFollower(Follower):
+    """A driver of the recorder in an unchanged script whose last steps are kept.
+
+    Attributes:
+        keeping: The recorder.
+    """
+
+    def __init__(self, recorder: KeepingRecorder) -> None:
+        super().__init__(recorder.config, recorder)
+        self.keeping = recorder
+
+    def note_end(self, ended_with: str) -> None:
+        """Write the kept steps if an exception ended the script."""
+        if ended_with not in ("", "KeyboardInterrupt"):
+            self.keeping.interrupt(Cause.EXCEPTION, ended_with)
+
+    def _stepped(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
+        if self.keeping.signal_hook is not None:
+            self.keeping.signal_hook.install()  # above a handler that the script has set since
+        self._end_step(optimizer, *rest)
+
+    @interrupts_deferred()
+    def _end_step(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
+        super()._stepped(optimizer, *rest)

@@ -1,0 +1,341 @@
+"""A recorder that keeps the last steps in memory (docs/watch.md#the-moment-before)."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from probe_core.errors import UserError, counted
+from probe_recording import messages
+from probe_recording.directory import Lock, StepDirectory, check_place
+from probe_recording.earlier_run import is_one_of_several, settle_earlier_run
+from probe_recording.interrupts import interrupts_deferred
+from probe_recording.keeping.event import Cause, Trigger
+from probe_recording.keeping.keeper import Keeper
+from probe_recording.keeping.options import KeepOptions
+from probe_recording.keeping.readings import readings_of
+from probe_recording.keeping.signal_hook import SignalHook
+from probe_recording.keeping.step_memory import KeptStep, MemoryDirectory
+from probe_recording.keeping.verdict_text import event_line, kept_line, rerun_line
+from probe_recording.keeping.watched import has_scaler, watched_values
+from probe_recording.leaves import Tree
+from probe_recording.recorder import Recorder
+from probe_recording.session import Entry, Session
+from probe_recording.sites import Stack
+
+S = TypeVar("S", bound=Session)
+
+
+class KeptSession(Session):
+    """A session whose outputs of forward calls are noted while their records are added; a mixin.
+
+    Attributes:
+        outputs: The name and the output of each forward call, in the order of time.
+        passed_losses: The losses that the script passed.
+    """
+
+    outputs: list[tuple[str, Tree]]
+    passed_losses: list[Tree]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.outputs = []
+        self.passed_losses = []
+        self._may_write = False
+        self._writes_although_empty = False
+
+    def add(
+        self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None
+    ) -> Entry:
+        """Add a complete record."""
+        output = fields.get("output")
+        if output is not None and ".backward" not in key:
+            self.outputs.append((key, output))
+        return super().add(key, fields, stack, parent)
+
+    def flush(self, although_empty: bool = False) -> None:
+        """Make the texts of the files only when the step is closed, or when it is written unfinished."""
+        self._writes_although_empty |= although_empty
+        if self._may_write:
+            super().flush(although_empty)
+
+    def flush_unfinished(self) -> None:
+        """Make the texts of everything recorded so far."""
+        super().flush(self._has_phases)
+
+    @property
+    def _has_phases(self) -> bool:
+        """True if a phase was recorded, also where no module inside the model was."""
+        return self.ladder is not None and bool(self.ladder.rungs)
+
+    def close(self) -> int:
+        """Complete the step."""
+        self._may_write = True
+        self.flush(self._writes_although_empty or self._has_phases)
+        return super().close()
+
+
+class KeepingRecorder(Recorder[S]):
+    """A recorder whose steps stay in memory; a mixin for the recorder of a framework.
+
+    Attributes:
+        keeper: The kept steps.
+        signal_hook: The handler of the chosen signal; None for no signal.
+        is_complete: False once steps of an event could not be written.
+    """
+
+    tells_missing = False
+    keeper: Keeper
+    signal_hook: SignalHook | None
+
+    def keep(self, options: KeepOptions, *, replaces: bool = False) -> None:
+        """Begin to keep steps.
+
+        Args:
+            options: The settings.
+            replaces: True if an earlier recording in the directory may be replaced.
+
+        Raises:
+            UserError: The directory cannot be written.
+        """
+        check_place(self.config.dump_path)
+        self.keeper = Keeper(options)
+        self.is_complete = True
+        self._replaces = replaces
+        self._has_settled = False
+        self._memory_directory: MemoryDirectory | None = None
+        self._busy = 0
+        self._process = os.getpid()
+        self._has_signal = False
+        self.signal_hook = None
+        if options.signal is not None:
+            self.signal_hook = SignalHook(options.signal, self._receive_signal)
+            self.signal_hook.install()
+
+    # -- steps -----------------------------------------------------------------------------
+
+    def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
+        """Start recording the current step."""
+        with self._undisturbed():
+            super().start(model, token_range)
+
+    def step(self) -> None:
+        """End the step, keep it, and write the kept steps if it triggers an event."""
+        with self._undisturbed():
+            super().step()
+            self.recorded.clear()  # it would grow with the training
+
+    def add_loss(self, value: Any) -> None:
+        """Note a loss that the script passes, in place of those of backward passes."""
+        session: Any = self._session
+        if session is not None and session.active:
+            with session.quiet(), session.lock:
+                session.passed_losses.append(session.collector.tree(value, "", None))
+
+    def _step_directory(self, label: str) -> StepDirectory:
+        self._memory_directory = MemoryDirectory(self.config.dump_path, self._step, label)
+        return self._memory_directory
+
+    def _closed(self, session: S) -> None:
+        directory, self._memory_directory = self._memory_directory, None
+        if directory is None or not directory.files or self._finished:
+            return
+        try:
+            trigger = self.keeper.end_step(
+                self._step,
+                directory.path.name,
+                directory.files,
+                readings_of(session.ladder, getattr(session, "outputs", [])),
+                watched_values(session.ladder, getattr(session, "passed_losses", [])),
+                is_scaled=has_scaler(session.ladder),
+            )
+        except Exception as error:  # the training must go on whatever the error
+            self._tell(f"probe: a step could not be judged: {type(error).__name__}: {error}")
+            return
+        if trigger is not None:
+            self._write_event(trigger)
+        self._tell_memory()
+
+    def _tell_memory(self) -> None:
+        if self.keeper.dropped_for_memory:
+            self._tell(
+                f"probe: fewer than {counted(self.keeper.options.keep_last, 'step')} fit into "
+                f"{self.keeper.options.memory:,} bytes, so older steps are dropped. "
+                "Allow more with keep_memory."
+            )
+        if self.keeper.left_out_quantities:
+            self._tell("probe: some quantities are not judged, because their history exceeds the memory.")
+
+    # -- events ----------------------------------------------------------------------------
+
+    def interrupt(self, cause: Cause, name: str) -> None:
+        """End the current step and write the kept steps because of an exception.
+
+        Args:
+            cause: The reason.
+            name: The class of the exception.
+        """
+        if self._finished or os.getpid() != self._process:
+            return
+        with self._undisturbed():
+            number = self._step
+            event_count = len(self.keeper.events)
+            super().step()
+            if len(self.keeper.events) > event_count:
+                return  # the step itself triggered an event
+            trigger = self.keeper.interrupt(Trigger(cause, number, name=name))
+            if trigger is not None:
+                self._write_event(trigger)
+
+    def _write_event(self, trigger: Trigger, unfinished: KeptStep | None = None) -> None:
+        try:
+            event = self.keeper.explain(trigger)
+            messages.note(event_line(event))
+            with interrupts_deferred():
+                place = self.keeper.write(event, self._directory_on_disk, unfinished)
+            if place is not None:
+                steps = [*event.steps, *(() if unfinished is None else (unfinished.number,))]
+                messages.note(kept_line(steps, self.config.shown_path))
+        except Exception as error:  # the training must go on whatever the error
+            self.is_complete = False
+            what = error.what if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            fix = error.fix if isinstance(error, UserError) else "The training goes on."
+            messages.error(f"The last steps could not be written: {what}", fix)
+
+    def _directory_on_disk(self, step: KeptStep) -> StepDirectory:
+        if step.label not in self._locks:
+            self._settle()
+            self._claim(step.label)
+        return StepDirectory(self.config.dump_path, step.number, step.label)
+
+    def _settle(self) -> None:
+        """Move an earlier recording away, once; write next to a directory that another process writes."""
+        if self._has_settled or self._is_spawned:
+            return
+        self._has_settled = True
+        try:
+            settle_earlier_run(
+                self.config.dump_path, replace=self._replaces, confirm=None, warn=self._tell_moved
+            )
+        except UserError:
+            self._avoid_directory()
+
+    @property
+    def _is_spawned(self) -> bool:
+        """True for one of several processes that no launcher started, which cannot settle together."""
+        return self.process_count > 1 and not is_one_of_several(os.environ)
+
+    def _tell_moved(self, _: str) -> None:
+        self._tell(
+            f"probe: the earlier recording in {self.config.shown_path} was moved to a name with a number."
+        )
+
+    def _claim(self, label: str) -> None:
+        try:
+            self._lock(label)
+        except UserError:
+            self._avoid_directory()
+            self._lock(label)
+
+    def _lock(self, label: str) -> None:
+        """Lock the directory; earlier steps are removed only if they were not moved away."""
+        if self._replaces or self._is_spawned:
+            super()._claim(label)
+        else:
+            self._locks[label] = Lock(self.config.dump_path, label)
+
+    def _avoid_directory(self) -> None:
+        """Write into a directory of this process, because another one writes into that which was set."""
+        suffix = f"-{os.getpid()}"
+        if self.config.shown_path.endswith(suffix):
+            return
+        path = self.config.dump_path
+        shown = self.config.shown_path.rstrip("/") + suffix
+        self._tell(f"probe: {path} is in use or cannot be written, so the steps are written to {shown}.")
+        self.config = replace(self.config, dump_path=path.with_name(path.name + suffix), shown_path=shown)
+
+    def tell_rerun(self, step: int, place: str) -> None:
+        """Print that a step ran again, and where its tensors are."""
+        messages.note(rerun_line(step, place))
+
+    def tell_error(self, error: UserError) -> None:
+        """Print an error that does not end the training."""
+        messages.error(error.what, error.fix)
+
+    # -- signals ---------------------------------------------------------------------------
+
+    def _undisturbed(self) -> _Busy:
+        return _Busy(self)
+
+    def _receive_signal(self) -> bool:
+        if self._busy:
+            self._has_signal = True
+            return False
+        with self._undisturbed():
+            self._write_at_signal()
+        return True
+
+    def _write_at_signal(self) -> None:
+        self._has_signal = False
+        if self._finished or self.keeper.options.signal is None:
+            return
+        name = self.keeper.options.signal.name
+        trigger = self.keeper.interrupt(Trigger(Cause.SIGNAL, self._step, name=name))
+        if trigger is not None:
+            self._write_event(trigger, self._unfinished())
+
+    def _unfinished(self) -> KeptStep | None:
+        """Return the step that is being recorded, as far as it is; None if nothing can be written of it."""
+        session: Any = self._session
+        directory = self._memory_directory
+        if session is None or directory is None:
+            return None
+        session.flush_unfinished()
+        if not directory.files:
+            return None
+        return KeptStep(self._step, directory.path.name, dict(directory.files), -1, np.array([], np.int32))
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def complete(self) -> None:
+        """Release the run; the step that is being recorded is not judged."""
+        if self._finished:
+            return
+        self._memory_directory = None
+        super().complete()
+        if self.signal_hook is not None:
+            self.signal_hook.remove()
+
+    def abandon(self) -> None:
+        """Keep nothing any more, because the run belongs to the parent process."""
+        for lock in self._locks.values():
+            lock.let_go()
+        if self._session is not None:
+            self._session.active = False
+        self._session = None
+        self._finished = True
+
+
+class _Busy:
+    """A context in which a signal waits until the recorder has finished what it does."""
+
+    def __init__(self, recorder: KeepingRecorder[Any]) -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> None:
+        self._recorder._busy += 1
+
+    def __exit__(self, *_: object) -> None:
+        recorder = self._recorder
+        recorder._busy -= 1
+        if recorder._busy:
+            return
+        if recorder._has_signal:
+            with suppress(Exception):
+                recorder._write_at_signal()
+            if recorder.signal_hook is not None:
+                recorder.signal_hook.resume()

@@ -1,0 +1,118 @@
+"""The settings of keeping the last steps, checked (docs/watch.md#the-moment-before)."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from probe_core.errors import UserError, meant
+
+DEFAULT_BYTES = 256 << 20
+"""Bytes that kept steps and the history of their quantities may take."""
+
+LEAST_BYTES = 1 << 20
+MAX_KEPT_STEPS = 10_000
+DEFAULT_EVENTS = 10
+"""Number of events that a process writes; later ones are counted only."""
+
+MAX_EVENTS = 100_000
+UNCATCHABLE = ("SIGKILL", "SIGSTOP")
+SYNCHRONOUS = ("SIGSEGV", "SIGFPE", "SIGILL", "SIGBUS", "SIGABRT")
+"""Signals of a crash, after which no handler of Python runs."""
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class KeepOptions:
+    """The settings of keeping the last steps.
+
+    Attributes:
+        keep_last: Number of steps to keep.
+        memory: Bytes that they may take.
+        signal: The signal at which they are written; None for no signal.
+        rerun: True to run a failing step again with tensors.
+        events: Number of events that are written.
+    """
+
+    keep_last: int
+    memory: int = DEFAULT_BYTES
+    signal: signal.Signals | None = None
+    rerun: bool = False
+    events: int = DEFAULT_EVENTS
+
+
+def parse_options(
+    keep_last: Any,
+    memory: Any = None,
+    signal_name: Any = None,
+    rerun: Any = False,
+    events: Any = None,
+    *,
+    is_command: bool = False,
+) -> KeepOptions:
+    """Return the checked settings.
+
+    Args:
+        keep_last: Number of steps to keep.
+        memory: Bytes, or a size such as ``1GiB``; None for the default.
+        signal_name: The name of a signal, such as ``USR1`` or ``SIGTERM``; None for no signal.
+        rerun: True to run a failing step again.
+        events: Number of events to write; None for the default.
+        is_command: True to name the options of ``probe run`` in messages instead of arguments.
+
+    Raises:
+        UserError: A value is of a wrong type or out of range.
+    """
+
+    def name(argument: str) -> str:
+        return f"--{argument.replace('_', '-')}" if is_command else argument
+
+    if type(rerun) is not bool:
+        raise UserError(f"rerun must be True or False, not {rerun!r:.40}.", "For example rerun=True.")
+    return KeepOptions(
+        _number(name("keep_last"), keep_last, MAX_KEPT_STEPS),
+        DEFAULT_BYTES if memory is None else _bytes(name("keep_memory"), memory),
+        None if signal_name is None else _signal(name("signal"), signal_name),
+        rerun,
+        DEFAULT_EVENTS if events is None else _number(name("events"), events, MAX_EVENTS),
+    )
+
+
+def _number(name: str, value: Any, largest: int) -> int:
+    if type(value) is not int or not 1 <= value <= largest:
+        raise UserError(
+            f"{name} must be a whole number from 1 to {largest:,}, not {value!r:.40}.",
+            "For example 10, the number of steps before an event that are worth reading.",
+        )
+    return value
+
+
+def _bytes(name: str, value: Any) -> int:
+    size = value
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else None
+    if type(size) is not int or size < LEAST_BYTES:
+        raise UserError(f"{name} must be a size of at least 1 MiB, not {value!r:.40}.", "For example 512MiB.")
+    return size
+
+
+def _signal(name: str, value: Any) -> signal.Signals:
+    known = {number.name: number for number in signal.valid_signals() if isinstance(number, signal.Signals)}
+    text = value.upper() if isinstance(value, str) else ""
+    text = text if text.startswith("SIG") else f"SIG{text}"
+    if text in (*UNCATCHABLE, *SYNCHRONOUS):
+        why = "no program can handle it" if text in UNCATCHABLE else "no Python code runs after a crash"
+        raise UserError(
+            f"{name} cannot be {text.removeprefix('SIG')}: {why}.",
+            "Choose another signal, such as USR1 or TERM.",
+        )
+    if text not in known:
+        guess = meant(text, list(known))
+        hint = f"Did you mean {guess.removeprefix('SIG')}?" if guess else "For example USR1 or TERM."
+        raise UserError(f"{name} must be the name of a signal, not {value!r:.40}.", hint)
+    return known[text]

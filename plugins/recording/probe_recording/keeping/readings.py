@@ -1,0 +1,182 @@
+"""The quantities of a step: how large the values were, in the order in which they follow from each other."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from probe_recording.ladder import Ladder, Rung
+from probe_recording.leaves import Plain, StoredLeaf, TensorLeaf, Tree
+
+
+class QuantityKind(Enum):
+    """The part of a training step that a quantity belongs to, in the order of a step.
+
+    The state of the optimizer and the parameters are those that the step began with.
+    """
+
+    OPTIMIZER_STATE = "optimizer_state"
+    PARAMETER = "parameter"
+    DATA = "data"
+    ACTIVATION = "activation"
+    LOSS = "loss"
+    GRADIENT = "gradient"
+
+
+PHASES: Mapping[str, QuantityKind] = {
+    "state_before": QuantityKind.OPTIMIZER_STATE,
+    "parameters_before": QuantityKind.PARAMETER,
+    "frozen": QuantityKind.PARAMETER,
+    "buffers_before": QuantityKind.PARAMETER,
+    "batch": QuantityKind.DATA,
+    "call": QuantityKind.ACTIVATION,
+    "forward": QuantityKind.ACTIVATION,
+    "loss": QuantityKind.LOSS,
+    "gradient": QuantityKind.GRADIENT,
+    "accumulated": QuantityKind.GRADIENT,
+    "reduced": QuantityKind.GRADIENT,
+    "applied": QuantityKind.GRADIENT,
+}
+"""Phases whose values are observed, in the order of their kinds; ``call`` stands for recorded calls."""
+
+SCALED = ("gradient", "accumulated", "reduced")
+"""Phases whose gradients a gradient scaler may have scaled."""
+
+CALL = "call"
+
+
+class QuantityName(NamedTuple):
+    """The identity of a quantity in all steps.
+
+    Attributes:
+        phase: The step phase, or ``call``.
+        number: Number of earlier rungs of this phase in the step.
+        name: The name of the value.
+    """
+
+    phase: str
+    number: int
+    name: str
+
+    @property
+    def kind(self) -> QuantityKind:
+        """The part of the step that it belongs to."""
+        return PHASES[self.phase]
+
+
+class Reading(NamedTuple):
+    """A quantity in one step.
+
+    Attributes:
+        name: Its identity.
+        size: The root mean square of its elements; infinity if an element is nan or infinite; nan if nothing
+            is known, as for an empty tensor. Elements of minus infinity mask others and give nan.
+    """
+
+    name: QuantityName
+    size: float
+
+
+class Measured(NamedTuple):
+    """The statistics of one tensor.
+
+    Attributes:
+        element_count: Number of elements.
+        high: The largest element; None if it is not known, as for the others.
+        low: The smallest element.
+        mean: The mean.
+        norm: The L2 norm; of a tensor without dimensions its value, as records hold it.
+    """
+
+    element_count: int
+    high: float | None
+    low: float | None
+    mean: float | None
+    norm: float | None
+
+    @property
+    def size(self) -> float:
+        """The root mean square, as ``Reading.size``."""
+        if not self.element_count or self.high is None:
+            return math.nan
+        if not math.isfinite(self.high):
+            return math.inf
+        if self.norm is None or self.low == -math.inf:
+            return math.nan
+        return abs(self.norm) / math.sqrt(self.element_count) if math.isfinite(self.norm) else math.inf
+
+
+_FLAGS = {"true": 1.0, "false": 0.0}
+_LEAF = re.compile(
+    r'"shape": \[([0-9, ]*)\], "Max": ([^,]+), "Min": ([^,]+), "Mean": ([^,]+), "Norm": ([^,}]+)'
+)
+
+
+def measured_in(tree: Tree) -> Iterator[Measured]:
+    """Yield the statistics of each tensor in a tree, or in its JSON."""
+    if type(tree) is StoredLeaf:
+        tree = tree.json
+    if type(tree) is str:
+        for shape, *numbers in _LEAF.findall(tree):
+            count = math.prod(map(int, shape.split(","))) if shape else 1
+            yield Measured(count, *map(_number, numbers))
+    elif type(tree) is TensorLeaf:
+        numbers = (None if value is None else float(value) for value in tree.statistics)
+        yield Measured(math.prod(tree.shape), *numbers)
+    elif type(tree) is Plain:
+        value = tree.get("value")
+        if isinstance(value, (int, float)):
+            yield Measured(1, value, value, value, abs(value))
+    elif type(tree) is list:
+        for item in tree:
+            yield from measured_in(item)
+    elif type(tree) is dict:
+        for item in tree.values():
+            yield from measured_in(item)
+
+
+def readings_of(ladder: Ladder | None, outputs: list[tuple[str, Tree]]) -> list[Reading]:
+    """Return the quantities of a step in the order of their kinds, and of time within each kind.
+
+    Args:
+        ladder: The phases of the step; None if there are none.
+        outputs: The name and the output of each recorded forward call, in the order of time.
+    """
+    rungs: dict[str, list[Rung]] = {}
+    for rung in ladder.rungs if ladder is not None else ():
+        rungs.setdefault(rung.phase, []).append(rung)
+    readings: list[Reading] = []
+    for phase in PHASES:
+        if phase == CALL:
+            readings += _readings(phase, 0, [key for key, _ in outputs], [output for _, output in outputs])
+        for rung in rungs.get(phase, ()):
+            readings += _readings(phase, rung.number, rung.values.keys(), rung.values.values())
+    return readings
+
+
+def _readings(phase: str, number: int, names: Iterable[str], trees: Iterable[Tree]) -> Iterator[Reading]:
+    for name, tree in zip(names, trees):
+        if type(tree) is str:
+            sizes = [_size(shape, high, low, norm) for shape, high, low, _, norm in _LEAF.findall(tree)]
+        else:
+            sizes = [measured.size for measured in measured_in(tree)]
+        for place, size in enumerate(sizes):
+            yield Reading(QuantityName(phase, number, f"{name}.{place}" if place else name), size)
+
+
+def _number(text: str) -> float | None:
+    """Return a statistic as ``leaves.number`` writes it; None for one that does not exist."""
+    return None if text == "null" else float(text) if text not in _FLAGS else _FLAGS[text]
+
+
+def _size(shape: str, high: str, low: str, norm: str) -> float:
+    """Return ``Measured.size`` from the texts of a leaf, without the numbers that it does not need."""
+    count = math.prod(map(int, shape.split(","))) if shape else 1
+    if norm != "null" and low != "-Infinity":
+        value = float(norm)
+        if value - value == 0.0 and count:
+            return abs(value) / math.sqrt(count)
+    return Measured(count, _number(high), _number(low), None, _number(norm)).size

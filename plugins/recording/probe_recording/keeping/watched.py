@@ -1,0 +1,119 @@
+"""The values of each step that decide whether the last steps are written: losses and gradient norms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from probe_recording.keeping.readings import SCALED, Measured, measured_in
+from probe_recording.ladder import Ladder, Rung
+from probe_recording.leaves import Tree
+
+MAX_SERIES = 8
+"""Number of losses of a step that have a band each; of a step with more losses the mean is observed."""
+
+
+class SeriesKind(Enum):
+    """The kind of an observed value; its value is the name in ``band.yaml``."""
+
+    LOSS = "loss"
+    GRADIENT_NORM = "gradient_norm"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedValue:
+    """An observed value of a step.
+
+    Attributes:
+        kind: Its kind.
+        number: Number of earlier values of this kind in the step, such as the second of two losses.
+        value: The value; nan and infinities as they are.
+    """
+
+    kind: SeriesKind
+    number: int
+    value: float
+
+
+def watched_values(ladder: Ladder | None, passed_losses: Sequence[Tree]) -> list[WatchedValue]:
+    """Return the losses and gradient norms of a step.
+
+    Args:
+        ladder: The phases of the step; None if there are none.
+        passed_losses: The losses that the script passed; if there are any, those of backward passes do not
+            count.
+    """
+    rungs = ladder.rungs if ladder is not None else []
+    losses = [mean for tree in passed_losses if (mean := _mean(tree)) is not None] or _losses(rungs)
+    if len(losses) > MAX_SERIES:
+        losses = [math.fsum(losses) / len(losses) if all(map(math.isfinite, losses)) else math.nan]
+    norms = _gradient_norms(rungs)[:MAX_SERIES]
+    return [
+        *(WatchedValue(SeriesKind.LOSS, number, value) for number, value in enumerate(losses)),
+        *(WatchedValue(SeriesKind.GRADIENT_NORM, number, value) for number, value in enumerate(norms)),
+    ]
+
+
+def has_scaler(ladder: Ladder | None) -> bool:
+    """Return True if a gradient scaler unscaled gradients in the step."""
+    return ladder is not None and any(rung.phase == "unscaled" for rung in ladder.rungs)
+
+
+def _mean(tree: Tree) -> float | None:
+    """Return the mean of the first tensor or number in a tree; None if there is none."""
+    return next((measured.mean for measured in measured_in(tree)), None)
+
+
+def _losses(rungs: Sequence[Rung]) -> list[float]:
+    """Return the loss of each backward pass, divided by the gradient scale that is in force."""
+    losses = []
+    scale = 1.0
+    for rung in reversed(rungs):  # the scale follows the backward passes that it belongs to
+        if rung.phase == "unscaled":
+            scale = _mean(rung.values.get("scale")) or 1.0
+        elif rung.phase == "loss":
+            means = [mean for tree in rung.values.values() if (mean := _mean(tree)) is not None]
+            if means:
+                losses.append(sum(means) / scale)
+    return losses[::-1]
+
+
+def _gradient_norms(rungs: Sequence[Rung]) -> list[float]:
+    """Return the norm of all gradients of each optimizer, before they were clipped if that is known.
+
+    With a gradient scaler, which skips a step whose gradients overflow, such gradients are left out.
+    """
+    is_scaled = any(rung.phase == "unscaled" for rung in rungs)
+    norms = [
+        abs(measured.norm)
+        for rung in rungs
+        if rung.phase == "clipped"
+        for measured in measured_in(rung.values.get("total_norm"))
+        if measured.norm is not None and (math.isfinite(measured.norm) or not is_scaled)
+    ]
+    if len(norms) > MAX_SERIES:  # each parameter is clipped by its own norm
+        return [math.hypot(*norms)]
+    if not norms:
+        applied = [rung for rung in rungs if rung.phase == "applied"]
+        if not applied and not is_scaled:
+            applied = _last_gradients(rungs)
+        norms = [norm for rung in applied if (norm := _norm(rung)) is not None]
+    return norms
+
+
+def _last_gradients(rungs: Sequence[Rung]) -> list[Rung]:
+    """Return the gradients of the last backward pass of a step in which no optimizer stepped."""
+    phase = next((p for p in reversed(SCALED) if any(rung.phase == p for rung in rungs)), "")
+    return [rung for rung in rungs if rung.phase == phase][-1:]
+
+
+def _norm(rung: Rung) -> float | None:
+    """Return the norm of all gradients of a rung; nan if one is not finite, None if there are none."""
+    parts: list[Measured] = [part for tree in rung.values.values() for part in measured_in(tree)]
+    if not parts:
+        return None
+    if any(math.isinf(part.size) or part.low == -math.inf for part in parts):
+        return math.nan
+    return math.hypot(*(part.norm for part in parts if part.norm is not None))

@@ -1,0 +1,197 @@
+"""The recorder of grad_probe: which steps are recorded, and the files of a step."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probe_recording import Config, Lock, TaskRecorder, note
+
+from probe_core.errors import UserError, counted, nearest, said, some
+from probe_core.files.atomic import make_directory, remove_leftovers
+from probe_watch.grad_probe.earlier_run import remove_earlier_steps, remove_step
+from probe_watch.grad_probe.measurement import MeasuredGradient
+from probe_watch.grad_probe.names import rank_directory
+from probe_watch.grad_probe.settings import GradSettings
+from probe_watch.grad_probe.step_writer import StepWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A gradient that is about to be recorded.
+
+    Attributes:
+        parameter: The name of its parameter.
+        shape: Its shape, as it is written.
+        measure: A function that measures it.
+    """
+
+    parameter: str
+    shape: tuple[int, ...]
+    measure: Callable[[GradSettings], MeasuredGradient]
+
+
+class GradRecorder(TaskRecorder):
+    """A recorder of gradients before each step of an optimizer; subclasses observe a framework.
+
+    Args:
+        config: The settings.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        settings = config.settings
+        assert isinstance(settings, GradSettings)
+        self.settings = settings
+        self._wanted = frozenset(settings.parameters)
+        self._first_step = 0
+        self._remove_hook: Callable[[], None] | None = None
+        self._lock: Lock | None = None
+        self._directory: Path | None = None
+        self._pid = os.getpid()
+        self._reported: set[str] = set()
+        self._is_monitored = self._has_recorded = self._has_failed = False
+
+    @abstractmethod
+    def observe(self, model: Any) -> Callable[[], None]:
+        """Call ``record_step`` before each step of an optimizer; return a function that ends this."""
+
+    # -- the methods of the debugger -------------------------------------------------------
+
+    def monitor(self, model: Any) -> None:
+        """Record the gradients of a model before each step of an optimizer from here on.
+
+        Raises:
+            UserError: The model is missing, or the files cannot be written.
+        """
+        if self._remove_hook is not None:
+            self._remove_hook()
+            self._remove_hook = None
+        remove = self.observe(model)
+        try:
+            make_directory(self.config.dump_path)
+        except BaseException:
+            remove()
+            raise
+        self._remove_hook = remove
+        self._is_monitored = True
+
+    def step(self) -> None:
+        """Do nothing: a step of this task is a step of an optimizer."""
+
+    def set_step(self, step: int) -> None:
+        """Set the number of the next step of an optimizer; files of earlier steps are kept."""
+        self.current_step = self._first_step = step
+
+    def finish(self) -> None:
+        """Remove the hooks, release the directory, and report if nothing was recorded."""
+        if self._remove_hook is not None:
+            self._remove_hook()
+            self._remove_hook = None
+        self._release()
+        is_expected = self.process.is_selected(self.config.ranks) and os.getpid() == self._pid
+        if is_expected and not self._has_recorded and not self._has_failed:
+            note(f"probe: no gradients were recorded: {self._missing_reason()}.")
+
+    def _missing_reason(self) -> str:
+        if not self._is_monitored:
+            return "monitor() was never called"
+        if self.current_step == self._first_step:
+            return "no optimizer stepped after monitor()"
+        return f"the program ended after step {self.current_step - 1}, without a step that is selected"
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def is_wanted(self, parameter: str) -> bool:
+        """Return True if a parameter is selected by ``param_list``."""
+        return not self._wanted or parameter in self._wanted
+
+    def warn_unknown(self, names: Sequence[str]) -> None:
+        """Report names of ``param_list`` that the model does not have."""
+        unknown = [name for name in self.settings.parameters if name not in names]
+        if unknown:
+            similar = nearest(unknown[0], names)
+            hint = f" Similar names: {', '.join(similar)}." if similar else ""
+            self._report(f"param_list names parameters that the model does not have: {some(unknown)}.{hint}")
+
+    def record_step(self, gradients: Iterable[Gradient]) -> None:
+        """Record a step of an optimizer if its number and the rank are selected.
+
+        A failure never reaches the training: it is reported once and ends the recording.
+        """
+        if os.getpid() != self._pid:  # a forked child: the files belong to the parent process
+            return
+        step, self.current_step = self.current_step, self.current_step + 1
+        if self._remove_hook is None or not self._is_selected(step):
+            return
+        try:
+            self._prepare()
+            self._write(step, gradients)
+            self._has_recorded = True
+        except UserError as error:
+            self._end(step, error.what)
+        except Exception as error:  # of the framework or the file system: the training must go on
+            self._end(step, f"{said(error)}.")
+
+    def _is_selected(self, step: int) -> bool:
+        steps = self.config.steps
+        return (not steps or step in steps) and self.process.is_selected(self.config.ranks)
+
+    def _prepare(self) -> None:
+        """Lock the rank's directory and remove the files of an earlier run; do nothing if that is done."""
+        rank = self.process.rank
+        directory = rank_directory(self.config.dump_path, rank)
+        if directory == self._directory:
+            return
+        self._release()
+        self._lock = Lock(self.config.dump_path, f"rank{rank}")
+        self._directory = directory
+        remove_leftovers(directory)
+        if step_count := remove_earlier_steps(directory, self._first_step):
+            note(f"probe: replaced {counted(step_count, 'step')} of an earlier run in {directory}.")
+
+    def _release(self) -> None:
+        lock, self._lock, self._directory = self._lock, None, None
+        if lock is not None:
+            lock.release()
+
+    def _write(self, step: int, gradients: Iterable[Gradient]) -> None:
+        assert self._directory is not None
+        remove_step(self._directory, step)
+        listed = list(gradients)
+        writer = StepWriter(self._directory, step, self.settings, {g.parameter: g.shape for g in listed})
+        try:
+            for gradient in listed:
+                self._add(writer, gradient)
+            writer.commit()
+        except BaseException:
+            writer.discard()
+            raise
+
+    def _add(self, writer: StepWriter, gradient: Gradient) -> None:
+        """Measure and write one gradient; one of a kind that cannot be measured is left out."""
+        try:
+            measured = gradient.measure(self.settings)
+        except Exception as error:  # of a framework's tensor class
+            self._report(f"the gradient of {gradient.parameter} is not recorded: {said(error)}")
+            return
+        writer.add(gradient.parameter, measured)
+
+    def _end(self, step: int, reason: str) -> None:
+        self._has_failed = True
+        if self._remove_hook is not None:
+            self._remove_hook()
+            self._remove_hook = None
+        with suppress(OSError):
+            self._release()
+        note(f"probe: the recording of gradients ends in step {step}: {reason} The training goes on.")
+
+    def _report(self, text: str) -> None:
+        if text not in self._reported:
+            self._reported.add(text)
+            note(f"probe: {text}")

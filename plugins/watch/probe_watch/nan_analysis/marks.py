@@ -1,0 +1,253 @@
+"""Values that are not finite and harm nothing: masks, values that later calls drop, overwritten memory.
+
+docs/nan-analyze.md#masks states the rules. All of them are general properties of the record; no API is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from probe_diagnosis import api_of, is_module, is_move, uninitialised_slots
+
+from probe_core.model import Kind, Record, Side, Slot
+from probe_core.model.columns import Array
+from probe_core.model.dtypes import kind
+from probe_core.model.run import Run
+from probe_watch.nan_analysis.non_finite import NonFinite
+
+NEGATIVE = frozenset(["-inf"])
+"""Kinds of the values of a mask that was made outside the recorded calls."""
+
+
+class Mark(IntEnum):
+    """Meanings of a value."""
+
+    FINITE = 0
+    HARMFUL = 1
+    GIVEN = 2
+    """Argument; infinity that an argument asked for, or a mask from outside, and what calls pass on of it."""
+    ABSORBED = 3
+    """All calls that read it return finite floating-point numbers."""
+    OVERWRITTEN = 4
+    """Memory that is not initialised, or is overwritten before it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Origin of an infinity that is meant to be there.
+
+    Attributes:
+        op: The first call that has it.
+        is_argument: True if an argument of that call asked for it, False if the call received it.
+    """
+
+    op: str
+    is_argument: bool
+
+
+Print = tuple[str, str]
+"""Maximum and minimum of a value as texts, by which it is recognised where another call reads it."""
+
+
+@dataclass(slots=True)
+class Marks:
+    """Meanings of the values of one rank.
+
+    Attributes:
+        marks: A ``Mark`` for each line of the run.
+        sources: Origins of the infinities that are meant to be there.
+    """
+
+    marks: Array
+    sources: dict[Print, Source] = field(default_factory=dict)
+
+    @property
+    def is_harmful(self) -> Array:
+        """True for values that are not finite and not meant to be there."""
+        return np.asarray(self.marks == Mark.HARMFUL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A value that is not finite: its line, slot, fingerprint and kinds."""
+
+    line: int
+    slot: Slot
+    print: Print
+    kinds: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call with values that are not finite, without those that it overwrites.
+
+    Attributes:
+        record: Its record.
+        inputs: The tensors that it reads.
+        outputs: The values that it returns.
+        asked: Kinds of infinities that its arguments ask for.
+        unfilled: Memory that it returns and that is not initialised.
+        is_known: True if all tensors that it returns were recorded with statistics.
+    """
+
+    record: Record
+    inputs: list[_Leaf]
+    outputs: list[_Leaf]
+    asked: frozenset[str]
+    unfilled: frozenset[Print]
+    is_known: bool
+
+    @property
+    def is_forward(self) -> bool:
+        """True for a call of the forward pass."""
+        return "backward" not in self.record.key.split(".")
+
+
+def mark_values(
+    run: Run, rank: int, values: NonFinite, order: Sequence[int], elsewhere: Collection[Print] = ()
+) -> Marks:
+    """Return the meanings of all values of a rank.
+
+    Args:
+        run: The run.
+        rank: The number of the rank.
+        values: Its values that are not finite.
+        order: The numbers of its records, in the order of their effects.
+        elsewhere: Infinities that are meant to be there on other ranks, which may send them.
+    """
+    is_any = values.any
+    result = Marks(np.where(is_any, Mark.HARMFUL, Mark.FINITE).astype(np.uint8))
+    if not is_any.any():
+        return result
+    has_any = set(run.values.record_of[is_any].tolist())
+    calls = [_call(run, rank, number, values, result.marks) for number in order if number in has_any]
+    calls = [*_without_unfilled_views(calls, result.marks)]
+    _follow_masks(calls, result, set(elsewhere))
+    _drop_absorbed(calls, result.marks)
+    return result
+
+
+def _call(run: Run, rank: int, number: int, values: NonFinite, marks: Array) -> _Call:
+    """Return a call, and mark the values that it overwrites."""
+    record, first = run.record(number), run.values.starts[number]
+    overwritten = uninitialised_slots(record, rank)
+    inputs: list[_Leaf] = []
+    outputs: list[_Leaf] = []
+    asked: set[str] = set()
+    unfilled: set[Print] = set()
+    for place, slot in enumerate(record.slots):
+        kinds = values.kinds(first + place)
+        if not kinds:
+            continue
+        if place in overwritten:
+            marks[first + place] = Mark.OVERWRITTEN
+            if not slot.side.is_source:
+                unfilled.add(print_of(slot))
+        elif not slot.side.is_source:
+            outputs.append(_leaf(first + place, slot, kinds))
+        elif slot.value.kind is Kind.TENSOR:
+            inputs.append(_leaf(first + place, slot, kinds))
+        else:
+            marks[first + place] = Mark.GIVEN
+            asked |= kinds - {"nan"}
+    is_known = not values.is_unknown[first : first + len(record.slots)][_returned(record)].any()
+    return _Call(record, inputs, outputs, frozenset(asked), frozenset(unfilled), is_known)
+
+
+def _returned(record: Record) -> Array:
+    """Return True for each value that a call returns."""
+    return np.array([not slot.side.is_source for slot in record.slots], bool)
+
+
+def _leaf(line: int, slot: Slot, kinds: frozenset[str]) -> _Leaf:
+    return _Leaf(line, slot, print_of(slot), kinds)
+
+
+def print_of(slot: Slot) -> Print:
+    """Return the fingerprint of a value, which views and other arrangements share."""
+    high, low = (str(number).lower() for number in slot.value.statistics[:2])
+    return high, low
+
+
+def _without_unfilled_views(calls: Iterable[_Call], marks: Array) -> Iterator[_Call]:
+    """Yield the calls except views of memory that is not initialised, whose values are marked."""
+    unfilled: set[Print] = set()
+    for call in calls:
+        leaves = [*call.inputs, *call.outputs]
+        if call.inputs and is_move(call.record.key) and all(leaf.print in unfilled for leaf in leaves):
+            marks[[leaf.line for leaf in leaves]] = Mark.OVERWRITTEN
+            continue
+        unfilled |= call.unfilled
+        unfilled -= {leaf.print for leaf in call.outputs}
+        yield call
+
+
+def _follow_masks(calls: Iterable[_Call], result: Marks, elsewhere: Collection[Print]) -> None:
+    """Mark infinities that an argument asked for or that came from outside, and what is made of them."""
+    sources, marks = result.sources, result.marks
+    computed: set[Print] = set()
+    for call in calls:
+        for leaf in call.inputs:
+            is_from_outside = leaf.print not in computed and leaf.kinds == NEGATIVE and call.is_forward
+            if leaf.print not in sources and is_from_outside:
+                sources[leaf.print] = Source(call.record.key, is_argument=False)
+            if leaf.print in sources:
+                marks[leaf.line] = Mark.GIVEN
+        given = [leaf for leaf in call.inputs if leaf.print in sources]
+        kinds = call.asked.union(*(leaf.kinds for leaf in given))
+        is_clean = len(given) == len(call.inputs)
+        for leaf in call.outputs:
+            is_passed_on = is_clean and leaf.kinds <= kinds
+            if is_passed_on and leaf.print not in sources:
+                origin = sources[given[0].print] if given else Source(call.record.key, is_argument=True)
+                sources[leaf.print] = origin
+            elif leaf.print in elsewhere and api_of(call.record.key) is not None:
+                sources.setdefault(leaf.print, Source(call.record.key, is_argument=False))
+            elif not is_passed_on and not (leaf.print in sources and is_module(call.record.key)):
+                computed.add(leaf.print)
+                sources.pop(leaf.print, None)
+            if leaf.print in sources:
+                marks[leaf.line] = Mark.GIVEN
+
+
+def _drop_absorbed(calls: Sequence[_Call], marks: Array) -> None:
+    """Mark harmful values that are read, and only by calls that return finite floating-point numbers."""
+    is_absorbed_after: dict[Print, bool] = {}
+    for call in reversed(calls):
+        for leaf in _harmful(call.outputs, marks):
+            if is_absorbed_after.get(leaf.print, False):
+                marks[leaf.line] = Mark.ABSORBED
+        absorbs = _absorbs(call, marks)
+        for leaf in _harmful(call.inputs, marks):
+            if absorbs is not None:
+                is_absorbed_after[leaf.print] = absorbs and is_absorbed_after.get(leaf.print, True)
+            if is_absorbed_after.get(leaf.print, False):
+                marks[leaf.line] = Mark.ABSORBED
+
+
+def _harmful(leaves: Iterable[_Leaf], marks: Array) -> Iterator[_Leaf]:
+    return (leaf for leaf in leaves if marks[leaf.line] == Mark.HARMFUL)
+
+
+def _absorbs(call: _Call, marks: Array) -> bool | None:
+    """Return True if a call drops what is not finite, False if it passes it on, None if nothing shows it.
+
+    Integers and truth values, such as those of a check for nan, show nothing. Communication passes values on
+    to other ranks, whatever it returns on this one.
+    """
+    if api_of(call.record.key) is not None:
+        return False
+    outputs = [slot for slot in call.record.slots if not slot.side.is_source]
+    if not outputs or not call.is_known or any(True for _ in _harmful(call.outputs, marks)):
+        return False
+    returns_floats = any(
+        slot.value.kind is Kind.TENSOR
+        and slot.side is Side.OUTPUT
+        and kind(slot.value.dtype) in ("float", "complex")
+        and not slot.value.is_empty
+        for slot in outputs
+    )
+    return True if returns_floats else None

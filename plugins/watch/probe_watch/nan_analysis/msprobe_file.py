@@ -1,0 +1,72 @@
+"""The file ``anomaly_analyze_{ns}.json`` in msprobe's layout (docs/nan-analyze.md#files)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from probe_diagnosis import frames_of
+from probe_recording import DumpRun
+
+from probe_core.model import Kind, Record, Side, Slot
+from probe_core.model.run import Run
+from probe_watch.nan_analysis.findings import Analysis
+
+FIELDS = ("input_args", "input_kwargs", "output", "input")
+"""Fields of a record that the file repeats."""
+
+
+def content_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
+    """Return the content of the file: the first calls with values that are not finite, by rank."""
+    content: dict[str, list[dict[str, Any]]] = {}
+    for first in analysis.first:
+        run = analysis.ranks[first.rank].run
+        content.setdefault(f"rank_{first.rank}", []).append(
+            {
+                "op_name": first.op,
+                "data_info": _fields(run, first.number),
+                "construct_info": [*reversed(first.modules), first.op],
+                "stack_info": list(frames_of(run, first.op)),
+            }
+        )
+    return content
+
+
+def _fields(run: Run, number: int) -> dict[str, Any]:
+    """Return the fields of a record as its file has them, or made of its values for other formats."""
+    if not isinstance(run, DumpRun):
+        return _composed(run.record(number))
+    fields = run.fields(number)
+    if not isinstance(fields, Mapping):
+        return {"output": fields}
+    return {name: fields[name] for name in FIELDS if name in fields}
+
+
+def _composed(record: Record) -> dict[str, Any]:
+    """Return the fields of a record that is not in a dump.json."""
+    is_backward = "backward" in record.key.split(".")
+    fields: dict[str, Any] = {"input": []} if is_backward else {"input_args": [], "input_kwargs": {}}
+    fields["output"] = []
+    for slot in record.slots:
+        if not slot.side.is_source:
+            fields["output"].append(_leaf(slot))
+        elif is_backward:
+            fields["input"].append(_leaf(slot))
+        elif slot.path.partition(".")[0].isdecimal() and slot.side is Side.INPUT:
+            fields["input_args"].append(_leaf(slot))
+        else:
+            fields["input_kwargs"][slot.path] = _leaf(slot)
+    return fields
+
+
+def _leaf(slot: Slot) -> Any:
+    value = slot.value
+    if value.kind is Kind.NULL:
+        return None
+    if value.kind is Kind.SCALAR:
+        return {"type": value.dtype, "value": value.statistics.max}
+    names = ("Max", "Min", "Mean", "Norm")
+    return {
+        "type": "tensor", "dtype": value.dtype, "shape": list(value.shape or ()),
+        **dict(zip(names, value.statistics)), "requires_grad": value.requires_grad,
+    }  # fmt: skip

@@ -1,0 +1,87 @@
+"""The file ``nan_analysis_{ns}.json`` (docs/nan-analyze.md#files)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from probe_watch.nan_analysis.findings import Analysis, Arrival, First, RankRecord
+from probe_watch.nan_analysis.levels import CallLevel
+
+VERSION = 1
+"""Version of the layout."""
+
+
+def content_of(analysis: Analysis) -> dict[str, Any]:
+    """Return the content of the file; numbers that are not finite are texts."""
+    return {
+        "version": VERSION,
+        "step": analysis.step,
+        "first": [_first(one) for one in analysis.first],
+        "further": [_first(one) for one in analysis.further],
+        "path": [_arrival(one) for one in analysis.path],
+        "ranks": {str(rank): _rank(one) for rank, one in analysis.ranks.items()},
+    }
+
+
+def _first(first: First) -> dict[str, Any]:
+    infinity = first.infinity
+    return {
+        "rank": first.rank,
+        "call": first.op,
+        "origin": first.origin.value,
+        "value": {
+            "name": first.value.name,
+            "kinds": list(first.value.kinds),
+            "dtype": first.value.dtype,
+            "shape": first.value.shape,
+            "max": _number(first.value.maximum),
+            "min": _number(first.value.minimum),
+        },
+        "argument": first.argument or None,
+        "absent_ranks": list(first.absent),
+        "infinity": None if infinity is None else {"call": infinity.op, "is_argument": infinity.is_argument},
+        "modules": list(first.modules),
+        "where": first.where or None,
+        "unknown_inputs": first.unknown,
+    }
+
+
+def _arrival(arrival: Arrival) -> dict[str, Any]:
+    return {
+        "rank": arrival.rank,
+        "call": arrival.op,
+        "received_from": list(arrival.senders),
+        "where": arrival.where or None,
+    }
+
+
+def _rank(rank: RankRecord) -> dict[str, Any]:
+    keys = rank.run.names()
+    levels = Counter(one.scene.level.value for one in rank.levels)
+    return {
+        "file": rank.run.path.name,
+        "calls": len(keys),
+        "tensors": rank.tensors,
+        "tensors_without_statistics": rank.unknown,
+        "unfinished": rank.run.header.unfinished or None,
+        "values": {mark.name.lower(): count for mark, count in rank.marks.items()},
+        "levels": dict(sorted(levels.items())),
+        "records": [_level(keys[one.number], one) for one in rank.levels],
+    }
+
+
+def _level(key: str, level: CallLevel) -> dict[str, Any]:
+    return {
+        "call": key,
+        "level": level.scene.level.value,
+        "scene": level.scene.value,
+        "kinds": list(level.kinds),
+        "ratio": _number(level.ratio),
+    }
+
+
+def _number(value: object) -> object:
+    """Return a number, or its text if JSON has no such number."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

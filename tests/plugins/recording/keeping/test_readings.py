@@ -1,0 +1,125 @@
+"""The quantities of a step, read from leaves and from their JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from probe_pytorch.values import Collector
+from probe_recording.keeping.readings import PHASES, QuantityKind, measured_in, readings_of
+from probe_recording.keeping.watched import MAX_SERIES, SeriesKind, watched_values
+from probe_recording.ladder import Ladder
+
+NAN, INF = math.nan, math.inf
+CASES: dict[str, tuple[Any, float]] = {
+    "float32": (torch.tensor([3.0, 4.0]), 5 / math.sqrt(2)),
+    "float64": (torch.tensor([3.0, 4.0], dtype=torch.float64), 5 / math.sqrt(2)),
+    "float16": (torch.tensor([3.0, 4.0], dtype=torch.float16), 5 / math.sqrt(2)),
+    "bfloat16": (torch.tensor([3.0, 4.0], dtype=torch.bfloat16), 5 / math.sqrt(2)),
+    "int64": (torch.tensor([3, 4]), 5 / math.sqrt(2)),
+    "strided": (torch.arange(12.0).reshape(3, 4).t()[::2], math.sqrt(220 / 6)),
+    "zero-d": (torch.tensor(-2.0), 2.0),
+    "minus-zero": (torch.tensor([-0.0, -0.0]), 0.0),
+    "nan": (torch.tensor([1.0, NAN]), INF),
+    "inf": (torch.tensor([1.0, INF]), INF),
+    "zero-d-nan": (torch.tensor(NAN), INF),
+    "all-minus-inf": (torch.tensor([-INF, -INF]), INF),
+    "mask": (torch.tensor([0.0, -INF]), NAN),
+    "empty": (torch.zeros(0), NAN),
+    "bool": (torch.tensor([True, False]), NAN),
+    "complex": (torch.tensor([1 + 1j]), NAN),
+    "complex-nan": (torch.tensor([complex(NAN, 0)]), INF),
+    "huge": (torch.tensor([3e38, 3e38]), 3e38),
+}
+
+
+@pytest.mark.parametrize("encodes", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_size_is_the_root_mean_square(name: str, encodes: bool) -> None:
+    tensor, expected = CASES[name]
+    tree = Collector(encodes=encodes).tree(tensor, "", None)
+    (measured,) = measured_in(tree)
+    assert measured.size == pytest.approx(expected, rel=1e-6, nan_ok=True)
+    ladder = Ladder()
+    ladder.rung("batch").values["input.0"] = tree
+    (reading,) = readings_of(ladder, [])
+    assert reading.size == pytest.approx(expected, rel=1e-6, nan_ok=True)
+    assert reading.name.kind is QuantityKind.DATA
+
+
+def leaf(value: Any) -> Any:
+    return Collector().tree(torch.as_tensor(value), "", None)
+
+
+def test_readings_follow_the_order_of_a_step() -> None:
+    ladder = Ladder()
+    for phase in reversed(PHASES):
+        if phase != "call":
+            ladder.rung(phase).values["x"] = leaf([1.0])
+    readings = readings_of(ladder, [("Module.a.Linear.forward.0", [leaf([2.0]), None, leaf([3.0])])])
+    assert [reading.name.phase for reading in readings if reading.name.phase != "call"] == [
+        phase for phase in PHASES if phase != "call"
+    ]
+    calls = [reading.name.name for reading in readings if reading.name.phase == "call"]
+    assert calls == ["Module.a.Linear.forward.0", "Module.a.Linear.forward.0.1"]
+    order = list(QuantityKind)
+    kinds = [order.index(reading.name.kind) for reading in readings]
+    assert kinds == sorted(kinds)
+
+
+def test_equal_names_of_two_backward_passes_are_two_quantities() -> None:
+    ladder = Ladder()
+    for size in (1.0, 2.0):
+        ladder.rung("gradient").values["w"] = leaf([size])
+    names = [reading.name for reading in readings_of(ladder, [])]
+    assert len(set(names)) == 2
+
+
+def series(ladder: Ladder, passed: list[Any] | None = None) -> list[tuple[str, int, float]]:
+    return [(value.kind.value, value.number, value.value) for value in watched_values(ladder, passed or [])]
+
+
+def test_losses_of_backward_passes_and_the_norm_of_what_the_optimizer_receives_are_watched() -> None:
+    ladder = Ladder()
+    ladder.rung("loss").values["loss.0"] = leaf(2.0)
+    ladder.rung("loss").values["loss.0"] = leaf(-3.0)
+    ladder.rung("applied").values.update(a=leaf([3.0]), b=leaf([4.0, 0.0]), missing=None)
+    assert series(ladder) == [("loss", 0, 2.0), ("loss", 1, -3.0), ("gradient_norm", 0, 5.0)]
+    assert series(ladder, [leaf(7.0)])[:2] == [("loss", 0, 7.0), ("gradient_norm", 0, 5.0)]
+
+
+def test_the_norm_before_clipping_is_watched() -> None:
+    ladder = Ladder()
+    ladder.rung("clipped").values["total_norm"] = leaf(50.0)
+    ladder.rung("applied").values["a"] = leaf([1.0])
+    assert series(ladder) == [("gradient_norm", 0, 50.0)]
+
+
+def test_losses_are_divided_by_the_scale_of_a_gradient_scaler() -> None:
+    ladder = Ladder()
+    for scale, norm in ((1024.0, math.inf), (512.0, 2.0)):
+        ladder.rung("loss").values["loss.0"] = leaf(3.0 * scale)
+        ladder.rung("unscaled").values["scale"] = leaf(scale)
+        ladder.rung("clipped").values["total_norm"] = leaf(norm)
+    assert series(ladder) == [("loss", 0, 3.0), ("loss", 1, 3.0), ("gradient_norm", 0, 2.0)]
+
+
+def test_many_losses_are_watched_as_their_mean() -> None:
+    ladder = Ladder()
+    for number in range(MAX_SERIES + 1):
+        ladder.rung("loss").values["loss.0"] = leaf(float(number))
+    assert series(ladder) == [("loss", 0, MAX_SERIES / 2)]
+
+
+def test_gradients_that_are_not_finite_make_the_norm_nan() -> None:
+    for value in (math.nan, math.inf, -math.inf):
+        ladder = Ladder()
+        ladder.rung("applied").values.update(a=leaf([1.0]), b=leaf([1.0, value]))
+        ((kind, _, norm),) = series(ladder)
+        assert kind == SeriesKind.GRADIENT_NORM.value and math.isnan(norm)
+
+
+def test_a_step_without_phases_has_no_values() -> None:
+    assert series(Ladder()) == [] and readings_of(None, []) == [] and watched_values(None, []) == []
