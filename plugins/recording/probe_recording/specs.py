@@ -70,7 +70,7 @@ class InterceptorSpec(Spec):
     framework: str = ""
 
     def make(self) -> Any:
-        """Call the factory, or only import it while no configuration is given, as ``probe plugins --check`` does."""
+        """Import the factory, and call it if the values hold its argument, which a check of plugins lacks."""
         if self.values:
             return Spec.make(self)
         with blamed(self.title, self.origin):
