@@ -118,6 +118,13 @@ tools, set `"store": "files"`. Tables of msprobe 26 are csv by default, and prob
 """
 
 
+TASKS = {
+    "free_benchmark": "the same for PyTorch, with [these differences](free-benchmark.md#differences-from-msprobe); "
+    "refused for MindSpore",
+}
+"""Tasks that are not the same in every way."""
+
+
 def page(manager: Manager) -> str:
     """Return the page."""
     return "\n".join([HEAD, *commands(manager), *fields(), *columns(), DIFFERENT])
@@ -184,7 +191,8 @@ def fields() -> list[str]:
     )
     lines.append(f"| {', '.join(f'`{name}`' for name in sorted(own))} | probe's own |")
     lines += ["", "| task | in probe |", "|---|---|"]
-    lines += [f"| `{task}` | the same |" for task in (*config.TASKS, *sorted(config.installed_tasks()))]
+    tasks = (*config.TASKS, *sorted(config.installed_tasks()))
+    lines += [f"| `{task}` | {TASKS.get(task, 'the same')} |" for task in tasks]
     lines += [f"| `{old}` | `{new}` |" for old, new in config.SYNONYMS.items()]
     lines += [f"| `{task}` | refused: {reason} |" for task, reason in config.OTHER_TASKS.items()]
     return [*lines, "", "Every field: [configuration.md](configuration.md).", ""]

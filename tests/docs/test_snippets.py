@@ -25,6 +25,8 @@ RUN_BY = {
     "formats.md json": HERE,
     "gradients.md json": "test_gradients_page.py",
     "gradients.md python": "test_gradients_page.py",
+    "free-benchmark.md json": "test_free_benchmark_page.py",
+    "free-benchmark.md python": "test_free_benchmark_page.py",
     "how-to.md json": "test_how_to_page.py",
     "how-to.md python": "test_how_to_page.py",
     "merging.md python": "plugins/reporters/test_merge_command.py",

@@ -110,10 +110,6 @@ class CallInterceptor(ABC):
     def random_states(self, generator: Any = None) -> RandomStates:
         """Return the present states of all default generators, and of ``generator`` if it is one."""
 
-    @abstractmethod
-    def process_group(self) -> tuple[int, int] | None:
-        """Return the rank and the number of processes; None if there is no process group."""
-
 
 def installed_interceptors() -> dict[str, InterceptorSpec]:
     """Return the interceptors that the installed plugins provide, by framework."""

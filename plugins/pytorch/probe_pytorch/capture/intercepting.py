@@ -77,12 +77,6 @@ class Interceptor(CallInterceptor):
         """Return the present states of all default generators, and of ``generator`` if it is one."""
         return _RandomStates(generator)
 
-    def process_group(self) -> tuple[int, int] | None:
-        """Return the rank and the number of processes; None if there is no process group."""
-        dist = torch.distributed
-        met = dist.is_available() and dist.is_initialized()
-        return (dist.get_rank(), dist.get_world_size()) if met else None
-
 
 class _Gate:
     """The part of a session that the captures ask for: whether calls are wanted."""

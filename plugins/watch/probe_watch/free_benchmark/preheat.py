@@ -1,4 +1,4 @@
-"""Preheating: thresholds learned in the first steps (docs/watch.md#free-benchmark-preheat)."""
+"""Preheating: thresholds learned in the first steps (docs/free-benchmark.md#preheating)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison of two outputs, on the device or with the CPU (docs/watch.md#free-benchmark-rules)."""
+"""The comparison of two outputs, on the device or with the CPU (docs/free-benchmark.md#rules)."""
 
 from __future__ import annotations
 

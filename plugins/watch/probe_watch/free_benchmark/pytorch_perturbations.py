@@ -1,4 +1,4 @@
-"""The changes of the inputs of a second run (docs/watch.md#free-benchmark-perturbations)."""
+"""The changes of the inputs of a second run (docs/free-benchmark.md#perturbations)."""
 
 from __future__ import annotations
 

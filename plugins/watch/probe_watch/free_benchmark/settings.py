@@ -1,4 +1,4 @@
-"""The section ``free_benchmark`` of config.json (docs/watch.md#free-benchmark-fields)."""
+"""The section ``free_benchmark`` of config.json (docs/free-benchmark.md#fields)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table ``free_benchmark.csv`` of one step and rank (docs/watch.md#free-benchmark-csv)."""
+"""The table ``free_benchmark.csv`` of one step and rank (docs/free-benchmark.md#output)."""
 
 from __future__ import annotations
 

@@ -113,27 +113,19 @@ class FreeBenchmark(TaskRecorder):
 
     # -- selection and files -----------------------------------------------------------------
 
-    def _rank(self) -> tuple[int, int] | None:
-        """Return the rank and the number of processes, by the process group or the launcher's variables."""
-        if (group := self._interceptor.process_group()) is not None:
-            return group
-        rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-        return (int(rank), int(size)) if rank.isdigit() and size.isdigit() and int(size) > 1 else None
-
     def _is_selected(self) -> bool:
         config = self.config
         if config.steps and self.current_step not in config.steps:
             return False
-        return not config.ranks or (self._rank() or (0, 1))[0] in config.ranks
+        return self.process.is_selected(config.ranks)
 
     def _open(self) -> None:
         """Lock the run and remove an earlier one, the first time; choose the directory of the step."""
-        rank = self._rank()
         if self._lock is None:
-            self._label = SINGLE if rank is None else f"{SINGLE}{rank[0]}"
+            self._label = self.process.label
             self._lock = Lock(self._root, self._label)
-            size = 1 if rank is None else rank[1]
-            for sentence in remove_earlier_steps(self._root, self._label, self.current_step, size):
+            count = self.process.process_count
+            for sentence in remove_earlier_steps(self._root, self._label, self.current_step, count):
                 messages.note(sentence)
         if self._table is None:
             self._table = Table(self._directory())
@@ -156,8 +148,7 @@ class FreeBenchmark(TaskRecorder):
         if self._table is None:  # a gradient that arrived after stop and step
             return
         settings = self._settings
-        rank = (self._rank() or (0, 1))[0]
-        row = Row(rank, settings.mode, settings.stage, self.current_step, name, outcome)
+        row = Row(self.process.rank, settings.mode, settings.stage, self.current_step, name, outcome)
         try:
             self._table.add(row)
         except (OSError, UserError) as error:
