@@ -99,27 +99,12 @@ def compare_gradients(
     if output is not None:
         make_directory(Path(output))
     runs = open_run(Path(target)), open_run(Path(golden))
-    common_ranks = sorted(runs[0].keys() & runs[1].keys())
-    if not common_ranks:
-        raise UserError(
-            f"The runs have no rank in common: the target has {_numbers(runs[0])}, the golden run "
-            f"{_numbers(runs[1])}.",
-            "Record the same ranks in both runs, or compare the directories of two ranks.",
-        )
-    steps = {rank: _common_steps(runs[0][rank], runs[1][rank]) for rank in common_ranks}
-    if not any(steps.values()):
-        raise _nothing_in_common([run for side in runs for run in side.values()])
+    steps = _steps_in_common(*runs)
     ranks = tuple(
-        compare_rank(runs[0][rank], runs[1][rank], steps[rank]) for rank in common_ranks if steps[rank]
+        compare_rank(runs[0][rank], runs[1][rank], numbers) for rank, numbers in steps.items() if numbers
     )
     _require_measured(ranks)
-    rules = load_rules()
-    suspects = tuple(
-        suspect
-        for rank in ranks
-        for series in rank.series
-        if (suspect := first_suspect(series, rank.rank, rules)) is not None
-    )
+    suspects = tuple(_suspects(ranks))
     comparison = GradComparison(
         Path(target),
         Path(golden),
@@ -127,11 +112,39 @@ def compare_gradients(
         suspects,
         main_suspect(suspects),
         tuple(sorted(runs[0].keys() ^ runs[1].keys())),
-        {rank: _skipped(runs[0][rank], runs[1][rank], steps[rank]) for rank in common_ranks},
+        {rank: _skipped(runs[0][rank], runs[1][rank], numbers) for rank, numbers in steps.items()},
     )
     if output is not None:
         comparison.write(output)
     return comparison
+
+
+def _steps_in_common(target: dict[int, RankRun], golden: dict[int, RankRun]) -> dict[int, tuple[int, ...]]:
+    """Return the steps to compare of each common rank.
+
+    Raises:
+        UserError: There are none.
+    """
+    common_ranks = sorted(target.keys() & golden.keys())
+    if not common_ranks:
+        raise UserError(
+            f"The runs have no rank in common: the target has {_numbers(target)}, the golden run "
+            f"{_numbers(golden)}.",
+            "Record the same ranks in both runs, or compare the directories of two ranks.",
+        )
+    steps = {rank: _common_steps(target[rank], golden[rank]) for rank in common_ranks}
+    if not any(steps.values()):
+        raise _nothing_in_common([*target.values(), *golden.values()])
+    return steps
+
+
+def _suspects(ranks: tuple[RankComparison, ...]) -> Iterator[Suspect]:
+    rules = load_rules()
+    for rank in ranks:
+        for series in rank.series:
+            suspect = first_suspect(series, rank.rank, rules)
+            if suspect is not None:
+                yield suspect
 
 
 def _common_steps(target: RankRun, golden: RankRun) -> tuple[int, ...]:
