@@ -66,7 +66,6 @@ def test_the_same_operators_are_no_suspects(probe: Any, record: Any, tmp_path: P
     [
         ("gelu", "Functional.gelu.0.forward.output.0"),
         ("layer_norm", "Functional.layer_norm.0.forward.output.0"),
-        ("addmm", "Functional.linear.0.forward.output.0"),
         ("gelu_backward", "Functional.gelu.0.backward.output.0"),
     ],
 )
@@ -74,6 +73,12 @@ def test_the_first_suspect_is_the_broken_operator(
     probe: Any, record: Any, tmp_path: Path, fault: str, suspect: str
 ) -> None:
     assert first_suspect(probe, record("npu", fault), record("cpu"), tmp_path) == suspect
+
+
+def test_products_in_bfloat16_are_a_lower_precision(probe: Any, record: Any, tmp_path: Path) -> None:
+    assert probe("compare", record("npu", "addmm"), record("cpu"), "-o", tmp_path) == 0, probe.err
+    assert read_answer(tmp_path)["causes"][0]["op"] == "conditions.precision"
+    assert "matrix products of the target round their inputs to bfloat16" in probe.out
 
 
 def test_recompute_is_seen_on_a_device_with_its_own_backward_thread(record: Any) -> None:

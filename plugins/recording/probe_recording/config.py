@@ -202,12 +202,11 @@ def load_config(path: str | Path | None, **overrides: Any) -> Config:
     return replace(config, path=Path(path).absolute()) if path is not None else config
 
 
-def installed_tasks() -> dict[str, TaskSpec]:
+def find_plugin_tasks() -> dict[str, TaskSpec]:
     """Return the tasks that the installed plugins provide, by name."""
-    from probe_core.plugins.manager import Manager
-    from probe_recording.specs import TaskSpec
+    from probe_recording.installed import installed_tasks  # loads the plugins
 
-    return {spec.name: spec for spec in Manager().specs("tasks", TaskSpec)}
+    return installed_tasks()
 
 
 def _is_other_task(name: Any) -> bool:
@@ -248,7 +247,7 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         UserError: A field has a wrong value, or two fields contradict each other.
     """
     reader = Fields(fields, what)
-    plugin_tasks = installed_tasks() if _is_other_task(fields.get("task")) else {}
+    plugin_tasks = find_plugin_tasks() if _is_other_task(fields.get("task")) else {}
     task = reader.choice("task", (*TASKS, *plugin_tasks), "statistics", SYNONYMS, OTHER_TASKS)
     section_fields = {
         **SECTION_FIELDS,

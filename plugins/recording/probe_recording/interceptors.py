@@ -10,13 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from probe_core.errors import UserError
 from probe_recording.config import Config
-
-if TYPE_CHECKING:
-    from probe_recording.specs import InterceptorSpec
-
 
 GradientReceiver = Callable[[Sequence[Any], Sequence[Any]], None]
 """A callback for the gradients of one call: those of its results, and those of the inputs that need one."""
@@ -111,14 +108,6 @@ class CallInterceptor(ABC):
         """Return the present states of all default generators, and of ``generator`` if it is one."""
 
 
-def installed_interceptors() -> dict[str, InterceptorSpec]:
-    """Return the interceptors that the installed plugins provide, by framework."""
-    from probe_core.plugins.manager import Manager
-    from probe_recording.specs import InterceptorSpec
-
-    return {spec.framework: spec for spec in Manager().specs("interceptors", InterceptorSpec)}
-
-
 def new_interceptor(config: Config, framework: str) -> CallInterceptor:
     """Return the interceptor of a framework.
 
@@ -129,7 +118,7 @@ def new_interceptor(config: Config, framework: str) -> CallInterceptor:
     Raises:
         UserError: No installed plugin intercepts calls of the framework.
     """
-    from probe_core.errors import UserError
+    from probe_recording.installed import installed_interceptors  # loads the plugins
 
     spec = installed_interceptors().get(framework)
     if spec is None:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from probe_core.errors import UserError
 from probe_recording.activity import Activity
-from probe_recording.config import TASKS, Config, installed_tasks
+from probe_recording.config import TASKS, Config, find_plugin_tasks
 from probe_recording.process import Process
 
 
@@ -24,7 +24,7 @@ def task_recorder(config: Config, framework: str, process: Process) -> TaskRecor
     """
     if config.task in TASKS:
         return None
-    spec = installed_tasks()[config.task]
+    spec = find_plugin_tasks()[config.task]
     if framework not in spec.frameworks:
         raise UserError(
             f'The task "{spec.name}" is not available for {framework}.',

@@ -36,7 +36,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "counting_plugin", ModuleType("counting_plugin"))
     monkeypatch.setattr("counting_plugin.parse", parse, raising=False)
     for module in ("config", "tasks"):
-        monkeypatch.setattr(f"probe_recording.{module}.installed_tasks", lambda: {"count": SPEC})
+        monkeypatch.setattr(f"probe_recording.{module}.find_plugin_tasks", lambda: {"count": SPEC})
 
 
 def configured(**fields: Any) -> config.Config:
@@ -71,7 +71,7 @@ def test_an_unknown_task_lists_those_of_plugins() -> None:
 
 
 def test_the_recorders_own_tasks_load_no_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "installed_tasks", lambda: pytest.fail("plugins were loaded"))
+    monkeypatch.setattr(config, "find_plugin_tasks", lambda: pytest.fail("plugins were loaded"))
     for task in ("statistics", "TENSOR", "nan_check", "", None):
         config.parse({"dump_path": "run", "task": task})
 
