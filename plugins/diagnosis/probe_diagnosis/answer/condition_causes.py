@@ -252,8 +252,10 @@ def batch_difference(
     if heads[0] != heads[1]:
         return BatchDifference.SHAPE
     statistics = [_batch_statistics(ladder, one.name) for ladder in ladders]
-    if not all(statistics):
+    if None in statistics or not any(statistics):
         return BatchDifference.UNKNOWN
+    if not all(statistics):
+        return BatchDifference.VALUES  # finite in one run only
     pairs = list(zip(*statistics))
     if not heads[0].startswith(("float", "bfloat", "complex")):
         return BatchDifference.ORDER if statistics[0] == statistics[1] else BatchDifference.VALUES
@@ -264,8 +266,8 @@ def batch_difference(
     return BatchDifference.ROUNDING if is_rounding else BatchDifference.VALUES
 
 
-def _batch_statistics(ladder: LadderFile | None, name: str) -> tuple[float, ...]:
-    """Return the statistics of a tensor of the batch; empty if they are not known."""
+def _batch_statistics(ladder: LadderFile | None, name: str) -> tuple[float, ...] | None:
+    """Return the statistics of a tensor of the batch; empty if they are not finite, None if not known."""
     steps = ladder.of("batch") if ladder is not None else []
     value = steps[0].values.get(name) if steps else None
-    return value.statistics if value is not None else ()
+    return value.statistics if value is not None else None

@@ -53,8 +53,6 @@ def rounding_of(run: Run, key: str) -> float | None:
     if product is None:
         return None
     exact = product.left @ product.right + product.added
-    if exact.shape != product.result.shape or not exact.size:
-        return None
     error = np.sqrt(np.mean(np.square(product.result - exact)))
     expected = np.sqrt(np.mean(2 * np.square(product.left) @ np.square(product.right)))
     if not (np.isfinite(error) and np.isfinite(expected) and expected):
@@ -154,8 +152,10 @@ def _convolution(arrays: Sequence[Array], result: Array, numbers: Mapping[str, i
     sizes = windows.shape[1 : axes + 1]
     places = np.unravel_index(np.arange(min(MAX_ROWS, math.prod(sizes))), sizes)
     left = np.moveaxis(windows, 0, axes)[places]
-    result = np.moveaxis(result[0], 0, -1).reshape(-1, weight.shape[0])
+    if result.shape[2:] != sizes:
+        return None
     left = left.reshape(len(left), -1)
+    result = np.moveaxis(result[0], 0, -1).reshape(-1, weight.shape[0])[: len(left)]
     right = weight.reshape(weight.shape[0], -1).T
     return _part(left, right, result, arrays[2] if len(arrays) > 2 else None)
 
@@ -168,7 +168,12 @@ def _part(left: Array, right: Array, result: Array, added: Array | None = None) 
         right: An array of shape (summands, columns).
         result: An array of shape (rows, columns).
         added: An array of shape (columns,) or (rows, columns); None for none.
+
+    Raises:
+        ValueError: The arrays do not fit, because they are some rows of a batch, or there are no elements.
     """
+    if left.shape[1] != right.shape[0] or result.shape != (len(left), right.shape[1]) or not result.size:
+        raise ValueError("the arrays do not fit")
     summands = max(1, right.shape[0])
     columns = min(right.shape[1], MAX_COLUMNS, max(1, settings().multiplications // summands))
     rows = min(len(left), MAX_ROWS, max(1, settings().multiplications // summands // columns))

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 import torch
 from probe_diagnosis.answer.all_ranks import over_all
+from probe_diagnosis.answer.condition_causes import BatchDifference, batch_difference
+from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind
+from probe_diagnosis.phases.ladder_file import read_ladder
 from support.probe import Probe
 from support.runs.recording import recording
 from torch import nn
@@ -207,3 +210,29 @@ def test_another_batch_is_the_cause_without_the_phases_of_the_step(
         path.unlink()
     answer = compare(probe, *runs, tmp_path / "o")
     assert answer["causes"][0]["op"] == "conditions.batch"
+
+
+def test_a_mask_of_infinities_in_one_run_is_another_batch_and_no_other_order(tmp_path: Path) -> None:
+    difference = ConditionDifference(ConditionKind.BATCH, "input.mask", "float32[2] a", "float32[2] b")
+    finite = {"Max": 0.0, "Min": -3.4e38, "Mean": -1.7e38, "Norm": 3.4e38}
+    infinite = {"Max": 0.0, "Min": float("-inf"), "Mean": float("-inf"), "Norm": float("inf")}
+
+    def phases(name: str, numbers: dict[str, float]) -> Any:
+        leaf = {
+            "type": "torch.Tensor",
+            "dtype": "torch.float32",
+            "shape": [2],
+            "requires_grad": False,
+            **numbers,
+        }
+        rung = {"phase": "batch", "number": 0, "stack": [], "facts": {}, "values": {"input.mask": leaf}}
+        (tmp_path / name).mkdir(exist_ok=True)
+        content = {"schema": 1, "framework": "pytorch", "not_captured": {}, "rungs": [rung]}
+        (tmp_path / name / "ladder.json").write_text(json.dumps(content))
+        return read_ladder(tmp_path / name)
+
+    both = phases("t", infinite), phases("g", finite)
+    assert batch_difference(difference, both, 1e-5) is BatchDifference.VALUES
+    assert batch_difference(difference, both[::-1], 1e-5) is BatchDifference.VALUES
+    assert batch_difference(difference, (both[0], both[0]), 1e-5) is BatchDifference.UNKNOWN
+    assert batch_difference(difference, (both[1], None), 1e-5) is BatchDifference.UNKNOWN

@@ -124,6 +124,8 @@ def test_large_products_are_computed_in_part(tmp_path: Path, monkeypatch: pytest
         ("Functional.conv2d.0.forward", (normal(1, 4, 5, 5), normal(4, 2, 3, 3)), {"groups": 2}),
         ("Functional.conv2d.0.forward", (normal(1, 4, 5, 5), normal(4, 4, 3, 3)), {"padding": "same"}),
         ("Functional.linear.0.forward", (X,), {}),
+        ("Torch.mm.0.forward", (normal(3, 4), normal(8, 3)), {}),  # rows of batches were chosen
+        ("Torch.mm.0.forward", (normal(2, 4), normal(4, 3)), {}),
         ("Functional.linear.0.forward", (normal(0, 4), normal(3, 4)), {}),
         ("Functional.linear.0.forward", (np.full((2, 4), np.nan, np.float32), normal(3, 4)), {}),
         ("Functional.linear.0.forward", (np.zeros((2, 4), np.float32), normal(3, 4)), {}),
