@@ -1,0 +1,218 @@
+"""The task free_benchmark for MindSpore: what it reports, what it returns, and that it changes nothing."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ms = pytest.importorskip("mindspore")
+
+from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
+from support.on_mindspore.ms_net import Net, batch, training  # noqa: E402
+from support.on_mindspore.ms_recording import Recording, recording, tensor  # noqa: E402
+
+from probe_core.errors import UserError  # noqa: E402
+
+ms.runtime.launch_blocking()
+MODES = ("improve_precision", "add_noise", "bit_noise", "no_change", "change_value", "to_cpu")
+
+
+@contextmanager
+def watching(path: Path, fields: dict[str, Any] | None = None, **section: Any) -> Iterator[Recording]:
+    """Run the task in a directory."""
+    if section.get("pert_mode") == "to_cpu":
+        section["fuzz_device"] = "cpu"
+    watched = Recording(path, task="free_benchmark", level="L1", free_benchmark=section, **(fields or {}))
+    try:
+        yield watched
+    finally:
+        watched.finish()
+
+
+def watched(path: Path, program: Callable[[], Any], **section: Any) -> list[dict[str, str]]:
+    """Run a program in one step of the task, and return the rows."""
+    with watching(path, **section) as task:
+        task.start()
+        try:
+            program()
+        finally:
+            task.stop()
+            task.step()
+    return rows(path)
+
+
+def rows(path: Path, step: int = 0) -> list[dict[str, str]]:
+    """Return the rows of a step."""
+    table = path / f"step{step}" / "rank" / "free_benchmark.csv"
+    if not table.exists():
+        return []
+    with table.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def bits(values: Any) -> list[bytes]:
+    if isinstance(values, (list, tuple)):
+        return [part for value in values for part in bits(value)]
+    return [values.asnumpy().tobytes()]
+
+
+def trained(task: Recording | None = None) -> list[bytes]:
+    """Train a net with dropout and assignments in place for two steps, and return what that leaves."""
+    ms.set_seed(3)
+    net, dropout = Net(), nn.Dropout(p=0.3)
+    net.set_train(), dropout.set_train()
+    step = training(net)
+    buffer = Parameter(Tensor(np.zeros((2, 5), np.float32)), name="buffer", requires_grad=False)
+    results = []
+    for number in range(2):
+        x, y = batch(number)
+        if task is not None:
+            task.start(net)
+        x[:, 0] = 0.5
+        loss, output, gradients = step(dropout(x) + ops.dropout(x, 0.2), y)
+        ops.assign(buffer, output * 2)
+        buffer.add_(output)
+        half = mint.matmul(output.astype(ms.float16), output.astype(ms.float16).T)
+        if task is not None:
+            task.stop()
+            task.step()
+        results += bits([x, loss, output, gradients, buffer, half, list(net.get_parameters())])
+        results += bits([ops.dropout(x, 0.5), ops.standard_normal((3,)), dropout(x)])
+    return results
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_training_is_the_same(tmp_path: Path, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = trained()
+    with watching(tmp_path / "run", pert_mode=mode) as task:
+        assert trained(task) == plain
+    text = capsys.readouterr().err
+    assert "compared no call" not in text and "an exception" not in text
+    assert "Functional.dropout" in text or mode == "improve_precision"
+    assert "all agree" in text or mode != "no_change"
+    assert trained() == plain  # nothing is left installed
+
+
+def test_names_are_those_of_the_recorder(tmp_path: Path) -> None:
+    def program(net: Any, x: Tensor) -> None:
+        for _ in range(2):
+            mint.exp(x) + 1
+        net(batch(0)[0])
+        with pytest.raises(ValueError):
+            mint.matmul(x, Tensor(np.ones((7, 7), np.float32)))
+        mint.matmul(x, x)
+
+    net, x = Net(), tensor(3, 3)
+    with recording(tmp_path / "recorded", level="L1") as found:
+        found.start(net)
+        program(net, x)
+        found.stop()
+        recorded = [name for name in found.records() if name.endswith("forward")]
+    names: list[str] = []
+    with watching(tmp_path / "run", pert_mode="no_change") as task:
+        judge = task.debugger._recorder._benchmark.judge
+        judge.report = lambda name, outcome: names.append(name)
+        task.start(net)
+        program(net, x)
+        task.stop()
+    assert set(names) <= set(recorded)
+    assert {name for name in recorded if "BatchNorm" not in name and "reshape" not in name} <= set(names)
+
+
+def test_a_fragile_call_is_reported(tmp_path: Path) -> None:
+    x = Tensor(np.array([1.0, 1.0, 2.0, 3.0], np.float32))
+    y = Tensor(np.array([1 + 2**-23, 1.0, 1.0, 1.0], np.float32))
+    found = watched(tmp_path / "run", lambda: (mint.sub(x, y) * 1e6, mint.exp(x)), pert_mode="bit_noise")
+    assert [row["api_name"] for row in found] == ["Mint.sub.0.forward"]
+    (row,) = found
+    assert (row["rank"], row["step"], row["pert_mode"], row["stage"]) == ("0", "0", "bit_noise", "forward")
+    assert (row["dtype"], row["shape"], row["output_index"]) == ("Float32", "(4,)", "")
+
+
+def test_a_wrong_half_operator_is_reported_and_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = mint.nn.functional.relu
+
+    def wrong(x: Tensor) -> Tensor:
+        result = original(x)
+        return result * 1.5 if x.dtype == ms.float16 else result
+
+    monkeypatch.setattr(mint.nn.functional, "relu", wrong)
+    x = Tensor(np.array([1.0, 2.0], np.float16))
+
+    def program() -> Any:
+        def loss(x: Tensor) -> Tensor:
+            return mint.nn.functional.relu(x).sum()
+
+        return ms.value_and_grad(loss)(x)
+
+    for mode in ("improve_precision", "to_cpu"):
+        found = watched(tmp_path / mode, program, pert_mode=mode)
+        assert [row["api_name"] for row in found] == ["MintFunctional.relu.0.forward"]
+        with watching(tmp_path / f"fix {mode}", pert_mode=mode, handler_type="fix") as task:
+            task.start()
+            value, gradient = program()
+            task.stop()
+        assert value.dtype == ms.float16 and float(value) == 3.0
+        assert gradient.dtype == ms.float16 and gradient.asnumpy().tolist() == [1.0, 1.0]
+
+
+def test_calls_in_place_are_compared_on_their_inputs(tmp_path: Path) -> None:
+    x = Tensor(np.array([1.0, 2.0], np.float32))
+
+    def program() -> None:
+        x.add_(1)
+        x[0] = 7.0
+        x.mul_(x)
+
+    assert watched(tmp_path / "run", program, pert_mode="no_change") == []
+    assert x.asnumpy().tolist() == [49.0, 9.0]
+
+
+def test_preheating_learns_from_samples(tmp_path: Path) -> None:
+    x = tensor(3)
+    with watching(tmp_path / "run", pert_mode="bit_noise", if_preheat=True, preheat_step=3) as task:
+        for _ in range(4):
+            task.start()
+            for _ in range(4):
+                mint.exp(x)
+            task.stop()
+            task.step()
+        learned = task.debugger._recorder._preheat._learned  # type: ignore[attr-defined]
+    assert learned == {("Mint.exp", "float32"): 1 + 1.05 / 4}
+
+
+def test_bfloat16_is_examined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = Tensor(np.array([1.0, 2.0], np.float32)).astype(ms.bfloat16)
+    for mode in MODES:
+        watched(tmp_path / mode, lambda: mint.mul(x, x), pert_mode=mode)
+        assert "compared 1 result" in capsys.readouterr().err
+
+
+def test_errors_of_the_program_are_raised(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"[Ss]hape|dim"):
+        watched(tmp_path / "run", lambda: mint.matmul(tensor(2, 3), tensor(5, 5)), pert_mode="no_change")
+
+
+def test_the_backward_stage_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="compares gradients of PyTorch only"):
+        Recording(
+            tmp_path / "run", task="free_benchmark", level="L1",
+            free_benchmark={"fuzz_stage": "backward", "list": ["exp"], "pert_mode": "no_change"},
+        )  # fmt: skip
+
+
+def test_graph_mode_is_refused(tmp_path: Path) -> None:
+    with watching(tmp_path / "run", pert_mode="no_change") as task:
+        ms.set_context(mode=ms.GRAPH_MODE)
+        try:
+            with pytest.raises(UserError, match="cannot be observed in GRAPH_MODE"):
+                task.start()
+        finally:
+            ms.set_context(mode=ms.PYNATIVE_MODE)
+    assert not (tmp_path / "run").exists()
