@@ -87,7 +87,7 @@ def swap_ends(array: Array) -> Array | None:
         return None
     if array.ndim > 1 and (not array.shape[1] or not array.shape[0] or max(array.shape[:2]) < 2):
         return None
-    result = array.copy()
+    result: Array = array.copy()
     first: Any = 0 if array.ndim == 1 else (0, 0)
     last: Any = -1 if array.ndim == 1 else (-1, -1)
     result[first], result[last] = array[last], array[first]

@@ -13,7 +13,7 @@ from probe_recording import InterceptedCall
 from probe_core.errors import UserError
 from probe_watch.free_benchmark.benchmark import Benchmark
 from probe_watch.free_benchmark.mindspore_repetition import Repetition, UnsupportedTensor, repetition_of
-from probe_watch.free_benchmark.mindspore_tensors import MindSporeComparison
+from probe_watch.free_benchmark.mindspore_tensors import MindSporeComparison, tensors_in
 from probe_watch.free_benchmark.outcome import Skip
 from probe_watch.free_benchmark.preheat import Part
 from probe_watch.free_benchmark.settings import Handler, Mode, Settings, Stage
@@ -112,7 +112,8 @@ class MindSporeBenchmark(Benchmark):
             results = (None, *(_without_unwritten(call, result) for result in runs))
             self.judge.judge(call.name, [results], is_sample=plan.is_sample)
             if self.settings.handler is Handler.FIX:
-                return _fixed(original, changed)
+                arguments = {id(tensor) for tensor in tensors_in((call.args, call.kwargs))}
+                return _fixed(original, changed, arguments)
         return original
 
 
@@ -130,14 +131,14 @@ def _without_unwritten(call: InterceptedCall, result: Any) -> Any:
     return tuple(None if place in places else output for place, output in enumerate(result))
 
 
-def _fixed(original: Any, changed: Any) -> Any:
-    """Return the second result in the dtypes of the program's."""
+def _fixed(original: Any, changed: Any, arguments: set[int]) -> Any:
+    """Return the second result in the dtypes of the program's; results that are arguments are kept."""
     if isinstance(original, Tensor):
-        if not isinstance(changed, Tensor) or original.shape != changed.shape:
+        if not isinstance(changed, Tensor) or original.shape != changed.shape or id(original) in arguments:
             return original
         return changed if changed.dtype == original.dtype else changed.astype(original.dtype)
     if isinstance(original, (list, tuple)) and isinstance(changed, (list, tuple)):
-        items = [_fixed(first, second) for first, second in zip(original, changed)]
+        items = [_fixed(first, second, arguments) for first, second in zip(original, changed)]
         kind: Any = type(original)
         return kind(*items) if hasattr(original, "_fields") else kind(items)
     return original

@@ -104,7 +104,7 @@ def test_names_are_those_of_the_recorder(tmp_path: Path) -> None:
         for _ in range(2):
             mint.exp(x) + 1
         net(batch(0)[0])
-        with pytest.raises(ValueError):
+        with pytest.raises(RuntimeError):
             mint.matmul(x, Tensor(np.ones((7, 7), np.float32)))
         mint.matmul(x, x)
 
@@ -116,19 +116,19 @@ def test_names_are_those_of_the_recorder(tmp_path: Path) -> None:
         recorded = [name for name in found.records() if name.endswith("forward")]
     names: list[str] = []
     with watching(tmp_path / "run", pert_mode="no_change") as task:
-        judge = task.debugger._recorder._benchmark.judge
-        judge.report = lambda name, outcome: names.append(name)
+        benchmark: Any = task.debugger._recorder._benchmark  # type: ignore[attr-defined]
+        run = benchmark.run
+        benchmark.run = lambda call: (names.append(f"{call.name}.forward"), run(call))[1]
         task.start(net)
         program(net, x)
         task.stop()
-    assert set(names) <= set(recorded)
-    assert {name for name in recorded if "BatchNorm" not in name and "reshape" not in name} <= set(names)
+    assert len(recorded) > 20 and list(dict.fromkeys(names)) == recorded
 
 
 def test_a_fragile_call_is_reported(tmp_path: Path) -> None:
-    x = Tensor(np.array([1.0, 1.0, 2.0, 3.0], np.float32))
-    y = Tensor(np.array([1 + 2**-23, 1.0, 1.0, 1.0], np.float32))
-    found = watched(tmp_path / "run", lambda: (mint.sub(x, y) * 1e6, mint.exp(x)), pert_mode="bit_noise")
+    x = Tensor(np.array([10000.01, 1.0, 2.0, 3.0], np.float32))
+    y = Tensor(np.array([10000.0, 2.0, 1.0, 1.0], np.float32))
+    found = watched(tmp_path / "run", lambda: (mint.sub(x, y), mint.mul(x, y)), pert_mode="bit_noise")
     assert [row["api_name"] for row in found] == ["Mint.sub.0.forward"]
     (row,) = found
     assert (row["rank"], row["step"], row["pert_mode"], row["stage"]) == ("0", "0", "bit_noise", "forward")
@@ -154,7 +154,7 @@ def test_a_wrong_half_operator_is_reported_and_fixed(tmp_path: Path, monkeypatch
     for mode in ("improve_precision", "to_cpu"):
         found = watched(tmp_path / mode, program, pert_mode=mode)
         assert [row["api_name"] for row in found] == ["MintFunctional.relu.0.forward"]
-        with watching(tmp_path / f"fix {mode}", pert_mode=mode, handler_type="fix") as task:
+        with watching(tmp_path / f"fix_{mode}", pert_mode=mode, handler_type="fix") as task:
             task.start()
             value, gradient = program()
             task.stop()
@@ -162,16 +162,20 @@ def test_a_wrong_half_operator_is_reported_and_fixed(tmp_path: Path, monkeypatch
         assert gradient.dtype == ms.float16 and gradient.asnumpy().tolist() == [1.0, 1.0]
 
 
-def test_calls_in_place_are_compared_on_their_inputs(tmp_path: Path) -> None:
+def test_calls_in_place_are_compared_on_their_inputs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     x = Tensor(np.array([1.0, 2.0], np.float32))
+    weight = Parameter(Tensor(np.array([1.0, 2.0], np.float32)), name="weight")
 
     def program() -> None:
-        x.add_(1)
         x[0] = 7.0
-        x.mul_(x)
+        ops.assign_add(weight, x)
+        ops.assign_add(weight, x)
 
     assert watched(tmp_path / "run", program, pert_mode="no_change") == []
-    assert x.asnumpy().tolist() == [49.0, 9.0]
+    assert "compared 3 results; all agree" in capsys.readouterr().err
+    assert x.asnumpy().tolist() == [7.0, 2.0] and weight.asnumpy().tolist() == [15.0, 6.0]
 
 
 def test_preheating_learns_from_samples(tmp_path: Path) -> None:
