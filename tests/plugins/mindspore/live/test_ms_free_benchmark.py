@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ import pytest
 ms = pytest.importorskip("mindspore")
 
 from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
+from probe_mindspore.precheck import device  # noqa: E402
+from probe_mindspore.precheck.tensors import Arguments  # noqa: E402
+from support.on_mindspore.mint_calls import CALLS  # noqa: E402
+from support.on_mindspore.mint_record import typed  # noqa: E402
 from support.on_mindspore.ms_net import Net, batch, training  # noqa: E402
 from support.on_mindspore.ms_recording import Recording, recording, tensor  # noqa: E402
 
@@ -123,6 +128,42 @@ def test_names_are_those_of_the_recorder(tmp_path: Path) -> None:
         program(net, x)
         task.stop()
     assert len(recorded) > 20 and list(dict.fromkeys(names)) == recorded
+
+
+def every_call_of_mint(dtype: str) -> int:
+    """Call each API of mint that runs on a CPU, and return the number of calls that the dtype has kernels for."""
+    roots = {"Mint": mint, "MintFunctional": mint.nn.functional}
+    count = 0
+    for each in CALLS:
+        arguments = Arguments(typed(each.positional, dtype), typed(dict(each.keywords), dtype))
+        positional, keywords = device._built(arguments, device.tensor_of)
+        family, _, name = each.api.partition(".")
+        with suppress(RuntimeError, TypeError, ValueError):
+            attrgetter(name)(roots[family])(*positional, **keywords)
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize(
+    ("mode", "dtype"),
+    [
+        ("no_change", "Float32"),
+        ("no_change", "Float16"),
+        ("to_cpu", "Float32"),
+        ("improve_precision", "Float16"),
+    ],
+)
+def test_all_of_mint_can_be_repeated(
+    tmp_path: Path, mode: str, dtype: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with watching(tmp_path / "run", pert_mode=mode) as task:
+        task.start()
+        called = every_call_of_mint(dtype)
+        task.stop()
+    text = capsys.readouterr().err
+    assert called > 190 and "an exception" not in text and "cannot be compared" not in text
+    assert "all agree" in text or mode == "improve_precision"
+    assert "1 call of MintFunctional.dropout not examined" in text
 
 
 def test_a_fragile_call_is_reported(tmp_path: Path) -> None:
