@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import mindspore
-from mindspore import Tensor
+from mindspore import Parameter, Tensor
 from probe_recording import InterceptedCall
 
 from probe_core.errors import UserError
@@ -21,8 +21,8 @@ from probe_watch.free_benchmark.settings import Handler, Mode, Settings, Stage
 UNWRITTEN_CALLS = ("Mint.empty", "Mint.empty_like", "Tensor.new_empty")
 """APIs that return memory without values."""
 
-UNWRITTEN_OUTPUTS = {"BatchNorm": (1, 2)}
-"""Outputs that the CPU kernel of a primitive does not write, by the class of the primitive."""
+BATCH_NORM = "BatchNorm"
+"""The primitive whose CPU kernel writes the first of its outputs, and no other one in all cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,10 @@ class MindSporeBenchmark(Benchmark):
         except Exception:
             self.skip(call.name, Skip.FAILED)
             return original
-        runs = (original, changed, reference)
-        if original is None and call.writes and call.args:  # such as __setitem__
-            references = None if plan.reference is None else plan.reference.args[0]
-            runs = (call.args[0], plan.changed.args[0], references)
+        references = () if plan.reference is None else plan.reference.args
+        runs = ((original, call.args), (changed, plan.changed.args), (reference, references))
         with self.interceptor.unobserved():
-            results = (None, *(_without_unwritten(call, result) for result in runs))
+            results = (None, *(_written(call, *run) for run in runs))
             self.judge.judge(call.name, [results], is_sample=plan.is_sample)
             if self.settings.handler is Handler.FIX:
                 arguments = {id(tensor) for tensor in tensors_in((call.args, call.kwargs))}
@@ -122,13 +120,19 @@ def _api(call: InterceptedCall) -> str:
     return call.name.rpartition(".")[0]
 
 
-def _without_unwritten(call: InterceptedCall, result: Any) -> Any:
-    """Return a result with None in place of outputs that the kernel does not write."""
+def _written(call: InterceptedCall, result: Any, args: tuple[Any, ...]) -> Any:
+    """Return what a run of a call wrote: its result, or the arguments of a call that returns nothing useful.
+
+    Kernels of optimizers write into parameters, and leave their outputs without values.
+    """
     family, _, rest = _api(call).partition(".")
-    places = UNWRITTEN_OUTPUTS.get(rest.rpartition(".")[2], ()) if family == "Primitive" else ()
-    if not places or not isinstance(result, (list, tuple)):
+    if family != "Primitive":
+        return args[0] if result is None and call.writes and args else result
+    if rest.rpartition(".")[2] == BATCH_NORM:
+        return result[:1] if isinstance(result, tuple) else result
+    if not call.writes:
         return result
-    return tuple(None if place in places else output for place, output in enumerate(result))
+    return tuple(arg if isinstance(arg, Parameter) else None for arg in args)
 
 
 def _fixed(original: Any, changed: Any, arguments: set[int]) -> Any:

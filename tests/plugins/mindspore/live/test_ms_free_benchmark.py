@@ -104,6 +104,58 @@ def test_training_is_the_same(tmp_path: Path, mode: str, capsys: pytest.CaptureF
     assert trained() == plain  # nothing is left installed
 
 
+OPTIMIZERS = {
+    "Momentum": lambda p: nn.Momentum(p, 0.1, 0.9),
+    "AdamWeightDecay": lambda p: nn.AdamWeightDecay(p, 0.1),
+    "Adam, dynamic": lambda p: nn.Adam(p, nn.cosine_decay_lr(0.0, 0.1, 10, 5, 2)),
+}
+
+
+@pytest.mark.parametrize("name", list(OPTIMIZERS))
+def test_optimizers_are_compared_by_their_parameters(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> list[bytes]:
+        net = Net()
+        optimizer = OPTIMIZERS[name](net.trainable_params())
+        gradients = ms.value_and_grad(lambda x, y: ops.cross_entropy(net(x), y), None, optimizer.parameters)
+        for number in range(2):
+            optimizer(gradients(*batch(number))[1])
+        return bits(list(net.get_parameters()))
+
+    plain = run()
+    with watching(tmp_path / "run", pert_mode="no_change") as task:
+        task.start()
+        assert run() == plain
+        task.stop()
+    assert "all agree" in capsys.readouterr().err
+
+
+def test_second_derivatives_and_compiled_functions_are_the_same(tmp_path: Path) -> None:
+    x = tensor(3, 4)
+
+    def many_uses(x: Tensor) -> Tensor:
+        y = mint.sin(x)
+        z = mint.cat([y, y * 3, mint.mul(y, y)], 0) + mint.cat((y, x, y), 0)
+        parts = mint.chunk(z, 3, 0)
+        return (parts[0] / 3 + parts[2] * parts[1]).sum()
+
+    @ms.jit
+    def compiled(x: Tensor) -> Tensor:
+        return mint.exp(x) * 2
+
+    def run() -> list[bytes]:
+        twice = ms.grad(lambda x: ms.grad(many_uses)(x).sum())(x)
+        return bits([ms.grad(many_uses)(x), twice, compiled(x)])
+
+    plain = run()
+    for mode in ("no_change", "bit_noise"):
+        with watching(tmp_path / mode, pert_mode=mode) as task:
+            task.start()
+            assert run() == plain
+            task.stop()
+
+
 def test_names_are_those_of_the_recorder(tmp_path: Path) -> None:
     def program(net: Any, x: Tensor) -> None:
         for _ in range(2):
