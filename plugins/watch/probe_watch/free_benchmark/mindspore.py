@@ -104,11 +104,12 @@ class MindSporeBenchmark(Benchmark):
         except Exception:
             self.skip(call.name, Skip.FAILED)
             return original
-        references = () if plan.reference is None else plan.reference.args
-        runs = ((original, call.args), (changed, plan.changed.args), (reference, references))
         with self.interceptor.unobserved():
-            results = (None, *(_written(call, *run) for run in runs))
-            self.judge.judge(call.name, [results], is_sample=plan.is_sample)
+            expected = None
+            if plan.reference is not None:
+                expected = _written(call, reference, plan.reference.args)
+            written = (_written(call, original, call.args), _written(call, changed, plan.changed.args))
+            self.judge.judge(call.name, [(None, *written, expected)], is_sample=plan.is_sample)
             if self.settings.handler is Handler.FIX:
                 arguments = {id(tensor) for tensor in tensors_in((call.args, call.kwargs))}
                 return _fixed(original, changed, arguments)
