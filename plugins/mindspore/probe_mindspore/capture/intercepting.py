@@ -101,8 +101,13 @@ class _DrawCounter(DrawWatch):
 
     def note(self, primitive: Any, args: Sequence[Any]) -> None:
         """Count a call of a primitive that begins, if it draws random numbers."""
-        if seeding_of(primitive, args) is not None or compat.generator_step(primitive, args) is not None:
-            self.count += 1
+        try:
+            draws = (
+                seeding_of(primitive, args) is not None or compat.generator_step(primitive, args) is not None
+            )
+        except Exception:  # the call must go on whatever the error
+            draws = True
+        self.count += draws
 
 
 class _RandomStates:

@@ -56,7 +56,7 @@ def repetition_of(
         call: The call.
         mode: The change of its arguments.
         noise: The size of the noise, by dtype.
-        keeps_graph: True to let gradients of the result reach the program's tensors. The call must not write.
+        keeps_graph: True to let gradients of the result reach the program's tensors.
 
     Returns:
         The second run; None if the mode changes none of the arguments.
@@ -116,8 +116,8 @@ class _Builder:
 
     def _copied(self, tensor: Tensor) -> Any:
         is_raised = self._mode.raises_precision and dtype_name(tensor) in HALVES
-        if self._keeps_graph:
-            return tensor.astype(mindspore.float32) if is_raised else tensor
+        if self._keeps_graph and is_floating(tensor):
+            return tensor.astype(mindspore.float32) if is_raised else tensor * 1.0
         if is_raised:
             return Tensor(array_of(tensor).astype(np.float32))
         return tensor_of(array_of(tensor), tensor)

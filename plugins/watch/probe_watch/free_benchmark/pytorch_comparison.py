@@ -45,8 +45,8 @@ def norm_ratio(original: torch.Tensor, changed: torch.Tensor, floor: float) -> f
     original = original.to(changed)
     if changed.is_complex():
         original, changed = torch.view_as_real(original), torch.view_as_real(changed)
-    if changed.dtype == torch.bool:
-        original, changed = original.to(torch.uint8), changed.to(torch.uint8)
+    if not changed.is_floating_point():
+        original, changed = original.float(), changed.float()  # products of integers overflow
     ratio = 1.0
     size = max(1, CHUNK_BYTES // changed.element_size())
     chunks = (torch.split(tensor.reshape(-1), size) for tensor in (original, changed))

@@ -272,6 +272,48 @@ def test_calls_in_place_are_compared_on_their_inputs(
     assert x.asnumpy().tolist() == [7.0, 2.0] and weight.asnumpy().tolist() == [15.0, 6.0]
 
 
+def test_fix_writes_arguments_once(tmp_path: Path) -> None:
+    weight = Parameter(Tensor(np.array([1.0, 2.0], np.float32)), name="weight")
+    half = Parameter(Tensor(np.array([1.0, 2.0], np.float16)), name="half")
+    x = Tensor(np.array([1.0, -0.0], np.float32))
+
+    def program() -> Any:
+        x[0] = 7.0
+        return ops.assign_add(weight, x), ops.assign_add(half, x.astype(ms.float16)), mint.add(x, weight)
+
+    with watching(tmp_path / "run", pert_mode="to_cpu", handler_type="fix") as task:
+        task.start()
+        _, _, total = program()
+        task.stop()
+    assert weight.asnumpy().tolist() == half.asnumpy().tolist() == [8.0, 2.0]
+    assert total.asnumpy().tolist() == [15.0, 2.0]
+
+
+def test_a_failed_second_run_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original, calls = mint.exp, []
+
+    def once(x: Tensor) -> Tensor:
+        calls.append(x)
+        if len(calls) > 1:
+            raise RuntimeError
+        return original(x)
+
+    monkeypatch.setattr(mint, "exp", once)
+    assert watched(tmp_path / "run", lambda: mint.exp(tensor(2)), pert_mode="no_change") == []
+    assert "1 call of Mint.exp not examined: an exception" in capsys.readouterr().err
+
+
+def test_sparse_tensors_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mint, "exp", lambda x: x)
+    sparse = ms.COOTensor(Tensor([[0, 1]], ms.int32), Tensor([1.0], ms.float32), (2, 2))
+    watched(tmp_path / "run", lambda: mint.exp(sparse), pert_mode="no_change")
+    assert "kind that is not supported" in capsys.readouterr().err
+
+
 def test_preheating_learns_from_samples(tmp_path: Path) -> None:
     x = tensor(3)
     with watching(tmp_path / "run", pert_mode="bit_noise", if_preheat=True, preheat_step=3) as task:

@@ -163,6 +163,13 @@ def test_agreement_of_worked_examples(actual: list[float], reference: list[float
     assert agrees_with_cpu(torch.tensor(actual), torch.tensor(reference), limits) is agrees
 
 
+@every("dtype", [torch.int8, torch.int32, torch.int64])
+def test_large_integers_keep_their_sign(dtype: torch.dtype) -> None:
+    value = torch.tensor([torch.iinfo(dtype).max // 3 * 2, -3], dtype=dtype)
+    assert norm_ratio(value, value, 1e-4) == 1.0
+    assert norm_ratio(value, -value, 1e-4) is Difference.SIGN
+
+
 @every("sign", [1, -1])
 def test_a_balance_of_either_sign_does_not_agree(sign: int) -> None:
     reference = torch.full((50,), 0.5)
