@@ -120,7 +120,7 @@ tools, set `"store": "files"`. Tables of msprobe 26 are csv by default, and prob
 
 TASKS = {
     "free_benchmark": "the same for PyTorch, with [these differences](free-benchmark.md#differences-from-msprobe); "
-    "refused for MindSpore",
+    "forward calls only for [MindSpore](free-benchmark.md#mindspore)",
 }
 """Tasks that are not the same in every way."""
 

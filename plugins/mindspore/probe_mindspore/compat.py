@@ -106,6 +106,11 @@ def primitive_name(primitive: Any) -> str:
     return str(getattr(primitive, "name", None) or type(primitive).__name__)
 
 
+def overwrites_arguments(primitive: Any) -> bool:
+    """Return True if a primitive, such as that of an optimizer, writes into its arguments."""
+    return bool(getattr(primitive, "side_effect_mem", False))
+
+
 def hook_forward(cell: nn.Cell, before: Callable[..., None], after: Callable[..., None]) -> list[Any]:
     """Hook the forward of a Cell, and return the handles of the hooks.
 

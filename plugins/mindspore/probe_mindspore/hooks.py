@@ -1,4 +1,4 @@
-"""Hooks of probe-mindspore: its reader, recorder, names and runner."""
+"""Hooks of probe-mindspore: its reader, recorder, interceptor, names and runner."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from probe_core.plugins.specs import DumperSpec, ReaderSpec
 if TYPE_CHECKING:
     from probe_matching import NameRule
     from probe_precheck import RunnerSpec
+    from probe_recording import InterceptorSpec
 
 
 OWN_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
@@ -41,6 +42,21 @@ def probe_dumpers() -> list[DumperSpec]:
             levels=("L0", "L1", "mix", "debug"),
             tasks=("statistics", "tensor", "structure", "overflow_check"),
             factory="probe_mindspore.debugger:PrecisionDebugger",
+        )
+    ]
+
+
+@hookimpl
+def probe_interceptors() -> list[InterceptorSpec]:
+    """Return the interceptor of calls of MindSpore."""
+    from probe_recording import InterceptorSpec
+
+    return [
+        InterceptorSpec(
+            name="mindspore",
+            summary="passes the calls of MindSpore, named as in a recording, to a task of the debugger",
+            framework="mindspore",
+            factory="probe_mindspore.capture.intercepting:Interceptor",
         )
     ]
 

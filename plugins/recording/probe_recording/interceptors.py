@@ -23,7 +23,11 @@ class RandomStates(Protocol):
     """The states of all random number generators that a call may draw from, at one moment."""
 
     def restore(self) -> None:
-        """Set the generators to these states."""
+        """Set the generators to these states.
+
+        Raises:
+            RuntimeError: Numbers were drawn since, and the framework cannot restore its states (MindSpore).
+        """
 
     def have_changed(self) -> bool:
         """Return True if a generator has another state now."""
@@ -88,8 +92,16 @@ class CallInterceptor(ABC):
     """An interceptor of the API calls of one process."""
 
     @abstractmethod
-    def install(self, around: Around) -> None:
-        """Pass the calls of this thread to ``around`` until ``remove``."""
+    def install(self, around: Around, model: Any = None) -> None:
+        """Pass the calls of this thread to ``around`` until ``remove``.
+
+        Args:
+            around: The function that runs the calls.
+            model: The model that ``start`` of the debugger was given, by which a framework may name calls.
+
+        Raises:
+            UserError: The program runs in a way in which calls cannot be intercepted.
+        """
 
     @abstractmethod
     def remove(self) -> None:

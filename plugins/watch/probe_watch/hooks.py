@@ -31,7 +31,7 @@ def probe_tasks() -> list[TaskSpec]:
             "free_benchmark",
             "repeats each call with a small change and reports those whose results react strongly",
             "probe_watch.free_benchmark.task:FreeBenchmark",
-            frameworks=("pytorch",),
+            frameworks=("pytorch", "mindspore"),
             fields=FIELDS,
             settings="probe_watch.free_benchmark.settings:parse",
         ),

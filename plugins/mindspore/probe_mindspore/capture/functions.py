@@ -178,7 +178,8 @@ class Functions:
             if calls is None or name is None or not calls.session.active:
                 return run(primitive, *args, **kwargs)
             inner = threads.outermost(functools.partial(run, primitive))
-            return calls.record(name, inner, args, kwargs, stack_of(sys._getframe(1)))
+            in_place = compat.overwrites_arguments(primitive)
+            return calls.record(name, inner, args, kwargs, stack_of(sys._getframe(1)), in_place)
 
         return _named_like(recorded, original)
 

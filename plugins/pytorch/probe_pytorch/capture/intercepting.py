@@ -36,7 +36,7 @@ class Interceptor(CallInterceptor):
         self._patches = Patches(names, self._threads)
         self._undo_eager: Callable[[], None] | None = None
 
-    def install(self, around: Callable[[InterceptedCall], Any]) -> None:
+    def install(self, around: Callable[[InterceptedCall], Any], model: Any = None) -> None:
         """Pass the calls of this thread to ``around`` until ``remove``."""
         if self._undo_eager is None and compat.may_have_compiled():
             self._undo_eager = compat.force_eager()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from probe_recording import CallInterceptor, InterceptedCall
 
+from probe_watch.free_benchmark.judge import Judge, TensorComparison
 from probe_watch.free_benchmark.outcome import Outcome, Skip
 from probe_watch.free_benchmark.preheat import Preheat
 from probe_watch.free_benchmark.settings import Settings
@@ -26,8 +27,12 @@ class Benchmark(ABC):
         preheat: The learned thresholds; None without preheating.
 
     Attributes:
+        tensors: The comparison of the framework's tensors.
+        judge: The comparison of results, which reports the outcomes.
         is_active: True between start and stop; gradients that arrive later are not examined.
     """
+
+    tensors: ClassVar[TensorComparison]
 
     def __init__(
         self,
@@ -41,9 +46,9 @@ class Benchmark(ABC):
         self.settings = settings
         self.thresholds = thresholds
         self.interceptor = interceptor
-        self.report = report
         self.skip = skip
         self.preheat = preheat
+        self.judge = Judge(settings, thresholds, report, skip, preheat, self.tensors)
         self.is_active = False
 
     @abstractmethod

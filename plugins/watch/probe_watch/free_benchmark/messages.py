@@ -16,7 +16,7 @@ from probe_watch.free_benchmark.table import FILE
 
 REASONS = {
     Skip.KIND: "tensors of a kind that is not supported, such as sparse tensors or subclasses",
-    Skip.RANDOM: "they draw random numbers, which differ in another dtype or on another device",
+    Skip.RANDOM: "they draw random numbers that a second run cannot draw again",
     Skip.FAILED: "an exception in the second run",
     Skip.COMPARISON: "results that cannot be compared, such as different shapes",
 }

@@ -43,3 +43,8 @@ class Outcome:
     difference: Difference = Difference.VALUE
     ratio: float | None = None
     index: int | None = None
+
+    @property
+    def dtype_name(self) -> str:
+        """The dtype as in the thresholds, such as ``float32`` for ``torch.float32`` and ``Float32``."""
+        return self.dtype.removeprefix("torch.").lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,17 +12,11 @@ import torch
 from probe_recording import InterceptedCall, RandomStates
 
 from probe_watch.free_benchmark.benchmark import Benchmark
-from probe_watch.free_benchmark.outcome import Outcome, Skip
+from probe_watch.free_benchmark.outcome import Skip
 from probe_watch.free_benchmark.preheat import Part
 from probe_watch.free_benchmark.pytorch_arguments import tensors_in
-from probe_watch.free_benchmark.pytorch_comparison import (
-    NotComparable,
-    compare_on_device,
-    compare_outputs,
-    compare_with_cpu,
-)
+from probe_watch.free_benchmark.pytorch_comparison import TorchComparison
 from probe_watch.free_benchmark.pytorch_fix import fixed
-from probe_watch.free_benchmark.pytorch_perturbations import dtype_name
 from probe_watch.free_benchmark.pytorch_repetition import Repetition, UnsupportedTensor, repetition_of
 from probe_watch.free_benchmark.settings import Handler, Mode, Stage
 
@@ -58,6 +52,8 @@ class _Plan:
 
 class TorchBenchmark(Benchmark):
     """The part of the task for PyTorch."""
+
+    tensors = TorchComparison()
 
     def run(self, call: InterceptedCall) -> Any:
         """Run a call of the program and repeat it; return the result for the program.
@@ -115,9 +111,11 @@ class TorchBenchmark(Benchmark):
         with self.interceptor.unobserved():
             if self._is_random(plan):
                 return original
-            self._judge(plan, [(None, original, *results)])
+            changed = results[0]
+            reference = None if plan.reference is None else results[1]  # random numbers have no reference
+            self.judge.judge(plan.name, [(None, original, changed, reference)], is_sample=plan.is_sample)
             if self.settings.handler is Handler.FIX:
-                return fixed(call, original, results[0])
+                return fixed(call, original, changed)
         return original
 
     def _is_random(self, plan: _Plan) -> bool:
@@ -172,66 +170,7 @@ class TorchBenchmark(Benchmark):
                 references = reference if reference is not None else [None] * len(passed_on)
                 pairs = zip(passed_on, changed, references)
                 rows = [(place, *each) for place, each in enumerate(pairs) if _is_pair(*each[:2])]
-                self._judge(plan, rows)
-
-    # -- judging ---------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def _judge(self, plan: _Plan, results: Sequence[tuple[int | None, Any, Any, Any]]) -> None:
-        """Compare results of the program and of the second runs, and report the outcomes.
-
-        Args:
-            plan: The second runs.
-            results: The number of an input for gradients, None for results; the program's value, that of the
-                changed run, and that of the run on the CPU or None.
-        """
-        name = f"{plan.name}.{self.settings.stage.value}"
-        try:
-            for place, original, changed, reference in results:
-                compare = partial(self._compare, plan.api)
-                outcomes = compare_outputs(original, changed, compare, self.thresholds)
-                if plan.reference is not None and reference is not None:
-                    self._add_samples(plan.api, outcomes, original, reference)
-                for outcome in outcomes:
-                    self.report(name, outcome if place is None else replace(outcome, index=place))
-        except NotComparable:
-            self.skip(plan.name, Skip.COMPARISON)
-        except Exception:  # the result must reach the program whatever the error
-            self.skip(plan.name, Skip.FAILED)
-        if plan.is_sample and self.preheat is not None:
-            self.preheat.end_sample(self.settings.mode, plan.api)
-
-    def _compare(self, api: str, original: torch.Tensor, changed: torch.Tensor) -> Outcome | None:
-        dtype = dtype_name(original.dtype)
-        mode = self.settings.mode
-        is_number = original.is_floating_point() or original.is_complex()
-        if not is_number and mode not in (Mode.NO_CHANGE, Mode.TO_CPU):
-            return None  # positions and truth values have no ratio
-        if mode is Mode.TO_CPU and self.preheat is None:
-            return compare_with_cpu(original, changed, self.thresholds.cpu_limits(dtype))
-        floor = self.thresholds.floor(self.settings.stage, dtype_name(changed.dtype))
-        if self.preheat is None:
-            limit = self.thresholds.ratio_limit(mode, dtype)
-        else:
-            limit = self.preheat.limit(mode, api, dtype)
-        return compare_on_device(original, changed, floor, limit)
-
-    def _add_samples(self, api: str, outcomes: list[Outcome], original: Any, reference: Any) -> None:
-        """Pass the ratios of a sample to preheating, each with the comparison with the CPU."""
-        assert self.preheat is not None
-
-        def compare(actual: torch.Tensor, expected: torch.Tensor) -> Outcome:
-            return compare_with_cpu(actual, expected, self.thresholds.cpu_limits(dtype_name(actual.dtype)))
-
-        by_cpu = compare_outputs(original, reference, compare, self.thresholds)
-        for outcome, expected in zip(outcomes, by_cpu):
-            if outcome.ratio is not None:
-                self.preheat.add(
-                    api,
-                    outcome.dtype.removeprefix("torch."),
-                    outcome.ratio,
-                    agrees_with_cpu=expected.consistent,
-                )
+                self.judge.judge(plan.name, rows, is_sample=plan.is_sample)
 
 
 class _Switch:

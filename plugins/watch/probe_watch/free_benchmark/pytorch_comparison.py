@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from probe_watch.free_benchmark.outcome import Difference, Outcome
-from probe_watch.free_benchmark.thresholds import CpuLimits, Thresholds
+from probe_watch.free_benchmark.outputs import NotComparable
+from probe_watch.free_benchmark.pytorch_perturbations import dtype_name
+from probe_watch.free_benchmark.thresholds import CpuLimits
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """The size of the parts that the ratio is computed in, which bounds the memory for it."""
-
-Compare = Callable[[torch.Tensor, torch.Tensor], Outcome | None]
-
-
-class NotComparable(Exception):
-    """Two outputs that cannot be compared."""
 
 
 def norm_ratio(original: torch.Tensor, changed: torch.Tensor, floor: float) -> float | Difference:
@@ -51,8 +45,8 @@ def norm_ratio(original: torch.Tensor, changed: torch.Tensor, floor: float) -> f
     original = original.to(changed)
     if changed.is_complex():
         original, changed = torch.view_as_real(original), torch.view_as_real(changed)
-    if changed.dtype == torch.bool:
-        original, changed = original.to(torch.uint8), changed.to(torch.uint8)
+    if not changed.is_floating_point():
+        original, changed = original.float(), changed.float()  # products of integers overflow
     ratio = 1.0
     size = max(1, CHUNK_BYTES // changed.element_size())
     chunks = (torch.split(tensor.reshape(-1), size) for tensor in (original, changed))
@@ -143,40 +137,27 @@ def compare_with_cpu(original: torch.Tensor, reference: torch.Tensor, limits: Cp
     return Outcome(consistent, str(original.dtype), str(original.shape))
 
 
-def compare_outputs(original: Any, changed: Any, compare: Compare, thresholds: Thresholds) -> list[Outcome]:
-    """Return the outcomes of all outputs of a call.
+class TorchComparison:
+    """The comparison of tensors of torch."""
 
-    Tensors are compared by ``compare``; numbers and texts by their values; of a tuple with the names values
-    and indices only the values; other objects count as consistent.
+    tensor_type: type = torch.Tensor
 
-    Args:
-        original: The result of the program's call.
-        changed: The result of the second run.
-        compare: The comparison of tensors; None for tensors that are not compared.
-        thresholds: The thresholds for numbers.
+    def dtype_name(self, tensor: torch.Tensor) -> str:
+        """Return the name of a tensor's dtype without ``torch.``."""
+        return dtype_name(tensor.dtype)
 
-    Raises:
-        NotComparable: The results have different types or lengths.
-    """
-    if isinstance(original, (list, tuple)) and isinstance(changed, (list, tuple)):
-        if hasattr(original, "values") and hasattr(original, "indices"):
-            original, changed = original[:1], changed[:1]
-        if len(original) != len(changed):
-            raise NotComparable("lengths differ")
-        outcomes = []
-        for index, (first, second) in enumerate(zip(original, changed)):
-            outcomes += [
-                replace(each, index=index) for each in compare_outputs(first, second, compare, thresholds)
-            ]
-        return outcomes
-    if isinstance(original, torch.Tensor) and isinstance(changed, torch.Tensor):
-        outcome = compare(original, changed)
-        return [] if outcome is None else [outcome]
-    if isinstance(original, (bool, int, str)):
-        return [Outcome(original == changed, type(original).__name__)]
-    if isinstance(original, float) and isinstance(changed, float):
-        close = (original != original and changed != changed) or math.isclose(
-            original, changed, rel_tol=thresholds.number_relative, abs_tol=thresholds.number_absolute
-        )
-        return [Outcome(close, "float")]
-    return []
+    def is_inexact(self, tensor: torch.Tensor) -> bool:
+        """Return True for floating and complex tensors."""
+        return tensor.is_floating_point() or tensor.is_complex()
+
+    def compare_on_device(
+        self, original: torch.Tensor, changed: torch.Tensor, floor: float, limit: float
+    ) -> Outcome:
+        """Return the outcome of the comparison by ratios, on the device."""
+        with torch.no_grad():
+            return compare_on_device(original, changed, floor, limit)
+
+    def compare_with_cpu(self, original: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> Outcome:
+        """Return the outcome of the comparison with the result of the CPU."""
+        with torch.no_grad():
+            return compare_with_cpu(original, reference, limits)

@@ -67,10 +67,14 @@ class FreeBenchmark(TaskRecorder):
         self.activity.add_start()
         if self._running or not self._is_selected() or not self.config.read_enabled():
             return
-        self._open()
+        self._interceptor.install(self._around, model)
+        try:
+            self._open()
+        except BaseException:
+            self._interceptor.remove()
+            raise
         self._running = self._has_counted = True
         self._benchmark.is_active = True
-        self._interceptor.install(self._around)
 
     @interrupts_deferred()
     def stop(self) -> None:
@@ -164,6 +168,10 @@ def _new_benchmark(framework: str, *arguments: Any) -> Benchmark:
         from probe_watch.free_benchmark.pytorch import TorchBenchmark
 
         return TorchBenchmark(*arguments)
+    if framework == "mindspore":
+        from probe_watch.free_benchmark.mindspore import MindSporeBenchmark
+
+        return MindSporeBenchmark(*arguments)
     raise UserError(
         f'The task "free_benchmark" is not available for {framework}.',
         "Run the program with PyTorch, or choose another task.",

@@ -256,7 +256,7 @@ def test_nothing_is_recorded_of_a_program_in_graph_mode(
     [
         ({"level": "L2"}, "L2"),
         ({"compile": "tap", "level": "L0"}, "tap"),
-        ({"task": "grad_probe"}, "task"),
+        ({"task": "run_ut"}, "task"),
         ({"dump_path": ""}, "dump_path"),
     ],
 )  # fmt: skip

@@ -10,13 +10,8 @@ import pytest
 import torch
 from probe_watch.free_benchmark import pytorch_comparison
 from probe_watch.free_benchmark.outcome import Difference
-from probe_watch.free_benchmark.pytorch_comparison import (
-    NotComparable,
-    agrees_with_cpu,
-    compare_on_device,
-    compare_outputs,
-    norm_ratio,
-)
+from probe_watch.free_benchmark.outputs import NotComparable, compare_outputs
+from probe_watch.free_benchmark.pytorch_comparison import agrees_with_cpu, compare_on_device, norm_ratio
 from probe_watch.free_benchmark.settings import Mode, Stage
 from probe_watch.free_benchmark.thresholds import load_thresholds
 from support.cases import every
@@ -168,6 +163,13 @@ def test_agreement_of_worked_examples(actual: list[float], reference: list[float
     assert agrees_with_cpu(torch.tensor(actual), torch.tensor(reference), limits) is agrees
 
 
+@every("dtype", [torch.int8, torch.int32, torch.int64])
+def test_large_integers_keep_their_sign(dtype: torch.dtype) -> None:
+    value = torch.tensor([torch.iinfo(dtype).max // 3 * 2, -3], dtype=dtype)
+    assert norm_ratio(value, value, 1e-4) == 1.0
+    assert norm_ratio(value, -value, 1e-4) is Difference.SIGN
+
+
 @every("sign", [1, -1])
 def test_a_balance_of_either_sign_does_not_agree(sign: int) -> None:
     reference = torch.full((50,), 0.5)
@@ -181,12 +183,17 @@ def test_outputs_of_all_types_are_compared() -> None:
         return compare_on_device(a, b, 1e-4, 1.0002)
 
     def consistent(original: Any, changed: Any) -> list[bool]:
-        return [each.consistent for each in compare_outputs(original, changed, compare, THRESHOLDS)]
+        return [
+            each.consistent for each in compare_outputs(original, changed, compare, THRESHOLDS, torch.Tensor)
+        ]
 
     one, two = torch.tensor([1.0]), torch.tensor([2.0])
     assert consistent(one, two) == [False]
     assert consistent((one, [one, two]), (one, [two, two])) == [True, False, True]
-    assert [e.index for e in compare_outputs((one, one), (one, two), compare, THRESHOLDS)] == [0, 1]
+    assert [e.index for e in compare_outputs((one, one), (one, two), compare, THRESHOLDS, torch.Tensor)] == [
+        0,
+        1,
+    ]
     named = torch.max(torch.tensor([[1.0, 2.0]]), 1), torch.max(torch.tensor([[2.0, 1.0]]), 1)
     assert consistent(*named) == [True]  # the values; their positions are not compared
     assert consistent(3, 3) == [True] and consistent(3, 4) == [False]

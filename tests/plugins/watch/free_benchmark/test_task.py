@@ -185,7 +185,7 @@ def test_names_are_those_of_the_recorder(tmp_path: Path) -> None:
     names: list[str] = []
     with watching(tmp_path / "run", pert_mode="no_change") as recording:
         original = task.FreeBenchmark._report
-        recording.debugger._recorder._benchmark.report = (  # type: ignore[attr-defined]
+        recording.debugger._recorder._benchmark.judge.report = (  # type: ignore[attr-defined]
             lambda name, outcome: (names.append(name), original(recording.debugger._recorder, name, outcome))  # type: ignore[arg-type]
         )
         recording.start()

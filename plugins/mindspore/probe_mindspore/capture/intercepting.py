@@ -1,0 +1,220 @@
+"""Interception of API calls for tasks of other plugins, by the captures of the recorder (docs/plugins.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any
+
+from mindspore import nn, ops
+from mindspore.ops.operations import comm_ops
+from probe_recording import CallInterceptor, Config, GradientReceiver, InterceptedCall, Stack, Threads
+
+from probe_core.errors import UserError
+from probe_mindspore import compat
+from probe_mindspore.capture.calls import Calls
+from probe_mindspore.capture.cells import named_cells
+from probe_mindspore.capture.drawing_primitives import seeding_of
+from probe_mindspore.capture.draws import DrawWatch
+from probe_mindspore.capture.functions import Functions
+from probe_mindspore.capture.gradients import tensors_in
+
+SIDE_EFFECTS = ("GetNext", "Print", "PyFunc", "ScalarSummary", "TensorDump", "TensorSummary")
+"""Primitives that must run only once, because they read data, print or write files."""
+
+
+class Interceptor(CallInterceptor):
+    """An interceptor of the calls that the recorder records at level L1, with the same names.
+
+    Collectives and primitives with side effects are not intercepted. ``jit`` functions run uncompiled while
+    calls are intercepted, as for the recorder. Errors of operators, which MindSpore raises some time later,
+    are raised by the call that caused them.
+
+    Args:
+        config: The settings, none of which selects functions of MindSpore.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._threads = Threads()
+        self._draws = _DrawCounter()
+        self._calls = _InterceptedCalls(self._threads)
+        self._functions = Functions(self._threads, self._draws)
+        self._eager = compat.Eager(self._functions.blind)
+
+    def install(self, around: Callable[[InterceptedCall], Any], model: Any = None) -> None:
+        """Pass the calls of this thread to ``around`` until ``remove``.
+
+        Raises:
+            UserError: The program is compiled (GRAPH_MODE).
+        """
+        if compat.is_compiled_mode():
+            raise UserError(
+                "Calls cannot be observed in GRAPH_MODE.",
+                "Before start(), call mindspore.set_context(mode=mindspore.PYNATIVE_MODE).",
+            )
+        self._eager.install()
+        if model is not None:
+            roots = [model] if isinstance(model, nn.Cell) else list(model)
+            self._functions.know([("", root) for root in roots] + named_cells(model))
+        self._calls.around = around
+        self._functions.calls = self._calls
+        self._functions.install()
+
+    def remove(self) -> None:
+        """Stop intercepting calls and restore the functions that were replaced."""
+        self._calls.around = self._functions.calls = None
+        self._functions.remove()
+        self._eager.remove()
+
+    def restart_counts(self) -> None:
+        """Number the calls of each API from 0 again."""
+        self._calls.counts.clear()
+
+    @contextmanager
+    def _unobserved(self) -> Iterator[None]:
+        self._threads.inside += 1
+        try:
+            yield
+        finally:
+            self._threads.inside -= 1
+
+    def unobserved(self) -> AbstractContextManager[Any]:
+        """Return a context whose calls are not intercepted."""
+        return self._unobserved()
+
+    def random_states(self, generator: Any = None) -> _RandomStates:
+        """Return the present states of all generators."""
+        return _RandomStates(self._draws)
+
+
+class _DrawCounter(DrawWatch):
+    """A watcher that counts the calls of primitives that draw random numbers.
+
+    Attributes:
+        count: The number of these calls.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def note(self, primitive: Any, args: Sequence[Any]) -> None:
+        """Count a call of a primitive that begins, if it draws random numbers."""
+        try:
+            draws = (
+                seeding_of(primitive, args) is not None or compat.generator_step(primitive, args) is not None
+            )
+        except Exception:  # the call must go on whatever the error
+            draws = True
+        self.count += draws
+
+
+class _RandomStates:
+    """The states of the random number generators at one moment.
+
+    Kernels do not show their states, so the number of calls that drew random numbers stands for them.
+
+    Args:
+        draws: The counter of these calls.
+    """
+
+    def __init__(self, draws: _DrawCounter) -> None:
+        self._draws = draws
+        self._count = draws.count
+
+    def restore(self) -> None:
+        """Do nothing if no numbers were drawn.
+
+        Raises:
+            RuntimeError: Numbers were drawn, so the states cannot be restored.
+        """
+        if self.have_changed():
+            raise RuntimeError("MindSpore cannot restore the states of kernels that draw random numbers")
+
+    def have_changed(self) -> bool:
+        """Return True if random numbers were drawn since."""
+        return self._draws.count != self._count
+
+
+class _Gate:
+    """The part of a session that the capture queries: whether calls are wanted."""
+
+    active = True
+
+
+class _InterceptedCalls(Calls):
+    """A receiver of the calls that the capture sees, which passes them on instead of recording them.
+
+    Attributes:
+        around: The function that runs the calls; None to run them unchanged.
+        counts: The number of calls of each API in this step.
+    """
+
+    def __init__(self, threads: Threads) -> None:
+        self.session: Any = _Gate()
+        self._threads = threads
+        self.around: Callable[[InterceptedCall], Any] | None = None
+        self.counts: dict[str, int] = {}
+
+    def record(
+        self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+        stack: Stack, in_place: bool = False,
+    ) -> Any:  # fmt: skip
+        """Pass a call to ``around``, and return what that returns; one without tensors is not counted."""
+        around = self.around
+        if around is None:
+            return function(*args, **kwargs)
+        number = self.counts.get(prefix, 0)
+        self.counts[prefix] = number + 1
+        call = _MindSporeCall(f"{prefix}.{number}", self._waiting(function), args, kwargs, writes=in_place)
+        try:
+            result = call.run() if _runs_once(prefix) else around(call)
+        except BaseException:
+            self.counts[prefix] = number
+            raise
+        if not tensors_in((*args, *kwargs.values(), result)):
+            self.counts[prefix] = number
+        return result
+
+    def _waiting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that waits for its operators, so that it raises their errors."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            self._threads.inside += 1
+            try:
+                compat.wait_for(tensors_in((result,)) or tensors_in((*args, *kwargs.values())))
+            finally:
+                self._threads.inside -= 1
+            return result
+
+        return run
+
+
+class _MindSporeCall(InterceptedCall):
+    """A call of MindSpore that has not run yet."""
+
+    __slots__ = ()
+
+    def _run_with_gradients(self, receiver: GradientReceiver) -> Any:
+        raise NotImplementedError("gradients of intercepted calls are not available for MindSpore")
+
+
+def _runs_once(prefix: str) -> bool:
+    """Return True for a call that a task must not repeat."""
+    family, _, rest = prefix.partition(".")
+    return family == "Distributed" or (
+        family == "Primitive" and rest.rpartition(".")[2] in _single_primitives()
+    )
+
+
+@cache
+def _single_primitives() -> frozenset[str]:
+    """Return the classes of primitives that communicate or have other side effects."""
+    collectives = (
+        name
+        for name, kind in vars(comm_ops).items()
+        if isinstance(kind, type) and issubclass(kind, ops.Primitive)
+    )
+    return frozenset((*collectives, *SIDE_EFFECTS))

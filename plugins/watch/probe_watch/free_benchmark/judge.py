@@ -1,0 +1,122 @@
+"""The judgement of a second run: the limits that apply to its results, and the report of the outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from probe_watch.free_benchmark.outcome import Outcome, Skip
+from probe_watch.free_benchmark.outputs import NotComparable, compare_outputs
+from probe_watch.free_benchmark.preheat import Preheat
+from probe_watch.free_benchmark.settings import Mode, Settings
+from probe_watch.free_benchmark.thresholds import CpuLimits, Thresholds
+
+
+class TensorComparison(Protocol):
+    """The comparison of two tensors of a framework.
+
+    Attributes:
+        tensor_type: The class of tensors.
+    """
+
+    tensor_type: type
+
+    def dtype_name(self, tensor: Any) -> str:
+        """Return the name of a tensor's dtype as in the thresholds, such as ``float32``."""
+
+    def is_inexact(self, tensor: Any) -> bool:
+        """Return True for floating and complex tensors."""
+
+    def compare_on_device(self, original: Any, changed: Any, floor: float, limit: float) -> Outcome:
+        """Return the outcome of the comparison by ratios."""
+
+    def compare_with_cpu(self, original: Any, reference: Any, limits: CpuLimits) -> Outcome:
+        """Return the outcome of the comparison with the result of the CPU."""
+
+
+class Judge:
+    """The comparison of the results of second runs with those of the program.
+
+    Args:
+        settings: The settings of the task.
+        thresholds: The thresholds.
+        report: A function that receives the name of a call, with its phase, and each of its outcomes.
+        skip: A function that receives the name of a call that cannot be compared, and the reason.
+        preheat: The learned thresholds; None without preheating.
+        tensors: The comparison of tensors.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        thresholds: Thresholds,
+        report: Callable[[str, Outcome], None],
+        skip: Callable[[str, Skip], None],
+        preheat: Preheat | None,
+        tensors: TensorComparison,
+    ) -> None:
+        self._settings = settings
+        self._thresholds = thresholds
+        self.report = report
+        self._skip = skip
+        self._preheat = preheat
+        self._tensors = tensors
+
+    def judge(
+        self, name: str, results: Sequence[tuple[int | None, Any, Any, Any]], *, is_sample: bool
+    ) -> None:
+        """Compare results of the program and of the second runs, and report the outcomes.
+
+        Args:
+            name: The name of the call, without phase.
+            results: The number of an input for gradients, None for results; the program's value, that of the
+                changed run, and that of the run on the CPU or None.
+            is_sample: True for a sample of preheating.
+        """
+        key = f"{name}.{self._settings.stage.value}"
+        api = name.rpartition(".")[0]
+        try:
+            for place, original, changed, reference in results:
+                outcomes = self._outcomes(original, changed, partial(self._compare, api))
+                if reference is not None:
+                    self._add_samples(api, outcomes, original, reference)
+                for outcome in outcomes:
+                    self.report(key, outcome if place is None else replace(outcome, index=place))
+        except NotComparable:
+            self._skip(name, Skip.COMPARISON)
+        except Exception:  # the result must reach the program whatever the error
+            self._skip(name, Skip.FAILED)
+        if is_sample and self._preheat is not None:
+            self._preheat.end_sample(self._settings.mode, api)
+
+    def _outcomes(self, original: Any, changed: Any, compare: Callable[..., Outcome | None]) -> list[Outcome]:
+        return compare_outputs(original, changed, compare, self._thresholds, self._tensors.tensor_type)
+
+    def _compare(self, api: str, original: Any, changed: Any) -> Outcome | None:
+        tensors, thresholds = self._tensors, self._thresholds
+        dtype = tensors.dtype_name(original)
+        mode = self._settings.mode
+        if not tensors.is_inexact(original) and mode not in (Mode.NO_CHANGE, Mode.TO_CPU):
+            return None  # positions and truth values have no ratio
+        if mode is Mode.TO_CPU and self._preheat is None:
+            return tensors.compare_with_cpu(original, changed, thresholds.cpu_limits(dtype))
+        floor = thresholds.floor(self._settings.stage, tensors.dtype_name(changed))
+        if self._preheat is None:
+            limit = thresholds.ratio_limit(mode, dtype)
+        else:
+            limit = self._preheat.limit(mode, api, dtype)
+        return tensors.compare_on_device(original, changed, floor, limit)
+
+    def _add_samples(self, api: str, outcomes: list[Outcome], original: Any, reference: Any) -> None:
+        """Pass the ratios of a sample to preheating, each with the comparison with the CPU."""
+        assert self._preheat is not None
+
+        def compare(actual: Any, expected: Any) -> Outcome:
+            limits = self._thresholds.cpu_limits(self._tensors.dtype_name(actual))
+            return self._tensors.compare_with_cpu(actual, expected, limits)
+
+        for outcome, expected in zip(outcomes, self._outcomes(original, reference, compare)):
+            if outcome.ratio is not None:
+                self._preheat.add(api, outcome.dtype_name, outcome.ratio, agrees_with_cpu=expected.consistent)

@@ -1,0 +1,165 @@
+"""The part of free_benchmark for MindSpore: repeats calls and compares both results."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import mindspore
+from mindspore import Parameter, Tensor
+from probe_recording import InterceptedCall
+
+from probe_core.errors import UserError
+from probe_watch.free_benchmark.benchmark import Benchmark
+from probe_watch.free_benchmark.mindspore_repetition import Repetition, UnsupportedTensor, repetition_of
+from probe_watch.free_benchmark.mindspore_tensors import MindSporeComparison, tensors_in
+from probe_watch.free_benchmark.outcome import Skip
+from probe_watch.free_benchmark.preheat import Part
+from probe_watch.free_benchmark.settings import Handler, Mode, Settings, Stage
+
+UNWRITTEN_CALLS = ("Mint.empty", "Mint.empty_like", "Tensor.new_empty")
+"""APIs that return memory without values."""
+
+BATCH_NORM = "BatchNorm"
+"""The primitive whose CPU kernel writes the first of its outputs, and no other one in all cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The second runs of one call.
+
+    Attributes:
+        changed: The run with changed arguments.
+        reference: The run on the CPU of a sample of preheating; None otherwise.
+        is_sample: True for a sample of preheating.
+    """
+
+    changed: Repetition
+    reference: Repetition | None = None
+    is_sample: bool = False
+
+
+class MindSporeBenchmark(Benchmark):
+    """The part of the task for MindSpore.
+
+    Raises:
+        UserError: The settings need what MindSpore does not have.
+    """
+
+    tensors = MindSporeComparison()
+
+    def __init__(self, settings: Settings, *arguments: Any) -> None:
+        super().__init__(settings, *arguments)
+        _check(settings)
+
+    def run(self, call: InterceptedCall) -> Any:
+        """Run a call of the program and repeat it; return the result for the program.
+
+        The call of the program comes first, because only then it is known whether it draws random numbers. A
+        second run would change the states of kernels, which MindSpore cannot restore.
+        """
+        plan = self._plan(call)
+        if plan is None:
+            return call.run()
+        states = self.interceptor.random_states()
+        original = call.run()
+        if states.have_changed():
+            self.skip(call.name, Skip.RANDOM)
+            return original
+        return self._compare(call, plan, original)
+
+    def _plan(self, call: InterceptedCall) -> _Plan | None:
+        """Return the second runs of a call; None if it is not examined."""
+        is_fix = self.settings.handler is Handler.FIX
+        if (is_fix and call.writes) or _api(call) in UNWRITTEN_CALLS:
+            return None
+        try:
+            with self.interceptor.unobserved():
+                changed = repetition_of(call, self.settings.mode, self.thresholds.noise, keeps_graph=is_fix)
+                return None if changed is None else self._preheated(call, changed)
+        except UnsupportedTensor:
+            self.skip(call.name, Skip.KIND)
+        except Exception:  # the call of the program must go on whatever the error
+            self.skip(call.name, Skip.FAILED)
+        return None
+
+    def _preheated(self, call: InterceptedCall, changed: Repetition) -> _Plan | None:
+        """Return the plan of a call by the schedule of preheating; None if the call is only counted."""
+        part = Part.COMPARED if self.preheat is None else self.preheat.take(_api(call))
+        if part is Part.COUNTED:
+            return None
+        if part is Part.COMPARED:
+            return _Plan(changed)
+        reference = None
+        with suppress(Exception):
+            reference = repetition_of(call, Mode.TO_CPU, self.thresholds.noise)
+        return _Plan(changed, reference, is_sample=True)
+
+    def _compare(self, call: InterceptedCall, plan: _Plan, original: Any) -> Any:
+        """Compare the result with those of the second runs; return the result for the program."""
+        try:
+            changed = plan.changed.run()
+            reference = None if plan.reference is None else plan.reference.run()
+        except Exception:
+            self.skip(call.name, Skip.FAILED)
+            return original
+        with self.interceptor.unobserved():
+            expected = None
+            if plan.reference is not None:
+                expected = _written(call, reference, plan.reference.args)
+            written = (_written(call, original, call.args), _written(call, changed, plan.changed.args))
+            self.judge.judge(call.name, [(None, *written, expected)], is_sample=plan.is_sample)
+            if self.settings.handler is Handler.FIX:
+                arguments = {id(tensor) for tensor in tensors_in((call.args, call.kwargs))}
+                return _fixed(original, changed, arguments)
+        return original
+
+
+def _api(call: InterceptedCall) -> str:
+    """Return the name of the API of a call."""
+    return call.name.rpartition(".")[0]
+
+
+def _written(call: InterceptedCall, result: Any, args: tuple[Any, ...]) -> Any:
+    """Return what a run of a call wrote: its result, or the arguments of a call that returns nothing useful.
+
+    Kernels of optimizers write into parameters, and leave their outputs without values.
+    """
+    family, _, rest = _api(call).partition(".")
+    if family != "Primitive":
+        return args[0] if result is None and call.writes and args else result
+    if rest.rpartition(".")[2] == BATCH_NORM:
+        return result[:1] if isinstance(result, tuple) else result
+    if not call.writes:
+        return result
+    return tuple(arg if isinstance(arg, Parameter) else None for arg in args)
+
+
+def _fixed(original: Any, changed: Any, arguments: set[int]) -> Any:
+    """Return the second result in the dtypes of the program's; results that are arguments are kept."""
+    if isinstance(original, Tensor):
+        if not isinstance(changed, Tensor) or original.shape != changed.shape or id(original) in arguments:
+            return original
+        return changed if changed.dtype == original.dtype else changed.astype(original.dtype)
+    if isinstance(original, (list, tuple)) and isinstance(changed, (list, tuple)):
+        items = [_fixed(first, second, arguments) for first, second in zip(original, changed)]
+        kind: Any = type(original)
+        return kind(*items) if hasattr(original, "_fields") else kind(items)
+    return original
+
+
+def _check(settings: Settings) -> None:
+    """Raise a UserError if the settings need what MindSpore does not have."""
+    if settings.stage is Stage.BACKWARD:
+        raise UserError(
+            'The task "free_benchmark" compares gradients of PyTorch only.',
+            'Set "fuzz_stage": "forward".',
+        )
+    needs_cpu = settings.mode is Mode.TO_CPU or settings.preheat
+    if needs_cpu and mindspore.get_context("device_target") != "CPU":
+        field = "if_preheat" if settings.preheat else "pert_mode"
+        raise UserError(
+            f'"{field}" runs single calls on the CPU, which MindSpore cannot do on another device.',
+            'Set "if_preheat": false, and "pert_mode" to another value than to_cpu.',
+        )
