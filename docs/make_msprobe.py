@@ -191,7 +191,7 @@ def fields() -> list[str]:
     )
     lines.append(f"| {', '.join(f'`{name}`' for name in sorted(own))} | probe's own |")
     lines += ["", "| task | in probe |", "|---|---|"]
-    tasks = (*config.TASKS, *sorted(config.installed_tasks()))
+    tasks = (*config.TASKS, *sorted(config.find_plugin_tasks()))
     lines += [f"| `{task}` | {TASKS.get(task, 'the same')} |" for task in tasks]
     lines += [f"| `{old}` | `{new}` |" for old, new in config.SYNONYMS.items()]
     lines += [f"| `{task}` | refused: {reason} |" for task, reason in config.OTHER_TASKS.items()]
