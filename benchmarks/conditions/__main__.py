@@ -16,7 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from conditions.cases import MAX_EQUAL_REPETITIONS, Case, Kind, Run, all_cases
+from conditions.case import Case, Kind, Run
+from conditions.cases import MAX_EQUAL_REPETITIONS, all_cases
 from conditions.score import Result, Word, check
 from conditions.workspace import NotRunError, RecordingError, Workspace
 

@@ -1,88 +1,14 @@
-"""Runs, cases and the expected texts."""
+"""All cases of the benchmark."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 
+from conditions.case import PROGRAMS, Bits, Case, Kind, Run, Source
+from conditions.planted import CONDITIONS, SEEDS
+from conditions.planted_secrets import variables
+from conditions.resumed import RESUMED
 
-class Kind(Enum):
-    """Kind of a case, with the rule by which it is scored."""
-
-    CONDITIONS = "conditions"
-    SEEDS = "seeds"
-    EQUAL = "equal"
-    SECRETS = "secrets"
-    RESUME = "resume"
-
-
-class Source(Enum):
-    """State of the git repository that holds the programs."""
-
-    CLEAN = "clean"
-    OTHER_COMMIT = "commit"
-    MODIFIED = "modified"
-    HOSTILE = "hostile"
-
-
-class Bits(Enum):
-    """Relation of the losses and parameters that the two programs of a case print."""
-
-    EQUAL = "equal"
-    DIFFERENT = "different"
-    ANY = "any"
-
-
-@dataclass(frozen=True)
-class Run:
-    """A program that is recorded.
-
-    Attributes:
-        arguments: Arguments of the program. ``{checkpoint}`` is replaced with the checkpoint of the program.
-        environment: Variables of this run alone.
-        steps: Steps to record.
-        task: Task of the recording. Only recorded tensors show that two runs have the same bits.
-        requirement: A package that is installed for this run alone, such as ``numpy==2.2.6``.
-        repetition: Number of the repetition; runs that differ in nothing else are recorded separately.
-    """
-
-    program: str
-    arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    source: Source = Source.CLEAN
-    steps: str = "0-2"
-    task: str = "statistics"
-    requirement: str = ""
-    repetition: int = 0
-
-
-@dataclass(frozen=True)
-class Case:
-    """Two runs and what a comparison must state.
-
-    Attributes:
-        names: Regular expressions, of which one must be found; letter case does not matter. They are
-            searched in the first four lines, or in the first cause if the case is of kind ``RESUME``.
-        bits: Whether the programs compute the same bits. If they contradict it, the case is invalid.
-        accuses_none: No operator may be accused: the difference is in a random state or in the batch.
-        options: Further options of ``probe compare``.
-    """
-
-    name: str
-    kind: Kind
-    target: Run
-    golden: Run
-    names: tuple[str, ...] = ()
-    bits: Bits = Bits.DIFFERENT
-    accuses_none: bool = False
-    options: tuple[str, ...] = ()
-
-
-PROGRAMS = ("cnn", "gpt", "lstm", "vae", "policy")
-SEED = (r"\bseed", r"random (number )?(state|generator)", r"\brng\b")
-DRAW = (*SEED, r"random numbers?", r"\b(drew|draws?|drawn)\b", r"\brand\b")
-BATCH = (r"\bbatch\b",)
 MAX_EQUAL_REPETITIONS = 100
 
 
@@ -104,15 +30,10 @@ def _equal_case(program: str, number: int) -> Case:
 
 def secret_cases() -> list[Case]:
     """Return the pair whose files must not contain a secret; see ``planted_secrets.py``."""
-    from conditions.planted_secrets import variables
-
     runs = [Run("gpt", environment=variables(number), source=Source.HOSTILE) for number in (1, 2)]
     return [Case("environment-and-git", Kind.SECRETS, runs[0], runs[1], bits=Bits.EQUAL)]
 
 
 def all_cases(repetitions: int) -> list[Case]:
     """Return all cases, sorted by kind."""
-    from conditions.planted import CONDITIONS, SEEDS
-    from conditions.resumed import RESUMED
-
     return [*CONDITIONS, *SEEDS, *equal_cases(repetitions), *secret_cases(), *RESUMED]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from conditions.cases import BATCH, DRAW, SEED, Bits, Case, Kind, Run, Source
+from conditions.case import BATCH, DRAW, SEED, Bits, Case, Kind, Run, Source
 
 OTHER_NUMPY = next(one for one in ("2.2.6", "2.2.5") if one != version("numpy"))
 DATA = (*BATCH, r"\bdata\b", r"\bdata ?set\b")

@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from conditions.repository import git
+
 NAMES = (
     "OPENAI_API_KEY", "WANDB_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "DB_PASSWORD",
     "DATABASE_URL", "MY_LAB_SETTING", "lower_case_secret", "TORCH_ACCOUNT", "TORCH_HUB_TOKEN",
@@ -38,8 +40,6 @@ def secret_value(name: str, number: int) -> str:
 
 def make_hostile(repository: Path) -> None:
     """Add a secret in the URL of a remote, and hooks and a file-system monitor that leave a mark."""
-    from conditions.workspace import git
-
     mark = repository.with_name(HOOK_MARK)
     mark.unlink(missing_ok=True)
     script = f"#!/bin/sh\necho run >> '{mark}'\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conditions.cases import BATCH, PROGRAMS, SEED, Bits, Case, Kind, Run
+from conditions.case import BATCH, PROGRAMS, SEED, Bits, Case, Kind, Run
 
 FIRST_STEP = 3
 """The step of the uninterrupted run at which the resumed run begins."""

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from conditions.cases import Bits, Case, Kind
+from conditions.case import Bits, Case, Kind
 from conditions.planted_secrets import leaks
 from conditions.workspace import NotRunError, RecordingError, Workspace, probe
 

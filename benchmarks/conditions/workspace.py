@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from conditions.cases import Run, Source
+from conditions.case import Run, Source
+from conditions.planted_secrets import make_hostile
+from conditions.repository import git
 
 PROGRAM_FILES = Path(__file__).resolve().parent / "programs"
 RECORDER_PACKAGES = ("probe_recording", "probe_pytorch")
@@ -24,12 +26,6 @@ CLEARED_VARIABLES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "MKL_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY",
     "NVIDIA_TF32_OVERRIDE", "PYTHONPATH", "PROBE_CONFIG",
 )  # fmt: skip
-COMMITTER = {
-    "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
-    **{f"GIT_{role}_NAME": "a" for role in ("AUTHOR", "COMMITTER")},
-    **{f"GIT_{role}_EMAIL": "a@example.org" for role in ("AUTHOR", "COMMITTER")},
-    **{f"GIT_{role}_DATE": "2026-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")},
-}  # fmt: skip
 
 
 class RecordingError(Exception):
@@ -122,8 +118,6 @@ class Workspace:
             for file in repository.glob("*.py"):
                 file.write_text(f"{file.read_text()}\n# To do: evaluate.\n")
         elif source is Source.HOSTILE:
-            from conditions.planted_secrets import make_hostile
-
             make_hostile(repository)
 
     def _install(self, requirement: str) -> None:
@@ -223,8 +217,3 @@ def probe(arguments: list[str], directory: Path, variables: dict[str, str] | Non
     if done.returncode:
         raise RecordingError(f"exit code {done.returncode}: {done.stderr.strip()[-1500:]}")
     return done.stdout
-
-
-def git(repository: Path, *arguments: str) -> None:
-    """Run git in a repository, without the configuration of the user."""
-    subprocess.run(["git", *arguments], cwd=repository, env={**os.environ, **COMMITTER}, check=True)

@@ -15,7 +15,8 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from conditions.cases import Bits, Case, Kind, Run, all_cases
+from conditions.case import Bits, Case, Kind, Run
+from conditions.cases import all_cases
 from conditions.planted_secrets import NAMES, REMOTE_SECRET, leaks, secret_value, variables
 from conditions.score import Word, accused_operator, read_answer, score, states_equality
 from conditions.workspace import PROGRAM_FILES, Workspace

@@ -70,6 +70,20 @@ class OverflowResult(NamedTuple):
     reason: str = ""
 
 
+class DtypeRange(NamedTuple):
+    """The range of a dtype; ``overflow.yaml`` describes the fields.
+
+    Attributes:
+        largest: The largest finite number.
+        margin: The relative distance below it within which the device may overflow as well.
+        rounded: The relative distance above it up to which a reference is rounded to it.
+    """
+
+    largest: float
+    margin: float
+    rounded: float
+
+
 @dataclass(frozen=True, slots=True)
 class OverflowPlan:
     """Order for an overflow check.
@@ -228,10 +242,9 @@ def _arrays(value: Any) -> Iterator[Array]:
 
 
 @cache
-def _ranges() -> dict[str, tuple[float, float]]:
-    """Return the largest finite number and the margin of each dtype."""
-    ranges = load_yaml(__package__, "overflow.yaml")
-    return {name: (float(entry["largest"]), float(entry["margin"])) for name, entry in ranges.items()}
+def _ranges() -> dict[str, DtypeRange]:
+    """Return the range of each dtype."""
+    return {name: DtypeRange(**entry) for name, entry in load_yaml(__package__, "overflow.yaml").items()}
 
 
 def _overflows(bench: Array, kind: str, *, margin: bool) -> bool:
@@ -241,8 +254,8 @@ def _overflows(bench: Array, kind: str, *, margin: bool) -> bool:
         return True
     if kind not in _ranges() or not values.size:
         return False
-    largest, distance = _ranges()[kind]
-    limit = largest * (1 - distance if margin else 1 + distance / 16)
+    of_dtype = _ranges()[kind]
+    limit = of_dtype.largest * (1 - of_dtype.margin if margin else 1 + of_dtype.rounded)
     return bool(np.abs(values).max() > limit)
 
 

@@ -15,6 +15,8 @@ from probe_precheck.overflow import NO_FLOATS, NPU_ONLY, Overflow, OverflowResul
 from probe_precheck.settings import RunnerOptions
 from probe_pytorch.precheck.runner import PyTorchRunner
 
+from probe_core.files.packaged import load_yaml
+
 INF, NAN = math.inf, math.nan
 
 
@@ -84,6 +86,17 @@ class FixedRunner:
 
     def run(self, call: Call) -> Outcome:
         return Outcome(self._outputs)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_ranges_are_those_of_the_dtypes(dtype: str) -> None:
+    info = torch.finfo(getattr(torch, dtype))
+    unit = info.eps / 2
+    assert tuple(load_yaml("probe_precheck", "overflow.yaml")[dtype].values()) == (
+        info.max,
+        8 * unit,
+        unit / 2,
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])

@@ -77,9 +77,9 @@ class ConditionCauses:
         target, golden = (read_conditions(directory) for directory in directories)
         self.lacking = [name for name, one in (("target", target), ("golden", golden)) if one is None]
         known = (target or RunConditions(), golden or RunConditions())
-        found = condition_differences(*known) if not self.lacking else []
+        differences = condition_differences(*known) if not self.lacking else []
         # rows of batches are compared because the batches differ
-        self.differences = [one for one in found if not (runs.are_rows and one.kind in OF_BATCHES)]
+        self.differences = [one for one in differences if not (runs.are_rows and one.kind in OF_BATCHES)]
         self._draws = Draws(*known)
         batch = [one for one in self.differences if one.kind is ConditionKind.BATCH]
         ladders = [read_ladder(directory) for directory in directories if batch]
@@ -161,9 +161,9 @@ class ConditionCauses:
         number = calls.numbers.get(cause.op)
         if number is None:
             return ""
-        found = self._draws.differing_generator(cause.op, calls.goldens.get(number, cause.op))
-        if found or not cause.op.startswith("Module."):
-            return found
+        generator = self._draws.differing_generator(cause.op, calls.goldens.get(number, cause.op))
+        if generator or not cause.op.startswith("Module."):
+            return generator
         for op in self._draws.ops():
             inner = calls.numbers.get(op)
             if inner is not None and cause.op in calls.within[inner]:
@@ -185,8 +185,10 @@ class ConditionCauses:
         amount = f"in the {one.only_in} only" if one.only_in else "of another amount in each run"
         clause = f"draws random numbers {amount}, and {cause.op} draws from another random state"
         side = int(one.only_in == "golden")
-        found = self._finding(one.op, Cause.RANDOM, Statement(clause), one)
-        return replace(found, where=self._runs.where(one.op, side), modules=self._runs.modules(one.op, side))
+        finding = self._finding(one.op, Cause.RANDOM, Statement(clause), one)
+        return replace(
+            finding, where=self._runs.where(one.op, side), modules=self._runs.modules(one.op, side)
+        )
 
     def _received_origin(self, cause: Finding, states: Sequence[RandomDifference]) -> Finding:
         """Return the finding on random states that differ where code outside of calls decides something."""
@@ -202,8 +204,8 @@ class ConditionCauses:
         if self._random:
             clause += f"; {random_subject(*self._random)}, too"
         more = f"; {cause.op} {cause.brief or cause.reason.detail}"
-        found = self._finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
-        return replace(found, evidence={"value": batch.name})
+        finding = self._finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
+        return replace(finding, evidence={"value": batch.name})
 
     def _is_before_model(self, cause: Finding) -> bool:
         """Return True for a call outside of modules before the first call within one."""

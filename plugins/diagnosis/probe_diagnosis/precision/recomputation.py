@@ -19,9 +19,6 @@ Array = np.ndarray[Any, Any]
 FLOAT32 = ("float32", "Float32")
 """Ends of the dtypes of products whose precision may be lower than that of their inputs."""
 
-MAX_ROWS = MAX_COLUMNS = 256
-"""Largest extents of the part of a product that is computed again."""
-
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -150,7 +147,7 @@ def _convolution(arrays: Sequence[Array], result: Array, numbers: Mapping[str, i
     steps = (1, *stride, *dilation)
     windows = windows[tuple(slice(None, None, step) for step in steps)]
     sizes = windows.shape[1 : axes + 1]
-    places = np.unravel_index(np.arange(min(MAX_ROWS, math.prod(sizes))), sizes)
+    places = np.unravel_index(np.arange(min(settings().extent, math.prod(sizes))), sizes)
     left = np.moveaxis(windows, 0, axes)[places]
     if result.shape[2:] != sizes:
         return None
@@ -174,9 +171,9 @@ def _part(left: Array, right: Array, result: Array, added: Array | None = None) 
     """
     if left.shape[1] != right.shape[0] or result.shape != (len(left), right.shape[1]) or not result.size:
         raise ValueError("the arrays do not fit")
-    summands = max(1, right.shape[0])
-    columns = min(right.shape[1], MAX_COLUMNS, max(1, settings().multiplications // summands))
-    rows = min(len(left), MAX_ROWS, max(1, settings().multiplications // summands // columns))
+    limits, summands = settings(), max(1, right.shape[0])
+    columns = min(right.shape[1], limits.extent, max(1, limits.multiplications // summands))
+    rows = min(len(left), limits.extent, max(1, limits.multiplications // summands // columns))
     addend = np.zeros(()) if added is None else added[..., :columns][: rows if added.ndim == 2 else None]
     left, right, result = left[:rows], right[:, :columns], result[:rows, :columns]
     return Product(*(value.astype(float) for value in (left, right, addend, result)))

@@ -36,6 +36,8 @@ class PrecisionSettings:
         conditions: The names of conditions that decide how products are rounded.
         recomputed: The largest number of calls that are computed again.
         multiplications: The largest number of multiplications in each of them.
+        extent: The largest number of rows and of columns that are computed again.
+        coarse_noise: The least noise of values whose dtype is coarser than float32.
         products: The arrangement of each API that is a matrix product, by its name.
         modules: The classes of modules that are matrix products.
     """
@@ -51,6 +53,8 @@ class PrecisionSettings:
     conditions: frozenset[str]
     recomputed: int
     multiplications: int
+    extent: int
+    coarse_noise: float
     products: Mapping[str, Arrangement]
     modules: frozenset[str]
 

@@ -16,9 +16,6 @@ from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.value_table import SAME_CODE, UNJUDGED_CODE
 from probe_diagnosis.timeline.views import DIFFERS, SAME, Basis, CallView, DifferenceKind
 
-SINGLE = 1e-4
-"""Least relative distance that rounding explains of values of a lower precision than float32."""
-
 
 @dataclass(frozen=True, slots=True)
 class Signature:
@@ -138,7 +135,12 @@ def _roundings(call: CallView) -> Iterator[float]:
     limits = settings()
     for value in call.outputs():
         is_plain = value.kind is DifferenceKind.VALUE and value.state in (SAME, DIFFERS)
-        if is_plain and value.scale and 0 < value.noise < SINGLE and math.isfinite(value.distance):
+        if (
+            is_plain
+            and value.scale
+            and 0 < value.noise < limits.coarse_noise
+            and math.isfinite(value.distance)
+        ):
             share = math.sqrt(2) * limits.rounding
             share *= limits.extrema if value.by is not Basis.TENSOR else 1.0
             yield value.distance / value.scale / share

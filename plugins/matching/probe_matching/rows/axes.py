@@ -79,10 +79,10 @@ def readings(target: Shape, golden: Shape, batches: Sequence[Batch]) -> list[Lay
         return []
     if len(target) == len(golden):
         choices = [list(_axes(own, other, batches)) for own, other in zip(target, golden)]
-        found = [*islice(_combine(choices), 4 * limits().readings)]
+        layouts = [*islice(_combine(choices), 4 * limits().readings)]
     else:
-        found = list(_with_missing_axis(target, golden, batches))
-    return sorted(dict.fromkeys(found), key=_unlikeliness)[: limits().readings]
+        layouts = list(_with_missing_axis(target, golden, batches))
+    return sorted(dict.fromkeys(layouts), key=_unlikeliness)[: limits().readings]
 
 
 def is_size(target: int, golden: int, batches: Sequence[Batch]) -> bool:

@@ -289,7 +289,7 @@ class KeepingRecorder(Recorder[S]):
             self._write_event(trigger, self._unfinished())
 
     def _unfinished(self) -> KeptStep | None:
-        """Return the step that is being recorded, as far as it is; None if nothing can be written of it."""
+        """Return what is recorded of the current step so far; None if nothing can be written."""
         session: Any = self._session
         directory = self._memory_directory
         if session is None or directory is None:

@@ -64,8 +64,8 @@ def _ratio_of_chunk(original: Array, changed: Array, floor: float, dtype: str) -
         same = (original == changed) | (np.isnan(original) & np.isnan(changed))
         if not (finite | same).all():
             return Difference.NOT_FINITE
-        one = np.ones_like(changed)
-        original, changed = np.where(finite, original, one), np.where(finite, changed, one)
+        ones = np.ones_like(changed)
+        original, changed = np.where(finite, original, ones), np.where(finite, changed, ones)
     if float((original * changed).min()) < -(floor**2):
         return Difference.SIGN
     least: Any = np.asarray(floor, changed.dtype)
@@ -81,7 +81,10 @@ def _ratio_of_chunk(original: Array, changed: Array, floor: float, dtype: str) -
 def agrees_with_cpu(actual: Array, reference: Array, limits: CpuLimits) -> bool:
     """Return True if a device's output agrees with that of the CPU.
 
-    The rule is that of ``pytorch_comparison.agrees_with_cpu``.
+    Small elements of ``actual`` are compared by their absolute error, others by their relative error, and the
+    mean of the signed errors must not exceed the balance; all in float64. Empty arrays agree. If the
+    reference holds nan or an infinity, the arrays count as agreeing; an element that is not finite on the
+    device only does not agree.
 
     Args:
         actual: The output of the device.

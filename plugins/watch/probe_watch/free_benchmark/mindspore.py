@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,10 @@ from mindspore import Parameter, Tensor
 from probe_recording import InterceptedCall
 
 from probe_core.errors import UserError
+from probe_watch.free_benchmark.arguments import UnsupportedTensor
 from probe_watch.free_benchmark.benchmark import Benchmark
-from probe_watch.free_benchmark.mindspore_repetition import Repetition, UnsupportedTensor, repetition_of
-from probe_watch.free_benchmark.mindspore_tensors import MindSporeComparison, tensors_in
+from probe_watch.free_benchmark.mindspore_repetition import Repetition, repetition_of
+from probe_watch.free_benchmark.mindspore_tensors import MindSporeComparison, mindspore_tensors_in
 from probe_watch.free_benchmark.outcome import Skip
 from probe_watch.free_benchmark.preheat import Part
 from probe_watch.free_benchmark.settings import Handler, Mode, Settings, Stage
@@ -92,8 +92,10 @@ class MindSporeBenchmark(Benchmark):
         if part is Part.COMPARED:
             return _Plan(changed)
         reference = None
-        with suppress(Exception):
+        try:
             reference = repetition_of(call, Mode.TO_CPU, self.thresholds.noise)
+        except Exception:  # the call of the program must go on whatever the error
+            self.skip(call.name, Skip.FAILED)
         return _Plan(changed, reference, is_sample=True)
 
     def _compare(self, call: InterceptedCall, plan: _Plan, original: Any) -> Any:
@@ -111,7 +113,7 @@ class MindSporeBenchmark(Benchmark):
             written = (_written(call, original, call.args), _written(call, changed, plan.changed.args))
             self.judge.judge(call.name, [(None, *written, expected)], is_sample=plan.is_sample)
             if self.settings.handler is Handler.FIX:
-                arguments = {id(tensor) for tensor in tensors_in((call.args, call.kwargs))}
+                arguments = {id(tensor) for tensor in mindspore_tensors_in((call.args, call.kwargs))}
                 return _fixed(original, changed, arguments)
         return original
 

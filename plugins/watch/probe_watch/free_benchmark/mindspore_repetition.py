@@ -11,21 +11,17 @@ import numpy as np
 from mindspore import Tensor
 from probe_recording import InterceptedCall
 
+from probe_watch.free_benchmark.arguments import UnsupportedTensor, choose_change, map_tensors
 from probe_watch.free_benchmark.array_perturbations import HALVES, Array, array_changer
 from probe_watch.free_benchmark.mindspore_tensors import (
     array_of,
     dtype_name,
     is_floating,
     is_supported,
-    map_tensors,
+    mindspore_tensors_in,
     tensor_of,
-    tensors_in,
 )
 from probe_watch.free_benchmark.settings import Mode
-
-
-class UnsupportedTensor(Exception):
-    """An argument is a tensor of a kind that cannot be copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,7 @@ def repetition_of(
     Raises:
         UnsupportedTensor: An argument is a tensor of a kind that cannot be copied.
     """
-    tensors = list(tensors_in((call.args, call.kwargs)))
+    tensors = list(mindspore_tensors_in((call.args, call.kwargs)))
     if not all(map(is_supported, tensors)):
         raise UnsupportedTensor
     builder = _Builder(mode, keeps_graph=keeps_graph)
@@ -76,8 +72,8 @@ def repetition_of(
         return None
     return Repetition(
         call.function,
-        map_tensors(builder.copy, call.args),
-        map_tensors(builder.copy, call.kwargs),
+        map_tensors(builder.copy, call.args, Tensor),
+        map_tensors(builder.copy, call.kwargs, Tensor),
     )
 
 
@@ -93,16 +89,12 @@ class _Builder:
 
     def choose(self, values: Iterable[Any], change: Callable[[Array, str], Array | None]) -> bool:
         """Choose the tensor to change, in the first argument with a floating tensor; return False if none."""
-        for value in values:
-            floating = [tensor for tensor in tensors_in(value) if is_floating(tensor)]
-            for tensor in floating:
-                changed = change(array_of(tensor), dtype_name(tensor))
-                if changed is not None:
-                    self._target, self._values = tensor, changed
-                    return True
-            if floating:
-                return False
-        return False
+        chosen = choose_change(
+            values, Tensor, is_floating, lambda tensor: change(array_of(tensor), dtype_name(tensor))
+        )
+        if chosen is not None:
+            self._target, self._values = chosen
+        return chosen is not None
 
     def copy(self, tensor: Tensor) -> Any:
         """Return the copy of a tensor; the chosen tensor is changed at its first place only."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor
 
+from probe_watch.free_benchmark.arguments import tensors_in
 from probe_watch.free_benchmark.array_comparison import agrees_with_cpu, norm_ratio
 from probe_watch.free_benchmark.array_perturbations import Array
 from probe_watch.free_benchmark.outcome import Difference, Outcome
 from probe_watch.free_benchmark.thresholds import CpuLimits
-
-DEPTH = 8
-"""The depth up to which lists, tuples and dicts are searched for tensors, as by the recorder."""
 
 FLOATING = ("float16", "bfloat16", "float32", "float64")
 _SPARSE = (mindspore.COOTensor, mindspore.CSRTensor, mindspore.RowTensor)
@@ -31,29 +29,9 @@ def is_floating(tensor: Tensor) -> bool:
     return dtype_name(tensor) in FLOATING
 
 
-def tensors_in(value: Any, depth: int = 0) -> Iterator[Any]:
+def mindspore_tensors_in(value: Any) -> Iterator[Any]:
     """Yield the tensors in an argument, in order, with sparse tensors."""
-    if isinstance(value, (Tensor, *_SPARSE)):
-        yield value
-    elif isinstance(value, (list, tuple)) and depth < DEPTH:
-        for item in value:
-            yield from tensors_in(item, depth + 1)
-    elif isinstance(value, dict) and depth < DEPTH:
-        yield from tensors_in(list(value.values()), depth)
-
-
-def map_tensors(function: Callable[[Tensor], Any], value: Any, depth: int = 0) -> Any:
-    """Return a value in which each tensor is replaced; other values stay the same objects."""
-    if isinstance(value, Tensor):
-        return function(value)
-    if isinstance(value, (list, tuple)) and depth < DEPTH:
-        items = [map_tensors(function, item, depth + 1) for item in value]
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*items)
-        return type(value)(items)
-    if isinstance(value, dict) and depth < DEPTH:
-        return {key: map_tensors(function, item, depth + 1) for key, item in value.items()}
-    return value
+    return tensors_in(value, (Tensor, *_SPARSE))
 
 
 def is_supported(tensor: Any) -> bool:

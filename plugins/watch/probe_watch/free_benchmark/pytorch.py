@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,13 +10,14 @@ from typing import Any
 import torch
 from probe_recording import InterceptedCall, RandomStates
 
+from probe_watch.free_benchmark.arguments import UnsupportedTensor
 from probe_watch.free_benchmark.benchmark import Benchmark
 from probe_watch.free_benchmark.outcome import Skip
 from probe_watch.free_benchmark.preheat import Part
-from probe_watch.free_benchmark.pytorch_arguments import tensors_in
+from probe_watch.free_benchmark.pytorch_arguments import torch_tensors_in
 from probe_watch.free_benchmark.pytorch_comparison import TorchComparison
 from probe_watch.free_benchmark.pytorch_fix import fixed
-from probe_watch.free_benchmark.pytorch_repetition import Repetition, UnsupportedTensor, repetition_of
+from probe_watch.free_benchmark.pytorch_repetition import Repetition, repetition_of
 from probe_watch.free_benchmark.settings import Handler, Mode, Stage
 
 EXCLUDED = ("Distributed.",)
@@ -98,8 +98,11 @@ class TorchBenchmark(Benchmark):
     def _add_reference(self, call: InterceptedCall, plan: _Plan) -> None:
         """Make a call a sample of preheating, by a run on the CPU."""
         plan.is_sample = True
-        with suppress(Exception), self.interceptor.unobserved():
-            plan.reference = repetition_of(call, Mode.TO_CPU, self.thresholds.noise)
+        try:
+            with self.interceptor.unobserved():
+                plan.reference = repetition_of(call, Mode.TO_CPU, self.thresholds.noise)
+        except Exception:  # the call of the program must go on whatever the error
+            self.skip(call.name, Skip.FAILED)
 
     # -- forward ---------------------------------------------------------------------------
 
@@ -188,7 +191,7 @@ class _Switch:
 def _needs_gradients(call: InterceptedCall) -> bool:
     """Return True if a call makes a part of the autograd graph."""
     return torch.is_grad_enabled() and any(
-        tensor.requires_grad for tensor in tensors_in((call.args, call.kwargs))
+        tensor.requires_grad for tensor in torch_tensors_in((call.args, call.kwargs))
     )
 
 

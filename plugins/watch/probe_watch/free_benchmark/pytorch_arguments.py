@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-DEPTH = 8
-"""The depth up to which lists, tuples and dicts are searched for tensors, as by the recorder."""
+from probe_watch.free_benchmark.arguments import tensors_in
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn.Parameter))
 
 
-def tensors_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+def torch_tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in an argument, in order."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)) and depth < DEPTH:
-        for item in value:
-            yield from tensors_in(item, depth + 1)
-    elif isinstance(value, dict) and depth < DEPTH:
-        yield from tensors_in(list(value.values()), depth)
-
-
-def map_tensors(function: Callable[[torch.Tensor], Any], value: Any, depth: int = 0) -> Any:
-    """Return a value in which each tensor is replaced; other values stay the same objects."""
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if isinstance(value, (list, tuple)) and depth < DEPTH:
-        items = [map_tensors(function, item, depth + 1) for item in value]
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*items)
-        return type(value)(items)
-    if isinstance(value, dict) and depth < DEPTH:
-        return {key: map_tensors(function, item, depth + 1) for key, item in value.items()}
-    return value
+    return tensors_in(value, torch.Tensor)
 
 
 def is_supported(tensor: torch.Tensor) -> bool:

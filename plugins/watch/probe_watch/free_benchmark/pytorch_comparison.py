@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import torch
 
+from probe_watch.free_benchmark.array_comparison import CHUNK_BYTES, agrees_with_cpu
+from probe_watch.free_benchmark.array_perturbations import Array
 from probe_watch.free_benchmark.outcome import Difference, Outcome
 from probe_watch.free_benchmark.outputs import NotComparable
 from probe_watch.free_benchmark.pytorch_perturbations import dtype_name
 from probe_watch.free_benchmark.thresholds import CpuLimits
-
-CHUNK_BYTES = 16 * 1024 * 1024
-"""The size of the parts that the ratio is computed in, which bounds the memory for it."""
 
 
 def norm_ratio(original: torch.Tensor, changed: torch.Tensor, floor: float) -> float | Difference:
@@ -67,8 +66,8 @@ def _ratio_of_chunk(original: torch.Tensor, changed: torch.Tensor, floor: float)
             same = (original == changed) | (original.isnan() & changed.isnan())
             if not bool((finite | same).all()):
                 return Difference.NOT_FINITE
-            one = torch.ones_like(changed)
-            original, changed = torch.where(finite, original, one), torch.where(finite, changed, one)
+            ones = torch.ones_like(changed)
+            original, changed = torch.where(finite, original, ones), torch.where(finite, changed, ones)
     if float((original * changed).min()) < -(floor**2):
         return Difference.SIGN
     ratios = original.abs().clamp(min=floor) / changed.abs().clamp(min=floor)
@@ -92,48 +91,16 @@ def compare_on_device(original: torch.Tensor, changed: torch.Tensor, floor: floa
     return replace(outcome, consistent=ratio <= limit, ratio=ratio)
 
 
-def agrees_with_cpu(actual: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> bool:
-    """Return True if a device's output agrees with that of the CPU.
-
-    Small elements of ``actual`` are compared by their absolute error, others by their relative error, and the
-    mean of the signed errors must not exceed the balance; all in float64. Empty tensors agree. If the
-    reference holds nan or an infinity, the tensors count as agreeing; an element that is not finite on the
-    device only does not agree.
-
-    Args:
-        actual: The output of the device.
-        reference: The output of the CPU.
-        limits: The limits for the dtype of ``actual``.
-
-    Raises:
-        NotComparable: The shapes differ.
-    """
-    if actual.shape != reference.shape:
-        raise NotComparable("shapes differ")
-    a, g = _wide(actual), _wide(reference)
-    if not bool(g.isfinite().all()) or not a.numel():
-        return True
-    if not bool(a.isfinite().all()):
-        return False
-    error = a - g
-    small = a.abs() < limits.small
-    if bool((error.abs()[small] > limits.absolute).any()):
-        return False
-    relative = error.abs() / g.abs()
-    if bool((relative[~small] > limits.relative).any()):
-        return False
-    scale = torch.where(g.abs() >= limits.small, g.abs(), torch.ones_like(g))
-    return abs(float((error / scale).mean())) <= limits.balance
-
-
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    host = tensor.detach().cpu()
-    return (torch.view_as_real(host) if host.is_complex() else host).double()
+def _host_array(tensor: torch.Tensor) -> Array:
+    """Return a copy of a tensor as float64, or complex128."""
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    array: Array = tensor.detach().cpu().resolve_conj().resolve_neg().to(wide).numpy()
+    return array
 
 
 def compare_with_cpu(original: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> Outcome:
     """Return the outcome of the comparison with the CPU, which has no ratio."""
-    consistent = agrees_with_cpu(original, reference, limits)
+    consistent = agrees_with_cpu(_host_array(original), _host_array(reference), limits)
     return Outcome(consistent, str(original.dtype), str(original.shape))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from probe_recording import InterceptedCall
 
-from probe_watch.free_benchmark.pytorch_arguments import tensors_in
+from probe_watch.free_benchmark.pytorch_arguments import torch_tensors_in
 
 
 def fixed(call: InterceptedCall, original: Any, changed: Any) -> Any:
@@ -20,7 +20,9 @@ def fixed(call: InterceptedCall, original: Any, changed: Any) -> Any:
         original: Its result.
         changed: The result of its second run, of the same structure.
     """
-    arguments = {id(tensor) for tensor in tensors_in((call.args, call.kwargs))} if call.writes else set()
+    arguments = (
+        {id(tensor) for tensor in torch_tensors_in((call.args, call.kwargs))} if call.writes else set()
+    )
     return _converted(original, changed, arguments)
 
 

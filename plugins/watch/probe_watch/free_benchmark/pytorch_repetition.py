@@ -10,23 +10,19 @@ from typing import Any
 import torch
 from probe_recording import InterceptedCall
 
+from probe_watch.free_benchmark.arguments import UnsupportedTensor, choose_change, map_tensors
 from probe_watch.free_benchmark.pytorch_arguments import (
     attach_leaf,
     copy_of,
     is_supported,
     lay_out_like,
-    map_tensors,
     new_leaf,
-    tensors_in,
+    torch_tensors_in,
 )
 from probe_watch.free_benchmark.pytorch_perturbations import HALVES, changer, raise_halves
 from probe_watch.free_benchmark.settings import Mode
 
 CPU = torch.device("cpu")
-
-
-class UnsupportedTensor(Exception):
-    """An argument is a tensor of a kind that cannot be copied."""
 
 
 @dataclass(slots=True)
@@ -107,7 +103,7 @@ def repetition_of(
     Raises:
         UnsupportedTensor: An argument is a tensor of a kind that cannot be copied.
     """
-    tensors = list(tensors_in((call.args, call.kwargs)))
+    tensors = list(torch_tensors_in((call.args, call.kwargs)))
     if not all(map(is_supported, tensors)):
         raise UnsupportedTensor
     builder = _Builder(mode, keeps_graph)
@@ -146,24 +142,18 @@ class _Builder:
         only_gradients: bool,
     ) -> bool:
         """Choose the tensor to change, in the first argument with a floating tensor; return False if none."""
-        for value in values:
-            floating = [
-                tensor
-                for tensor in tensors_in(value)
-                if tensor.is_floating_point() and (tensor.requires_grad or not only_gradients)
-            ]
-            for tensor in floating:
-                changed = change(tensor.detach())
-                if changed is not None:
-                    self._target, self._values = tensor, changed
-                    return True
-            if floating:
-                return False
-        return False
+
+        def is_wanted(tensor: torch.Tensor) -> bool:
+            return tensor.is_floating_point() and (tensor.requires_grad or not only_gradients)
+
+        chosen = choose_change(values, torch.Tensor, is_wanted, lambda tensor: change(tensor.detach()))
+        if chosen is not None:
+            self._target, self._values = chosen
+        return chosen is not None
 
     def convert(self, value: Any) -> Any:
         """Return an argument with copies in place of its tensors."""
-        return map_tensors(self._convert, value)
+        return map_tensors(self._convert, value, torch.Tensor)
 
     def _convert(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor is self._target and self._values is not None:

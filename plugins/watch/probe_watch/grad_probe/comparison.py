@@ -10,6 +10,7 @@ from typing import Any
 from probe_core.errors import UserError, counted, some
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.safe_text import safe_json
+from probe_core.spreadsheet_text import neutralise
 from probe_watch.grad_probe import sentences
 from probe_watch.grad_probe.answer import as_json
 from probe_watch.grad_probe.page import page
@@ -196,7 +197,7 @@ def _csv_rows(rank: RankComparison) -> Iterator[list[str]]:
     yield ["step", *map(str, rank.steps)]
     for series in rank.series:
         agreements = [series.pairs[step].agreement for step in rank.steps]
-        yield [series.parameter, *("" if a is None else repr(a.similarity) for a in agreements)]
+        yield [neutralise(series.parameter), *("" if a is None else repr(a.similarity) for a in agreements)]
     yield [SUMMARY_ROW, *(repr(rank.summary(step).similarity) for step in rank.steps)]
 
 

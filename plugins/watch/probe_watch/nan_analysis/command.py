@@ -49,13 +49,13 @@ def nan_analyze(
     """
     manager = ctx.find_object(Manager) or Manager()
     framework = ctx.meta.get("probe.framework")
-    found = False
+    has_finding = False
     for analysis in analyses(run, manager, steps, framework):
-        found = bool(analysis.first)
-        _show(analysis, write_files(analysis, output) if found else [])
-        if found:
+        has_finding = bool(analysis.first)
+        _show(analysis, write_files(analysis, output) if has_finding else [])
+        if has_finding:
             break
-    return FOUND if found and fail_on else FINISHED
+    return FOUND if has_finding and fail_on else FINISHED
 
 
 def analyses(

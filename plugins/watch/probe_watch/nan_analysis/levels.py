@@ -68,7 +68,7 @@ class Rules:
     """The content of ``rules.yaml``.
 
     Attributes:
-        mutation: Ratio of norms from which on a norm counts as mutated.
+        mutation: Ratio of norms above which a norm counts as mutated.
         ignore: Positions that are left out, by group, by the name of the API.
     """
 

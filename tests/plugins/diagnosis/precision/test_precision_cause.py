@@ -62,12 +62,15 @@ def test_one_product_that_rounds_is_accused_itself(tmp_path: Path, task: str, wr
     assert first(report).op == f"Functional.linear.{wrong}.forward"
 
 
-@pytest.mark.parametrize("task", ["tensor", "statistics"])
-def test_a_fault_that_the_rounding_does_not_explain_comes_first(tmp_path: Path, task: str) -> None:
-    report = answered(tmp_path, model(11, added=0.5), model(), task)
+def test_a_fault_that_the_rounding_does_not_explain_comes_first(tmp_path: Path) -> None:
+    report = answered(tmp_path, model(11, added=0.5), model())
     ops = [cause.op for cause in report.answer.causes]
-    assert ops[0] == "Functional.relu.0.forward"
-    assert ops[-1] == "conditions.precision" or task == "statistics"
+    assert (ops[0], ops[-1]) == ("Functional.relu.0.forward", "conditions.precision")
+
+
+def test_a_fault_that_the_rounding_does_not_explain_comes_first_in_statistics(tmp_path: Path) -> None:
+    report = answered(tmp_path, model(11, added=0.5), model(), "statistics")
+    assert first(report).op == "Functional.relu.0.forward"
 
 
 def test_a_small_difference_beyond_the_rounding_comes_second(tmp_path: Path) -> None:

@@ -90,16 +90,6 @@ def test_zero_next_to_a_number_is_not_finite_only_without_a_floor() -> None:
     assert norm_ratio(np.array([0.0]), np.array([1.0]), 0.0, "float64") == math.inf
 
 
-@every("dtype", DTYPES)
-@every("spread", [0.0, 1e-6, 3e-5, 3e-4, 1e-2])
-def test_agreement_with_the_cpu_is_that_of_torch(dtype: str, spread: float) -> None:
-    limits = THRESHOLDS.cpu_limits(dtype)
-    for seed in range(3):
-        first, second = pair(dtype, spread, seed)
-        expected = pytorch_comparison.agrees_with_cpu(first, second.float(), limits)
-        assert agrees_with_cpu(as_array(first), as_array(second.float()), limits) is expected
-
-
 @every(
     "actual, reference, agrees",
     [

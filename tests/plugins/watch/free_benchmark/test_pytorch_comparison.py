@@ -11,7 +11,7 @@ import torch
 from probe_watch.free_benchmark import pytorch_comparison
 from probe_watch.free_benchmark.outcome import Difference
 from probe_watch.free_benchmark.outputs import NotComparable, compare_outputs
-from probe_watch.free_benchmark.pytorch_comparison import agrees_with_cpu, compare_on_device, norm_ratio
+from probe_watch.free_benchmark.pytorch_comparison import compare_on_device, compare_with_cpu, norm_ratio
 from probe_watch.free_benchmark.settings import Mode, Stage
 from probe_watch.free_benchmark.thresholds import load_thresholds
 from support.cases import every
@@ -142,7 +142,9 @@ def test_agreement_with_the_cpu_equals_a_reference(
     actual = (expected + scale * torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype)
     name = str(dtype).removeprefix("torch.")
     limits = THRESHOLDS.cpu_limits(name)
-    assert agrees_with_cpu(actual, expected, limits) is reference_agreement(actual, expected, name)
+    assert compare_with_cpu(actual, expected, limits).consistent is reference_agreement(
+        actual, expected, name
+    )
 
 
 @every("actual,reference,agrees", [
@@ -160,7 +162,7 @@ def test_agreement_with_the_cpu_equals_a_reference(
 ])  # fmt: skip
 def test_agreement_of_worked_examples(actual: list[float], reference: list[float], agrees: bool) -> None:
     limits = THRESHOLDS.cpu_limits("float32")
-    assert agrees_with_cpu(torch.tensor(actual), torch.tensor(reference), limits) is agrees
+    assert compare_with_cpu(torch.tensor(actual), torch.tensor(reference), limits).consistent is agrees
 
 
 @every("dtype", [torch.int8, torch.int32, torch.int64])
@@ -174,8 +176,8 @@ def test_large_integers_keep_their_sign(dtype: torch.dtype) -> None:
 def test_a_balance_of_either_sign_does_not_agree(sign: int) -> None:
     reference = torch.full((50,), 0.5)
     limits = THRESHOLDS.cpu_limits("float16")
-    assert not agrees_with_cpu(reference + sign * 2e-4, reference, limits)
-    assert agrees_with_cpu(reference + sign * 5e-5, reference, limits)
+    assert not compare_with_cpu(reference + sign * 2e-4, reference, limits).consistent
+    assert compare_with_cpu(reference + sign * 5e-5, reference, limits).consistent
 
 
 def test_outputs_of_all_types_are_compared() -> None:

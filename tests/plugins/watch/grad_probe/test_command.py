@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from probe_watch.grad_probe import page
-from support.runs.gradients import debugging, write_run
+from support.runs.gradients import debugging, record, write_run
 from torch import nn
 
 STEPS = 50
@@ -179,6 +179,14 @@ def test_the_page_is_self_contained_and_escapes_names(tmp_path: Path, probe: Any
     assert "<script" not in text and "\u202e" not in text
     assert "&lt;script&gt;alert(1)&lt;&amp;&#x27;" in text and text.count("<svg") == 3
     json.loads((tmp_path / "out" / "grad_answer.json").read_text())
+
+
+def test_names_are_no_formulas_in_the_csv(tmp_path: Path, probe: Any) -> None:
+    for name in ("a", "b"):
+        record(tmp_path / name, {"=1+1": torch.ones(3)})
+    assert probe("grad", "compare", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "out") == 0, probe.err
+    rows = (tmp_path / "out" / "rank0" / "similarities.csv").read_text("utf-8-sig").splitlines()
+    assert rows[1] == "'=1+1,1.0"
 
 
 def test_the_page_draws_suspicious_parameters_first(
