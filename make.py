@@ -31,7 +31,18 @@ OLDEST_PYTHON = (3, 10)
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
 LOWEST_PYTHONS = ((3, 10), (3, 11))
 KITS = ("recording", "matching", "precheck", "diagnosis")
-PLUGINS = ("pytorch", "mindspore", "metrics", "reporters", "page", "explain", "online", "watch", "legacy")
+PLUGINS = (
+    "pytorch",
+    "mindspore",
+    "metrics",
+    "reporters",
+    "page",
+    "explain",
+    "online",
+    "watch",
+    "check",
+    "legacy",
+)
 DISTRIBUTIONS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]
 ALL = "--all"
 DASK = "plugins/dask"

@@ -1,0 +1,1 @@
+"""Tools that check what surrounds a training."""
