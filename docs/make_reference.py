@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import make_coverage
 import make_interface
 import make_msprobe
 from probe_precheck import tables as precheck
@@ -263,6 +264,11 @@ def from_msprobe() -> str:
     return f"{HEAD}\n{make_msprobe.page(ours())}"
 
 
+def coverage() -> str:
+    """Return the page on what becomes of each name in msprobe's documents."""
+    return f"{HEAD}\n{make_coverage.page(ours())}"
+
+
 @cache
 def ours() -> Manager:
     """Return the manager of probe's own plugins."""
@@ -277,6 +283,7 @@ PAGES = {
     "reference.md": reference,
     "edges.md": edges,
     "from-msprobe.md": from_msprobe,
+    "coverage.md": coverage,
     "answer.schema.json": make_interface.answer_schema,
 }
 

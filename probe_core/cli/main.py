@@ -14,6 +14,7 @@ from probe_core.cli import console
 from probe_core.cli.extending import extended
 from probe_core.cli.spelling import both
 from probe_core.errors import UserError, said
+from probe_core.files.packaged import load_yaml
 from probe_core.plugins.blame import blamed, what_to_do
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import CommandSpec
@@ -46,7 +47,7 @@ class Commands(click.Group):
         if name is None:
             if ctx.resilient_parsing:  # a shell asks for completions
                 return None
-            raise manager.missing("commands", cmd_name)
+            raise refused_commands().get(cmd_name.replace("-", "_")) or manager.missing("commands", cmd_name)
         spec = manager.find("commands", name, CommandSpec)
         command: object = spec.make()
         if not isinstance(command, click.Command):
@@ -81,6 +82,14 @@ class Commands(click.Group):
             lines[item.spec.name] = f"{item.spec.summary} Also: {also}." if also else item.spec.summary
         with formatter.section("Commands"):
             formatter.write_dl(sorted(lines.items()))
+
+
+def refused_commands() -> dict[str, UserError]:
+    """Return the error for each command of msprobe that probe does not have, by its name."""
+    return {
+        name: UserError(f"msprobe's command {name} is not part of probe. {text['reason']}", text["instead"])
+        for name, text in load_yaml(__package__, "refused_commands.yaml").items()
+    }
 
 
 def _names(manager: Manager) -> dict[str, str]:

@@ -58,8 +58,8 @@ def _supported(config: Config) -> Config:
     """
     if config.level == "L2":
         raise UserError(
-            'Level "L2" is not supported for MindSpore, so nothing can be recorded.',
-            'Set "level" to one of:',
+            'Level "L2" records the kernels of an NPU, which MindSpore dumps itself (MINDSPORE_DUMP_CONFIG).',
+            'Compare its files with: probe parse vc -m DIR -g DIR. To record calls, set "level" to one of:',
             ("L0", "L1", "mix", "debug"),
         )
     if config.compile == "tap":
