@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         use_stack_finder,
     )
     from probe_recording.specs import InterceptorSpec, TaskSpec
+    from probe_recording.surroundings import VARIABLES, variables
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
     from probe_recording.values import SCALARS, Collector, Walk
@@ -126,6 +127,7 @@ __all__ = [
     "SMALL_FILE",
     "STAND_IN",
     "TASKS",
+    "VARIABLES",
     "Array",
     "Arrived",
     "Backward",
@@ -246,6 +248,7 @@ __all__ = [
     "tensors_in",
     "text_in",
     "use_stack_finder",
+    "variables",
     "with_destination",
 ]
 
@@ -296,6 +299,7 @@ __getattr__ = exporter(
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of "
         "use_stack_finder",
         "specs": "InterceptorSpec TaskSpec",
+        "surroundings": "VARIABLES variables",
         "tasks": "TaskRecorder",
         "threads": "Threads",
         "values": "SCALARS Collector Walk",

@@ -1,0 +1,62 @@
+"""Unpacking of zip packs beside the results, as msprobe does; only what a pack documents is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from probe_recording import VARIABLES
+
+from probe_check.config_check.pack import Pack
+from probe_check.config_check.rules import Rules
+from probe_core.errors import UserError
+from probe_core.files.atomic import make_directory, refuse_link, refused, write_text
+
+
+def unpack(pack: Pack, directory: Path, rules: Rules) -> None:
+    """Write the members of a pack into a directory, in place of an earlier content.
+
+    Of the environment variables, those that are compared or recorded are written.
+
+    Raises:
+        UserError: The directory cannot be written.
+    """
+    refuse_link(directory)
+    if directory.exists():
+        _remove(directory)
+    for name in pack.members():
+        path = directory / name
+        make_directory(path.parent)
+        if name == "env":
+            write_text(path, json.dumps(shown_variables(pack.variables(), rules), indent=4) + "\n")
+        else:
+            write_text(path, pack.content(name).decode("utf-8", "replace"))
+
+
+def shown_variables(variables: dict[str, str], rules: Rules) -> dict[str, str]:
+    """Return the variables that may be written, and the names of those that show that a machine has NPUs."""
+    names = {name for rule in rules.variables for name in (rule.npu, rule.gpu) if name} | {*VARIABLES}
+    return {
+        name: value if name in names else ""
+        for name, value in variables.items()
+        if name in names or rules.npu_mark in name
+    }
+
+
+def _remove(directory: Path) -> None:
+    """Remove an earlier unpacked pack, and nothing else.
+
+    Raises:
+        UserError: The directory holds something else, or cannot be removed.
+    """
+    known = ("env", "pip", "hyperparameters", "dataset", "weights", "random", "conditions.json", "step")
+    try:
+        if not all(entry.name.startswith(known) for entry in directory.iterdir()):
+            raise UserError(
+                f"{directory} holds files that are not of a pack, and would be overwritten.",
+                "Remove it, or give another directory with -o.",
+            )
+        shutil.rmtree(directory)
+    except OSError as error:
+        raise refused(directory, error) from None
