@@ -43,13 +43,13 @@ def _variable(
 ) -> tuple[tuple[Cell, ...], ConfigDifference, Level] | None:
     """Return the row of a variable, its difference and its level; None if it does not differ."""
     names = rule.name(is_npu=sides[0]), rule.name(is_npu=sides[1])
-    values = [own.get(name) or rule.default if name else "" for name, own in zip(names, (bench, cmp))]
+    values = [own.get(name, rule.default) if name else "" for name, own in zip(names, (bench, cmp))]
     if names == ("", "") or (all(names) and values[0] == values[1]):
         return None
     level = Level.ERROR if all(names) else Level.WARNING
     name = " and ".join(dict.fromkeys(filter(None, names)))
     kind = ConditionKind.ENVIRONMENT
-    condition = ConditionDifference(kind, name, values[1] or None, values[0] or None)
+    condition = ConditionDifference(kind, name, *(values[side] if names[side] else None for side in (1, 0)))
     place = place_in_order(kind.value, names[1])
     row = (names[0] or ONLY_CMP, names[1] or ONLY_BENCH, *values)
     return row, ConfigDifference(Item.ENVIRONMENT, level, condition, place), level

@@ -13,7 +13,7 @@ Cell = Union[None, bool, int, float, str]
 
 
 class Item(str, Enum):
-    """What is compared; the values are the names of the sheets, in their order."""
+    """Parts of a configuration; the values are the names of the sheets, in their order."""
 
     ENVIRONMENT = "env"
     PACKAGES = "pip"
@@ -25,7 +25,7 @@ class Item(str, Enum):
 
 
 class Level(str, Enum):
-    """How serious a difference is."""
+    """Severities of differences."""
 
     PASS = "pass"
     WARNING = "warning"
@@ -81,7 +81,7 @@ class ItemResult:
 
 
 class GapKind(str, Enum):
-    """Why something was not compared."""
+    """Reasons why something was not compared."""
 
     ONE_SIDED_ITEM = "one_sided_item"
     ONE_SIDED_FILE = "one_sided_file"

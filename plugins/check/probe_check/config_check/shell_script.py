@@ -12,8 +12,8 @@ from probe_check.config_check.shell_words import TOKEN, Variables
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _PREFIXES = frozenset(
-    {"export", "local", "readonly", "declare", "typeset", "env", "nohup", "exec", "time", "sudo", "if", "then",
-     "else", "do"}
+    {"export", "local", "readonly", "declare", "typeset", "env", "nohup", "exec", "time", "sudo", "if",
+     "then", "else", "do"}
 )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ class _Entry:
         return self.bench.values(), self.cmp.values()
 
     def relative_differences(self) -> tuple[float | None, ...]:
-        """Return |bench - cmp| / |bench| of each statistic; None for a zero in bench, and for nan."""
+        """Return |bench - cmp| / |bench| of each statistic; None for a zero in bench, and for a result of nan."""
         if self.bench is None or self.cmp is None:
             return (None,) * len(STATISTICS)
         return tuple(map(_relative, *self._values()))
@@ -59,8 +59,6 @@ def _same(bench: float, cmp: float) -> bool:
 def _relative(bench: float, cmp: float) -> float | None:
     if bench == 0:
         return None
-    if _same(bench, cmp):
-        return None if math.isnan(bench) else 0.0
     difference = abs(bench - cmp) / abs(bench)
     return None if math.isnan(difference) else difference
 
