@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         hash_weights,
     )
     from probe_recording.calls import Call, Calls
-    from probe_recording.condition_capture import ConditionCapture
+    from probe_recording.condition_capture import ConditionCapture, new_condition_capture
     from probe_recording.conditions import Conditions, Draw, Fact, state_hash
     from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, load_config, parse_steps
     from probe_recording.debugger import Debugger
@@ -108,7 +108,7 @@ if TYPE_CHECKING:
         stack_of,
         use_stack_finder,
     )
-    from probe_recording.specs import InterceptorSpec, TaskSpec
+    from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
     from probe_recording.surroundings import VARIABLES, variables
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
@@ -134,6 +134,7 @@ __all__ = [
     "Call",
     "CallInterceptor",
     "Calls",
+    "CaptureSpec",
     "Cause",
     "Collector",
     "ConditionCapture",
@@ -224,6 +225,7 @@ __all__ = [
     "load_npy",
     "measure",
     "memory_of",
+    "new_condition_capture",
     "new_interceptor",
     "note",
     "number_in",
@@ -259,7 +261,7 @@ __getattr__ = exporter(
         "backward": "Backward",
         "batch_values": "BLOCK CHUNK_BLOCKS batch_entry batch_tensors chunk_weight hash_array hash_weights",
         "calls": "Call Calls",
-        "condition_capture": "ConditionCapture",
+        "condition_capture": "ConditionCapture new_condition_capture",
         "conditions": "Conditions Draw Fact state_hash",
         "config": "LEVELS TASKS Config ConfigWarning load_config parse_steps",
         "debugger": "Debugger",
@@ -298,7 +300,7 @@ __getattr__ = exporter(
         "session": "Entry Session",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of "
         "use_stack_finder",
-        "specs": "InterceptorSpec TaskSpec",
+        "specs": "CaptureSpec InterceptorSpec TaskSpec",
         "surroundings": "VARIABLES variables",
         "tasks": "TaskRecorder",
         "threads": "Threads",

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import click
 
-from probe_check.config_check import collection, result_file, sentences, workbook
-from probe_check.config_check.comparison import ConfigComparison, compare_packs
+from probe_check.config_check import collection, sentences
+from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import SEVERITY, Level
-from probe_check.config_check.pack import Pack, open_pack
-from probe_check.config_check.pack_file import SUFFIX, check_name, write_pack
+from probe_check.config_check.pack_file import check_name, write_pack
+from probe_check.config_check.results import compare_and_write
 from probe_check.config_check.rules import load_rules
-from probe_check.config_check.unpacking import unpack
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, FOUND
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, printable
-from probe_core.files.atomic import make_directory, remove_leftovers
 
 DEFAULT_PACK = Path("config_check_pack.zip")
 DEFAULT_OUTPUT = Path("config_check_result")
@@ -92,44 +89,10 @@ def _compare(paths: Sequence[Path], output: Path, framework: str, fail_on: str |
     """Compare two packs, and write the results."""
     if len(paths) != 2:
         raise UserError(f"-c needs two paths, and {len(paths)} were given.", "Give -c BENCH CMP.")
-    make_directory(output)
-    remove_leftovers(output)
-    with closing(_opened(paths[0])) as bench, closing(_opened(paths[1])) as cmp:
-        comparison = compare_packs(bench, cmp, framework)
-        if not comparison.results:
-            raise UserError(
-                f"{paths[0]} and {paths[1]} have nothing in common that can be compared.",
-                "Collect both in the same way.",
-            )
-        for pack, name in ((bench, "bench"), (cmp, "cmp")):
-            if pack.path.is_file():
-                unpack(pack, output / name, load_rules())
-    written = [output / workbook.FILE, output / result_file.FILE]
-    workbook.write_workbook(written[0], comparison)
-    result_file.write_result(written[1], comparison)
+    comparison, written = compare_and_write(paths[0], paths[1], output, framework)
     _show(comparison, written)
     has_found = fail_on is not None and SEVERITY[comparison.level] >= SEVERITY[Level(fail_on)]
     return FOUND if has_found else FINISHED
-
-
-def _opened(path: Path) -> Pack:
-    """Return a pack.
-
-    Raises:
-        UserError: The path is no pack; directories and other files may be checkpoints.
-    """
-    if not path.exists():
-        raise UserError(f"{path} not found.", "Check the path.")
-    is_candidate = path.is_dir() or path.suffix == SUFFIX
-    pack = open_pack(path) if is_candidate else None
-    if pack is None or not pack.items():
-        if pack is not None:
-            pack.close()
-        raise UserError(
-            f"{path} is neither a pack of config-check nor a recorded run with conditions.",
-            "To compare two checkpoints, run: probe checkpoint A B",
-        )
-    return pack
 
 
 def _show(comparison: ConfigComparison, written: list[Path]) -> None:

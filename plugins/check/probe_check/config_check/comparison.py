@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probe_diagnosis import condition_differences, place_in_order
+from probe_diagnosis import ConditionKind, condition_differences, place_in_order
 
 from probe_check.config_check.environment import compare_packages, compare_variables, is_npu
 from probe_check.config_check.hyperparameters import compare_hyperparameters
@@ -128,7 +128,9 @@ def _compare_conditions(bench: Pack, cmp: Pack, rules: Rules) -> ItemResult:
             if one.name in mapped:
                 continue  # the table of variables pairs it with the variable of the other device
             level = rules.condition_levels.get(one.kind.value, Level.WARNING)
-            place = place_in_order(one.kind.value, one.name)
+            is_seed = one.random is not None and one.random.is_seed
+            kind = ConditionKind.HYPERPARAMETER if is_seed else one.kind  # a seed changes weights and batches
+            place = place_in_order(kind.value, one.name)
             differences.append(ConfigDifference(Item.CONDITIONS, level, one, place, step, rank))
     rows = tuple(
         (one.step, one.rank, one.condition.kind.value, one.condition.name, one.condition.golden,

@@ -47,9 +47,10 @@ def _variable(
     if names == ("", "") or (all(names) and values[0] == values[1]):
         return None
     level = Level.ERROR if all(names) else Level.WARNING
-    name = " and ".join(dict.fromkeys(filter(None, names)))
+    shown_name = " and ".join(dict.fromkeys(filter(None, names)))
     kind = ConditionKind.ENVIRONMENT
-    condition = ConditionDifference(kind, name, *(values[side] if names[side] else None for side in (1, 0)))
+    bench_value, cmp_value = (value if name else None for name, value in zip(names, values))
+    condition = ConditionDifference(kind, shown_name, cmp_value, bench_value)
     place = place_in_order(kind.value, names[1])
     row = (names[0] or ONLY_CMP, names[1] or ONLY_BENCH, *values)
     return row, ConfigDifference(Item.ENVIRONMENT, level, condition, place), level

@@ -51,6 +51,7 @@ class ConfigDifference:
         step: The number of the forward call (micro-step); None if it does not belong to one.
         rank: The number of the rank; None if it does not belong to one.
         place: The place in the order of effects; the smallest may change numbers most.
+        statistic: The statistic that the values are; empty if they are none.
     """
 
     item: Item
@@ -59,6 +60,7 @@ class ConfigDifference:
     place: int
     step: int | None = None
     rank: int | None = None
+    statistic: str = ""
 
 
 @dataclass(frozen=True, slots=True)

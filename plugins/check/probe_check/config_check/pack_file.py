@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,36 +39,66 @@ def write_pack(path: Path, members: Mapping[str, str]) -> None:
             file.writestr(_info(name), text)
 
 
-def add_members(path: Path, members: Mapping[str, str]) -> None:
-    """Add members to a pack, which is created if it does not exist; other ranks wait.
+class PackFile:
+    """A pack to which the processes of a training add members, one after another.
 
-    The new members and a new list of all members are written behind the earlier content. If that fails, the
-    file is cut off there, and the earlier content is valid again.
+    New members and a new list of all members are written behind the earlier content. If that fails, the file
+    is cut off there, and the earlier content is valid again. A pack of an earlier program is emptied first.
+
+    Args:
+        path: Its path.
 
     Raises:
-        UserError: The file cannot be written, or is not a zip file.
+        UserError: The name does not end in .zip, or the directory cannot be written to.
     """
-    try:
-        _add(path, members)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise refused(path, error) from None
 
+    def __init__(self, path: Path) -> None:
+        check_name(path)
+        make_directory(path.parent)
+        self._path = path
+        self._has_begun = False
 
-def _add(path: Path, members: Mapping[str, str]) -> None:
-    import fcntl
+    def add(self, members: Mapping[str, str]) -> None:
+        """Add members; processes of other ranks wait.
 
-    with os.fdopen(open_file(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
-        size = file.seek(0, os.SEEK_END)
+        Raises:
+            UserError: They cannot be written.
+        """
         try:
-            with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive:
-                archive.start_dir = size
-                for name, text in members.items():
-                    archive.writestr(_info(name), text)
-            file.flush()
-        except BaseException:
-            file.truncate(size)
-            raise
+            self._add(members)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise refused(self._path, error) from None
+        self._has_begun = True
+
+    def _add(self, members: Mapping[str, str]) -> None:
+        import fcntl
+
+        with os.fdopen(open_file(self._path, os.O_RDWR | os.O_CREAT), "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
+            if not self._has_begun and self._is_of_earlier_program(file.fileno()):
+                file.truncate(0)
+            size = file.seek(0, os.SEEK_END)
+            try:
+                with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive:
+                    archive.start_dir = size
+                    for name, text in members.items():
+                        archive.writestr(_info(name), text)
+                file.flush()
+            except BaseException:
+                file.truncate(size)
+                raise
+        _BEGUN.add(self._path.resolve())
+
+    def _is_of_earlier_program(self, descriptor: int) -> bool:
+        """Return True if the content is not of the other processes of this program, which began with it."""
+        is_own = self._path.resolve() in _BEGUN
+        return is_own or os.fstat(descriptor).st_mtime < _START
+
+
+_START = time.time()
+"""The time at which this process began to use the module."""
+_BEGUN: set[Path] = set()
+"""Packs that this process has written to; a second checker of the process replaces the first one's pack."""
 
 
 def _info(name: str) -> zipfile.ZipInfo:

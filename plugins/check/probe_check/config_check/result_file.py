@@ -47,6 +47,7 @@ def _difference(one: ConfigDifference) -> dict[str, Any]:
     return {
         "kind": one.condition.kind.value,
         "name": one.condition.name,
+        "statistic": one.statistic or None,
         "bench": _plain(one.condition.golden),
         "cmp": _plain(one.condition.target),
         "level": one.level.value,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from probe_diagnosis import condition_sentence
+from probe_diagnosis import ConditionDifference, ConditionKind, condition_sentence
 
 from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import ConfigDifference, Gap, GapKind, Item, Level
 from probe_core.errors import counted, some
 
-MAX_LISTED_DIFFERENCES = 8
-"""Largest number of differences that are printed."""
-
+MAX_DIGITS = 17
+"""Number of digits that distinguish any two numbers."""
 NOUNS = {
     Item.ENVIRONMENT: "the environment variables",
     Item.PACKAGES: "the packages",
@@ -39,20 +39,32 @@ def verdict(comparison: ConfigComparison) -> str:
 def difference(one: ConfigDifference) -> str:
     """Return a sentence on a difference, without a full stop."""
     places = [f"{name} {number}" for name, number in (("step", one.step), ("rank", one.rank)) if number]
-    return condition_sentence(one.condition) + (f" ({', '.join(places)})" if places else "")
+    return condition_sentence(_shown(one)) + (f" ({', '.join(places)})" if places else "")
+
+
+def _shown(one: ConfigDifference) -> ConditionDifference:
+    """Return a condition with the name of its statistic, and as many digits as distinguish both values."""
+    target, golden = one.condition.target, one.condition.golden
+    if not one.statistic or not isinstance(target, float) or not isinstance(golden, float):
+        return one.condition
+    for digits in range(4, MAX_DIGITS + 1):
+        texts = [f"{one.statistic} {value:.{digits}g}" for value in (target, golden)]
+        if texts[0] != texts[1]:
+            break
+    return replace(one.condition, target=texts[0], golden=texts[1])
 
 
 def details(comparison: ConfigComparison) -> Iterator[str]:
-    """Yield the lines after the verdict."""
+    """Yield the lines after the verdict: the first difference of each kind, and the level of each item."""
     if comparison.differences:
         yield f"values are those of {comparison.cmp} against those of {comparison.bench}"
-    shown = comparison.differences[1:MAX_LISTED_DIFFERENCES]
-    for one in shown:
-        warning = "warning: " if one.level is Level.WARNING else ""
-        yield f"{warning}{difference(one)}"
-    rest = len(comparison.differences) - MAX_LISTED_DIFFERENCES
-    if rest > 0:
-        yield f"and {counted(rest, 'further difference')}"
+    groups: dict[tuple[ConditionKind, Level], list[ConfigDifference]] = {}
+    for one in comparison.differences[1:]:
+        groups.setdefault((one.condition.kind, one.level), []).append(one)
+    for (_, level), group in groups.items():
+        warning = "warning: " if level is Level.WARNING else ""
+        more = f"; {len(group) - 1:,} more of this kind" if len(group) > 1 else ""
+        yield f"{warning}{difference(group[0])}{more}"
     yield "; ".join(f"{result.item.value}: {result.level.value}" for result in comparison.results)
 
 

@@ -15,7 +15,7 @@ RELATIVE_COLUMNS = tuple(f"{name}_relative_diff" for name in STATISTICS)
 INPUT_COLUMNS = ("step", "rank", "tag", "equal", *RELATIVE_COLUMNS)
 WEIGHT_COLUMNS = ("step", "rank", "weight_name", "equal", *RELATIVE_COLUMNS)
 ONLY_BENCH, ONLY_CMP = "only bench have", "only cmp have"
-ABSENT = "absent"
+ABSENT, PRESENT = "absent", "present"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +35,20 @@ class _Entry:
         return self.bench.values(), self.cmp.values()
 
     def relative_differences(self) -> tuple[float | None, ...]:
-        """Return |bench - cmp| / |bench| of each statistic; None for a zero in bench, and for a result of nan."""
+        """Return |bench - cmp| / |bench| of each statistic.
+
+        None stands for a zero in bench, and for a result of nan.
+        """
         if self.bench is None or self.cmp is None:
             return (None,) * len(STATISTICS)
         return tuple(map(_relative, *self._values()))
 
-    def first_difference(self) -> tuple[Cell, Cell]:
-        """Return the name and value of the first statistic that differs, of bench and cmp."""
+    def first_difference(self) -> tuple[str, Cell, Cell]:
+        """Return the first statistic that differs, and its values in bench and cmp."""
         if self.bench is None or self.cmp is None:
-            return (ABSENT, "present") if self.bench is None else ("present", ABSENT)
-        name, bench, cmp = next(
-            (name, bench, cmp)
-            for name, bench, cmp in zip(STATISTICS, *self._values())
-            if not _same(bench, cmp)
-        )
-        return f"{name} {bench!r}", f"{name} {cmp!r}"
+            return ("", ABSENT, PRESENT) if self.bench is None else ("", PRESENT, ABSENT)
+        triples = zip(STATISTICS, *self._values())
+        return next((name, bench, cmp) for name, bench, cmp in triples if not _same(bench, cmp))
 
 
 def _same(bench: float, cmp: float) -> bool:
@@ -139,6 +138,7 @@ def _equality(entry: _Entry) -> Cell:
 def _difference(
     item: Item, kind: ConditionKind, level: Level, place: Place, entry: _Entry
 ) -> ConfigDifference:
-    bench, cmp = entry.first_difference()
+    statistic, bench, cmp = entry.first_difference()
     condition = ConditionDifference(kind, entry.name, cmp, bench)
-    return ConfigDifference(item, level, condition, place_in_order(kind.value, entry.name), *place)
+    effect = place_in_order(kind.value, entry.name)
+    return ConfigDifference(item, level, condition, effect, *place, statistic=statistic)
