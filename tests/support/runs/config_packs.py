@@ -14,6 +14,8 @@ DATA = Path(__file__).parents[2] / "data"
 CASES = DATA / "config-check-cases.yaml"
 EXPECTED = DATA / "config-check-8.3.3.json"
 DIFFERENCES = DATA / "config-check-differences.yaml"
+COLLECTED = DATA / "config-check-8.3.3.zip"
+"""Two packs that mindstudio-probe 8.3.3 collected in a script, with changed paths."""
 STATISTICS = ("max", "min", "mean", "norm")
 
 

@@ -64,7 +64,8 @@ def _row_order(pair: _Pair) -> tuple[str, str]:
 def _level(pair: _Pair, bench: Mapping[str, Scalar], cmp: Mapping[str, Scalar]) -> Level:
     if pair.bench is None or pair.cmp is None:
         return Level.WARNING
-    return Level.PASS if is_equal(bench[pair.bench], cmp[pair.cmp]) else Level.ERROR
+    values = bench[pair.bench], cmp[pair.cmp]
+    return Level.PASS if HIDDEN in values or is_equal(*values) else Level.ERROR
 
 
 def is_equal(bench: Scalar, cmp: Scalar) -> bool:
@@ -121,7 +122,7 @@ def _difference(
     name = " and ".join(names)
     values = _shown(pair, bench, cmp, rules)
     kind = ConditionKind.HYPERPARAMETER
-    has_effect = not all(rules.without_effect.search(one) for one in names)
+    has_effect = not all(rules.without_effect.search(one) or rules.is_secret(one) for one in names)
     place = place_in_order(kind.value, name) + (0 if has_effect else WITHOUT_EFFECT)
     condition = ConditionDifference(kind, name, values[1], values[0])
     return ConfigDifference(Item.HYPERPARAMETERS, level, condition, place)

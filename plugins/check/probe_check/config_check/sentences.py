@@ -12,6 +12,7 @@ from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import ConfigDifference, Gap, GapKind, Item, Level
 from probe_core.errors import counted, some
 
+NOT_INSTALLED = "not installed"
 MAX_DIGITS = 17
 """Number of digits that distinguish any two numbers."""
 NOUNS = {
@@ -45,6 +46,8 @@ def difference(one: ConfigDifference) -> str:
 def _shown(one: ConfigDifference) -> ConditionDifference:
     """Return a condition with the name of its statistic, and as many digits as distinguish both values."""
     target, golden = one.condition.target, one.condition.golden
+    if one.item is Item.PACKAGES:
+        return replace(one.condition, target=target or NOT_INSTALLED, golden=golden or NOT_INSTALLED)
     if not one.statistic or not isinstance(target, float) or not isinstance(golden, float):
         return one.condition
     for digits in range(4, MAX_DIGITS + 1):

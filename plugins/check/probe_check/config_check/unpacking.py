@@ -8,8 +8,9 @@ from pathlib import Path
 
 from probe_recording import VARIABLES
 
-from probe_check.config_check.pack import Pack
-from probe_check.config_check.rules import Rules
+from probe_check.config_check.items import Item
+from probe_check.config_check.pack import Pack, Scalar
+from probe_check.config_check.rules import HIDDEN, Rules
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, refuse_link, refused, write_text
 
@@ -17,7 +18,7 @@ from probe_core.files.atomic import make_directory, refuse_link, refused, write_
 def unpack(pack: Pack, directory: Path, rules: Rules) -> None:
     """Write the members of a pack into a directory, in place of an earlier content.
 
-    Of the environment variables, those that are compared or recorded are written.
+    Of the environment variables, those that are compared or recorded are written. Secrets are hidden.
 
     Raises:
         UserError: The directory cannot be written.
@@ -25,13 +26,23 @@ def unpack(pack: Pack, directory: Path, rules: Rules) -> None:
     refuse_link(directory)
     if directory.exists():
         _remove(directory)
+    has_variables = Item.ENVIRONMENT in pack.items()
+    variables = shown_variables(pack.variables(), rules) if has_variables else {}
+    texts = {"env": json.dumps(variables, indent=4) + "\n"}
+    texts |= {
+        f"hyperparameters/{file}": json.dumps(_without_secrets(pack.hyperparameters(file), rules), indent=4)
+        + "\n"
+        for file in pack.hyperparameter_files()
+    }
     for name in pack.members():
         path = directory / name
         make_directory(path.parent)
-        if name == "env":
-            write_text(path, json.dumps(shown_variables(pack.variables(), rules), indent=4) + "\n")
-        else:
-            write_text(path, pack.content(name).decode("utf-8", "replace"))
+        text = texts[name] if name in texts else pack.content(name).decode("utf-8", "replace")
+        write_text(path, text)
+
+
+def _without_secrets(parameters: dict[str, Scalar], rules: Rules) -> dict[str, Scalar]:
+    return {name: HIDDEN if rules.is_secret(name) else value for name, value in parameters.items()}
 
 
 def shown_variables(variables: dict[str, str], rules: Rules) -> dict[str, str]:

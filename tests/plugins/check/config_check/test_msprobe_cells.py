@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.runs.config_packs import DIFFERENCES, EXPECTED, cells_of, load_cases, write_packs
+from support.runs.config_packs import COLLECTED, DIFFERENCES, EXPECTED, cells_of, load_cases, write_packs
 
 Cell = tuple[str, ...]
 """Case, sheet, key of the row, column."""
@@ -76,6 +77,19 @@ def test_cases_differ_only_as_listed(case: str, tmp_path: Path, probe: Callable[
     }
 
 
+def test_packs_collected_by_msprobe_differ_only_as_listed(tmp_path: Path, probe: Callable[..., Any]) -> None:
+    case = "collected_by_msprobe"
+    with zipfile.ZipFile(COLLECTED) as packs:
+        packs.extractall(tmp_path)
+    out = tmp_path / "out"
+    assert probe("config-check", "-c", tmp_path / "bench.zip", tmp_path / "cmp.zip", "-o", out) == 0, (
+        probe.err
+    )
+    assert {*cells_that_differ(case, cells_of(out / "result.xlsx"))} == {
+        cell for entry in differences() for cell in listed(entry) if cell[0] == case
+    }
+
+
 def test_sheets_have_the_order_of_msprobe(tmp_path: Path, probe: Callable[..., Any]) -> None:
     bench, cmp = write_packs(load_cases()["equal"], tmp_path)
     probe("config-check", "-c", bench, cmp, "-o", tmp_path / "out")
@@ -88,4 +102,4 @@ def test_the_list_of_differences_is_well_formed() -> None:
     assert {cell[0] for cell in cells} <= expected().keys()
     for entry in differences():
         assert entry["cells"] and ("decision" in entry) is not ("defect" in entry)
-    assert expected().keys() == {*load_cases()}
+    assert expected().keys() == {*load_cases(), "collected_by_msprobe"}
