@@ -14,7 +14,7 @@ from typing import Any
 from probe_recording import Conditions, new_condition_capture, note, variables
 
 from probe_check.config_check import collection
-from probe_check.config_check.framework import new_adapter
+from probe_check.config_check.frameworks import new_adapter
 from probe_check.config_check.pack_file import PackFile
 from probe_check.config_check.random_log import LOG
 from probe_check.config_check.rules import HIDDEN, load_rules

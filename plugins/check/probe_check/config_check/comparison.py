@@ -120,10 +120,12 @@ def _compare_conditions(bench: Pack, cmp: Pack, rules: Rules) -> ItemResult:
     mapped = (
         {name for rule in rules.variables for name in (rule.npu, rule.gpu)} if has_both_devices else set()
     )
+    is_compared = False
     for step, rank in _shared_places(bench, cmp):
         golden, target = bench.conditions((step, rank)), cmp.conditions((step, rank))
         if golden is None or target is None:
             continue
+        is_compared = True
         for one in condition_differences(target, golden):
             if one.name in mapped:
                 continue  # the table of variables pairs it with the variable of the other device
@@ -138,7 +140,7 @@ def _compare_conditions(bench: Pack, cmp: Pack, rules: Rules) -> ItemResult:
         for one in differences
     )  # fmt: skip
     level = worst(one.level for one in differences)
-    return ItemResult(Item.CONDITIONS, level, CONDITION_COLUMNS, rows, tuple(differences))
+    return ItemResult(Item.CONDITIONS, level, CONDITION_COLUMNS, rows, tuple(differences), is_compared)
 
 
 def _has_both_devices(bench: Pack, cmp: Pack, rules: Rules) -> bool:

@@ -1,4 +1,4 @@
-"""What ConfigChecker needs of a framework."""
+"""The interface of the part of ConfigChecker that knows a framework."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 from probe_recording import Process
-
-from probe_core.errors import UserError
 
 MAX_DEPTH = 20
 """Largest depth of nested inputs that are looked into."""
@@ -78,23 +76,3 @@ class _InputWalk:
         if isinstance(value, (list, tuple)):
             return {str(number): self.visit(inner, depth + 1) for number, inner in enumerate(value)}
         return ""
-
-
-def new_adapter(framework: str) -> FrameworkAdapter:
-    """Return the adapter of a framework, which is imported only now.
-
-    Raises:
-        UserError: The framework is not known, or not installed.
-    """
-    try:
-        if framework == "pytorch":
-            from probe_check.config_check.pytorch import TorchAdapter
-
-            return TorchAdapter()
-        if framework == "mindspore":
-            from probe_check.config_check.mindspore import MindSporeAdapter
-
-            return MindSporeAdapter()
-    except ImportError as error:
-        raise UserError(f"{framework} cannot be imported: {error}.", "Install it, or set fmk.") from None
-    raise UserError(f'invalid value for fmk: "{framework}".', "Give one of these.", ("pytorch", "mindspore"))

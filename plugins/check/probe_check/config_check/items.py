@@ -73,6 +73,7 @@ class ItemResult:
         columns: The headers of its table.
         rows: The rows of its table.
         differences: The rows that differ.
+        is_compared: False if both packs have the item, but nothing in it could be compared.
     """
 
     item: Item
@@ -80,6 +81,7 @@ class ItemResult:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     differences: tuple[ConfigDifference, ...]
+    is_compared: bool = True
 
 
 class GapKind(str, Enum):

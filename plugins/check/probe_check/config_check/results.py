@@ -31,7 +31,7 @@ def compare_and_write(
     """
     with closing(opened(bench_path)) as bench, closing(opened(cmp_path)) as cmp:
         comparison = compare_packs(bench, cmp, framework)
-        if not comparison.results:
+        if not any(result.is_compared for result in comparison.results):
             raise UserError(
                 f"{bench_path} and {cmp_path} have nothing in common that can be compared.",
                 "Collect both in the same way.",

@@ -29,7 +29,9 @@ NOUNS = {
 def verdict(comparison: ConfigComparison) -> str:
     """Return the first line: the most important difference, and the number of the others."""
     if not comparison.differences:
-        items = ", ".join(NOUNS[result.item].removeprefix("the ") for result in comparison.results)
+        items = ", ".join(
+            NOUNS[result.item].removeprefix("the ") for result in comparison.results if result.is_compared
+        )
         return f"The configurations agree in all that was compared: {items}"
     first, rest = comparison.differences[0], comparison.differences[1:]
     text = difference(first)

@@ -43,7 +43,7 @@ class Variables:
         if match is not None and (match[3] or bare == word):
             value = self._value(match)
             if value != bare:
-                tokens = TOKEN.finditer(_without_quotes(value))
+                tokens = TOKEN.finditer(value if match[3] else unquoted(value))
                 yield from (unquoted(token[0]) for token in tokens if token["word"])
                 return
         yield unquoted(self._replace(word))

@@ -73,7 +73,8 @@ def compare_inputs(bench: Pack, cmp: Pack) -> ItemResult:
                 kind = ConditionKind.BATCH_STATISTICS
                 differences.append(_difference(Item.DATASET, kind, Level.ERROR, place, entry))
     level = worst(one.level for one in differences)
-    return ItemResult(Item.DATASET, level, INPUT_COLUMNS, tuple(rows), tuple(differences))
+    is_compared = bool(_common(bench, cmp, Item.DATASET))
+    return ItemResult(Item.DATASET, level, INPUT_COLUMNS, tuple(rows), tuple(differences), is_compared)
 
 
 def _common(bench: Pack, cmp: Pack, item: Item) -> list[Place]:
@@ -121,7 +122,8 @@ def compare_weights(bench: Pack, cmp: Pack) -> ItemResult:
                 level = Level.WARNING if is_one_sided else Level.ERROR
                 differences.append(_difference(Item.WEIGHTS, ConditionKind.WEIGHTS, level, place, entry))
     level = worst(one.level for one in differences)
-    return ItemResult(Item.WEIGHTS, level, WEIGHT_COLUMNS, tuple(rows), tuple(differences))
+    is_compared = bool(_common(bench, cmp, Item.WEIGHTS))
+    return ItemResult(Item.WEIGHTS, level, WEIGHT_COLUMNS, tuple(rows), tuple(differences), is_compared)
 
 
 def _weight_entries(bench: Mapping[str, Statistics], cmp: Mapping[str, Statistics]) -> Iterator[_Entry]:
