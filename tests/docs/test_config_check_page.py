@@ -47,7 +47,9 @@ def test_the_commands_print_what_the_page_shows(
     assert probe.out == answer
 
 
-def test_the_script_collects_what_the_page_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_collects_what_the_page_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.sh").write_text(plain_blocks()[0])
 
@@ -57,6 +59,7 @@ def test_the_script_collects_what_the_page_names(tmp_path: Path, monkeypatch: py
 
     (script,) = blocks(PAGE, "python")
     exec(script, {"make_model": lambda: torch.nn.Linear(2, 2), "train": train})
+    assert not capsys.readouterr().err
     with zipfile.ZipFile("bench.zip") as pack:
         names = pack.namelist()
     table = PAGE.read_text().partition("| member | content |")[2].partition("\n\n")[0]

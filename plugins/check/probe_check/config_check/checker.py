@@ -6,7 +6,7 @@ import enum
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ MEGATRON_MODULES = ("megatron.training", "megatron")
 class ConfigChecker:
     """A collector of the configuration of a training, of its inputs and of its weights.
 
-    Errors while it collects are printed once and do not reach the program.
+    Errors during forward calls are printed once each and do not reach the program.
 
     Args:
         model: The model, or a list whose first item is; None to collect no inputs, weights or random calls.
@@ -55,7 +55,8 @@ class ConfigChecker:
         self._framework, self._steps, self._step = fmk, steps, 0
         self._pack = PackFile(Path(output_zip_path))
         self._capture = new_condition_capture(fmk)
-        self._process, self._is_lost, self._has_parameters = os.getpid(), False, False
+        self._process, self._has_parameters = os.getpid(), False
+        self._lost: set[str] = set()
         self._rank = self._adapter.rank()
         model = model[0] if isinstance(model, (list, tuple)) and model else model
         if model is not None:
@@ -103,40 +104,62 @@ class ConfigChecker:
 
     def _dynamic_members(self) -> dict[str, str]:
         """Return the arguments of Megatron once they are known; empty before, and afterwards."""
-        parameters = {} if self._has_parameters else megatron_parameters()
+        is_done = self._has_parameters or self._step > 0 or self._rank != 0
+        parameters = {} if is_done else megatron_parameters()
         if not parameters:
             return {}
         self._has_parameters = True
         return {"hyperparameters/hyperparameters_dynamic.json": json.dumps(parameters, indent=4)}
 
     def _before_forward(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
-        """Collect a forward call; an error ends the collection, not the training."""
+        """Collect a forward call."""
         is_beyond = self._steps is not None and self._step >= self._steps
-        if self._is_lost or is_beyond or os.getpid() != self._process:
+        if is_beyond or os.getpid() != self._process:
             return
-        try:
-            with self._capture.quiet():
-                members = self._members_of_step(model, args, kwargs)
-            self._pack.add(members)
-        except Exception as error:
-            self._is_lost = True
-            note(f"config-check: collection ended at step {self._step}: {said(error)}")
+        members: dict[str, str] = {}
+        place = f"step{self._step}/rank{self._rank}"
+        parts: dict[str, Callable[[], Mapping[str, str]]] = {
+            "conditions": lambda: self._conditions(place, model, args, kwargs),
+            "inputs": lambda: self._inputs(place, args, kwargs),
+            "weights": lambda: self._weights(place, model),
+            "random calls": self._random_calls,
+            "arguments": self._dynamic_members,
+        }
+        with self._capture.quiet():
+            for part, collect in parts.items():
+                self._guard(part, lambda collect=collect: members.update(collect()))  # type: ignore[misc]
+        self._guard("pack", lambda: self._pack.add(members))
         self._step += 1
 
-    def _members_of_step(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, str]:
-        place = f"step{self._step}/rank{self._rank}"
+    def _guard(self, part: str, collect: Callable[[], None]) -> None:
+        """Collect a part of a forward call; the first error of each part is printed."""
+        try:
+            collect()
+        except Exception as error:  # the training must go on whatever the checker's error
+            if part not in self._lost:
+                note(f"config-check: {part} of step {self._step} cannot be collected: {said(error)}")
+            self._lost.add(part)
+
+    def _conditions(self, place: str, model: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, str]:
         conditions = Conditions()
         conditions.add_facts("environment", variables())
         self._capture.record_model_call(conditions, model, args, kwargs)
         self._capture.record_program(conditions)
-        members = {f"{place}/conditions.json": conditions.text(self._framework)}
-        members[f"dataset/{place}/dataset.json"] = json.dumps(self._adapter.inputs(args, kwargs), indent=4)
-        members[f"weights/{place}/weight.json"] = json.dumps(self._adapter.weights(model), indent=4)
-        if self._step == 0:
-            if self._rank == 0:
-                members |= {f"random/rank{self._rank}.json": LOG.text(), **self._dynamic_members()}
-            LOG.remove()
-        return members
+        return {f"{place}/conditions.json": conditions.text(self._framework)}
+
+    def _inputs(self, place: str, args: Any, kwargs: Mapping[str, Any]) -> dict[str, str]:
+        return {f"dataset/{place}/dataset.json": json.dumps(self._adapter.inputs(args, kwargs), indent=4)}
+
+    def _weights(self, place: str, model: Any) -> dict[str, str]:
+        return {f"weights/{place}/weight.json": json.dumps(self._adapter.weights(model), indent=4)}
+
+    def _random_calls(self) -> dict[str, str]:
+        """Return the calls up to the first forward call, and end recording; empty afterwards."""
+        if self._step:
+            return {}
+        text = LOG.text()
+        LOG.remove()
+        return {f"random/rank{self._rank}.json": text} if self._rank == 0 else {}
 
 
 def megatron_parameters() -> dict[str, Any]:

@@ -65,7 +65,10 @@ class RandomLog:
         """End recording, and restore the functions, except those that something else replaced since."""
         self._is_active = False
         for home, name, original, wrapper in reversed(self._patches):
-            if getattr(home, name, None) is wrapper:
+            if getattr(home, name, None) is not wrapper:
+                continue
+            delattr(home, name)
+            if getattr(home, name, None) is not original:  # an inherited method needs no attribute of its own
                 setattr(home, name, original)
         self._patches.clear()
         self._counts.clear()
