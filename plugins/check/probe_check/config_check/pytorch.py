@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from probe_check.config_check.framework import FrameworkAdapter, Hook, Measured
-from probe_check.config_check.random_log import LOG, extra_patches
+from probe_check.config_check.random_log import LOG, compiling_test, extra_patches
 from probe_core.errors import UserError
 
 FUNCTIONS = ("rand", "randint", "randn", "rand_like", "randint_like", "randn_like", "manual_seed")
@@ -33,9 +33,10 @@ class TorchAdapter(FrameworkAdapter):
 
     def hook_forward(self, model: Any, before: Hook) -> Any:
         """Call ``before`` before each forward call of a model."""
+        is_compiling = compiling_test()
 
         def hook(module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-            if not torch.compiler.is_compiling():
+            if not is_compiling():
                 before(module, args, kwargs)
 
         return model.register_forward_pre_hook(hook, with_kwargs=True)

@@ -9,8 +9,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from functools import wraps
-from types import CodeType, FrameType
+from types import CodeType, FrameType, MethodType
 from typing import Any
 
 MAX_STACKS = 5000
@@ -23,19 +22,59 @@ NUMPY_FUNCTIONS = ("rand", "randint", "choice", "normal")
 StackKey = tuple[tuple[CodeType, int], ...]
 
 
+class RecordedFunction:
+    """A function that records its calls and returns what the original function returns.
+
+    It equals the original function, so that torch.compile recognises both: its table of functions may be made
+    while functions are replaced.
+
+    Args:
+        function: The original function.
+        name: The name in the pack.
+        log: The calls.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str, log: RandomLog) -> None:
+        self._function, self._name, self._log = function, name, log
+        self._is_compiling = compiling_test()
+        self.__name__ = name.rpartition(".")[2]
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the original function."""
+        if not self._is_compiling() and self._log.is_active:  # compiled code has no frames to look at
+            self._log.add(self._name, sys._getframe(1))
+        return self._function(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for the original function, too."""
+        return self is other or self._function is other
+
+    def __hash__(self) -> int:
+        return hash(self._function)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Return the method of an instance, if the original function is a method."""
+        return self if instance is None else MethodType(self, instance)
+
+
 class RandomLog:
-    """The calls of patched random functions in this process."""
+    """The calls of patched random functions in this process.
+
+    Attributes:
+        is_active: True if calls are recorded.
+    """
 
     def __init__(self) -> None:
-        self._is_active = False
+        self.is_active = False
         self._counts: dict[str, dict[StackKey, int]] = {}
-        self._patches: list[tuple[Any, str, Any, Any]] = []
+        self._patches: list[tuple[Any, str, Any, Any, bool]] = []
         self._lock = threading.Lock()
         os.register_at_fork(after_in_child=self._forget_lock)
 
     def start(self) -> None:
         """Record calls from now on."""
-        self._is_active = True
+        self.is_active = True
 
     def patch(self, home: Any, name: str, shown: str) -> None:
         """Replace a function of a module or class by one that records its calls, unless it was replaced.
@@ -48,9 +87,9 @@ class RandomLog:
         original = getattr(home, name, None)
         if original is None or any(one is home and own == name for one, own, *_ in self._patches):
             return
-        wrapper = self._recorded(original, shown)
+        wrapper = RecordedFunction(original, shown, self)
+        self._patches.append((home, name, original, wrapper, name in vars(home)))
         setattr(home, name, wrapper)
-        self._patches.append((home, name, original, wrapper))
 
     def patch_hosts(self) -> None:
         """Replace the functions of Python and NumPy."""
@@ -63,13 +102,14 @@ class RandomLog:
 
     def remove(self) -> None:
         """End recording, and restore the functions, except those that something else replaced since."""
-        self._is_active = False
-        for home, name, original, wrapper in reversed(self._patches):
-            if getattr(home, name, None) is not wrapper:
+        self.is_active = False
+        for home, name, original, wrapper, is_own in reversed(self._patches):
+            if vars(home).get(name) is not wrapper:
                 continue
-            delattr(home, name)
-            if getattr(home, name, None) is not original:  # an inherited method needs no attribute of its own
+            if is_own:
                 setattr(home, name, original)
+            else:
+                delattr(home, name)
         self._patches.clear()
         self._counts.clear()
 
@@ -85,16 +125,8 @@ class RandomLog:
             indent=4,
         )
 
-    def _recorded(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if self._is_active and not _is_compiling():
-                self._add(name, sys._getframe(1))
-            return function(*args, **kwargs)
-
-        return call
-
-    def _add(self, name: str, frame: FrameType | None) -> None:
+    def add(self, name: str, frame: FrameType | None) -> None:
+        """Count a call of a function from a frame and its callers."""
         frames: list[tuple[CodeType, int]] = []
         while frame is not None and len(frames) < MAX_FRAMES:
             frames.append((frame.f_code, frame.f_lineno))
@@ -110,10 +142,14 @@ class RandomLog:
         self._lock = threading.Lock()
 
 
-def _is_compiling() -> bool:
-    """Return True while torch compiles a function, which cannot look at frames."""
+def compiling_test() -> Callable[[], bool]:
+    """Return a test for being compiled by torch, which torch itself replaces by its result."""
     compiler: Any = getattr(sys.modules.get("torch"), "compiler", None)
-    return compiler is not None and getattr(compiler, "is_compiling", bool)()
+    return getattr(compiler, "is_compiling", None) or _is_never_compiling
+
+
+def _is_never_compiling() -> bool:
+    return False
 
 
 def _lines(key: StackKey) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -140,6 +141,45 @@ def test_random_calls_are_counted_by_their_stacks(tmp_path: Path) -> None:
     assert calls["torch.rand"][0]["stack"][-1].endswith(
         "in test_random_calls_are_counted_by_their_stacks, torch.rand(2)"
     )
+
+
+COMPILED = """
+import torch
+from probe_check import ConfigChecker
+ConfigChecker.apply_patches()
+
+def draw(x):
+    return x + torch.rand(2) + torch.randn_like(x) + torch.empty(2).exponential_()
+
+torch.manual_seed(0)
+expected = draw(torch.ones(2))
+model = torch.nn.Linear(2, 2)
+ConfigChecker(model, output_zip_path="pack.zip")
+for _ in range(2):  # while the functions are patched, and afterwards
+    torch.manual_seed(0)
+    assert torch.equal(torch.compile(draw, backend="eager", fullgraph=True)(torch.ones(2)), expected)
+    torch._dynamo.reset()
+    model(torch.ones(1, 2))
+"""
+
+
+@pytest.mark.slow
+def test_patched_functions_are_compiled_like_the_originals(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", COMPILED], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_patched_functions_equal_the_originals() -> None:
+    originals = torch.rand, torch.Tensor.exponential_
+    ConfigChecker.apply_patches("pytorch")
+    assert (
+        torch.rand == originals[0] and originals[0] == torch.rand and hash(torch.rand) == hash(originals[0])
+    )
+    assert torch.rand != torch.randn
+    assert torch.Tensor.exponential_ == originals[1]
+    assert torch.empty(2).exponential_(2.0).shape == (2,)
+    random_log.LOG.remove()
+    assert "exponential_" not in vars(torch.Tensor)
 
 
 def test_other_ranks_add_inputs_and_weights_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
