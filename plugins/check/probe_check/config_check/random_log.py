@@ -53,9 +53,21 @@ class RecordedFunction:
     def __hash__(self) -> int:
         return hash(self._function)
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the original function."""
+        return getattr(self._function, name)
+
+    def __reduce__(self) -> Any:
+        """Be pickled as the original function."""
+        return _unchanged, (self._function,)
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Return the method of an instance, if the original function is a method."""
+        """Return the method of an instance."""
         return self if instance is None else MethodType(self, instance)
+
+
+def _unchanged(function: Any) -> Any:
+    return function
 
 
 class RandomLog:
@@ -69,7 +81,7 @@ class RandomLog:
         self.is_active = False
         self._counts: dict[str, dict[StackKey, int]] = {}
         self._patches: list[tuple[Any, str, Any, Any, bool]] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may draw numbers, too
         os.register_at_fork(after_in_child=self._forget_lock)
 
     def start(self) -> None:
@@ -139,7 +151,7 @@ class RandomLog:
 
     def _forget_lock(self) -> None:
         """Make a new lock in a forked child, whose copy may be held by a thread of the parent."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 def compiling_test() -> Callable[[], bool]:

@@ -49,6 +49,7 @@ class Rules:
         secret: A pattern of hyper-parameters whose values are hidden.
         condition_levels: The level of a condition that differs, by its kind.
         launchers: Programs that start a training.
+        wrappers: Programs that start other programs.
         launcher_modules: Modules of Python that start a training.
     """
 
@@ -62,8 +63,9 @@ class Rules:
     without_effect: re.Pattern[str]
     secret: re.Pattern[str]
     condition_levels: Mapping[str, Level]
-    launchers: tuple[str, ...]
-    launcher_modules: tuple[str, ...]
+    launchers: frozenset[str]
+    wrappers: frozenset[str]
+    launcher_modules: frozenset[str]
 
     def is_secret(self, name: str) -> bool:
         """Return True if the value of a hyper-parameter must not be stored or shown."""
@@ -87,8 +89,9 @@ def load_rules() -> Rules:
         re.compile(data["without_effect"], re.IGNORECASE),
         re.compile(data["secret"], re.IGNORECASE),
         {kind: Level(level) for kind, level in data["condition_levels"].items()},
-        tuple(data["launchers"]),
-        tuple(data["launcher_modules"]),
+        frozenset(data["launchers"]),
+        frozenset(data["wrappers"]),
+        frozenset(data["launcher_modules"]),
     )
 
 

@@ -11,6 +11,7 @@ from probe_check.config_check.rules import Rules
 from probe_check.config_check.shell_words import TOKEN, Variables
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_ARRAY = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _PREFIXES = frozenset(
     {"export", "local", "readonly", "declare", "typeset", "env", "nohup", "exec", "time", "sudo", "if",
      "then", "else", "do"}
@@ -48,32 +49,22 @@ def _parse(text: str) -> _Script:
     """Return the variables and commands of a script; array assignments are variables of several words."""
     script, words = _Script(), list[str]()
     array: str | None = None
-    is_after_blank = True
     for match in TOKEN.finditer(text):
         kind, token = match.lastgroup, match[0]
-        if kind == "comment" and not is_after_blank and words:
-            words[-1] += token  # within a word, it begins no comment
         if kind == "word":
             if array is not None:
                 script.variables[array] += f" {token}"
             else:
                 words.append(token)
-        elif (
-            kind == "open"
-            and words
-            and (assignment := _ASSIGNMENT.fullmatch(words[-1]))
-            and not assignment[3]
-        ):
-            array = assignment[1]
-            script.variables.setdefault(array, "")
-            script.variables[array] = script.variables[array] if assignment[2] else ""
+        elif kind == "open" and words and (begin := _ARRAY.fullmatch(words[-1])):
+            array = begin[1]
+            script.variables[array] = script.variables.get(array, "") if begin[2] else ""
             words = []
         elif kind == "close" and array is not None:
             array = None
         elif kind in ("end", "open", "close") and array is None:
             _end_command(script, words)
             words = []
-        is_after_blank = kind in ("blank", "end", "open")
     _end_command(script, words)
     return script
 
@@ -91,13 +82,14 @@ def _end_command(script: _Script, words: list[str]) -> None:
 
 def _training_command(commands: Sequence[Sequence[str]], rules: Rules) -> Sequence[str]:
     """Return the words of the first command that starts a training; empty for none."""
-    for command in commands:
-        programs = {word.rpartition("/")[2] for word in command[:4]}
-        modules = {after for word, after in pairwise(command) if word == "-m"}
-        if programs & {*rules.launchers} or modules & {*rules.launcher_modules}:
+    for command in filter(None, commands):
+        words = [word.rpartition("/")[2] for word in command]
+        programs = words if words[0] in rules.wrappers else words[:1]
+        modules = {after for word, after in pairwise(words) if word == "-m"}
+        if not rules.launchers.isdisjoint(programs) or not rules.launcher_modules.isdisjoint(modules):
             return command
-    for command in commands:
-        program = command[0].rpartition("/")[2] if command else ""
+    for command in filter(None, commands):
+        program = command[0].rpartition("/")[2]
         if program.startswith("python") and any(word.endswith(".py") for word in command):
             return command
     return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import subprocess
 import sys
@@ -178,6 +179,9 @@ def test_patched_functions_equal_the_originals() -> None:
     assert torch.rand != torch.randn
     assert torch.Tensor.exponential_ == originals[1]
     assert torch.empty(2).exponential_(2.0).shape == (2,)
+    assert pickle.loads(pickle.dumps(torch.Tensor.exponential_)) is originals[1]
+    assert pickle.loads(pickle.dumps(np.random.rand))(2).shape == (2,)
+    assert torch.rand.__qualname__ == originals[0].__qualname__
     random_log.LOG.remove()
     assert "exponential_" not in vars(torch.Tensor)
 

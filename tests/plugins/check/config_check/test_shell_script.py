@@ -43,6 +43,8 @@ def test_options_of_the_documented_forms_are_found() -> None:
         ("python -m torch.distributed.launch --nnodes 2 t.py --lr 1", {"nnodes": "2", "lr": "1"}),
         ("python3 -m torch.distributed.run t.py --lr=0.5", {"lr": "0.5"}),
         ("python prepare.sh\npython3 -u train.py --lr 1", {"lr": "1"}),
+        ("pip install deepspeed --upgrade\nsrun -n 8 torchrun t.py --lr 1", {"lr": "1"}),
+        ("/usr/bin/torchrun t.py --lr 1#2 # --wd 3", {"lr": "1#2"}),
         ("echo --lr 1", {}),
         ("", {}),
         ("torchrun t.py --a 1 | tee --b 2", {"a": "1"}),
