@@ -109,7 +109,7 @@ if TYPE_CHECKING:
         use_stack_finder,
     )
     from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
-    from probe_recording.surroundings import VARIABLES, variables
+    from probe_recording.surroundings import VARIABLES, recorded_variables
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
     from probe_recording.values import SCALARS, Collector, Walk
@@ -236,6 +236,7 @@ __all__ = [
     "prefix_of",
     "quoted",
     "receiver_context",
+    "recorded_variables",
     "remove_earlier_steps",
     "scalar",
     "sender_context",
@@ -250,7 +251,6 @@ __all__ = [
     "tensors_in",
     "text_in",
     "use_stack_finder",
-    "variables",
     "with_destination",
 ]
 
@@ -301,7 +301,7 @@ __getattr__ = exporter(
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of "
         "use_stack_finder",
         "specs": "CaptureSpec InterceptorSpec TaskSpec",
-        "surroundings": "VARIABLES variables",
+        "surroundings": "VARIABLES recorded_variables",
         "tasks": "TaskRecorder",
         "threads": "Threads",
         "values": "SCALARS Collector Walk",

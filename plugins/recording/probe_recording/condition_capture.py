@@ -9,7 +9,7 @@ from typing import Any
 
 from probe_recording.conditions import Conditions, Fact, RandomSample, host_states
 from probe_recording.session import Session
-from probe_recording.surroundings import GIT_SECONDS, processor, source, variables, versions
+from probe_recording.surroundings import GIT_SECONDS, processor, recorded_variables, source, versions
 
 
 class ConditionCapture:
@@ -94,7 +94,7 @@ class ConditionCapture:
     def record_start(self, conditions: Conditions) -> None:
         """Record what holds at the start of a step."""
         conditions.add_facts("numerics", self.numerics())
-        conditions.add_facts("environment", variables())
+        conditions.add_facts("environment", recorded_variables())
         self._sample(conditions, "start")
 
     def record_model_call(

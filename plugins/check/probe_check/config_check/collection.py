@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from probe_recording import VARIABLES, Conditions, variables
+from probe_recording import VARIABLES, Conditions, recorded_variables
 
 from probe_check.config_check.pack import Scalar
 from probe_check.config_check.rules import HIDDEN, Rules
@@ -47,7 +47,7 @@ def packages_text() -> str:
 def conditions_text(framework: str) -> str:
     """Return the content of ``conditions.json`` of a collection outside of the training."""
     conditions = Conditions()
-    conditions.add_facts("environment", variables())
+    conditions.add_facts("environment", recorded_variables())
     return conditions.text(framework)
 
 
