@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 from probe_recording import VARIABLES
 
 from probe_check.config_check.items import Item
-from probe_check.config_check.pack import Pack, Scalar
+from probe_check.config_check.pack import Pack, Scalar, open_pack
 from probe_check.config_check.rules import HIDDEN, Rules
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, refuse_link, refused, write_text
@@ -61,11 +62,13 @@ def _remove(directory: Path) -> None:
     Raises:
         UserError: The directory holds something else, or cannot be removed.
     """
-    known = ("env", "pip", "hyperparameters", "dataset", "weights", "random", "conditions.json", "step")
     try:
-        if not all(entry.name.startswith(known) for entry in directory.iterdir()):
+        files = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if not path.is_dir()}
+        with closing(open_pack(directory)) as earlier:
+            others = files.difference(earlier.members())
+        if others:
             raise UserError(
-                f"{directory} holds files that are not of a pack, and would be overwritten.",
+                f"{directory} holds files that are not of a pack, such as {min(others)}, and would be overwritten.",
                 "Remove it, or give another directory with -o.",
             )
         shutil.rmtree(directory)

@@ -65,6 +65,15 @@ def test_the_spelling_of_msprobe_works(tmp_path: Path, probe: Any) -> None:
     assert {path.name for path in out.iterdir()} == {"bench", "cmp", "result.xlsx", "result.json"}
 
 
+def test_a_directory_with_files_of_the_user_is_not_replaced(tmp_path: Path, probe: Any) -> None:
+    bench, cmp = write_packs(load_cases()["weights"], tmp_path)
+    precious = tmp_path / "out" / "bench" / "weights" / "model.pt"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("precious")
+    assert probe("config-check", "-c", bench, cmp, "-o", tmp_path / "out") == 2
+    assert "model.pt" in probe.err and precious.read_text() == "precious"
+
+
 def test_defaults_are_those_of_msprobe(tmp_path: Path, probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert probe("config-check", "-d") == 0, probe.err
