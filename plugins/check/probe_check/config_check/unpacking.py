@@ -68,7 +68,7 @@ def _remove(directory: Path) -> None:
             others = files.difference(earlier.members())
         if others:
             raise UserError(
-                f"{directory} holds files that are not of a pack, such as {min(others)}, and would be overwritten.",
+                f"{directory} holds files that are not of a pack and would be lost, such as {min(others)}.",
                 "Remove it, or give another directory with -o.",
             )
         shutil.rmtree(directory)
