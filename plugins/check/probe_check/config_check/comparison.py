@@ -8,7 +8,7 @@ from pathlib import Path
 
 from probe_diagnosis import ConditionKind, condition_differences, place_in_order
 
-from probe_check.config_check.environment import compare_packages, compare_variables, is_npu
+from probe_check.config_check.environment import compare_packages, compare_variables
 from probe_check.config_check.hyperparameters import compare_hyperparameters
 from probe_check.config_check.items import (
     SEVERITY,
@@ -116,10 +116,7 @@ def _unique(differences: list[ConfigDifference]) -> Iterator[ConfigDifference]:
 def _compare_conditions(bench: Pack, cmp: Pack, rules: Rules) -> ItemResult:
     """Return the conditions that differ, by the same function as a diagnosis of two runs."""
     differences: list[ConfigDifference] = []
-    has_both_devices = _has_both_devices(bench, cmp, rules)
-    mapped = (
-        {name for rule in rules.variables for name in (rule.npu, rule.gpu)} if has_both_devices else set()
-    )
+    judged = _judged_variables(bench, cmp, rules)
     is_compared = False
     for step, rank in _shared_places(bench, cmp):
         golden, target = bench.conditions((step, rank)), cmp.conditions((step, rank))
@@ -127,8 +124,8 @@ def _compare_conditions(bench: Pack, cmp: Pack, rules: Rules) -> ItemResult:
             continue
         is_compared = True
         for one in condition_differences(target, golden):
-            if one.name in mapped:
-                continue  # the table of variables pairs it with the variable of the other device
+            if one.kind is ConditionKind.ENVIRONMENT and one.name in judged:
+                continue
             level = rules.condition_levels.get(one.kind.value, Level.WARNING)
             is_seed = one.random is not None and one.random.is_seed
             kind = ConditionKind.HYPERPARAMETER if is_seed else one.kind  # a seed changes weights and batches
@@ -143,10 +140,10 @@ def _compare_conditions(bench: Pack, cmp: Pack, rules: Rules) -> ItemResult:
     return ItemResult(Item.CONDITIONS, level, CONDITION_COLUMNS, rows, tuple(differences), is_compared)
 
 
-def _has_both_devices(bench: Pack, cmp: Pack, rules: Rules) -> bool:
-    """Return True if one pack is of an NPU, and the other is not."""
-    packs = [pack for pack in (bench, cmp) if Item.ENVIRONMENT in pack.items()]
-    return len({is_npu(pack.variables(), rules) for pack in packs}) > 1
+def _judged_variables(bench: Pack, cmp: Pack, rules: Rules) -> set[str]:
+    """Return the variables that the item of variables judges, by their defaults and by pairs of devices."""
+    has_variables = Item.ENVIRONMENT in bench.items() & cmp.items()
+    return {name for rule in rules.variables for name in (rule.npu, rule.gpu)} if has_variables else set()
 
 
 def _shared_places(bench: Pack, cmp: Pack) -> list[Place]:
@@ -172,11 +169,8 @@ def _gaps(bench: Pack, cmp: Pack) -> Iterator[Gap]:
 
 
 def _numbered_gaps(item: Item, side: str, own: Pack, other: Pack) -> Iterator[Gap]:
-    missing = [
-        f"step{step}/rank{rank}"
-        for step, rank in own.places(item)
-        if (step, rank) not in set(other.places(item))
-    ]
+    others = {*other.places(item)}
+    missing = [f"step{step}/rank{rank}" for step, rank in own.places(item) if (step, rank) not in others]
     if missing:
         yield Gap(GapKind.ONE_SIDED_STEPS, item, side, tuple(missing))
     if item is Item.CONDITIONS:

@@ -78,7 +78,7 @@ def compare_inputs(bench: Pack, cmp: Pack) -> ItemResult:
 
 
 def _common(bench: Pack, cmp: Pack, item: Item) -> list[Place]:
-    return [place for place in bench.places(item) if place in set(cmp.places(item))]
+    return sorted({*bench.places(item)} & {*cmp.places(item)})
 
 
 def _input_entries(bench: Tree, cmp: Tree, tag: str) -> Iterator[_Entry]:

@@ -45,7 +45,7 @@ def test_a_changed_learning_rate_and_variable_are_named(
     ]  # fmt: skip
     sheets = cells_of(tmp_path / "out" / "result.xlsx")
     assert sheets["summary"][1:] == [
-        ["env", "error"], ["pip", "pass"], ["hyperparameters", "error"], ["conditions", "error"],
+        ["env", "error"], ["pip", "pass"], ["hyperparameters", "error"], ["conditions", "pass"],
     ]  # fmt: skip
 
 
@@ -152,6 +152,17 @@ def test_an_npu_is_recognised_by_names_without_values(
     assert probe("config-check", "-c", bench, cmp, "-o", tmp_path / "out") == 0
     assert {one["level"] for one in result_of(tmp_path / "out")["differences"]} == {"warning"}
     assert "NCCL_ALGO" not in probe.out
+
+
+def test_a_variable_that_is_set_to_its_default_does_not_differ(
+    tmp_path: Path, probe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = collect(tmp_path, "bench", "1", probe)
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
+    cmp = collect(tmp_path, "cmp", "1", probe)
+    assert probe("config-check", "-c", bench, cmp, "-o", tmp_path / "out", "--fail-on", "warning") == 0, (
+        probe.out
+    )
 
 
 def test_what_only_one_pack_has_is_a_warning_line(tmp_path: Path, probe: Any) -> None:
