@@ -30,6 +30,7 @@ RELEASES = {
         "api_precision_compare": "-npu --npu_csv_path -gpu --gpu_csv_path -o --out_path",
         "nan_analyze": "-i --input_path -o --output_path",
         "run_overflow_check": "-api_info --api_info_file -j --jit_compile -d --device",
+        "config_check": "-d --dump -c --compare -o --output",
     },
     "msprobe 26": {
         "compare": "-tp --target_path -gp --golden_path -o --output_path --xlsx -fm -dm -da -am -cm -lm -tensor_log",
@@ -43,7 +44,6 @@ RELEASES = {
 """Commands of msprobe with the spellings of their options."""
 ELSEWHERE = {
     "graph, graph_visualize": "the [page](page.md) of a comparison shows the model as a tree",
-    "config_check": "nothing; the [verdict](diagnosis.md#causes) names arguments, weights and data that differ",
     "parse": "`probe convert` turns ACL dumps (`.bin`) into `.npy`; ATB dumps are not read. `probe parse` shows rows, "
     "tensors and call stacks of dumps of older tools ([legacy.md](legacy.md)). `.pt`, `.npy` and safetensors files need "
     "no conversion.",
@@ -106,6 +106,7 @@ The rows and columns are those of msprobe 8.3. Where a cell differs, it is becau
 | `-f` fails on statistics, and may pair what had its own partner (26: `-fm`). | Whole calls are paired in order; identical runs pair one to one. | |
 | `-da` names calls that received a fault. | Calls are followed in the order of cause and effect over all ranks. | [first-difference.md](first-difference.md#search) |
 | `nan_analyze` reports masks, and misses nan in data and parameters. | Masks are no finding, and the origin is named. | [nan-analyze.md](nan-analyze.md#differences-to-msprobe) |
+| `config_check` exchanges both sides of environment variables, and stores all of them. | It does not, and stores the documented ones. | [config-check.md](config-check.md#differences-from-msprobe) |
 | `run_ut` needs an NPU or a GPU. | It runs on a CPU as well. | |
 | A crash of `multi_run_ut` ends with exit code 0. | The call is named, and the exit code is 3. | [Exit codes](command-line.md#exit-codes) |
 | The directory of a single process is `proc{pid}` (26). | It is `rank`, as in 8.3. | Paths can be written in scripts. |

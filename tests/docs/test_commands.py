@@ -13,6 +13,7 @@ from test_pages import PAGES, ROOT, blocks
 
 OWN_TEST = {
     "comparing.md": "test_pages.py",
+    "config-check.md": "test_config_check_page.py",
     "diagnosis.md": "test_reference_page.py",
     "merging.md": "test_merge_result.py",
     "metric-plugin.md": "test_pages.py",

@@ -31,6 +31,7 @@ RUN_BY = {
     "how-to.md python": "test_how_to_page.py",
     "merging.md python": "plugins/reporters/test_merge_command.py",
     "merging.md yaml": "plugins/reporters/test_merge_command.py",
+    "config-check.md python": "test_config_check_page.py",
     "detector-plugin.md python": "test_detector_page.py",
     "detector-plugin.md toml": "test_detector_page.py",
     "metric-plugin.md python": "test_pages.py",

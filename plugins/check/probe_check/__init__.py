@@ -1,1 +1,17 @@
-"""Tools that check what surrounds a training."""
+"""Tools that check what surrounds a training.
+
+Scripts import the names below; the modules of the package may change between releases.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from probe_core.exports import exporter
+
+if TYPE_CHECKING:
+    from probe_check.config_check.checker import ConfigChecker
+
+__all__ = ["ConfigChecker"]
+
+__getattr__ = exporter(__name__, {"config_check.checker": "ConfigChecker"})

@@ -9,4 +9,10 @@ from probe_core.plugins.specs import CommandSpec
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
     """Return the commands."""
-    return []
+    return [
+        CommandSpec(
+            "config-check",
+            "Compare the configurations of two trainings.",
+            "probe_check.config_check.command:config_check",
+        ),
+    ]

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from probe_diagnosis.answer.answerer import whole_answer
     from probe_diagnosis.answer.depth import CallDepth, depths
     from probe_diagnosis.collectives.calls import api_of
+    from probe_diagnosis.conditions.differences import (
+        ConditionDifference,
+        ConditionKind,
+        condition_differences,
+        place_in_order,
+    )
+    from probe_diagnosis.conditions.file import RunConditions, parse_conditions
+    from probe_diagnosis.conditions.sentences import condition_sentence
     from probe_diagnosis.difference.reasons import Cause
     from probe_diagnosis.difference.search import Searched, search_timelines
     from probe_diagnosis.difference.walking import Node
@@ -25,10 +33,11 @@ if TYPE_CHECKING:
     from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
 
 __all__ = [
-    "CallDepth", "CallView", "Cause", "Detection", "Detector", "DetectorSpec", "Difference",
-    "DifferenceKind", "Node", "Searched", "Timeline", "api_of", "depths", "evidence_texts", "frames_of",
-    "is_module", "is_move", "load_stacks", "own_frame", "own_frames", "search_timelines",
-    "uninitialised_slots", "whole_answer",
+    "CallDepth", "CallView", "Cause", "ConditionDifference", "ConditionKind", "Detection", "Detector",
+    "DetectorSpec", "Difference", "DifferenceKind", "Node", "RunConditions", "Searched", "Timeline", "api_of",
+    "condition_differences", "condition_sentence", "depths", "evidence_texts", "frames_of", "is_module",
+    "is_move", "load_stacks", "own_frame", "own_frames", "parse_conditions", "place_in_order",
+    "search_timelines", "uninitialised_slots", "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = exporter(
@@ -37,6 +46,9 @@ __getattr__ = exporter(
         "answer.answerer": "whole_answer",
         "answer.depth": "CallDepth depths",
         "collectives.calls": "api_of",
+        "conditions.differences": "ConditionDifference ConditionKind condition_differences place_in_order",
+        "conditions.file": "RunConditions parse_conditions",
+        "conditions.sentences": "condition_sentence",
         "difference.reasons": "Cause",
         "difference.search": "Searched search_timelines",
         "difference.walking": "Node",

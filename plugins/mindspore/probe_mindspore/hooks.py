@@ -10,7 +10,7 @@ from probe_core.plugins.specs import DumperSpec, ReaderSpec
 if TYPE_CHECKING:
     from probe_matching import NameRule
     from probe_precheck import RunnerSpec
-    from probe_recording import InterceptorSpec
+    from probe_recording import CaptureSpec, InterceptorSpec
 
 
 OWN_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
@@ -57,6 +57,21 @@ def probe_interceptors() -> list[InterceptorSpec]:
             summary="passes the calls of MindSpore, named as in a recording, to a task of the debugger",
             framework="mindspore",
             factory="probe_mindspore.capture.intercepting:Interceptor",
+        )
+    ]
+
+
+@hookimpl
+def probe_condition_captures() -> list[CaptureSpec]:
+    """Return the capture of the conditions of MindSpore programs."""
+    from probe_recording import CaptureSpec
+
+    return [
+        CaptureSpec(
+            name="mindspore",
+            summary="notes the settings of MindSpore, its seeds, and hashes of batches",
+            framework="mindspore",
+            factory="probe_mindspore.capture.conditions:MindSporeConditions",
         )
     ]
 

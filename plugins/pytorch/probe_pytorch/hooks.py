@@ -9,7 +9,7 @@ from probe_core.plugins.specs import CommandSpec, DumperSpec, ReaderSpec
 
 if TYPE_CHECKING:
     from probe_precheck import ReferenceSpec, RunnerSpec
-    from probe_recording import InterceptorSpec
+    from probe_recording import CaptureSpec, InterceptorSpec
 
 
 OWN_FILES = (
@@ -60,6 +60,21 @@ def probe_interceptors() -> list[InterceptorSpec]:
             summary="passes the calls of torch, named as in a recording, to a task of the debugger",
             framework="pytorch",
             factory="probe_pytorch.capture.intercepting:Interceptor",
+        )
+    ]
+
+
+@hookimpl
+def probe_condition_captures() -> list[CaptureSpec]:
+    """Return the capture of the conditions of PyTorch programs."""
+    from probe_recording import CaptureSpec
+
+    return [
+        CaptureSpec(
+            name="pytorch",
+            summary="notes the settings of torch, the states of its generators, and hashes of batches",
+            framework="pytorch",
+            factory="probe_pytorch.capture.conditions:TorchConditions",
         )
     ]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         hash_weights,
     )
     from probe_recording.calls import Call, Calls
-    from probe_recording.condition_capture import ConditionCapture
+    from probe_recording.condition_capture import ConditionCapture, new_condition_capture
     from probe_recording.conditions import Conditions, Draw, Fact, state_hash
     from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, load_config, parse_steps
     from probe_recording.debugger import Debugger
@@ -108,7 +108,8 @@ if TYPE_CHECKING:
         stack_of,
         use_stack_finder,
     )
-    from probe_recording.specs import InterceptorSpec, TaskSpec
+    from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
+    from probe_recording.surroundings import VARIABLES, recorded_variables
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
     from probe_recording.values import SCALARS, Collector, Walk
@@ -126,12 +127,14 @@ __all__ = [
     "SMALL_FILE",
     "STAND_IN",
     "TASKS",
+    "VARIABLES",
     "Array",
     "Arrived",
     "Backward",
     "Call",
     "CallInterceptor",
     "Calls",
+    "CaptureSpec",
     "Cause",
     "Collector",
     "ConditionCapture",
@@ -222,6 +225,7 @@ __all__ = [
     "load_npy",
     "measure",
     "memory_of",
+    "new_condition_capture",
     "new_interceptor",
     "note",
     "number_in",
@@ -232,6 +236,7 @@ __all__ = [
     "prefix_of",
     "quoted",
     "receiver_context",
+    "recorded_variables",
     "remove_earlier_steps",
     "scalar",
     "sender_context",
@@ -256,7 +261,7 @@ __getattr__ = exporter(
         "backward": "Backward",
         "batch_values": "BLOCK CHUNK_BLOCKS batch_entry batch_tensors chunk_weight hash_array hash_weights",
         "calls": "Call Calls",
-        "condition_capture": "ConditionCapture",
+        "condition_capture": "ConditionCapture new_condition_capture",
         "conditions": "Conditions Draw Fact state_hash",
         "config": "LEVELS TASKS Config ConfigWarning load_config parse_steps",
         "debugger": "Debugger",
@@ -295,7 +300,8 @@ __getattr__ = exporter(
         "session": "Entry Session",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of "
         "use_stack_finder",
-        "specs": "InterceptorSpec TaskSpec",
+        "specs": "CaptureSpec InterceptorSpec TaskSpec",
+        "surroundings": "VARIABLES recorded_variables",
         "tasks": "TaskRecorder",
         "threads": "Threads",
         "values": "SCALARS Collector Walk",

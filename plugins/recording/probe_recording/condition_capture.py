@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from probe_recording.conditions import Conditions, Fact, RandomSample, host_states
 from probe_recording.session import Session
-from probe_recording.surroundings import GIT_SECONDS, processor, source, variables, versions
+from probe_recording.surroundings import GIT_SECONDS, processor, recorded_variables, source, versions
 
 
 class ConditionCapture:
@@ -62,13 +63,17 @@ class ConditionCapture:
     def hash_batch(self, conditions: Conditions, args: Any, kwargs: Any) -> None:
         """Add a hash of each tensor that a model receives."""
 
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Return a context inside which no computation is recorded, for uses without a session."""
+        return nullcontext()
+
     # -- points of a step ------------------------------------------------------------------
 
     def begin(self, session: Session) -> None:
         """Begin a step, which is recorded into a new session."""
         session.conditions = Conditions()
         self.session, self._has_forward = session, False
-        self._guard("start", self._begin)
+        self._guard("start", self.record_start)
 
     def model_called(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         """Record what holds when the first model of the step is called, and the batch that it receives."""
@@ -77,27 +82,38 @@ class ConditionCapture:
             return
         self._has_forward = True
 
-        def record(conditions: Conditions) -> None:
-            self._sample(conditions, "forward")
-            conditions.add_facts("numerics", {**self.numerics(), **self.model_settings(model)})
-            conditions.add_facts("data", self.data_position())
-            self.hash_batch(conditions, args, kwargs)
-
-        self._guard("forward", record)
+        self._guard("forward", lambda conditions: self.record_model_call(conditions, model, args, kwargs))
 
     def end(self) -> None:
         """Record the states at the end of the step, and what is known of the program by then."""
-        self._guard("end", self._end)
+        self._guard("end", self.record_end)
         self.session = None
 
-    def _begin(self, conditions: Conditions) -> None:
-        self._processor = self._processor or processor()
+    # -- what is recorded at each point; also for uses without a session --------------------
+
+    def record_start(self, conditions: Conditions) -> None:
+        """Record what holds at the start of a step."""
         conditions.add_facts("numerics", self.numerics())
-        conditions.add_facts("environment", variables())
+        conditions.add_facts("environment", recorded_variables())
         self._sample(conditions, "start")
 
-    def _end(self, conditions: Conditions) -> None:
+    def record_model_call(
+        self, conditions: Conditions, model: Any, args: Any, kwargs: Mapping[str, Any]
+    ) -> None:
+        """Record what holds when a model is called, and the batch that it receives."""
+        self._sample(conditions, "forward")
+        conditions.add_facts("numerics", {**self.numerics(), **self.model_settings(model)})
+        conditions.add_facts("data", self.data_position())
+        self.hash_batch(conditions, args, kwargs)
+
+    def record_end(self, conditions: Conditions) -> None:
+        """Record the states at the end of a step, and what is known of the program by then."""
         self._sample(conditions, "end")
+        self.record_program(conditions)
+
+    def record_program(self, conditions: Conditions) -> None:
+        """Record what is known of the program: versions, devices, layout and source."""
+        self._processor = self._processor or processor()
         conditions.add_facts("versions", {**versions(), **self.versions()})
         conditions.add_facts("devices", {**self._processor, **self.devices()})
         conditions.add_facts("layout", {**_launched(), **self.layout()})
@@ -115,6 +131,18 @@ class ConditionCapture:
                 record(session.conditions)
         except Exception as error:  # the program must go on whatever the recorder's error
             session.failed("conditions", point, error)
+
+
+def new_condition_capture(framework: str) -> ConditionCapture:
+    """Return the capture of a framework; one that knows no framework if no installed plugin offers it."""
+    from probe_recording.installed import installed_captures  # loads the plugins
+
+    spec = installed_captures().get(framework)
+    if spec is None:
+        return ConditionCapture()
+    capture = spec.load()
+    assert isinstance(capture, ConditionCapture)
+    return capture
 
 
 def _launched() -> dict[str, Fact]:

@@ -1,4 +1,4 @@
-"""Hooks of probe-recording: tasks of the debugger, and the interception of API calls for them."""
+"""Hooks of probe-recording: tasks of the debugger, and what frameworks offer to other plugins."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 from probe_core.plugins.hookspecs import hookspec
 
 if TYPE_CHECKING:
-    from probe_recording.specs import InterceptorSpec, TaskSpec
+    from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
 
 KINDS = {
     "tasks": "probe_recording.specs:TaskSpec",
     "interceptors": "probe_recording.specs:InterceptorSpec",
+    "condition_captures": "probe_recording.specs:CaptureSpec",
 }
 TRIALS = {
     "tasks": "probe_recording.specs:check_task",
-    "interceptors": "probe_recording.specs:check_interceptor",
+    "interceptors": "probe_recording.specs:check_framework",
+    "condition_captures": "probe_recording.specs:check_framework",
 }
 
 
@@ -38,4 +40,17 @@ def probe_interceptors() -> list[InterceptorSpec]:  # type: ignore[empty-body]
 
         return [InterceptorSpec("mine", "intercepts calls of my framework", "my_package.calls:Interceptor",
                                 framework="mine")]
+    """
+
+
+@hookspec
+def probe_condition_captures() -> list[CaptureSpec]:  # type: ignore[empty-body]
+    """Return captures of the conditions of a framework, such as its settings and random states.
+
+    ``ConfigChecker`` of probe-check uses them.
+
+    Example::
+
+        return [CaptureSpec("mine", "notes the settings of my framework", "my_package.conditions:Capture",
+                            framework="mine")]
     """

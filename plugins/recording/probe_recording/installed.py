@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probe_core.plugins.manager import Manager
-from probe_recording.specs import InterceptorSpec, TaskSpec
+from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
 
 
 def installed_tasks() -> dict[str, TaskSpec]:
@@ -14,3 +14,8 @@ def installed_tasks() -> dict[str, TaskSpec]:
 def installed_interceptors() -> dict[str, InterceptorSpec]:
     """Return the interceptors of calls that plugins provide, by framework."""
     return {spec.framework: spec for spec in Manager().specs("interceptors", InterceptorSpec)}
+
+
+def installed_captures() -> dict[str, CaptureSpec]:
+    """Return the captures of conditions that plugins provide, by framework."""
+    return {spec.framework: spec for spec in Manager().specs("condition_captures", CaptureSpec)}

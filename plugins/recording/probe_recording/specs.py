@@ -77,7 +77,35 @@ class InterceptorSpec(Spec):
             return address(self.factory) if isinstance(self.factory, str) else self.factory
 
 
-def check_interceptor(spec: InterceptorSpec) -> None:
-    """Raise TypeError if an interceptor names no framework."""
+@dataclass(frozen=True, slots=True)
+class CaptureSpec(Spec):
+    """A capture of conditions (the factory makes a ``probe_recording.ConditionCapture``).
+
+    The factory is called without arguments. It should import the framework only then.
+
+    Attributes:
+        framework: The framework whose conditions it captures.
+    """
+
+    framework: str = ""
+
+    def load(self) -> Any:
+        """Import the factory, call it, and return the capture.
+
+        Raises:
+            PluginError: The plugin raised an exception.
+        """
+        with blamed(self.title, self.origin):
+            factory: Any = self.make()
+            return factory()
+
+    def make(self) -> Any:
+        """Import the factory, which is not called, because it may need a program that uses the framework."""
+        with blamed(self.title, self.origin):
+            return address(self.factory) if isinstance(self.factory, str) else self.factory
+
+
+def check_framework(spec: InterceptorSpec | CaptureSpec) -> None:
+    """Raise TypeError if a contribution names no framework."""
     if not spec.framework:
-        raise TypeError("an interceptor needs the name of its framework")
+        raise TypeError("it needs the name of its framework")

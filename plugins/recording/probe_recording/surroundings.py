@@ -77,7 +77,7 @@ def versions() -> dict[str, Fact]:
     return found
 
 
-def variables() -> dict[str, Fact]:
+def recorded_variables() -> dict[str, Fact]:
     """Return the environment variables of the list that are set."""
     return {name: os.environ[name][:LONGEST_VALUE] for name in VARIABLES if name in os.environ}
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from probe_recording import CallInterceptor, InterceptedCall, InterceptorSpec, config, new_interceptor
-from probe_recording.specs import check_interceptor
+from probe_recording.specs import check_framework
 
 from probe_core.errors import UserError
 
@@ -95,4 +95,4 @@ def test_a_framework_without_interceptor_is_refused() -> None:
 
 def test_an_incomplete_spec_is_refused() -> None:
     with pytest.raises(TypeError, match="needs the name"):
-        check_interceptor(InterceptorSpec("mine", "intercepts", "a:b"))
+        check_framework(InterceptorSpec("mine", "intercepts", "a:b"))

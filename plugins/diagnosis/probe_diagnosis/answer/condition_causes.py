@@ -20,7 +20,7 @@ from probe_diagnosis.conditions.differences import (
 )
 from probe_diagnosis.conditions.file import RunConditions, read_conditions
 from probe_diagnosis.conditions.random_states import Draws, RandomDifference, Since
-from probe_diagnosis.conditions.sentences import conditions_of, random_subject, sentence
+from probe_diagnosis.conditions.sentences import condition_sentence, conditions_of, random_subject
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.phases.ladder_file import LadderFile, read_ladder
@@ -200,7 +200,7 @@ class ConditionCauses:
 
     def _batch_origin(self, cause: Finding, batch: ConditionDifference) -> Finding:
         """Return the finding on a batch that differs, and on the random states that differ, too."""
-        clause = sentence(batch)
+        clause = condition_sentence(batch)
         if self._random:
             clause += f"; {random_subject(*self._random)}, too"
         more = f"; {cause.op} {cause.brief or cause.reason.detail}"

@@ -14,7 +14,10 @@ from probe_diagnosis.conditions.random_states import RandomDifference, random_di
 
 
 class ConditionKind(str, Enum):
-    """Kinds of conditions."""
+    """Kinds of conditions.
+
+    The last four are not in ``conditions.json``; ``probe config-check`` collects and compares them.
+    """
 
     RANDOM = "random_state"
     BATCH = "batch"
@@ -25,6 +28,10 @@ class ConditionKind(str, Enum):
     DEVICES = "devices"
     ENVIRONMENT = "environment"
     SOURCE = "source"
+    HYPERPARAMETER = "hyperparameter"
+    WEIGHTS = "weights"
+    BATCH_STATISTICS = "batch_statistics"
+    RANDOM_CALLS = "random_calls"
 
 
 COMPLETE = frozenset({ConditionKind.ENVIRONMENT, ConditionKind.DEVICES, ConditionKind.VERSIONS})
@@ -56,12 +63,12 @@ class ConditionDifference:
 def condition_differences(target: RunConditions, golden: RunConditions) -> list[ConditionDifference]:
     """Return the conditions that differ, those first that may change numbers most."""
     found = [*_random(target, golden), *_batch(target, golden), *_facts(target, golden)]
-    return sorted(found, key=lambda one: _rank(one.kind.value, one.name))
+    return sorted(found, key=lambda one: place_in_order(one.kind.value, one.name))
 
 
 def in_order_of_effect(conditions: Iterable[Condition]) -> list[Condition]:
     """Return conditions, those first that may change numbers most."""
-    return sorted(conditions, key=lambda one: _rank(one.kind, one.name))
+    return sorted(conditions, key=lambda one: place_in_order(one.kind, one.name))
 
 
 def _random(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDifference]:
@@ -99,6 +106,7 @@ def _weights() -> dict[tuple[str, str], int]:
     return {tuple(str(entry).partition("/")[::2]): place for place, entry in enumerate(entries)}  # type: ignore[misc]
 
 
-def _rank(kind: str, name: str) -> int:
+def place_in_order(kind: str, name: str) -> int:
+    """Return the place of a condition in the order of effects; 0 may change numbers most."""
     weights = _weights()
     return weights.get((kind, name), weights[kind, ""])

@@ -74,7 +74,15 @@ class RunConditions:
 def read_conditions(directory: Path) -> RunConditions | None:
     """Return the conditions of a step and rank; None if none can be read."""
     try:
-        plain = json.loads(read_given(directory / CONDITIONS_FILE).decode("utf-8"))
+        return parse_conditions(read_given(directory / CONDITIONS_FILE))
+    except (OSError, ValueError):
+        return None
+
+
+def parse_conditions(data: bytes) -> RunConditions | None:
+    """Return the conditions in the content of a file; None if it is damaged or of another version."""
+    try:
+        plain = json.loads(data.decode("utf-8"))
         if plain["schema"] != SCHEMA:
             return None
         return RunConditions(
@@ -84,7 +92,7 @@ def read_conditions(directory: Path) -> RunConditions | None:
             {str(name): _text(value) for name, value in plain["batch"].items()},
             _text(plain.get("framework", "")),
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

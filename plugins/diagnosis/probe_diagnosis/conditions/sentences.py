@@ -21,6 +21,10 @@ SUBJECTS = {
     ConditionKind.ENVIRONMENT: "the environment variable {name}",
     ConditionKind.DATA: "the position in the data ({name})",
     ConditionKind.BATCH: "the batch ({name})",
+    ConditionKind.HYPERPARAMETER: "the hyper-parameter {name}",
+    ConditionKind.WEIGHTS: "the weight {name}",
+    ConditionKind.BATCH_STATISTICS: "the batch ({name})",
+    ConditionKind.RANDOM_CALLS: "the number of calls of {name}",
 }
 """Subjects of sentences on conditions, by kind."""
 
@@ -42,12 +46,20 @@ MISSING = {ConditionKind.ENVIRONMENT: "not set", ConditionKind.VERSIONS: "not im
 def conditions_of(differences: Sequence[ConditionDifference], step: str, rank: int) -> tuple[Condition, ...]:
     """Return the conditions that differ with a sentence on each, in the same order."""
     return tuple(
-        Condition(one.kind.value, one.name, _plain(one.target), _plain(one.golden), sentence(one), step, rank)
+        Condition(
+            one.kind.value,
+            one.name,
+            _plain(one.target),
+            _plain(one.golden),
+            condition_sentence(one),
+            step,
+            rank,
+        )
         for one in differences
     )
 
 
-def sentence(one: ConditionDifference) -> str:
+def condition_sentence(one: ConditionDifference) -> str:
     """Return a sentence on a condition that differs, without a full stop."""
     if one.random is not None:
         return _random(one.random)

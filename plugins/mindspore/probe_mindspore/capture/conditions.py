@@ -30,12 +30,12 @@ class MindSporeConditions(ConditionCapture):
     """A capture of the conditions of MindSpore steps.
 
     Args:
-        draws: The watcher of the random numbers that calls draw.
+        draws: The watcher of the random numbers that calls draw; None if no step is recorded.
     """
 
-    def __init__(self, draws: DrawWatch) -> None:
+    def __init__(self, draws: DrawWatch | None = None) -> None:
         super().__init__()
-        self._draws = draws
+        self._draws = draws or DrawWatch()
         self._handles: list[Any] = []
 
     def begin(self, session: probe_recording.Session) -> None:

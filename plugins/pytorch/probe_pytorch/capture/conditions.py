@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import probe_recording
@@ -10,6 +11,7 @@ from probe_recording import ConditionCapture, Conditions, Fact, batch_entry, bat
 
 from probe_pytorch import compat_conditions as compat
 from probe_pytorch.batch_hash import hash_tensor
+from probe_pytorch.compat import quiet
 from probe_pytorch.data_position import DataPosition
 from probe_pytorch.generators import default_generators, hash_of, read_states
 
@@ -65,6 +67,10 @@ class TorchConditions(ConditionCapture):
         """Add a hash of each tensor in the arguments of a model; on a device it is fetched later."""
         for name, tensor in batch_tensors(args, kwargs, torch.Tensor):
             self._add(conditions, name, tensor)
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Return a context inside which no computation is recorded."""
+        return quiet()
 
     def _add(self, conditions: Conditions, name: str, tensor: torch.Tensor) -> None:
         result = hash_tensor(tensor)

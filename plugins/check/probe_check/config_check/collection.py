@@ -1,0 +1,129 @@
+"""Static collection: what can be collected without running the training."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+from probe_recording import VARIABLES, Conditions, recorded_variables
+
+from probe_check.config_check.pack import Scalar
+from probe_check.config_check.rules import HIDDEN, Rules
+from probe_check.config_check.shell_script import hyperparameters_of
+from probe_core.errors import UserError
+from probe_core.files.given import parse_yaml, read_given, yaml_problem
+
+MAX_FILE_BYTES = 4 << 20
+"""Largest size of a script or yaml file."""
+MAX_VALUE = 2000
+"""Largest number of characters of the value of a variable or hyper-parameter that is stored."""
+SHELL_SUFFIXES = (".sh", ".bash")
+YAML_SUFFIXES = (".yaml", ".yml")
+
+
+def environment_text(rules: Rules) -> str:
+    """Return the content of the member ``env``: the documented variables, and those that a recording notes.
+
+    Other variables may hold secrets. Of variables whose names show that the machine has NPUs, the name alone
+    is stored.
+    """
+    names = {name for rule in rules.variables for name in (rule.npu, rule.gpu) if name} | {*VARIABLES}
+    found = {name: "" for name in os.environ if rules.npu_mark in name}
+    found |= {name: os.environ[name][:MAX_VALUE] for name in names if name in os.environ}
+    return json.dumps(dict(sorted(found.items())), indent=4)
+
+
+def packages_text() -> str:
+    """Return the content of the member ``pip``: a line ``name=version`` for each installed package."""
+    found = {(one.metadata["Name"], one.version) for one in metadata.distributions() if one.metadata}
+    return "".join(f"{name}={version}\n" for name, version in sorted(found, key=str) if name)
+
+
+def conditions_text(framework: str) -> str:
+    """Return the content of ``conditions.json`` of a collection outside of the training."""
+    conditions = Conditions()
+    conditions.add_facts("environment", recorded_variables())
+    return conditions.text(framework)
+
+
+def static_hyperparameters(paths: Iterable[Path], rules: Rules) -> dict[str, Any]:
+    """Return the hyper-parameters in shell scripts and yaml files, without secrets.
+
+    A parameter of two files with different values becomes an object with both.
+
+    Raises:
+        UserError: A file cannot be read, or is neither a shell script nor a yaml file.
+    """
+    found: dict[str, Any] = {}
+    values: dict[str, list[Scalar]] = {}
+    for path in paths:
+        for name, value in _parameters_in(path, rules).items():
+            own = HIDDEN if rules.is_secret(name) else value
+            values.setdefault(name, [])
+            if own not in values[name]:
+                values[name].append(own)
+    for name, all_values in values.items():
+        found[name] = all_values[0]
+        if len(all_values) > 1:
+            found[name] = {"description": "duplicate_value", "values": all_values}
+    return found
+
+
+def _parameters_in(path: Path, rules: Rules) -> Mapping[str, Scalar]:
+    suffix = path.suffix.lower()
+    if suffix not in SHELL_SUFFIXES + YAML_SUFFIXES:
+        raise UserError(
+            f"{path} is neither a shell script nor a yaml file.",
+            f"Give files that end in {', '.join(SHELL_SUFFIXES + YAML_SUFFIXES)}.",
+        )
+    text = _text_of(path)
+    return hyperparameters_of(text, rules) if suffix in SHELL_SUFFIXES else _yaml_parameters(path, text)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        data = read_given(path)
+    except FileNotFoundError:
+        raise UserError(f"{path} not found.", "Check the path.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no such path"
+        raise UserError(f"{path} cannot be read: {reason}.", "Check its permissions.") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise UserError(
+            f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB.",
+            "Give the script or yaml file of a training.",
+        )
+    return data.decode("utf-8-sig", "replace")
+
+
+def _yaml_parameters(path: Path, text: str) -> dict[str, Scalar]:
+    try:
+        content = parse_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not valid yaml{yaml_problem(error)}.", "Correct the file.") from None
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{path} holds no mapping of names to values.", "Give a yaml file of hyper-parameters."
+        )
+    found: dict[str, Scalar] = {}
+    _flatten(content, "", found)
+    return found
+
+
+def _flatten(value: Any, name: str, found: dict[str, Scalar]) -> None:
+    """Add the values of nested mappings by dotted names; a list of plain values is one value."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _flatten(inner, f"{name}.{key}" if name else str(key), found)
+    elif isinstance(value, list) and not all(isinstance(one, (bool, int, float, str, list)) for one in value):
+        for number, inner in enumerate(value):
+            _flatten(inner, f"{name}.{number}", found)
+    elif isinstance(value, (bool, int, float)):
+        found[name] = value
+    elif value is not None:
+        found[name] = str(value)[:MAX_VALUE]

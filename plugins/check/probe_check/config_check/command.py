@@ -1,0 +1,104 @@
+"""The command ``probe config-check``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from probe_check.config_check import collection, sentences
+from probe_check.config_check.comparison import ConfigComparison
+from probe_check.config_check.items import SEVERITY, Level
+from probe_check.config_check.pack_file import check_name, write_pack
+from probe_check.config_check.results import compare_and_write
+from probe_check.config_check.rules import load_rules
+from probe_core.cli import console
+from probe_core.cli.main import FINISHED, FOUND
+from probe_core.cli.spelling import Command, option
+from probe_core.errors import UserError, printable
+
+DEFAULT_PACK = Path("config_check_pack.zip")
+DEFAULT_OUTPUT = Path("config_check_result")
+DEFAULT_FRAMEWORK = "pytorch"
+
+
+@click.command(cls=Command)
+@option(
+    "-d",
+    "--dump",
+    is_flag=True,
+    help="Collect the environment, the packages, and the hyper-parameters in FILES.",
+)
+@option("-c", "--compare", is_flag=True, help="Compare the two packs or recorded runs BENCH and CMP.")
+@option("-o", "--output", type=click.Path(path_type=Path), also=["--output_path"],
+    help=f"With -d, the pack [default: {DEFAULT_PACK}]; with -c, the directory of the results "
+    f"[default: {DEFAULT_OUTPUT}].")  # fmt: skip
+@option("--fail-on", type=click.Choice([Level.WARNING.value, Level.ERROR.value]),
+    help="With -c: exit with 1 if an item has this level or a worse one.")  # fmt: skip
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[FILES...] | [BENCH CMP]")
+@click.pass_context
+def config_check(
+    ctx: click.Context, /, dump: bool, compare: bool, output: Path | None, fail_on: str | None,
+    paths: tuple[Path, ...],
+) -> int:  # fmt: skip
+    """Collect the configuration of a training into a pack, or compare two packs.
+
+    FILES are shell scripts and yaml files. BENCH and CMP are packs (zip files, or directories into which they
+    were unpacked), or recorded runs, whose conditions are compared.
+
+    \b
+    probe config-check -d train.sh -o bench.zip
+    probe config-check -c bench.zip cmp.zip -o out
+    """
+    framework = ctx.meta.get("probe.framework") or DEFAULT_FRAMEWORK
+    if dump == compare:
+        raise UserError(
+            "Exactly one of -d and -c is needed.", "Give -d to collect, or -c BENCH CMP to compare."
+        )
+    if dump:
+        return _collect(paths, output or DEFAULT_PACK, framework)
+    return _compare(paths, output or DEFAULT_OUTPUT, framework, fail_on)
+
+
+def _collect(files: Sequence[Path], output: Path, framework: str) -> int:
+    """Write a pack of what can be collected without running the training."""
+    check_name(output)
+    members = static_members(files, framework)
+    write_pack(output, members)
+    if files and not any(name.startswith("hyperparameters/") for name in members):
+        console.warn(
+            "the files name no hyper-parameters: no training command or value was recognised in them"
+        )
+    console.show(f"wrote {printable(str(output))}: {', '.join(members)}")
+    return FINISHED
+
+
+def static_members(files: Sequence[Path], framework: str) -> dict[str, str]:
+    """Return the members of a pack that is collected without running the training."""
+    rules = load_rules()
+    parameters = collection.static_hyperparameters(files, rules)
+    members = {"env": collection.environment_text(rules), "pip": collection.packages_text()}
+    if parameters:
+        members["hyperparameters/hyperparameters_static.json"] = json.dumps(parameters, indent=4)
+    return {**members, "conditions.json": collection.conditions_text(framework)}
+
+
+def _compare(paths: Sequence[Path], output: Path, framework: str, fail_on: str | None) -> int:
+    """Compare two packs, and write the results."""
+    if len(paths) != 2:
+        raise UserError(f"-c needs two paths, and {len(paths)} were given.", "Give -c BENCH CMP.")
+    comparison, written = compare_and_write(paths[0], paths[1], output, framework)
+    _show(comparison, written)
+    has_found = fail_on is not None and SEVERITY[comparison.level] >= SEVERITY[Level(fail_on)]
+    return FOUND if has_found else FINISHED
+
+
+def _show(comparison: ConfigComparison, written: list[Path]) -> None:
+    """Print the verdict, further differences, what was not compared, and the files."""
+    for gap in comparison.gaps:
+        console.warn(sentences.gap(gap, comparison))
+    console.show(console.style(printable(sentences.verdict(comparison)), bold=True))
+    for line in (*sentences.details(comparison), *sentences.wrote(written)):
+        console.show(f"  {printable(line)}")

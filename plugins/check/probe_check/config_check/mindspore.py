@@ -1,0 +1,83 @@
+"""Hooks, statistics and random functions of MindSpore for ConfigChecker, in PyNative mode."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import mindspore
+import numpy as np
+from mindspore import communication, nn, ops
+
+from probe_check.config_check.framework import FrameworkAdapter, Hook, Measured
+from probe_check.config_check.random_log import LOG, extra_patches
+from probe_core.errors import UserError
+
+FUNCTIONS = ("rand", "randint", "randn")
+SEED_NAME = "mindspore.manual_seed"
+"""The name by which msprobe's packs show ``mindspore.set_seed``."""
+
+
+class MindSporeAdapter(FrameworkAdapter):
+    """The part of ConfigChecker for MindSpore."""
+
+    def patch_random_functions(self) -> None:
+        """Replace the random functions of Python, NumPy and MindSpore."""
+        LOG.patch_hosts()
+        extra_patches({ops: ("mindspore.ops", FUNCTIONS)})
+        LOG.patch(mindspore, "set_seed", SEED_NAME)
+
+    def check_model(self, model: Any) -> None:
+        """Raise a UserError if a model is not a Cell, or runs in GRAPH_MODE."""
+        if not isinstance(model, nn.Cell):
+            raise UserError(
+                f"model is a {type(model).__name__}, not a mindspore.nn.Cell.",
+                "Pass the model, or a list of models.",
+            )
+        if mindspore.get_context("mode") == mindspore.GRAPH_MODE:
+            raise UserError(
+                "Inputs and weights cannot be collected in GRAPH_MODE, which compiles the model.",
+                "Call mindspore.set_context(mode=mindspore.PYNATIVE_MODE), or pass no model.",
+            )
+
+    def hook_forward(self, model: Any, before: Hook) -> Any:
+        """Call ``before`` before each call of a Cell."""
+
+        def hook(cell: Any, args: Any, kwargs: Any = None) -> None:
+            before(cell, args, kwargs or {})
+
+        return model.register_forward_pre_hook(hook, with_kwargs=True)
+
+    def rank(self) -> int:
+        """Return the rank in the process group, or the one that the launcher set."""
+        if communication.GlobalComm.INITED:
+            return int(communication.get_rank())
+        return super().rank()
+
+    def is_tensor(self, value: Any) -> bool:
+        """Return True for a tensor."""
+        return isinstance(value, mindspore.Tensor)
+
+    def measure(self, tensor: Any) -> Measured | None:
+        """Return the statistics, computed by NumPy in float32."""
+        if getattr(tensor, "has_init", False) or not tensor.size:
+            return None
+        is_bfloat16 = tensor.dtype == mindspore.bfloat16
+        values = (tensor.float() if is_bfloat16 else tensor).asnumpy()
+        values = values.view(values.real.dtype) if np.iscomplexobj(values) else values
+        values = values.astype(np.float32).ravel()
+        return {
+            "max": float(values.max()),
+            "min": float(values.min()),
+            "mean": float(values.mean()),
+            "norm": float(np.linalg.norm(values)),
+        }
+
+    def weights(self, model: Any) -> dict[str, Measured]:
+        """Return the statistics of all parameters, in float32."""
+        found: dict[str, Measured] = {}
+        for name, parameter in model.parameters_and_names():
+            with suppress(Exception):  # a parameter without values
+                measured = self.measure(parameter)
+                found |= {} if measured is None else {str(name): measured}
+        return found

@@ -1,0 +1,79 @@
+"""Hooks, statistics and random functions of PyTorch for ConfigChecker."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from probe_check.config_check.framework import FrameworkAdapter, Hook, Measured
+from probe_check.config_check.random_log import LOG, compiling_test, extra_patches
+from probe_core.errors import UserError
+
+FUNCTIONS = ("rand", "randint", "randn", "rand_like", "randint_like", "randn_like", "manual_seed")
+METHODS = ("exponential_", "geometric_", "log_normal_", "cauchy_")
+
+
+class TorchAdapter(FrameworkAdapter):
+    """The part of ConfigChecker for PyTorch."""
+
+    def patch_random_functions(self) -> None:
+        """Replace the random functions of Python, NumPy and torch."""
+        LOG.patch_hosts()
+        extra_patches({torch: ("torch", FUNCTIONS), torch.Tensor: ("torch.Tensor", METHODS)})
+
+    def check_model(self, model: Any) -> None:
+        """Raise a UserError if a model is not a Module."""
+        if not isinstance(model, torch.nn.Module):
+            raise UserError(
+                f"model is a {type(model).__name__}, not a torch.nn.Module.",
+                "Pass the model, or a list of models.",
+            )
+
+    def hook_forward(self, model: Any, before: Hook) -> Any:
+        """Call ``before`` before each forward call of a model."""
+        is_compiling = compiling_test()
+
+        def hook(module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+            if not is_compiling():
+                before(module, args, kwargs)
+
+        return model.register_forward_pre_hook(hook, with_kwargs=True)
+
+    def rank(self) -> int:
+        """Return the rank in the process group, or the one that the launcher set."""
+        dist = torch.distributed
+        return dist.get_rank() if dist.is_available() and dist.is_initialized() else super().rank()
+
+    def is_tensor(self, value: Any) -> bool:
+        """Return True for a tensor."""
+        return isinstance(value, torch.Tensor)
+
+    def measure(self, tensor: torch.Tensor) -> Measured | None:
+        """Return the statistics in the tensor's own dtype; in float32 for float64 and other dtypes."""
+        with torch.no_grad():
+            values = tensor.detach()
+            if not values.numel():
+                return None
+            if values.is_complex():
+                values = torch.view_as_real(values.resolve_conj())
+            if not values.is_floating_point() or values.dtype == torch.float64 or values.element_size() < 2:
+                values = values.float()
+            return {
+                "max": float(values.max()),
+                "min": float(values.min()),
+                "mean": float(values.mean()),
+                "norm": float(values.norm()),
+            }
+
+    def weights(self, model: torch.nn.Module) -> dict[str, Measured]:
+        """Return the statistics of all parameters, in float32."""
+        found: dict[str, Measured] = {}
+        for name, parameter in model.named_parameters():
+            with suppress(Exception):  # a parameter without values, such as a lazy one
+                measured = self.measure(
+                    parameter.detach().float() if not parameter.is_complex() else parameter
+                )
+                found |= {} if measured is None else {name: measured}
+        return found

@@ -1,0 +1,184 @@
+"""Calls of random functions with their call stacks. The functions return what they return without it."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import os
+import random
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from types import CodeType, FrameType, MethodType
+from typing import Any
+
+MAX_STACKS = 5000
+"""Largest number of call stacks of a function that are recorded."""
+MAX_FRAMES = 100
+"""Largest number of frames of a call stack; the innermost ones are recorded."""
+PYTHON_FUNCTIONS = ("random", "randint", "uniform", "choice")
+NUMPY_FUNCTIONS = ("rand", "randint", "choice", "normal")
+
+StackKey = tuple[tuple[CodeType, int], ...]
+
+
+class RecordedFunction:
+    """A function that records its calls and returns what the original function returns.
+
+    It equals the original function, so that torch.compile recognises both: its table of functions may be made
+    while functions are replaced.
+
+    Args:
+        function: The original function.
+        name: The name in the pack.
+        log: The calls.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str, log: RandomLog) -> None:
+        self._function, self._name, self._log = function, name, log
+        self._is_compiling = compiling_test()
+        self.__name__ = name.rpartition(".")[2]
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the original function."""
+        if not self._is_compiling() and self._log.is_active:  # compiled code has no frames to look at
+            self._log.add(self._name, sys._getframe(1))
+        return self._function(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for the original function, too."""
+        return self is other or self._function is other
+
+    def __hash__(self) -> int:
+        return hash(self._function)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the original function."""
+        return getattr(self._function, name)
+
+    def __reduce__(self) -> Any:
+        """Be pickled as the original function."""
+        return _unchanged, (self._function,)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Return the method of an instance."""
+        return self if instance is None else MethodType(self, instance)
+
+
+def _unchanged(function: Any) -> Any:
+    return function
+
+
+class RandomLog:
+    """The calls of patched random functions in this process.
+
+    Attributes:
+        is_active: True if calls are recorded.
+    """
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self._counts: dict[str, dict[StackKey, int]] = {}
+        self._patches: list[tuple[Any, str, Any, Any, bool]] = []
+        self._lock = threading.RLock()  # a signal handler may draw numbers, too
+        os.register_at_fork(after_in_child=self._forget_lock)
+
+    def start(self) -> None:
+        """Record calls from now on."""
+        self.is_active = True
+
+    def patch(self, home: Any, name: str, shown: str) -> None:
+        """Replace a function of a module or class by one that records its calls, unless it was replaced.
+
+        Args:
+            home: The module or class.
+            name: The name of the function there.
+            shown: The name in the pack.
+        """
+        original = getattr(home, name, None)
+        if original is None or any(one is home and own == name for one, own, *_ in self._patches):
+            return
+        wrapper = RecordedFunction(original, shown, self)
+        self._patches.append((home, name, original, wrapper, name in vars(home)))
+        setattr(home, name, wrapper)
+
+    def patch_hosts(self) -> None:
+        """Replace the functions of Python and NumPy."""
+        import numpy as np
+
+        for name in PYTHON_FUNCTIONS:
+            self.patch(random, name, f"random.{name}")
+        for name in NUMPY_FUNCTIONS:
+            self.patch(np.random, name, f"np.random.{name}")
+
+    def remove(self) -> None:
+        """End recording, and restore the functions, except those that something else replaced since."""
+        self.is_active = False
+        for home, name, original, wrapper, is_own in reversed(self._patches):
+            if vars(home).get(name) is not wrapper:
+                continue
+            if is_own:
+                setattr(home, name, original)
+            else:
+                delattr(home, name)
+        self._patches.clear()
+        self._counts.clear()
+
+    def text(self) -> str:
+        """Return the content of the member of the pack."""
+        with self._lock:
+            counts = {name: dict(stacks) for name, stacks in self._counts.items()}
+        return json.dumps(
+            {
+                name: [{"count": count, "stack": _lines(key)} for key, count in stacks.items()]
+                for name, stacks in counts.items()
+            },
+            indent=4,
+        )
+
+    def add(self, name: str, frame: FrameType | None) -> None:
+        """Count a call of a function from a frame and its callers."""
+        frames: list[tuple[CodeType, int]] = []
+        while frame is not None and len(frames) < MAX_FRAMES:
+            frames.append((frame.f_code, frame.f_lineno))
+            frame = frame.f_back
+        key = tuple(frames)
+        with self._lock:
+            stacks = self._counts.setdefault(name, {})
+            if key in stacks or len(stacks) < MAX_STACKS:
+                stacks[key] = stacks.get(key, 0) + 1
+
+    def _forget_lock(self) -> None:
+        """Make a new lock in a forked child, whose copy may be held by a thread of the parent."""
+        self._lock = threading.RLock()
+
+
+def compiling_test() -> Callable[[], bool]:
+    """Return a test for being compiled by torch, which torch itself replaces by its result."""
+    compiler: Any = getattr(sys.modules.get("torch"), "compiler", None)
+    return getattr(compiler, "is_compiling", None) or _is_never_compiling
+
+
+def _is_never_compiling() -> bool:
+    return False
+
+
+def _lines(key: StackKey) -> list[str]:
+    """Return the frames of a stack as texts, outermost first."""
+    return [
+        f"File {os.path.abspath(code.co_filename)}, line {line}, in {code.co_name}, "  # noqa: PTH100 - not resolved
+        f"{linecache.getline(code.co_filename, line).strip()}"
+        for code, line in reversed(key)
+    ]
+
+
+LOG = RandomLog()
+"""The calls of this process."""
+
+
+def extra_patches(functions: Mapping[Any, tuple[str, tuple[str, ...]]]) -> None:
+    """Patch functions of a framework: homes, with the prefix of the shown names and the names."""
+    for home, (prefix, names) in functions.items():
+        for name in names:
+            LOG.patch(home, name, f"{prefix}.{name}")

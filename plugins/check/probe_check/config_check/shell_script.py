@@ -1,0 +1,124 @@
+"""Hyper-parameters in a shell script that starts a training. The script is parsed, and never executed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from probe_check.config_check.rules import Rules
+from probe_check.config_check.shell_words import TOKEN, Variables
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_ARRAY = re.compile(r"([A-Za-z_]\w*)(\+?)=")
+_PREFIXES = frozenset(
+    {"export", "local", "readonly", "declare", "typeset", "env", "nohup", "exec", "time", "sudo", "if",
+     "then", "else", "do"}
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Script:
+    """Variables and commands of a script.
+
+    Attributes:
+        variables: The last value of each variable, with the variables in it.
+        commands: The words of each command, with quotes.
+    """
+
+    variables: dict[str, str] = field(default_factory=dict)
+    commands: list[list[str]] = field(default_factory=list)
+
+
+def hyperparameters_of(text: str, rules: Rules) -> dict[str, str | bool]:
+    """Return the options of the first command that starts a training; True for those without a value.
+
+    Args:
+        text: The content of the script.
+        rules: The rules, which name the commands that start a training.
+    """
+    script = _parse(text)
+    variables = Variables(script.variables)
+    commands = [[part for word in command for part in variables.words(word)] for command in script.commands]
+    start = _training_command(commands, rules)
+    return dict(_options(start)) if start else {}
+
+
+def _parse(text: str) -> _Script:
+    """Return the variables and commands of a script; array assignments are variables of several words."""
+    script, words = _Script(), list[str]()
+    array: str | None = None
+    for match in TOKEN.finditer(text):
+        kind, token = match.lastgroup, match[0]
+        if kind == "word":
+            if array is not None:
+                script.variables[array] += f" {token}"
+            else:
+                words.append(token)
+        elif kind == "open" and words and (begin := _ARRAY.fullmatch(words[-1])):
+            array = begin[1]
+            script.variables[array] = script.variables.get(array, "") if begin[2] else ""
+            words = []
+        elif kind == "close" and array is not None:
+            array = None
+        elif kind in ("end", "open", "close") and array is None:
+            _end_command(script, words)
+            words = []
+    _end_command(script, words)
+    return script
+
+
+def _end_command(script: _Script, words: list[str]) -> None:
+    """Add a command, after the assignments at its beginning."""
+    while words and (words[0] in _PREFIXES or _ASSIGNMENT.fullmatch(words[0])):
+        assignment = _ASSIGNMENT.fullmatch(words.pop(0))
+        if assignment is not None:
+            earlier = script.variables.get(assignment[1], "") if assignment[2] else ""
+            script.variables[assignment[1]] = earlier + assignment[3]
+    if words:
+        script.commands.append(words)
+
+
+def _training_command(commands: Sequence[Sequence[str]], rules: Rules) -> Sequence[str]:
+    """Return the words of the first command that starts a training; empty for none."""
+    for command in filter(None, commands):
+        words = [word.rpartition("/")[2] for word in command]
+        programs = words if words[0] in rules.wrappers else words[:1]
+        modules = {after for word, after in pairwise(words) if word == "-m"}
+        if not rules.launchers.isdisjoint(programs) or not rules.launcher_modules.isdisjoint(modules):
+            return command
+    for command in filter(None, commands):
+        program = command[0].rpartition("/")[2]
+        if program.startswith("python") and any(word.endswith(".py") for word in command):
+            return command
+    return ()
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str | bool]]:
+    """Yield the options in the words of a command; several numbers after an option are one value."""
+    for number, word in enumerate(words):
+        if not re.match(r"--[A-Za-z0-9]", word):
+            continue
+        name, sign, value = word[2:].partition("=")
+        if sign:
+            yield name, value
+            continue
+        following = words[number + 1 : number + 2]
+        if not following or following[0].startswith("--") or following[0].endswith(".py"):
+            yield name, True
+            continue
+        values = [following[0]]
+        for later in words[number + 2 :]:
+            if not (_is_number(later) and _is_number(values[0])):
+                break
+            values.append(later)
+        yield name, " ".join(values)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

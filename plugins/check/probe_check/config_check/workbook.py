@@ -1,0 +1,62 @@
+"""The workbook ``result.xlsx`` (docs/config-check.md#files)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from probe_check.config_check.comparison import ConfigComparison
+from probe_check.config_check.items import Cell
+from probe_core.files.atomic import writing
+from probe_core.spreadsheet_text import neutralise
+
+FILE = "result.xlsx"
+SUMMARY = "summary"
+SUMMARY_COLUMNS = ("filename", "pass_check")
+MAX_ROWS = 1_048_499
+"""Largest number of rows of a sheet; longer tables continue in further sheets."""
+MAX_TEXT = 32_000
+"""Largest number of characters of a cell; a spreadsheet cannot hold many more."""
+
+
+def write_workbook(path: Path, comparison: ConfigComparison) -> None:
+    """Write the summary and the table of each item."""
+    import xlsxwriter
+
+    options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
+    with writing(path, "The result") as temporary, xlsxwriter.Workbook(temporary, options) as book:
+        rows = [(result.item.value, result.level.value) for result in comparison.results]
+        _add_sheet(book, SUMMARY, SUMMARY_COLUMNS, rows)
+        for result in comparison.results:
+            parts = -(-len(result.rows) // MAX_ROWS) or 1
+            length = -(-len(result.rows) // parts)
+            for part in range(parts):
+                name = result.item.value if parts == 1 else f"{result.item.value}_part_{part}"
+                _add_sheet(book, name, result.columns, result.rows[part * length : (part + 1) * length])
+
+
+def _add_sheet(book: Any, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    sheet = book.add_worksheet(name)
+    sheet.freeze_panes(1, 0)
+    bold = book.add_format({"bold": True})
+    for number, title in enumerate(columns):
+        sheet.write_string(0, number, title, bold)
+    for row_number, row in enumerate(rows, 1):
+        for number, value in enumerate(row):
+            _write(sheet, row_number, number, value)
+
+
+def _write(sheet: Any, row: int, column: int, value: Cell) -> None:
+    """Write a cell: numbers that no sheet can hold as texts, and nothing for None and empty texts."""
+    if value is None or value == "":
+        return
+    if isinstance(value, bool):
+        sheet.write_boolean(row, column, value)
+    elif isinstance(value, str):
+        sheet.write_string(row, column, neutralise(value[:MAX_TEXT]))
+    elif isfinite(value) and abs(value) <= 2**53:
+        sheet.write_number(row, column, value)
+    else:
+        sheet.write_string(row, column, str(value))

@@ -1,0 +1,43 @@
+"""Captures of conditions that plugins offer, used without a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import probe_recording
+import pytest
+from probe_recording import CaptureSpec, ConditionCapture, Conditions, new_condition_capture
+from probe_recording.specs import check_framework
+
+
+def test_a_framework_without_capture_has_what_the_kit_knows() -> None:
+    capture = new_condition_capture("other")
+    conditions = Conditions()
+    with capture.quiet():
+        capture.record_model_call(conditions, object(), (), {})
+        capture.record_program(conditions)
+    assert conditions.facts["versions"]["python"]
+    assert [sample.point for sample in conditions.samples] == ["forward"]
+
+
+def test_the_capture_of_a_plugin_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(ConditionCapture):
+        def numerics(self) -> dict[str, Any]:
+            return {"precision": "high"}
+
+    spec = CaptureSpec("mine", "notes settings", Mine, framework="mine")
+    monkeypatch.setattr("probe_recording.installed.installed_captures", lambda: {"mine": spec})
+    assert new_condition_capture("mine").numerics() == {"precision": "high"}
+
+
+def test_an_incomplete_spec_is_refused() -> None:
+    with pytest.raises(TypeError, match="needs the name"):
+        check_framework(CaptureSpec("mine", "notes", "a:b"))
+
+
+def test_no_exported_name_is_a_module_of_the_kit() -> None:
+    """An import of the module would replace the name."""
+    directory = Path(probe_recording.__file__).parent
+    modules = {path.stem for path in directory.iterdir()}
+    assert not modules & {*probe_recording.__all__}
