@@ -66,6 +66,15 @@ def edges_of(node: Node) -> list[tuple[Node, int]]:
     return [(following, int(place)) for following, place in node.next_functions]
 
 
+def is_differentiating() -> bool:
+    """Return True if calls of this moment become part of a graph."""
+    try:
+        from mindspore.graph.api import _pynative_executor as executor
+    except ImportError:  # before 2.9
+        from mindspore.common.api import _pynative_executor as executor
+    return bool(executor.grad_flag() and executor.enable_grad())
+
+
 def no_grad() -> AbstractContextManager[Any]:
     """Return a context in which computations are not part of the graph."""
     try:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from probe_recording.directory import SINGLE, Lock, StepDirectory, remove_earlier_steps
     from probe_recording.earlier_run import settle_earlier_run
     from probe_recording.fields import Fields
-    from probe_recording.gathering import Arrived, Gathering, tell_each
+    from probe_recording.gathering import Arrived, Gathering, GradientCollector, tell_each
     from probe_recording.interceptors import (
         CallInterceptor,
         GradientReceiver,
@@ -153,6 +153,7 @@ __all__ = [
     "FrameKind",
     "FrameLimits",
     "Gathering",
+    "GradientCollector",
     "GradientReceiver",
     "InterceptedCall",
     "InterceptorSpec",
@@ -263,7 +264,7 @@ __getattr__ = exporter(
         "directory": "SINGLE Lock StepDirectory remove_earlier_steps",
         "earlier_run": "settle_earlier_run",
         "fields": "Fields",
-        "gathering": "Arrived Gathering tell_each",
+        "gathering": "Arrived Gathering GradientCollector tell_each",
         "interceptors": "CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
