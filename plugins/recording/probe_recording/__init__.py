@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from probe_recording.keeping.event import Cause, Event
     from probe_recording.keeping.keeping_recorder import KeepingRecorder, KeptSession
     from probe_recording.keeping.options import KeepOptions, parse_options
+    from probe_recording.keeping.settings import keep_config
+    from probe_recording.keeping.watch import DEFAULT_PATH, Watch, objects_of, single_or_all
     from probe_recording.ladder import Ladder, Rung, flat
     from probe_recording.leaves import (
         NOTHING,
@@ -117,6 +119,7 @@ __all__ = [
     "BLOCK",
     "CHECKSUMS",
     "CHUNK_BLOCKS",
+    "DEFAULT_PATH",
     "LEVELS",
     "NOTHING",
     "PREFIX",
@@ -191,6 +194,7 @@ __all__ = [
     "Threads",
     "Tree",
     "Walk",
+    "Watch",
     "batch_entry",
     "batch_tensors",
     "belongs_to_recorder",
@@ -217,6 +221,7 @@ __all__ = [
     "is_loopback",
     "is_mutual",
     "is_operator",
+    "keep_config",
     "leaf_of",
     "lines_of",
     "load_config",
@@ -227,6 +232,7 @@ __all__ = [
     "note",
     "number_in",
     "numbers_in",
+    "objects_of",
     "of_the_process",
     "parse_options",
     "parse_steps",
@@ -240,6 +246,7 @@ __all__ = [
     "session_in",
     "settle_earlier_run",
     "shared_name",
+    "single_or_all",
     "spans",
     "stack_of",
     "state_hash",
@@ -271,6 +278,8 @@ __getattr__ = exporter(
         "keeping.event": "Cause Event",
         "keeping.keeping_recorder": "KeepingRecorder KeptSession",
         "keeping.options": "KeepOptions parse_options",
+        "keeping.settings": "keep_config",
+        "keeping.watch": "DEFAULT_PATH Watch objects_of single_or_all",
         "ladder": "Ladder Rung flat",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "spans",

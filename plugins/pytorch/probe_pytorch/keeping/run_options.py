@@ -5,17 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from probe_recording import Config, KeepOptions, parse_options
+from probe_recording import DEFAULT_PATH, Config, KeepOptions, keep_config, parse_options
 
 from probe_core.cli import console
 from probe_core.errors import UserError, counted
-from probe_pytorch.keeping.settings import keep_config
 
 if TYPE_CHECKING:
     from probe_pytorch.follower import Follower
     from probe_pytorch.keeping.keeping_recorder import KeepingFollower
 
-KEPT_PATH = "probe-watch"
+KEPT_PATH = DEFAULT_PATH
 """The directory of the run, unless ``-o`` gives another."""
 
 
