@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from probe_recording.keeping.event import Cause, Event
     from probe_recording.keeping.keeping_recorder import KeepingRecorder, KeptSession
     from probe_recording.keeping.options import KeepOptions, parse_options
+    from probe_recording.keeping.readings import measured_in
     from probe_recording.keeping.settings import keep_config
     from probe_recording.keeping.watch import DEFAULT_PATH, Watch, objects_of, single_or_all
     from probe_recording.ladder import Ladder, Rung, flat
@@ -227,6 +228,7 @@ __all__ = [
     "load_config",
     "load_npy",
     "measure",
+    "measured_in",
     "memory_of",
     "new_interceptor",
     "note",
@@ -278,6 +280,7 @@ __getattr__ = exporter(
         "keeping.event": "Cause Event",
         "keeping.keeping_recorder": "KeepingRecorder KeptSession",
         "keeping.options": "KeepOptions parse_options",
+        "keeping.readings": "measured_in",
         "keeping.settings": "keep_config",
         "keeping.watch": "DEFAULT_PATH Watch objects_of single_or_all",
         "ladder": "Ladder Rung flat",
