@@ -1,0 +1,333 @@
+"""The watch of a MindSpore training: it changes nothing, and names what rose first."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ms = pytest.importorskip("mindspore")
+
+import probe_mindspore  # noqa: E402
+from mindspore import Tensor, nn, ops  # noqa: E402
+from probe_recording import Watch  # noqa: E402
+from support.on_mindspore.ms_benchmark import bits  # noqa: E402
+from support.on_mindspore.ms_net import Net, batch, training  # noqa: E402
+from support.on_mindspore.ms_training import OPTIMIZERS, Training  # noqa: E402
+
+from probe_core.errors import UserError  # noqa: E402
+
+ms.runtime.launch_blocking()
+Change = Callable[[Training], None]
+
+
+def written(place: Path) -> list[int]:
+    return sorted(int(path.name.removeprefix("step")) for path in place.glob("step*"))
+
+
+def scale_inputs(training: Training) -> None:
+    training.inputs = 1e3
+
+
+def scale_targets(training: Training) -> None:
+    training.targets = 300
+
+
+def explode_layer(training: Training) -> None:
+    training.layers[1].output_scale = 1e3
+
+
+def explode_gradient(training: Training) -> None:
+    training.layers[1].gradient_scale = 1e4
+
+
+def spoil_gradient(training: Training) -> None:
+    training.layers[1].gradient_scale = math.nan
+
+
+def spoil_activation(training: Training) -> None:
+    training.layers[0].output_scale = math.inf
+
+
+def spoil_state(training: Training) -> None:
+    for parameter in training.optimizer.get_parameters():
+        if parameter.name.startswith(("moment1.", "moments.", "exp_avg.")):
+            parameter.set_data(parameter * 1e6)
+
+
+def spoil_parameter(training: Training) -> None:
+    for layer in training.layers[1:]:
+        layer.dense.weight.set_data(layer.dense.weight * 50)
+
+
+def raise_rate(training: Training) -> None:
+    groups = getattr(training.optimizer, "param_groups", None)
+    rate = groups[0]["lr"] if groups else training.optimizer.learning_rate
+    ops.assign(rate, rate * 3000)
+
+
+FAULTS: list[tuple[Change, str, int, str]] = [
+    (scale_inputs, "data", 0, "input.0"),
+    (scale_targets, "loss", 0, "loss.0"),
+    (explode_layer, "activation", 0, "Cell.2.Scaled.forward.0"),
+    (explode_gradient, "gradient", 0, "0.dense.weight"),
+    (spoil_gradient, "gradient", 0, "0.dense.weight"),
+    (spoil_activation, "activation", 0, "Cell.0.Scaled.forward.0"),
+    (spoil_state, "optimizer_state", 0, "0.dense.weight"),
+    (spoil_parameter, "parameter", 0, "2.dense.weight"),
+    (raise_rate, "parameter", 1, "0.dense.weight"),
+]
+"""Each fault with the kind, the delay in steps and the name of what rises first."""
+
+
+@pytest.mark.parametrize("number", range(len(FAULTS)))
+def test_watch_names_what_rose_first(number: int, tmp_path: Path, capfd: Any) -> None:
+    change, kind, delay, name = FAULTS[number]
+    case = Training(number, list(OPTIMIZERS)[number % len(OPTIMIZERS)])
+    step = 54 + 3 * number
+    place = tmp_path / "run"
+    watch = probe_mindspore.watch(4, case.model, dump_path=place)
+    for at in range(step + 4):
+        if at == step:
+            change(case)
+        with watch:
+            case.run(at)
+        if watch.events:
+            break
+    watch.finish()
+    (event,) = watch.events
+    assert event.trigger.step - step in (0, 1) and event.rise is not None
+    rose = event.rise.name
+    assert (rose.kind.value, event.rise.step) == (kind, step + delay) and rose.name.endswith(name), rose
+    assert (event.change is not None) is (change is raise_rate)
+    if event.change is not None:
+        assert (event.change.name, event.change.step) == ("lr", step - 1 + delay)
+    assert f"in step {event.trigger.step}" in capfd.readouterr().err
+    assert written(place) == list(event.steps) and len(event.steps) == 4
+    (entry,) = json.loads((place / f"step{event.trigger.step}/rank/watch.json").read_text())["events"]
+    assert entry["first"]["kind"] == kind
+    assert not list(place.rglob("dump_error_info.log"))
+
+
+@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
+def test_a_clean_training_is_bit_equal_and_writes_nothing(optimizer: str, tmp_path: Path) -> None:
+    def run(watch_of: Callable[[Any], Any]) -> list[Any]:
+        case = Training(3, optimizer, clip=1.0)
+        watch = watch_of(case.model)
+        losses = [watch.step(case.run, number) for number in range(70)]
+        watch.finish()
+        assert not watch.events
+        return bits(losses) + case.bits()
+
+    class Bare:
+        events = ()
+
+        def __init__(self, model: Any) -> None:
+            pass
+
+        def step(self, function: Any, number: int) -> Any:
+            return function(number)
+
+        def finish(self) -> None:
+            pass
+
+    plain = run(Bare)
+    assert run(lambda model: probe_mindspore.watch(5, model, dump_path=tmp_path / "run")) == plain
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_training_with_random_numbers_is_bit_equal(level: str, tmp_path: Path) -> None:
+    def run(watch: Watch | None = None, net: Any = None) -> list[bytes]:
+        ms.set_seed(3)
+        dropout, step = nn.Dropout(p=0.3), training(net)
+        net.set_train(), dropout.set_train()
+        results = []
+        for number in range(3):
+            x, y = batch(number)
+            x = dropout(x) + ops.dropout(x, 0.2)
+            loss, output, gradients = watch.step(step, x, y) if watch is not None else step(x, y)
+            results += bits([loss, output, gradients, list(net.get_parameters())])
+            results += bits([ops.dropout(x, 0.5), ops.standard_normal((3,))])
+        return results
+
+    plain = run(net=Net())
+    net = Net()
+    watch = probe_mindspore.watch(2, net, dump_path=tmp_path / "run", level=level)
+    assert run(watch, net) == plain
+    watch.finish()
+    assert run(net=Net()) == plain  # nothing is left installed
+
+
+def test_the_phases_of_a_step_are_written(tmp_path: Path) -> None:
+    net = Net()
+    step = training(net)
+    watch = probe_mindspore.watch(2, net, dump_path=tmp_path / "run", level="mix")
+    for number in range(3):
+        with watch:
+            step(*batch(number))
+            if number == 2:
+                watch.loss(Tensor(math.nan))
+    watch.finish()
+    directory = tmp_path / "run/step2/rank"
+    files = sorted(path.name for path in directory.iterdir())
+    assert files == [
+        "conditions.json", "construct.json", "dump.json", "ladder.json", "stack.json", "watch.json",
+    ]  # fmt: skip
+    content = json.loads((directory / "ladder.json").read_text())
+    rungs = {rung["phase"]: rung for rung in content["rungs"]}
+    assert list(rungs) == [
+        "batch", "frozen", "forward", "loss", "gradient", "settings", "applied", "parameters_before",
+        "state_before", "parameters_after", "state_after",
+    ]  # fmt: skip
+    assert content["framework"] == "mindspore" and content["not_captured"] == {}
+    assert list(rungs["frozen"]["values"]) == ["bn.moving_mean", "bn.moving_variance"]
+    (group,) = rungs["settings"]["facts"]["groups"]
+    assert group["settings"]["lr"] == pytest.approx(0.01) and "conv.weight" in group["parameters"]
+    assert "moment1.conv.weight" in rungs["state_before"]["values"]
+    assert rungs["gradient"]["values"]["conv.weight"] == rungs["applied"]["values"]["conv.weight"]
+    assert rungs["loss"]["values"]["loss.0"]["shape"] == []
+    head = json.loads((directory / "dump.json").read_text())
+    assert "Cell.block.Block.forward.0" in head["data"] and "Mint.add.0.forward" in head["data"]
+
+
+def test_the_norm_before_clipping_and_the_unscaled_loss_are_judged(tmp_path: Path) -> None:
+    case = Training(1, clip=0.5)
+    scaler = ms.amp.DynamicLossScaler(1024, 2, 1000)
+    differentiated = ms.value_and_grad(
+        lambda x, y: scaler.scale(ops.mse_loss(case.model(x), y)), None, case.optimizer.parameters
+    )
+
+    def step(number: int, factor: float) -> None:
+        case.targets = factor
+        _, gradients = differentiated(*case.batch(number))
+        gradients = ops.clip_by_global_norm(scaler.unscale(gradients), 0.5)
+        case.optimizer(gradients)
+
+    watch = probe_mindspore.watch(3, case.model, dump_path=tmp_path / "run")
+    for number in range(56):
+        watch.step(step, number, 30.0 if number == 55 else 1.0)
+    watch.finish()
+    (event,) = watch.events
+    assert event.trigger.level is not None and event.trigger.level < 10  # not times 1024
+    rungs = json.loads((tmp_path / "run/step55/rank/ladder.json").read_text())["rungs"]
+    values = {rung["phase"]: rung["values"] for rung in rungs}
+    assert values["unscaled"]["scale"]["Mean"] == 1024.0
+    applied = math.hypot(*(leaf["Norm"] for leaf in values["applied"].values()))
+    assert applied == pytest.approx(0.5, rel=1e-3) and values["clipped"]["total_norm"]["value"] > 2
+
+
+def test_a_skipped_step_of_a_loss_scaler_is_no_event(tmp_path: Path) -> None:
+    case = Training(1)
+    scaler = ms.amp.DynamicLossScaler(1024, 2, 1000)
+    differentiated = ms.value_and_grad(
+        lambda x, y: scaler.scale(ops.mse_loss(case.model(x), y)), None, case.optimizer.parameters
+    )
+
+    def step(number: int) -> None:
+        case.layers[1].gradient_scale = math.inf if number == 3 else 1.0
+        _, gradients = differentiated(*case.batch(number))
+        gradients = scaler.unscale(gradients)
+        if all(np.isfinite(gradient.asnumpy()).all() for gradient in gradients):
+            case.optimizer(gradients)
+
+    watch = probe_mindspore.watch(3, case.model, dump_path=tmp_path / "run")
+    for number in range(6):
+        watch.step(step, number)
+    watch.finish()
+    assert not watch.events
+
+
+def test_bytes_are_bounded(tmp_path: Path) -> None:
+    case = Training(1)
+    watch = probe_mindspore.watch(1000, case.model, dump_path=tmp_path / "run", keep_memory=1 << 20)
+    for number in range(60):
+        watch.step(case.run, number)
+        assert watch.byte_count <= 1 << 20
+    watch.finish()
+    assert not list(tmp_path.iterdir()) and not watch.events
+    assert watch._recorder.keeper.dropped_for_memory
+
+
+def test_an_exception_is_raised_unchanged_and_writes_the_step(tmp_path: Path, capfd: Any) -> None:
+    case = Training(1)
+    watch = probe_mindspore.watch(2, case.model, dump_path=tmp_path / "run")
+    error = ZeroDivisionError("of the script")
+
+    def fail(number: int) -> None:
+        case.run(number)
+        if number == 3:
+            raise error
+
+    for number in range(3):
+        watch.step(fail, number)
+    with pytest.raises(ZeroDivisionError) as caught:
+        watch.step(fail, 3)
+    watch.finish()
+    assert caught.value is error and written(tmp_path / "run") == [2, 3]
+    assert "ZeroDivisionError was raised in step 3" in capfd.readouterr().err
+
+
+def test_a_signal_writes_the_steps(tmp_path: Path, capfd: Any) -> None:
+    case = Training(1)
+    received: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: received.append(number))
+    try:
+        watch = probe_mindspore.watch(2, case.model, dump_path=tmp_path / "run", signal="USR1")
+        for number in range(4):
+            with watch:
+                case.run(number)
+                if number == 2:
+                    os.kill(os.getpid(), signal.SIGUSR1)
+        watch.finish()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert received == [signal.SIGUSR1] and written(tmp_path / "run") == [0, 1, 2]
+    assert "signal SIGUSR1 arrived in step 2" in capfd.readouterr().err
+
+
+def test_kept_runs_can_be_compared(tmp_path: Path, probe: Any) -> None:
+    for place in ("a", "b"):
+        case = Training(2)
+        watch = probe_mindspore.watch(2, case.model, dump_path=tmp_path / place)
+        for number in range(3):
+            with watch:
+                case.run(number)
+                if number == 2:
+                    watch.loss(math.nan)
+        watch.finish()
+    assert probe("compare", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "out") == 0, probe.err
+    assert probe.out.startswith("AGREE")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rerun": True}, "rerun=True is not possible with MindSpore"),
+        ({"rerun": "yes"}, "rerun must be True or False"),
+        ({"model": None}, "Level L0 needs the model"),
+        ({"model": 3}, "model must be a mindspore.nn.Cell"),
+        ({"level": "L2"}, "statistics at level L0, L1 or mix"),
+        ({"keep_last": 0}, "keep_last must be a whole number"),
+        ({"signal": "KILL"}, "no program can handle it"),
+    ],
+)
+def test_invalid_arguments_are_one_sentence(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        probe_mindspore.watch(**{"model": nn.ReLU(), **arguments})
+
+
+def test_graph_mode_is_refused() -> None:
+    ms.set_context(mode=ms.GRAPH_MODE)
+    try:
+        with pytest.raises(UserError, match="cannot be observed in GRAPH_MODE"):
+            probe_mindspore.watch(3, nn.ReLU())
+    finally:
+        ms.set_context(mode=ms.PYNATIVE_MODE)
