@@ -39,6 +39,7 @@ INTERFACE = (
     ("probe_pytorch", DEBUGGER, "Debugger"),
     ("probe_pytorch", WATCH, "watch"),
     ("probe_pytorch", BASE_WATCH, "Watch"),
+    ("probe_mindspore", "plugins/mindspore/probe_mindspore/keeping/watch.py", "watch"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/seeds.py", "seed_all"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare_distributed"),
@@ -77,7 +78,8 @@ def interface() -> list[str]:
     for module, file, name in INTERFACE:
         node = defined(file, name)
         public = defined(*PUBLIC[name]) if name in PUBLIC else node
-        lines += [f"### {module}.{public.name}", "", f"`{public.name}{signature(node)}`", ""]
+        shown = signature(public) or signature(node)
+        lines += [f"### {module}.{public.name}", "", f"`{public.name}{shown}`", ""]
         lines += [*markdown(ast.get_docstring(public) or ""), ""]
         methods = [
             one for one in node.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")

@@ -8,6 +8,7 @@ from typing import Any
 from mindspore import Parameter, Tensor, nn
 
 Named = list[tuple[str, Any]]
+_SEVERAL = (list, tuple, nn.CellList)
 
 
 def parameters_of(optimizer: nn.Cell) -> Named:
@@ -30,19 +31,27 @@ def states_of(optimizer: nn.Cell) -> Named:
 
 
 def groups_of(optimizer: nn.Cell) -> list[dict[str, Any]]:
-    """Return the settings of each group of parameters, and the names of all parameters in the first one."""
+    """Return the settings of each group of parameters, and their names where they are known."""
     names = [name for name, _ in parameters_of(optimizer)]
+    groups = list(_settings(optimizer))
     return [
         {
             "settings": {key: _plain(value) for key, value in settings.items()},
-            "parameters": [] if number else names,
+            "parameters": _names(names, number, len(groups)),
         }
-        for number, settings in enumerate(_settings(optimizer))
+        for number, settings in enumerate(groups)
     ]
 
 
+def _names(names: list[str], number: int, count: int) -> list[str]:
+    """Return the names of a group: all of a single group, or one if each parameter is a group."""
+    if count == 1:
+        return names
+    return [names[number]] if count == len(names) else []
+
+
 def _settings(optimizer: nn.Cell) -> Iterator[dict[str, Any]]:
-    """Yield the settings of each group of parameters."""
+    """Yield the settings of each group of parameters; with rates of its own, each parameter is a group."""
     groups = getattr(optimizer, "param_groups", None)
     if isinstance(groups, list):  # as in PyTorch: optimizers of mint and experimental
         for group in groups:
@@ -50,8 +59,9 @@ def _settings(optimizer: nn.Cell) -> Iterator[dict[str, Any]]:
         return
     rates = getattr(optimizer, "learning_rate", None)
     decay, scale = (getattr(optimizer, name, None) for name in ("weight_decay", "loss_scale"))
-    for rate in rates if isinstance(rates, (list, tuple, nn.CellList)) else [rates]:
-        yield {"lr": _scheduled(optimizer, rate), "weight_decay": decay, "loss_scale": scale}
+    for number, rate in enumerate(rates if isinstance(rates, _SEVERAL) else [rates]):
+        own = decay[number] if isinstance(decay, _SEVERAL) and number < len(decay) else decay
+        yield {"lr": _scheduled(optimizer, rate), "weight_decay": own, "loss_scale": scale}
 
 
 def _scheduled(optimizer: nn.Cell, rate: Any) -> Any:

@@ -23,8 +23,9 @@ from probe_mindspore.session import Session
 NO_STEP = "no optimizer stepped before the recording of the step was stopped"
 NOT_CALLED = "the model was not called, or start() was given none"
 NO_BACKWARD = "no backward pass ran before the recording of the step was stopped"
+NO_GRADIENTS = "no backward pass computed gradients of parameters that no loss scale may have multiplied"
 REASONS = {
-    "batch": NOT_CALLED, "forward": NOT_CALLED, "loss": NO_BACKWARD, "gradient": NO_BACKWARD,
+    "batch": NOT_CALLED, "forward": NOT_CALLED, "loss": NO_BACKWARD, "gradient": NO_GRADIENTS,
     "applied": NO_STEP, "settings": NO_STEP, "parameters_before": NO_STEP, "state_before": NO_STEP,
     "parameters_after": NO_STEP, "state_after": NO_STEP,
 }  # fmt: skip
@@ -42,7 +43,11 @@ class PhaseCapture:
         self._placed: list[tuple[Any, str, Any, Any]] = []
         self._models: Sequence[nn.Cell] = ()
         self._has_held = False
+        self._depth = 0
         self._outputs: Any = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PhaseCapture:
+        return self  # a copied model keeps its hooks, which belong to the original
 
     # -- installation ----------------------------------------------------------------------
 
@@ -146,9 +151,12 @@ class PhaseCapture:
 
     def _forward(self, original: Any) -> Callable[..., Any]:
         def forward(*args: Any, **kwargs: Any) -> Any:
-            is_outermost = not compat.is_differentiating()
-            result = original(*args, **kwargs)
-            if is_outermost:
+            self._depth += 1
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                self._depth -= 1
+            if not self._depth:
                 self._outputs = result
             return result
 
@@ -156,7 +164,7 @@ class PhaseCapture:
 
     def _backward(self, original: Any) -> Callable[..., Any]:
         def backward(*args: Any) -> Any:
-            if compat.is_differentiating():  # a derivative within a function that is differentiated
+            if self._depth:  # a derivative within a function that is differentiated
                 return original(*args)
             outputs, self._outputs = self._outputs, None
             self._guarded("loss", lambda: self._add_loss(outputs, compat.Pass(args)))

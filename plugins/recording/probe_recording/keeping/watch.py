@@ -47,7 +47,11 @@ class Watch:
     # -- steps -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin a step."""
+        """Begin a step.
+
+        Raises:
+            UserError: The watch has ``rerun=True``, which needs ``step``.
+        """
         self._start()
 
     def _start(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ ms = pytest.importorskip("mindspore")
 
 import probe_mindspore  # noqa: E402
 from mindspore import Tensor, nn, ops  # noqa: E402
+from probe_mindspore import compat  # noqa: E402
 from probe_recording import Watch  # noqa: E402
 from support.on_mindspore.ms_benchmark import bits  # noqa: E402
 from support.on_mindspore.ms_net import Net, batch, training  # noqa: E402
@@ -275,6 +277,68 @@ def test_an_exception_is_raised_unchanged_and_writes_the_step(tmp_path: Path, ca
     assert "ZeroDivisionError was raised in step 3" in capfd.readouterr().err
 
 
+def test_the_loss_after_an_exception_within_a_pass_is_observed(tmp_path: Path) -> None:
+    case = Training(1)
+    watch = probe_mindspore.watch(2, case.model, dump_path=tmp_path / "run")
+
+    def fail(x: Tensor) -> Tensor:
+        raise ValueError("planted")
+
+    with pytest.raises(ValueError, match="planted"), watch:
+        ms.grad(fail)(Tensor(1.0))
+    second = probe_mindspore.watch(2, case.model, dump_path=tmp_path / "second")
+    with watch, second:
+        case.run(1)
+        second.loss(math.nan)
+    watch.finish()
+    second.finish()
+    rungs = json.loads((tmp_path / "second/step0/rank/ladder.json").read_text())["rungs"]
+    assert {"loss", "gradient", "applied"} <= {rung["phase"] for rung in rungs}
+    assert compat.is_differentiating()  # MindSpore goes on after the exception
+    ms.graph.api._pynative_executor.clear_res()
+    assert not compat.is_differentiating()
+
+
+def test_groups_and_schedules_of_optimizers_are_settings(tmp_path: Path) -> None:
+    case = Training(1)
+    parameters = list(case.model.trainable_params())
+    rates = nn.cosine_decay_lr(0.0, 0.1, 10, 5, 2)
+    groups = [{"params": parameters[:1], "lr": 0.01}, {"params": parameters[1:]}]
+    for name, optimizer in (
+        ("groups", nn.Adam(groups, learning_rate=0.002)),
+        ("schedule", nn.Momentum(parameters, rates, 0.9)),
+    ):
+        case.optimizer = optimizer
+        watch = probe_mindspore.watch(6, case.model, dump_path=tmp_path / name)
+        for number in range(6):
+            with watch:
+                case.run(number)
+                if number == 5:
+                    watch.loss(math.nan)
+        watch.finish()
+    settings = {
+        (name, step): [group["settings"]["lr"] for group in rung["facts"]["groups"]]
+        for name in ("groups", "schedule")
+        for step in range(6)
+        for rung in json.loads((tmp_path / f"{name}/step{step}/rank/ladder.json").read_text())["rungs"]
+        if rung["phase"] == "settings"
+    }
+    assert settings["groups", 5] == pytest.approx([0.01, *[0.002] * 5])
+    assert [settings["schedule", step] for step in range(6)] == [pytest.approx([rate]) for rate in rates[:6]]
+
+
+def test_a_train_cell_is_observed(tmp_path: Path) -> None:
+    case = Training(1)
+    cell = nn.TrainOneStepCell(nn.WithLossCell(case.model, nn.MSELoss()), case.optimizer, sens=8.0)
+    watch = probe_mindspore.watch(3, cell, dump_path=tmp_path / "run")
+    for number in range(56):
+        case.targets = 1000 if number == 55 else 1.0
+        watch.step(cell, *case.batch(number))
+    watch.finish()
+    (event,) = watch.events
+    assert event.trigger.step == 55 and event.rise is not None and event.rise.name.kind.value == "data"
+
+
 def test_a_signal_writes_the_steps(tmp_path: Path, capfd: Any) -> None:
     case = Training(1)
     received: list[int] = []
@@ -322,6 +386,42 @@ def test_kept_runs_can_be_compared(tmp_path: Path, probe: Any) -> None:
 def test_invalid_arguments_are_one_sentence(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         probe_mindspore.watch(**{"model": nn.ReLU(), **arguments})
+
+
+def test_random_states_of_kernels_cannot_be_restored() -> None:
+    """It is the reason why ``rerun`` is refused."""
+    x, dropout = Tensor(np.ones(64, np.float32)), nn.Dropout(p=0.5)
+    dropout.set_train()
+    for draw in (lambda: dropout(x), lambda: ops.standard_normal((64,))):
+        ms.set_seed(1)
+        state = ms.get_rng_state()
+        first = bits(draw())
+        ms.set_rng_state(state)
+        assert bits(draw()) != first
+    ms.set_seed(1)
+    first = bits(dropout(x))
+    ms.set_seed(1)
+    assert bits(dropout(x)) != first
+
+
+def test_the_code_of_the_page_writes_the_steps_before_a_nan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[4] / "docs" / "watch.md").read_text("utf-8")
+    codes = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (code,) = [code for code in codes if "probe_mindspore.watch(" in code]
+    net = nn.SequentialCell(nn.Dense(4, 3), nn.ReLU())
+    inputs = [np.ones((2, 4), np.float32), np.full((2, 4), math.nan, np.float32)]
+    known: dict[str, Any] = {
+        "mindspore": ms, "net": net, "optimizer": nn.Momentum(net.trainable_params(), 0.1, 0.9),
+        "loss_of": lambda x, y: ops.mse_loss(net(x), y),
+        "loader": [(Tensor(each), Tensor(np.ones((2, 3), np.float32))) for each in inputs],
+    }  # fmt: skip
+    exec(compile(code, "watch.md", "exec"), known)
+    known["watch"].finish()
+    (event,) = json.loads((tmp_path / "probe-watch/step1/rank/watch.json").read_text())["events"]
+    assert event["first"]["kind"] == "data" and event["steps"] == [0, 1]
 
 
 def test_graph_mode_is_refused() -> None:
