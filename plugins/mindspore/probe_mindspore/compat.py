@@ -182,7 +182,7 @@ class Eager:
             mapped = original(vmap, getattr(function, ORIGINAL, function), *args, **kwargs)
 
             def run(*values: Any, **keywords: Any) -> Any:
-                with self._compiled():
+                with self.compiled():
                     return mapped(*values, **keywords)
 
             return run
@@ -197,7 +197,7 @@ class Eager:
         self._set(self._former)
 
     @contextmanager
-    def _compiled(self) -> Iterator[None]:
+    def compiled(self) -> Iterator[None]:
         """Return a context in which functions are compiled as without probe, and not recorded."""
         if self._vmap is None:  # the recording has ended
             yield
@@ -289,7 +289,7 @@ class Pass:
         weights = [self._weights] if is_single else list(self._weights)
         values = [gradients] if is_single or isinstance(gradients, Tensor) else list(gradients)
         if len(values) != len(weights) or not all(isinstance(value, Tensor) for value in values):
-            return []  # return_ids=True
+            return []  # not one gradient for each parameter
         return [(str(weight.name), value) for weight, value in zip(weights, values)]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import mindspore
@@ -34,9 +35,15 @@ _INHERITED = object()
 
 
 class PhaseCapture:
-    """A capture of the phases of a step, by hooks on models and wrappers around passes and optimizers."""
+    """A capture of the phases of a step, by hooks on models and wrappers around passes and optimizers.
 
-    def __init__(self) -> None:
+    Args:
+        compiled: Returns a context in which functions are compiled as without probe. Optimizers run in it,
+            because MindSpore prints many warnings if they are not compiled. Calls inside are not recorded.
+    """
+
+    def __init__(self, compiled: Callable[[], AbstractContextManager[None]]) -> None:
+        self._compiled = compiled
         self._session: Session | None = None
         self._ladder = Ladder()
         self._handles: list[Any] = []
@@ -209,7 +216,8 @@ class PhaseCapture:
     def _stepping(self, original: Any) -> Callable[..., Any]:
         def step(optimizer: nn.Cell, *args: Any, **kwargs: Any) -> Any:
             self._guarded("before the step", lambda: self._before(optimizer, args))
-            result = original(optimizer, *args, **kwargs)
+            with self._compiled():
+                result = original(optimizer, *args, **kwargs)
             self._guarded("after the step", lambda: self._after(optimizer))
             return result
 

@@ -61,7 +61,7 @@ def spoil_activation(training: Training) -> None:
 def spoil_state(training: Training) -> None:
     for parameter in training.optimizer.get_parameters():
         if parameter.name.startswith(("moment1.", "moments.", "exp_avg.")):
-            parameter.set_data(parameter * 1e6)
+            ops.assign(parameter, parameter * 1e6)
 
 
 def spoil_parameter(training: Training) -> None:
@@ -196,6 +196,10 @@ def test_the_phases_of_a_step_are_written(tmp_path: Path) -> None:
     assert "moment1.conv.weight" in rungs["state_before"]["values"]
     assert rungs["gradient"]["values"]["conv.weight"] == rungs["applied"]["values"]["conv.weight"]
     assert rungs["loss"]["values"]["loss.0"]["shape"] == []
+    content = json.loads((tmp_path / "run/step1/rank/ladder.json").read_text())
+    last = {rung["phase"]: rung["values"] for rung in content["rungs"]}
+    for name in ("parameters", "state"):
+        assert last[f"{name}_before"] != last[f"{name}_after"] == rungs[f"{name}_before"]["values"]
     head = json.loads((directory / "dump.json").read_text())
     assert "Cell.block.Block.forward.0" in head["data"] and "Mint.add.0.forward" in head["data"]
 
