@@ -41,7 +41,7 @@ class Training:
     """A training on noisy targets of a fixed function; every step is determined by its number.
 
     Args:
-        seed: The seed of the data.
+        seed: The random seed of the data.
         optimizer: A name in ``OPTIMIZERS``.
         clip: The largest norm of the gradients; None to clip nothing.
 

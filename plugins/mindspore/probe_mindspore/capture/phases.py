@@ -17,7 +17,7 @@ from mindspore.ops import composite
 from mindspore.ops.function import clip_func
 from probe_recording import Ladder, Rung, flat, measured_in
 
-from probe_mindspore import compat
+from probe_mindspore import compat, compat_passes
 from probe_mindspore.capture.optimizers import applied_gradients, groups_of, parameters_of, states_of
 from probe_mindspore.session import Session
 
@@ -68,8 +68,8 @@ class PhaseCapture:
         self._session, self._ladder, self._models = session, session.ladder, models
         for model in models:
             self._handles += compat.hook_forward(model, self._called, self._returned)
-        self._place(compat.passes, compat.FORWARD, self._forward)
-        self._place(compat.passes, compat.BACKWARD, self._backward)
+        self._place(compat_passes.passes, compat_passes.FORWARD, self._forward)
+        self._place(compat_passes.passes, compat_passes.BACKWARD, self._backward)
         for optimizer in (nn.Optimizer, experimental.Optimizer):
             self._place(optimizer, "__call__", self._stepping)
         for scaler in (mindspore.amp.StaticLossScaler, mindspore.amp.DynamicLossScaler):
@@ -174,26 +174,28 @@ class PhaseCapture:
             if self._depth:  # a derivative within a function that is differentiated
                 return original(*args)
             outputs, self._outputs = self._outputs, None
-            self._guarded("loss", lambda: self._add_loss(outputs, compat.Pass(args)))
+            self._guarded("loss", lambda: self._add_loss(outputs, compat_passes.Pass(args)))
             result = original(*args)
-            self._guarded("gradient", lambda: self._add_gradients(result, compat.Pass(args)))
+            self._guarded("gradient", lambda: self._add_gradients(result, compat_passes.Pass(args)))
             return result
 
         return backward
 
-    def _add_loss(self, outputs: Any, given: compat.Pass) -> None:
+    def _add_loss(self, outputs: Any, given: compat_passes.Pass) -> None:
         losses = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
         losses = losses[:1] if given.has_aux else losses
         self._add_tree("loss", [loss for loss in losses if isinstance(loss, Tensor)], "loss")
 
-    def _add_gradients(self, result: Any, given: compat.Pass) -> None:
+    def _add_gradients(self, result: Any, given: compat_passes.Pass) -> None:
         if not given.may_be_scaled:
             self._add("gradient", given.gradients(result))
 
     def _unscaling(self, original: Any) -> Callable[..., Any]:
         def unscale(scaler: Any, *args: Any, **kwargs: Any) -> Any:
-            scale = scaler.scale_value
-            self._guarded("unscaled", lambda: self._add_of("scaler", "unscaled", [("scale", scale)]))
+            def record() -> None:
+                self._add("unscaled", [("scale", scaler.scale_value)])
+
+            self._guarded("unscaled", record)
             return original(scaler, *args, **kwargs)
 
         return unscale

@@ -10,7 +10,7 @@ from mindspore import nn
 from probe_recording import DEFAULT_PATH, Watch, keep_config, load_config, objects_of, parse_options
 
 from probe_core.errors import UserError
-from probe_mindspore import compat
+from probe_mindspore import compat, compat_passes
 from probe_mindspore.keeping.keeping_recorder import KeepingRecorder
 
 
@@ -58,7 +58,7 @@ def watch(
             "Steps cannot be observed in GRAPH_MODE, in which they run as compiled graphs.",
             "Call mindspore.set_context(mode=mindspore.PYNATIVE_MODE) before watch().",
         )
-    if not compat.shows_passes():
+    if not compat_passes.shows_passes():
         raise UserError(
             "This version of MindSpore does not show the losses and gradients of steps.",
             "Install MindSpore 2.10: pip install mindspore==2.10.0",

@@ -12,7 +12,7 @@ ms = pytest.importorskip("mindspore")
 
 from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
 from mindspore.ops.composite import base  # noqa: E402
-from probe_mindspore import compat  # noqa: E402
+from probe_mindspore import compat, compat_passes  # noqa: E402
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -143,17 +143,17 @@ def test_differentiation_2_10() -> None:
 
 
 def test_backward_passes_2_10(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compat.shows_passes()
-    original = getattr(compat.passes, compat.BACKWARD)
+    assert compat_passes.shows_passes()
+    original = getattr(compat_passes.passes, compat_passes.BACKWARD)
     found: list[Any] = []
 
     def backward(*args: Any) -> Any:
         result = original(*args)
-        given = compat.Pass(args)
+        given = compat_passes.Pass(args)
         found.append((given.has_aux, given.may_be_scaled, [name for name, _ in given.gradients(result)]))
         return result
 
-    monkeypatch.setattr(compat.passes, compat.BACKWARD, backward)
+    monkeypatch.setattr(compat_passes.passes, compat_passes.BACKWARD, backward)
     weights = [Parameter(Tensor(X), name=name) for name in ("a", "b")]
     several, single = ms.ParameterTuple(weights), weights[0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import re
 import signal
 from collections.abc import Callable
@@ -89,11 +90,16 @@ FAULTS: list[tuple[Change, str, int, str]] = [
 """Each fault with the kind, the delay in steps and the name of what rises first."""
 
 
-@pytest.mark.parametrize("number", range(len(FAULTS)))
+SPIKES = [
+    pytest.param(number, marks=[pytest.mark.slow] if number >= len(FAULTS) else []) for number in range(20)
+]
+
+
+@pytest.mark.parametrize("number", SPIKES)
 def test_watch_names_what_rose_first(number: int, tmp_path: Path, capfd: Any) -> None:
-    change, kind, delay, name = FAULTS[number]
+    change, kind, delay, name = FAULTS[number % len(FAULTS)]
     case = Training(number, list(OPTIMIZERS)[number % len(OPTIMIZERS)])
-    step = 54 + 3 * number
+    step = random.Random(number).randrange(52, 80)
     place = tmp_path / "run"
     watch = probe_mindspore.watch(4, case.model, dump_path=place)
     for at in range(step + 4):
@@ -143,6 +149,17 @@ def test_a_clean_training_is_bit_equal_and_writes_nothing(optimizer: str, tmp_pa
     plain = run(Bare)
     assert run(lambda model: probe_mindspore.watch(5, model, dump_path=tmp_path / "run")) == plain
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(20))
+def test_a_clean_training_of_1000_steps_writes_nothing(number: int, tmp_path: Path) -> None:
+    case = Training(number, list(OPTIMIZERS)[number % len(OPTIMIZERS)], clip=[None, 1.0][number % 2])
+    watch = probe_mindspore.watch(10, case.model, dump_path=tmp_path / "run")
+    for step in range(1000):
+        watch.step(case.run, step)
+    watch.finish()
+    assert not watch.events and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
