@@ -34,6 +34,26 @@ REASONS = {
 _INHERITED = object()
 
 
+class _Wrappers:
+    """Wrappers in place of attributes of modules and classes."""
+
+    def __init__(self) -> None:
+        self._placed: list[tuple[Any, str, Any, Any]] = []
+
+    def place(self, holder: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+        """Replace an attribute by its wrapper."""
+        wrapper = wrap(getattr(holder, name))
+        self._placed.append((holder, name, vars(holder).get(name, _INHERITED), wrapper))
+        setattr(holder, name, wrapper)
+
+    def remove(self) -> None:
+        """Remove the wrappers, except those that another package has replaced since."""
+        placed, self._placed = self._placed, []
+        for holder, name, own, wrapper in reversed(placed):
+            if vars(holder).get(name) is wrapper:
+                delattr(holder, name) if own is _INHERITED else setattr(holder, name, own)
+
+
 class PhaseCapture:
     """A capture of the phases of a step, by hooks on models and wrappers around passes and optimizers.
 
@@ -47,7 +67,8 @@ class PhaseCapture:
         self._session: Session | None = None
         self._ladder = Ladder()
         self._handles: list[Any] = []
-        self._placed: list[tuple[Any, str, Any, Any]] = []
+        self._wrappers = _Wrappers()
+        self._clipping_wrappers = _Wrappers()
         self._models: Sequence[nn.Cell] = ()
         self._has_held = False
         self._depth = 0
@@ -68,28 +89,25 @@ class PhaseCapture:
         self._session, self._ladder, self._models = session, session.ladder, models
         for model in models:
             self._handles += compat.hook_forward(model, self._called, self._returned)
-        self._place(compat_passes.passes, compat_passes.FORWARD, self._forward)
-        self._place(compat_passes.passes, compat_passes.BACKWARD, self._backward)
+        place = self._wrappers.place
+        place(compat_passes.passes, compat_passes.FORWARD, self._forward)
+        place(compat_passes.passes, compat_passes.BACKWARD, self._backward)
         for optimizer in (nn.Optimizer, experimental.Optimizer):
-            self._place(optimizer, "__call__", self._stepping)
+            place(optimizer, "__call__", self._stepping)
         for scaler in (mindspore.amp.StaticLossScaler, mindspore.amp.DynamicLossScaler):
-            self._place(scaler, "unscale", self._unscaling)
+            place(scaler, "unscale", self._unscaling)
+        self._place_clipping()
+
+    def _place_clipping(self) -> None:
+        """Wrap the function that clips gradients, above the wrapper of the recorder of calls."""
         for module in (ops, ops.function, clip_func, composite):
             if hasattr(module, "clip_by_global_norm"):
-                self._place(module, "clip_by_global_norm", self._clipping)
-
-    def _place(self, holder: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-        """Replace an attribute by its wrapper."""
-        wrapper = wrap(getattr(holder, name))
-        self._placed.append((holder, name, vars(holder).get(name, _INHERITED), wrapper))
-        setattr(holder, name, wrapper)
+                self._clipping_wrappers.place(module, "clip_by_global_norm", self._clipping)
 
     def remove(self) -> None:
-        """Remove all hooks and wrappers, except wrappers that another package has replaced since."""
-        placed, self._placed = self._placed, []
-        for holder, name, own, wrapper in reversed(placed):
-            if vars(holder).get(name) is wrapper:
-                delattr(holder, name) if own is _INHERITED else setattr(holder, name, own)
+        """Remove all hooks and wrappers."""
+        self._clipping_wrappers.remove()
+        self._wrappers.remove()
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
@@ -218,12 +236,21 @@ class PhaseCapture:
     def _stepping(self, original: Any) -> Callable[..., Any]:
         def step(optimizer: nn.Cell, *args: Any, **kwargs: Any) -> Any:
             self._guarded("before the step", lambda: self._before(optimizer, args))
-            with self._compiled():
-                result = original(optimizer, *args, **kwargs)
+            result = self._run_compiled(original, optimizer, *args, **kwargs)
             self._guarded("after the step", lambda: self._after(optimizer))
             return result
 
         return step
+
+    def _run_compiled(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run an optimizer without the wrappers of functions, the last one of which is removed first."""
+        self._clipping_wrappers.remove()
+        try:
+            with self._compiled():
+                return original(*args, **kwargs)
+        finally:
+            if self._session is not None:  # the recording goes on
+                self._place_clipping()
 
     def _before(self, optimizer: nn.Cell, args: tuple[Any, ...]) -> None:
         kind = type(optimizer).__name__

@@ -19,6 +19,8 @@ ms = pytest.importorskip("mindspore")
 
 import probe_mindspore  # noqa: E402
 from mindspore import Tensor, nn, ops  # noqa: E402
+from mindspore.ops import composite  # noqa: E402
+from mindspore.ops.function import clip_func  # noqa: E402
 from probe_mindspore import compat  # noqa: E402
 from probe_recording import Watch  # noqa: E402
 from support.on_mindspore.ms_benchmark import bits  # noqa: E402
@@ -183,6 +185,25 @@ def test_training_with_random_numbers_is_bit_equal(level: str, tmp_path: Path) -
     assert run(watch, net) == plain
     watch.finish()
     assert run(net=Net()) == plain  # nothing is left installed
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_all_functions_are_restored(level: str, tmp_path: Path) -> None:
+    holders = (ops, clip_func, composite, composite.base, nn.Optimizer, ms.amp.DynamicLossScaler, nn.Momentum)
+    before = [dict(vars(holder)) for holder in holders]
+    case = Training(1, clip=1.0)
+    watch = probe_mindspore.watch(2, case.model, dump_path=tmp_path / "run", level=level)
+    for number in range(3):
+        watch.step(case.run, number)
+        after = [dict(vars(holder)) for holder in holders]
+        changed = [
+            f"{holder.__name__}.{name}"
+            for holder, old, new in zip(holders, before, after)
+            for name in old.keys() | new.keys()
+            if old.get(name) is not new.get(name)
+        ]
+        assert changed == []
+    watch.finish()
 
 
 def test_the_phases_of_a_step_are_written(tmp_path: Path) -> None:
