@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIG = "plugins/recording/probe_recording/config.py"
 DEBUGGER = "plugins/recording/probe_recording/debugger.py"
 WATCH = "plugins/pytorch/probe_pytorch/keeping/watch.py"
+BASE_WATCH = "plugins/recording/probe_recording/keeping/watch.py"
 INTERFACE = (
     ("probe_core", "probe_core/library.py", "compare"),
     ("probe_core", "probe_core/library.py", "Comparison"),
@@ -37,13 +38,17 @@ INTERFACE = (
     ("probe_core.model.answers", "probe_core/model/answers.py", "Coverage"),
     ("probe_pytorch", DEBUGGER, "Debugger"),
     ("probe_pytorch", WATCH, "watch"),
-    ("probe_pytorch", WATCH, "Watch"),
+    ("probe_pytorch", BASE_WATCH, "Watch"),
+    ("probe_mindspore", "plugins/mindspore/probe_mindspore/keeping/watch.py", "watch"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/seeds.py", "seed_all"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare_distributed"),
 )
 """The public names: the module to import them from, the file that defines them, the name in it."""
-PUBLIC = {"Debugger": ("plugins/pytorch/probe_pytorch/debugger.py", "PrecisionDebugger")}
+PUBLIC = {
+    "Debugger": ("plugins/pytorch/probe_pytorch/debugger.py", "PrecisionDebugger"),
+    "Watch": (WATCH, "Watch"),
+}
 """Base classes, each with the file and the name of its public subclass, which has the docstring."""
 FIELDS = {
     "ranks": "rank", "steps": "step", "names": "list", "tensor_names": "tensor_list", "directions": "data_mode",
@@ -73,7 +78,8 @@ def interface() -> list[str]:
     for module, file, name in INTERFACE:
         node = defined(file, name)
         public = defined(*PUBLIC[name]) if name in PUBLIC else node
-        lines += [f"### {module}.{public.name}", "", f"`{public.name}{signature(node)}`", ""]
+        shown = signature(public) or signature(node)
+        lines += [f"### {module}.{public.name}", "", f"`{public.name}{shown}`", ""]
         lines += [*markdown(ast.get_docstring(public) or ""), ""]
         methods = [
             one for one in node.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")

@@ -90,6 +90,12 @@ def test_the_code_writes_the_steps_before_a_nan(number: int, here: Path, probe: 
         assert probe("explain", "probe-watch/rerun") == 0, probe.err
 
 
+def test_the_code_for_mindspore_is_python() -> None:
+    """It runs where MindSpore is, in tests/plugins/mindspore/live/test_ms_watch.py."""
+    (code,) = [code for code in blocks(PAGE, "python") if "probe_mindspore.watch(" in code]
+    compile(code, PAGE.name, "exec")
+
+
 def test_the_page_states_the_numbers_of_the_rule() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     rule = band_rule()

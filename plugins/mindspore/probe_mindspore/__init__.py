@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from probe_mindspore.debugger import PrecisionDebugger
+    from probe_mindspore.keeping.watch import watch
     from probe_mindspore.seeds import seed_all
 
-__all__ = ["PrecisionDebugger", "seed_all"]
+__all__ = ["PrecisionDebugger", "seed_all", "watch"]
 
-_MODULES = {"PrecisionDebugger": "probe_mindspore.debugger", "seed_all": "probe_mindspore.seeds"}
+_MODULES = {
+    "PrecisionDebugger": "probe_mindspore.debugger",
+    "seed_all": "probe_mindspore.seeds",
+    "watch": "probe_mindspore.keeping.watch",
+}
 
 
 def __getattr__(name: str) -> Any:

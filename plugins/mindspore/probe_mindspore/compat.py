@@ -66,6 +66,15 @@ def edges_of(node: Node) -> list[tuple[Node, int]]:
     return [(following, int(place)) for following, place in node.next_functions]
 
 
+def is_differentiating() -> bool:
+    """Return True if calls of this moment become part of a graph."""
+    try:
+        from mindspore.graph.api import _pynative_executor as executor
+    except ImportError:  # before 2.9
+        from mindspore.common.api import _pynative_executor as executor
+    return bool(executor.grad_flag() and executor.enable_grad())
+
+
 def no_grad() -> AbstractContextManager[Any]:
     """Return a context in which computations are not part of the graph."""
     try:
@@ -173,7 +182,7 @@ class Eager:
             mapped = original(vmap, getattr(function, ORIGINAL, function), *args, **kwargs)
 
             def run(*values: Any, **keywords: Any) -> Any:
-                with self._compiled():
+                with self.compiled():
                     return mapped(*values, **keywords)
 
             return run
@@ -188,7 +197,7 @@ class Eager:
         self._set(self._former)
 
     @contextmanager
-    def _compiled(self) -> Iterator[None]:
+    def compiled(self) -> Iterator[None]:
         """Return a context in which functions are compiled as without probe, and not recorded."""
         if self._vmap is None:  # the recording has ended
             yield

@@ -16,6 +16,7 @@ from probe_mindspore.capture.cells import Cells, named_cells
 from probe_mindspore.capture.conditions import MindSporeConditions
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.functions import Functions, Patch
+from probe_mindspore.capture.phases import PhaseCapture
 from probe_mindspore.process import MindSporeProcess
 from probe_mindspore.session import SendingSession, Session
 
@@ -27,9 +28,14 @@ class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
 
     Args:
         config: The configuration.
+
+    Attributes:
+        session_kind: The class of sessions that write files.
     """
 
+    session_kind: type[Session] = Session
     _conditions: MindSporeConditions
+    _phases: PhaseCapture | None = None
 
     def __init__(self, config: Config) -> None:
         self._draws = DrawWatch()
@@ -71,12 +77,16 @@ class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
             self._functions.install()
         elif session.conditions is not None:
             self._functions.install_primitives()
+        if self._phases is not None:
+            self._phases.begin(session, [] if model is None else _roots(model))
 
     def _stopped(self, session: Session) -> None:
         session.note("compile", "eager")
 
     def _blind(self) -> None:
         super()._blind()
+        if self._phases is not None:
+            self._phases.remove()
         self._conditions.unwatch()
         self._modules.remove()
         self._functions.calls = None
@@ -92,7 +102,7 @@ class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
 
     def new_session(self, directory: StepDirectory, shown: str) -> Session:
         """Return a session that records a step of MindSpore."""
-        kind = Session if self.config.online is None else SendingSession
+        kind = self.session_kind if self.config.online is None else SendingSession
         return kind(self.config, directory, shown, self._threads)
 
     def new_conditions(self) -> MindSporeConditions:

@@ -56,6 +56,11 @@ class Session(probe_recording.Session):
         finally:
             self._threads.inside -= 1
 
+    @property
+    def is_quiet(self) -> bool:
+        """True within the recorder, in this thread."""
+        return bool(self._threads.inside)
+
     def will_have_gradient(self, value: Any) -> bool:
         """Return True for a tensor that is part of the graph."""
         return isinstance(value, Tensor) and compat.node_of(value) is not None

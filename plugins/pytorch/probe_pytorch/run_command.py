@@ -34,6 +34,7 @@ from probe_pytorch.keeping.run_options import (
     KEPT_PATH,
     keep_options,
     new_follower,
+    refuse_mindspore,
     refuse_with_keeping,
     report_kept,
 )
@@ -139,6 +140,8 @@ def run(
             f'There is no module "{script}".',
             "Give a name that python -m accepts, from this directory or installed.",
         )
+    if keep is not None:
+        refuse_mindspore(script, is_module=module)
     try:
         from probe_pytorch.follower import Follower
     except ModuleNotFoundError as error:

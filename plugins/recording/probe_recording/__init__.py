@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from probe_recording.directory import SINGLE, Lock, StepDirectory, remove_earlier_steps
     from probe_recording.earlier_run import settle_earlier_run
     from probe_recording.fields import Fields
-    from probe_recording.gathering import Arrived, Gathering, tell_each
+    from probe_recording.gathering import Arrived, Gathering, GradientCollector, tell_each
     from probe_recording.interceptors import (
         CallInterceptor,
         GradientReceiver,
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from probe_recording.keeping.event import Cause, Event
     from probe_recording.keeping.keeping_recorder import KeepingRecorder, KeptSession
     from probe_recording.keeping.options import KeepOptions, parse_options
+    from probe_recording.keeping.readings import measured_in
+    from probe_recording.keeping.settings import keep_config
+    from probe_recording.keeping.watch import DEFAULT_PATH, Watch, objects_of, single_or_all
     from probe_recording.ladder import Ladder, Rung, flat
     from probe_recording.leaves import (
         NOTHING,
@@ -118,6 +121,7 @@ __all__ = [
     "BLOCK",
     "CHECKSUMS",
     "CHUNK_BLOCKS",
+    "DEFAULT_PATH",
     "LEVELS",
     "NOTHING",
     "PREFIX",
@@ -156,6 +160,7 @@ __all__ = [
     "FrameKind",
     "FrameLimits",
     "Gathering",
+    "GradientCollector",
     "GradientReceiver",
     "InterceptedCall",
     "InterceptorSpec",
@@ -193,6 +198,7 @@ __all__ = [
     "Threads",
     "Tree",
     "Walk",
+    "Watch",
     "batch_entry",
     "batch_tensors",
     "belongs_to_recorder",
@@ -219,17 +225,20 @@ __all__ = [
     "is_loopback",
     "is_mutual",
     "is_operator",
+    "keep_config",
     "leaf_of",
     "lines_of",
     "load_config",
     "load_npy",
     "measure",
+    "measured_in",
     "memory_of",
     "new_condition_capture",
     "new_interceptor",
     "note",
     "number_in",
     "numbers_in",
+    "objects_of",
     "of_the_process",
     "parse_options",
     "parse_steps",
@@ -244,6 +253,7 @@ __all__ = [
     "session_in",
     "settle_earlier_run",
     "shared_name",
+    "single_or_all",
     "spans",
     "stack_of",
     "state_hash",
@@ -268,13 +278,16 @@ __getattr__ = exporter(
         "directory": "SINGLE Lock StepDirectory remove_earlier_steps",
         "earlier_run": "settle_earlier_run",
         "fields": "Fields",
-        "gathering": "Arrived Gathering tell_each",
+        "gathering": "Arrived Gathering GradientCollector tell_each",
         "interceptors": "CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
         "keeping.event": "Cause Event",
         "keeping.keeping_recorder": "KeepingRecorder KeptSession",
         "keeping.options": "KeepOptions parse_options",
+        "keeping.readings": "measured_in",
+        "keeping.settings": "keep_config",
+        "keeping.watch": "DEFAULT_PATH Watch objects_of single_or_all",
         "ladder": "Ladder Rung flat",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "spans",

@@ -11,6 +11,42 @@ Arrived = Callable[[str, int, Any, bool], None]
 """A callback for a gradient: side (``input`` or ``output``), position, tensor or None, True if it is last."""
 
 
+class GradientCollector:
+    """A collector of the gradients of one call, which passes them on when those of all inputs have arrived.
+
+    Results that the program does not use get no gradient; theirs stays None.
+
+    Args:
+        receiver: A callback for the gradients of the results, and of the inputs.
+        outputs: Number of results.
+        inputs: Number of inputs.
+        copy: A function that copies a gradient, because the engine may overwrite its memory.
+    """
+
+    def __init__(
+        self,
+        receiver: Callable[[Sequence[Any], Sequence[Any]], None],
+        outputs: int,
+        inputs: int,
+        copy: Callable[[Any], Any],
+    ) -> None:
+        self._receiver: Callable[[Sequence[Any], Sequence[Any]], None] | None = receiver
+        self._missing = inputs
+        self._copy = copy
+        self._gradients: dict[str, list[Any]] = {"input": [None] * outputs, "output": [None] * inputs}
+
+    def __call__(self, side: str, position: int, gradient: Any, last: bool) -> None:
+        """Take a gradient, as an ``Arrived``."""
+        if self._receiver is None:
+            return  # a second backward pass over a retained graph
+        if position >= 0:
+            self._gradients[side][position] = None if gradient is None else self._copy(gradient)
+            self._missing -= side == "output"
+        if last or not self._missing:
+            receiver, self._receiver = self._receiver, None
+            receiver(self._gradients["input"], self._gradients["output"])
+
+
 def tell_each(tell: Arrived, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
     """Report the gradients of one graph node, which are all gradients of its call.
 

@@ -80,6 +80,13 @@ class InterceptedCall(ABC):
         return self._run_with_gradients(receiver)
 
     @abstractmethod
+    def differentiable_inputs(self) -> list[Any]:
+        """Return the tensors among the arguments that need a gradient, in order, before the call runs.
+
+        The list is empty if the framework records no graph.
+        """
+
+    @abstractmethod
     def _run_with_gradients(self, receiver: GradientReceiver) -> Any:
         """Run the call and register ``receiver`` for its gradients."""
 
@@ -106,6 +113,13 @@ class CallInterceptor(ABC):
     @abstractmethod
     def remove(self) -> None:
         """Stop intercepting calls and restore the functions that were replaced."""
+
+    def check_gradients(self) -> None:  # noqa: B027 - most frameworks show them
+        """Check that calls can pass on their gradients.
+
+        Raises:
+            UserError: This version of the framework does not show the gradients of single calls.
+        """
 
     @abstractmethod
     def restart_counts(self) -> None:

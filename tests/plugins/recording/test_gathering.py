@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_recording import Gathering
+from probe_recording import Gathering, GradientCollector
 
 
 class Numbers(Gathering):
@@ -66,3 +66,19 @@ def test_a_second_pass_over_a_retained_graph_is_not_told() -> None:
     node((1,), None)
     node((1,), None)
     assert told == [("output", 0, 1, True)]
+
+
+def test_a_collector_passes_all_gradients_on_once() -> None:
+    received: list[Any] = []
+    collector = GradientCollector(
+        lambda *gradients: received.append(gradients), outputs=2, inputs=2, copy=lambda number: number * 10
+    )
+    calls = Numbers(collector, 2)
+    out = calls.output(1, -1)
+    into = calls.inputs([(0, 0)])
+    calls.ready()
+    out(5)
+    assert received == []
+    into((7,), None)
+    collector("output", 1, 8, True)  # a second backward pass
+    assert received == [([None, 50], [70, None])]

@@ -47,6 +47,8 @@ def test_gradients_of_a_call_are_its_own(interceptor: CallInterceptor) -> None:
 
     def around(call: InterceptedCall) -> object:
         is_product = call.name == "Torch.mul.0"
+        if is_product:
+            assert [id(tensor) for tensor in call.differentiable_inputs()] == [id(x), id(w)]
         return call.run((lambda *gradients: received.append(gradients)) if is_product else None)
 
     interceptor.install(around)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from mindspore import nn, ops
+from mindspore import Tensor, nn, ops
 from mindspore.ops.operations import comm_ops
-from probe_recording import CallInterceptor, Config, GradientReceiver, InterceptedCall, Stack, Threads
+from probe_recording import (
+    CallInterceptor,
+    Config,
+    GradientCollector,
+    GradientReceiver,
+    InterceptedCall,
+    Stack,
+    Threads,
+)
 
 from probe_core.errors import UserError
 from probe_mindspore import compat
@@ -18,7 +26,8 @@ from probe_mindspore.capture.cells import named_cells
 from probe_mindspore.capture.drawing_primitives import seeding_of
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.functions import Functions
-from probe_mindspore.capture.gradients import tensors_in
+from probe_mindspore.capture.gradients import Quiet, attach, sources_of, tensors_in
+from probe_mindspore.values import values_of
 
 SIDE_EFFECTS = ("GetNext", "Print", "PyFunc", "ScalarSummary", "TensorDump", "TensorSummary")
 """Primitives that must run only once, because they read data, print or write files."""
@@ -66,6 +75,14 @@ class Interceptor(CallInterceptor):
         self._calls.around = self._functions.calls = None
         self._functions.remove()
         self._eager.remove()
+
+    def check_gradients(self) -> None:
+        """Raise a UserError if this version of MindSpore does not show the gradients of single calls."""
+        if not compat.has_nodes():
+            raise UserError(
+                "This version of MindSpore does not show the gradients of single calls.",
+                "Install MindSpore 2.10: pip install mindspore==2.10.0",
+            )
 
     def restart_counts(self) -> None:
         """Number the calls of each API from 0 again."""
@@ -167,7 +184,9 @@ class _InterceptedCalls(Calls):
             return function(*args, **kwargs)
         number = self.counts.get(prefix, 0)
         self.counts[prefix] = number + 1
-        call = _MindSporeCall(f"{prefix}.{number}", self._waiting(function), args, kwargs, writes=in_place)
+        call = _MindSporeCall(
+            f"{prefix}.{number}", self._waiting(function), args, kwargs, writes=in_place, quiet=self._quiet
+        )
         try:
             result = call.run() if _runs_once(prefix) else around(call)
         except BaseException:
@@ -176,6 +195,16 @@ class _InterceptedCalls(Calls):
         if not tensors_in((*args, *kwargs.values(), result)):
             self.counts[prefix] = number
         return result
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Return a context in which calls are not intercepted, and not part of the graph."""
+        self._threads.inside += 1
+        try:
+            with compat.no_grad():
+                yield
+        finally:
+            self._threads.inside -= 1
 
     def _waiting(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that waits for its operators, so that it raises their errors."""
@@ -195,10 +224,51 @@ class _InterceptedCalls(Calls):
 class _MindSporeCall(InterceptedCall):
     """A call of MindSpore that has not run yet."""
 
-    __slots__ = ()
+    __slots__ = ("_quiet",)
+
+    def __init__(self, *args: Any, quiet: Quiet, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._quiet = quiet
+
+    def differentiable_inputs(self) -> list[Any]:
+        """Return the tensors among the arguments that need a gradient, in order, before the call runs."""
+        if not compat.is_differentiating():
+            return []
+        tensors = tensors_in((*self.args, *self.kwargs.values()))
+        return [tensor for tensor in tensors if compat.node_of(tensor) is not None]
 
     def _run_with_gradients(self, receiver: GradientReceiver) -> Any:
-        raise NotImplementedError("gradients of intercepted calls are not available for MindSpore")
+        inputs = [id(tensor) for tensor in self.differentiable_inputs()]
+        tensors = {id(tensor): tensor for tensor in self.differentiable_inputs()}
+        firsts = [inputs.index(number) for number in tensors]
+        sources = sources_of(tensors.values())
+        result = self.function(*self.args, **self.kwargs)
+        if result is None and self.writes and self.args:
+            outputs = [self.args[0]]
+        else:
+            outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        places = [place for place, output in enumerate(outputs) if isinstance(output, Tensor)]
+
+        def spread(received: Sequence[Any], passed_on: Sequence[Any]) -> None:
+            """Pass on one gradient for each result and input; a repeated input has it at its first place."""
+            receiver(_spread(received, places, len(outputs)), _spread(passed_on, firsts, len(inputs)))
+
+        arrived = partial(GradientCollector, spread, len(places), len(sources), self._copied)
+        if sources:
+            attach([outputs[place] for place in places], sources, arrived, self._quiet)
+        return result
+
+    def _copied(self, gradient: Tensor) -> Tensor:
+        with self._quiet():
+            return Tensor(values_of(gradient).copy(), dtype=gradient.dtype)
+
+
+def _spread(values: Sequence[Any], places: Sequence[int], length: int) -> list[Any]:
+    """Return a list with each value at its place, and None at all other places."""
+    result: list[Any] = [None] * length
+    for place, value in zip(places, values):
+        result[place] = value
+    return result
 
 
 def _runs_once(prefix: str) -> bool:

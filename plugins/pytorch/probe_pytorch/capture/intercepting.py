@@ -8,12 +8,20 @@ from functools import partial
 from typing import Any
 
 import torch
-from probe_recording import CallInterceptor, Config, GradientReceiver, InterceptedCall, Stack, Threads
+from probe_recording import (
+    CallInterceptor,
+    Config,
+    GradientCollector,
+    GradientReceiver,
+    InterceptedCall,
+    Stack,
+    Threads,
+)
 
 from probe_pytorch import compat, compat_conditions, generators
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.functions import FunctionCapture
-from probe_pytorch.capture.gradients import attach_walked, sources_of
+from probe_pytorch.capture.gradients import attach_walked, sources_of, tensors_in
 from probe_pytorch.capture.names import load_names
 from probe_pytorch.capture.patches import Patches
 
@@ -148,41 +156,27 @@ class _TorchCall(InterceptedCall):
 
     __slots__ = ()
 
+    def differentiable_inputs(self) -> list[Any]:
+        """Return the tensors among the arguments that need a gradient, in order, before the call runs."""
+        if not torch.is_grad_enabled():
+            return []
+        return list(tensors_in((*self.args, *self.kwargs.values())))
+
     def _run_with_gradients(self, receiver: GradientReceiver) -> Any:
         sources = sources_of((*self.args, *self.kwargs.values())) if torch.is_grad_enabled() else []
         first_new = compat.sequence_number()
         result = self.function(*self.args, **self.kwargs)
         if sources:
             outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-            arrived = partial(_GradientCollector, receiver, len(outputs), len(sources))
+            arrived = partial(GradientCollector, receiver, len(outputs), len(sources), _copied)
             with compat.quiet():
                 attach_walked(outputs, sources, arrived, first_new)
         return result
 
 
-class _GradientCollector:
-    """A collector of the gradients of one call, which passes them on when those of all inputs have arrived.
-
-    Results that the program does not use get no gradient; theirs stays None.
-    """
-
-    def __init__(self, receiver: GradientReceiver, outputs: int, inputs: int) -> None:
-        self._receiver: GradientReceiver | None = receiver
-        self._missing = inputs
-        self._gradients: dict[str, list[Any]] = {"input": [None] * outputs, "output": [None] * inputs}
-
-    def __call__(self, side: str, position: int, gradient: Any, last: bool) -> None:
-        if self._receiver is None:
-            return  # a second backward pass over a retained graph
-        if position >= 0:
-            if gradient is not None:  # autograd may overwrite its memory after the hook
-                with compat.quiet():
-                    gradient = gradient.detach().clone()
-            self._gradients[side][position] = gradient
-            self._missing -= side == "output"
-        if last or not self._missing:
-            receiver, self._receiver = self._receiver, None
-            receiver(self._gradients["input"], self._gradients["output"])
+def _copied(gradient: torch.Tensor) -> torch.Tensor:
+    with compat.quiet():
+        return gradient.detach().clone()
 
 
 class _RandomStates:

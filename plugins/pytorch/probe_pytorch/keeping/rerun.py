@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from probe_recording import Config, Event
+from probe_recording import Config, Event, single_or_all
 from torch import nn
 from torch.optim import Optimizer
 
@@ -118,8 +118,3 @@ def _with_tensors(config: Config) -> Config:
         config, task="tensor", level="mix", dump_path=config.dump_path / DIRECTORY,
         shown_path=f"{config.shown_path.rstrip('/')}/{DIRECTORY}",
     )  # fmt: skip
-
-
-def single_or_all(models: Sequence[nn.Module]) -> Any:
-    """Return the only model, whose modules then have names without a number; else the models."""
-    return models[0] if len(models) == 1 else list(models) or None

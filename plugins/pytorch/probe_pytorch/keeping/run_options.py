@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
+import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probe_recording import Config, KeepOptions, parse_options
+from probe_recording import DEFAULT_PATH, Config, KeepOptions, keep_config, parse_options
 
 from probe_core.cli import console
 from probe_core.errors import UserError, counted
-from probe_pytorch.keeping.settings import keep_config
 
 if TYPE_CHECKING:
     from probe_pytorch.follower import Follower
     from probe_pytorch.keeping.keeping_recorder import KeepingFollower
 
-KEPT_PATH = "probe-watch"
+KEPT_PATH = DEFAULT_PATH
 """The directory of the run, unless ``-o`` gives another."""
+
+MINDSPORE = "mindspore"
+_USE_WATCH = (
+    "probe run --keep-last observes optimizers of torch, and this script uses MindSpore.",
+    "In the script, write watch = probe_mindspore.watch(10, model=net), and `with watch:` around each step.",
+)
 
 
 def keep_options(
@@ -52,6 +61,45 @@ def refuse_with_keeping(step: str | None, send_to: str | None) -> None:
             )
 
 
+def refuse_mindspore(script: str, *, is_module: bool) -> None:
+    """Raise a UserError for a script that imports MindSpore and not torch, of which nothing can be kept.
+
+    Args:
+        script: The path of the script, or the name of a module.
+        is_module: True for the name of a module.
+    """
+    try:
+        tree = ast.parse((_module_file(script) if is_module else Path(script)).read_bytes())
+    except (ImportError, OSError, SyntaxError, ValueError):
+        return  # the run itself reports it
+    imported = _imported(tree)
+    if MINDSPORE in imported and "torch" not in imported:
+        raise UserError(*_USE_WATCH)
+
+
+def _module_file(name: str) -> Path:
+    """Return the file that ``python -m`` runs for a module of this directory or an installed one."""
+    sys.path.insert(0, "")
+    try:
+        spec = importlib.util.find_spec(name)
+    finally:
+        sys.path.remove("")
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations))) / "__main__.py"
+    return Path((spec.origin if spec is not None else None) or "")
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    """Return the top-level packages that a program imports."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
 def new_follower(config: Config, options: KeepOptions, *, replaces: bool) -> KeepingFollower:
     """Return the driver of a script whose last steps are kept.
 
@@ -78,6 +126,8 @@ def report_kept(follower: Follower) -> bool:
             console.note(
                 f"probe: {counted(keeper.step_count, 'step')} observed without an event; nothing was written."
             )
-        if not follower.has_stepped:
+        if not follower.has_stepped and MINDSPORE in sys.modules:
+            console.warn(" ".join(_USE_WATCH))
+        elif not follower.has_stepped:
             console.warn("no optimizer of torch stepped, so no step was judged. Call a watch in the script.")
     return bool(recorder.is_complete)

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
-from probe_recording import Cause, Config, Event, KeepOptions, load_config, parse_options
+import probe_recording
+from probe_recording import (
+    DEFAULT_PATH,
+    Config,
+    KeepOptions,
+    keep_config,
+    load_config,
+    objects_of,
+    parse_options,
+)
 from torch import nn
 from torch.optim import Optimizer
 
 from probe_core.errors import UserError
 from probe_pytorch.keeping.keeping_recorder import KeepingRecorder
-from probe_pytorch.keeping.rerun import Rerun, single_or_all
-from probe_pytorch.keeping.settings import keep_config
-
-T = TypeVar("T")
-DEFAULT_PATH = "probe-watch"
+from probe_pytorch.keeping.rerun import Rerun
 
 
-class Watch:
+class Watch(probe_recording.Watch):
     """An observer of a training, which keeps the statistics of its last steps and writes them at an event.
 
     A step is a call of ``step``, a ``with`` block, or what happens between ``start`` and ``stop``::
@@ -48,25 +50,14 @@ class Watch:
     def __init__(
         self, config: Config, options: KeepOptions, models: Sequence[nn.Module], rerun: Rerun | None
     ) -> None:
-        self._models = models
-        self._options = options
         self._rerun = rerun
-        self._recorder = KeepingRecorder(config, options, finds_models=not models)
-        self._is_running = False
-        self._seen_error = 0
-        atexit.register(self.finish)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """The events so far."""
-        return tuple(self._recorder.keeper.events)
+        self._options = options
+        super().__init__(KeepingRecorder(config, options, finds_models=not models), models)
 
     @property
     def byte_count(self) -> int:
         """Bytes of the kept steps, of the history of their quantities and of the snapshot."""
-        return self._recorder.keeper.byte_count + (0 if self._rerun is None else self._rerun.byte_count)
-
-    # -- steps -----------------------------------------------------------------------------
+        return super().byte_count + (0 if self._rerun is None else self._rerun.byte_count)
 
     def start(self) -> None:
         """Begin a step.
@@ -79,59 +70,13 @@ class Watch:
                 "rerun=True needs a step function, because a step that begins with start() cannot run again.",
                 "Call watch.step(function, batch) for each step, or leave rerun out.",
             )
-        self._start()
+        super().start()
 
-    def _start(self) -> None:
-        if self._recorder.signal_hook is not None:
-            self._recorder.signal_hook.install()
-        self._recorder.start(single_or_all(self._models), None)
-        self._is_running = True
-
-    def stop(self) -> None:
-        """End the step, and write the last steps if it triggers an event."""
-        if self._is_running:
-            self._is_running = False
-            self._recorder.step()
-
-    def __enter__(self) -> Watch:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and _is_failure(error):
-            self._interrupt(error)
-        else:
-            self.stop()
-
-    def step(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Run a step and return what the function returns; with ``rerun=True``, run a failing step again.
-
-        Args:
-            function: The step: forward, backward and the step of the optimizer.
-            args: The arguments of the function, such as the batch.
-            kwargs: Its keyword arguments.
-        """
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take the snapshot that the step runs again from."""
         rerun = self._rerun
-        if rerun is not None:
-            self._take_snapshot(rerun, args, kwargs)
-        event_count = len(self.events)
-        self._start()
-        try:
-            result = function(*args, **kwargs)
-        except BaseException as error:
-            if _is_failure(error):
-                self._interrupt(error)
-                self._run_again(function, event_count)
-            else:
-                self.stop()
-            raise
-        self.stop()
-        self._run_again(function, event_count)
-        return result
-
-    def _take_snapshot(self, rerun: Rerun, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if rerun is None:
+            return
         try:
             rerun.take(args, kwargs, self._options.memory // 2)
         except UserError as error:
@@ -142,7 +87,8 @@ class Watch:
             self._recorder.tell_error(_cannot_run_again(error))
         self._recorder.keeper.reserve(rerun.byte_count)
 
-    def _run_again(self, function: Callable[..., Any], event_count: int) -> None:
+    def _ended(self, function: Callable[..., Any], event_count: int) -> None:
+        """Run the step again if it triggered an event."""
         if self._rerun is not None and len(self.events) > event_count:
             event = self.events[-1]
             try:
@@ -154,29 +100,6 @@ class Watch:
             else:
                 if place is not None:
                     self._recorder.tell_rerun(event.trigger.step, place)
-
-    def _interrupt(self, error: BaseException) -> None:
-        self._is_running = False
-        self._seen_error = id(error)
-        self._recorder.interrupt(Cause.EXCEPTION, type(error).__name__)
-
-    def loss(self, value: Any) -> None:
-        """Pass the loss of the step, which is then observed instead of those of backward passes.
-
-        Args:
-            value: A tensor or a number. Call this again for each further loss of the step.
-        """
-        self._recorder.add_loss(value)
-
-    # -- the end ---------------------------------------------------------------------------
-
-    def finish(self) -> None:
-        """End the observation; called when the process ends, where an uncaught exception is an event."""
-        atexit.unregister(self.finish)
-        error = getattr(sys, "last_value", None)
-        if isinstance(error, Exception) and id(error) != self._seen_error and not hasattr(sys, "ps1"):
-            self._interrupt(error)
-        self._recorder.finish()
 
 
 def watch(
@@ -210,8 +133,8 @@ def watch(
         UserError: An argument has a wrong type or value.
     """
     options = parse_options(keep_last, keep_memory, signal, rerun, events)
-    models = _several(model, nn.Module, "model", "a torch.nn.Module")
-    optimizers = _several(optimizer, Optimizer, "optimizer", "a torch.optim.Optimizer")
+    models = objects_of(model, nn.Module, "model", "a torch.nn.Module")
+    optimizers = objects_of(optimizer, Optimizer, "optimizer", "a torch.optim.Optimizer")
     rerunning = None
     if rerun:
         if not models or not optimizers:
@@ -233,15 +156,6 @@ def _cannot_run_again(error: Exception) -> UserError:
     )
 
 
-def _several(value: Any, kind: type, name: str, shown: str) -> list[Any]:
-    values = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
-    if not all(isinstance(item, kind) for item in values):
-        raise UserError(
-            f"{name} must be {shown} or a list of them, not {type(value).__name__}.", f"Pass the {name}."
-        )
-    return values
-
-
 def _checked_state(state: Sequence[Any]) -> list[Any]:
     for item in state:
         if not (hasattr(item, "state_dict") and hasattr(item, "load_state_dict")):
@@ -250,10 +164,3 @@ def _checked_state(state: Sequence[Any]) -> list[Any]:
                 "Pass objects such as schedulers and a GradScaler.",
             )
     return list(state)
-
-
-def _is_failure(error: BaseException) -> bool:
-    """Return True for an exception that is an event: all but an interrupt and an exit without an error."""
-    if isinstance(error, SystemExit):
-        return bool(error.code)
-    return isinstance(error, Exception)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from probe_recording import CallInterceptor, InterceptedCall
@@ -13,6 +13,23 @@ from probe_watch.free_benchmark.outcome import Outcome, Skip
 from probe_watch.free_benchmark.preheat import Preheat
 from probe_watch.free_benchmark.settings import Settings
 from probe_watch.free_benchmark.thresholds import Thresholds
+
+
+class GradientSwitch:
+    """A receiver of gradients that ignores them unless it is on.
+
+    Args:
+        receiver: The receiver of the gradients of one call.
+    """
+
+    def __init__(self, receiver: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
+        self.is_on = False
+        self._receiver = receiver
+
+    def __call__(self, received: Sequence[Any], passed_on: Sequence[Any]) -> None:
+        """Pass the gradients on."""
+        if self.is_on:
+            self._receiver(received, passed_on)
 
 
 class Benchmark(ABC):
@@ -50,6 +67,9 @@ class Benchmark(ABC):
         self.preheat = preheat
         self.judge = Judge(settings, thresholds, report, skip, preheat, self.tensors)
         self.is_active = False
+
+    def flush(self) -> None:  # noqa: B027 - a framework may compare at once
+        """Compare what waits for a moment at which no call and no backward pass runs."""
 
     @abstractmethod
     def run(self, call: InterceptedCall) -> Any:

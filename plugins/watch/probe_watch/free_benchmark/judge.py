@@ -91,6 +91,32 @@ class Judge:
         if is_sample and self._preheat is not None:
             self._preheat.end_sample(self._settings.mode, api)
 
+    def judge_gradients(
+        self,
+        name: str,
+        gradients: Sequence[Any],
+        changed: Sequence[Any],
+        reference: Sequence[Any] | None,
+        *,
+        is_sample: bool,
+    ) -> None:
+        """Compare the gradients of the inputs of a call; inputs that have none in one run are left out.
+
+        Args:
+            name: The name of the call, without phase.
+            gradients: Those of the program, by input.
+            changed: Those of the changed run.
+            reference: Those of the run on the CPU, or None.
+            is_sample: True for a sample of preheating.
+        """
+        references = reference if reference is not None else [None] * len(gradients)
+        rows = [
+            (place, *each)
+            for place, each in enumerate(zip(gradients, changed, references))
+            if each[0] is not None and each[1] is not None
+        ]
+        self.judge(name, rows, is_sample=is_sample)
+
     def _outcomes(self, original: Any, changed: Any, compare: Callable[..., Outcome | None]) -> list[Outcome]:
         return compare_outputs(original, changed, compare, self._thresholds, self._tensors.tensor_type)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mindspore
@@ -11,7 +13,7 @@ from probe_recording import InterceptedCall
 
 from probe_core.errors import UserError
 from probe_watch.free_benchmark.arguments import UnsupportedTensor
-from probe_watch.free_benchmark.benchmark import Benchmark
+from probe_watch.free_benchmark.benchmark import Benchmark, GradientSwitch
 from probe_watch.free_benchmark.mindspore_repetition import Repetition, repetition_of
 from probe_watch.free_benchmark.mindspore_tensors import MindSporeComparison, mindspore_tensors_in
 from probe_watch.free_benchmark.outcome import Skip
@@ -40,6 +42,23 @@ class _Plan:
     is_sample: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _ArrivedGradients:
+    """The gradients of one call of the program, which wait for the second runs.
+
+    Attributes:
+        name: The name of the call, without phase.
+        plan: The second runs.
+        received: The gradients of its results.
+        passed_on: The gradients of its inputs.
+    """
+
+    name: str
+    plan: _Plan
+    received: Sequence[Any]
+    passed_on: Sequence[Any]
+
+
 class MindSporeBenchmark(Benchmark):
     """The part of the task for MindSpore.
 
@@ -52,6 +71,9 @@ class MindSporeBenchmark(Benchmark):
     def __init__(self, settings: Settings, *arguments: Any) -> None:
         super().__init__(settings, *arguments)
         _check(settings)
+        self._arrived: list[_ArrivedGradients] = []
+        if settings.stage is Stage.BACKWARD:
+            self.interceptor.check_gradients()
 
     def run(self, call: InterceptedCall) -> Any:
         """Run a call of the program and repeat it; return the result for the program.
@@ -62,38 +84,48 @@ class MindSporeBenchmark(Benchmark):
         plan = self._plan(call)
         if plan is None:
             return call.run()
+        is_backward = self.settings.stage is Stage.BACKWARD
+        switch = GradientSwitch(partial(self._await, call.name, plan))
         states = self.interceptor.random_states()
-        original = call.run()
+        original = call.run(switch if is_backward else None)
         if states.have_changed():
             self.skip(call.name, Skip.RANDOM)
             return original
-        return self._compare(call, plan, original)
+        switch.is_on = is_backward
+        return original if is_backward else self._compare(call, plan, original)
 
     def _plan(self, call: InterceptedCall) -> _Plan | None:
         """Return the second runs of a call; None if it is not examined."""
         is_fix = self.settings.handler is Handler.FIX
-        if (is_fix and call.writes) or _api(call) in UNWRITTEN_CALLS:
+        if (is_fix and call.writes) or _api(call.name) in UNWRITTEN_CALLS:
             return None
         try:
             with self.interceptor.unobserved():
-                changed = repetition_of(call, self.settings.mode, self.thresholds.noise, keeps_graph=is_fix)
-                return None if changed is None else self._preheated(call, changed)
+                inputs = call.differentiable_inputs() if self.settings.stage is Stage.BACKWARD else []
+                if self.settings.stage is Stage.BACKWARD and not inputs:
+                    return None
+                changed = repetition_of(
+                    call, self.settings.mode, self.thresholds.noise, keeps_graph=is_fix, differentiable=inputs
+                )
+                return None if changed is None else self._preheated(call, changed, inputs)
         except UnsupportedTensor:
             self.skip(call.name, Skip.KIND)
         except Exception:  # the call of the program must go on whatever the error
             self.skip(call.name, Skip.FAILED)
         return None
 
-    def _preheated(self, call: InterceptedCall, changed: Repetition) -> _Plan | None:
+    def _preheated(
+        self, call: InterceptedCall, changed: Repetition, inputs: Sequence[Tensor]
+    ) -> _Plan | None:
         """Return the plan of a call by the schedule of preheating; None if the call is only counted."""
-        part = Part.COMPARED if self.preheat is None else self.preheat.take(_api(call))
+        part = Part.COMPARED if self.preheat is None else self.preheat.take(_api(call.name))
         if part is Part.COUNTED:
             return None
         if part is Part.COMPARED:
             return _Plan(changed)
         reference = None
         try:
-            reference = repetition_of(call, Mode.TO_CPU, self.thresholds.noise)
+            reference = repetition_of(call, Mode.TO_CPU, self.thresholds.noise, differentiable=inputs)
         except Exception:  # the call of the program must go on whatever the error
             self.skip(call.name, Skip.FAILED)
         return _Plan(changed, reference, is_sample=True)
@@ -117,10 +149,33 @@ class MindSporeBenchmark(Benchmark):
                 return _fixed(original, changed, arguments)
         return original
 
+    # -- backward --------------------------------------------------------------------------
 
-def _api(call: InterceptedCall) -> str:
+    def _await(self, name: str, plan: _Plan, received: Sequence[Any], passed_on: Sequence[Any]) -> None:
+        """Note the gradients of a call; a second backward pass must not run within this one."""
+        if self.is_active and any(gradient is not None for gradient in passed_on):
+            self._arrived.append(_ArrivedGradients(name, plan, received, passed_on))
+
+    def flush(self) -> None:
+        """Run the backward passes of the calls whose gradients arrived, and compare them."""
+        with self.interceptor.unobserved():
+            while self._arrived:
+                arrived = self._arrived.pop(0)
+                plan = arrived.plan
+                try:
+                    changed = plan.changed.gradients(arrived.received)
+                    reference = None if plan.reference is None else plan.reference.gradients(arrived.received)
+                except Exception:
+                    self.skip(arrived.name, Skip.FAILED)
+                    continue
+                self.judge.judge_gradients(
+                    arrived.name, arrived.passed_on, changed, reference, is_sample=plan.is_sample
+                )
+
+
+def _api(name: str) -> str:
     """Return the name of the API of a call."""
-    return call.name.rpartition(".")[0]
+    return name.rpartition(".")[0]
 
 
 def _written(call: InterceptedCall, result: Any, args: tuple[Any, ...]) -> Any:
@@ -128,7 +183,7 @@ def _written(call: InterceptedCall, result: Any, args: tuple[Any, ...]) -> Any:
 
     Kernels of optimizers write into parameters, and leave their outputs without values.
     """
-    family, _, rest = _api(call).partition(".")
+    family, _, rest = _api(call.name).partition(".")
     if family != "Primitive":
         return args[0] if result is None and call.writes and args else result
     if rest.rpartition(".")[2] == BATCH_NORM:
@@ -153,11 +208,6 @@ def _fixed(original: Any, changed: Any, arguments: set[int]) -> Any:
 
 def _check(settings: Settings) -> None:
     """Raise a UserError if the settings need what MindSpore does not have."""
-    if settings.stage is Stage.BACKWARD:
-        raise UserError(
-            'The task "free_benchmark" compares gradients of PyTorch only.',
-            'Set "fuzz_stage": "forward".',
-        )
     needs_cpu = settings.mode is Mode.TO_CPU or settings.preheat
     if needs_cpu and mindspore.get_context("device_target") != "CPU":
         field = "if_preheat" if settings.preheat else "pert_mode"

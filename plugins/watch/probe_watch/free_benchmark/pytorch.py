@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import torch
 from probe_recording import InterceptedCall, RandomStates
 
 from probe_watch.free_benchmark.arguments import UnsupportedTensor
-from probe_watch.free_benchmark.benchmark import Benchmark
+from probe_watch.free_benchmark.benchmark import Benchmark, GradientSwitch
 from probe_watch.free_benchmark.outcome import Skip
 from probe_watch.free_benchmark.preheat import Part
-from probe_watch.free_benchmark.pytorch_arguments import torch_tensors_in
 from probe_watch.free_benchmark.pytorch_comparison import TorchComparison
 from probe_watch.free_benchmark.pytorch_fix import fixed
 from probe_watch.free_benchmark.pytorch_repetition import Repetition, repetition_of
@@ -77,7 +75,7 @@ class TorchBenchmark(Benchmark):
         """Return the second run of a call; None if it is not examined."""
         settings = self.settings
         is_backward = settings.stage is Stage.BACKWARD
-        if call.name.startswith(EXCLUDED) or (is_backward and not _needs_gradients(call)):
+        if call.name.startswith(EXCLUDED) or (is_backward and not call.differentiable_inputs()):
             return None
         try:
             with self.interceptor.unobserved():
@@ -151,7 +149,7 @@ class TorchBenchmark(Benchmark):
     # -- backward --------------------------------------------------------------------------
 
     def _await_gradients(self, call: InterceptedCall, plan: _Plan) -> Any:
-        receiver = _Switch(partial(self._compare_gradients, plan))
+        receiver = GradientSwitch(partial(self._compare_gradients, plan))
         result = call.run(receiver)
         with self.interceptor.unobserved():
             receiver.is_on = not self._is_random(plan)
@@ -169,31 +167,4 @@ class TorchBenchmark(Benchmark):
             finally:
                 now.restore()
             if results is not None:
-                changed, reference = results
-                references = reference if reference is not None else [None] * len(passed_on)
-                pairs = zip(passed_on, changed, references)
-                rows = [(place, *each) for place, each in enumerate(pairs) if _is_pair(*each[:2])]
-                self.judge.judge(plan.name, rows, is_sample=plan.is_sample)
-
-
-class _Switch:
-    """A receiver of gradients that ignores them unless it is on."""
-
-    def __init__(self, receiver: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
-        self.is_on = False
-        self._receiver = receiver
-
-    def __call__(self, received: Sequence[Any], passed_on: Sequence[Any]) -> None:
-        if self.is_on:
-            self._receiver(received, passed_on)
-
-
-def _needs_gradients(call: InterceptedCall) -> bool:
-    """Return True if a call makes a part of the autograd graph."""
-    return torch.is_grad_enabled() and any(
-        tensor.requires_grad for tensor in torch_tensors_in((call.args, call.kwargs))
-    )
-
-
-def _is_pair(original: Any, changed: Any) -> bool:
-    return original is not None and changed is not None
+                self.judge.judge_gradients(plan.name, passed_on, *results, is_sample=plan.is_sample)

@@ -81,7 +81,10 @@ class FreeBenchmark(TaskRecorder):
         """Stop examining calls; ``start`` may be called again in the same step."""
         if self._running:
             self._running = self._benchmark.is_active = False
-            self._interceptor.remove()
+            try:
+                self._benchmark.flush()
+            finally:
+                self._interceptor.remove()
 
     @interrupts_deferred()
     def step(self) -> None:

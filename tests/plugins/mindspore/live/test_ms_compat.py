@@ -12,7 +12,7 @@ ms = pytest.importorskip("mindspore")
 
 from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
 from mindspore.ops.composite import base  # noqa: E402
-from probe_mindspore import compat  # noqa: E402
+from probe_mindspore import compat, compat_passes  # noqa: E402
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -131,3 +131,45 @@ def test_level_of_mixed_precision_2_10() -> None:
     net = nn.SequentialCell(nn.Dense(3, 3))
     assert compat.amp_level(net) == ""
     assert compat.amp_level(ms.amp.auto_mixed_precision(net, "O2")) == "O2"
+
+
+def test_differentiation_2_10() -> None:
+    def look(x: Tensor, weight: Parameter, parts: Any) -> bool:
+        with compat.no_grad():
+            assert not compat.is_differentiating()
+        return compat.is_differentiating()
+
+    assert seen(look) and not compat.is_differentiating()
+
+
+def test_backward_passes_2_10(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compat_passes.shows_passes()
+    original = getattr(compat_passes.passes, compat_passes.BACKWARD)
+    found: list[Any] = []
+
+    def backward(*args: Any) -> Any:
+        result = original(*args)
+        given = compat_passes.Pass(args)
+        found.append((given.has_aux, given.may_be_scaled, [name for name, _ in given.gradients(result)]))
+        return result
+
+    monkeypatch.setattr(compat_passes.passes, compat_passes.BACKWARD, backward)
+    weights = [Parameter(Tensor(X), name=name) for name in ("a", "b")]
+    several, single = ms.ParameterTuple(weights), weights[0]
+
+    def loss(x: Tensor) -> Tensor:
+        return (x * weights[0] * weights[1]).sum()
+
+    x, one = Tensor(X), Tensor(1.0, ms.float32)
+    ms.value_and_grad(loss, None, several)(x)
+    ms.value_and_grad(loss, 0, single)(x)
+    ms.value_and_grad(lambda x: (loss(x), x), 0, several, has_aux=True)(x)
+    ms.grad(loss, None, single)(x)
+    ms.grad(loss)(x)
+    ms.grad(loss, None, several, return_ids=True)(x)
+    ops.GradOperation(get_by_list=True)(loss, several)(x)
+    ops.GradOperation(get_all=True, get_by_list=True, sens_param=True)(loss, several)(x, one)
+    assert found == [
+        (False, False, ["a", "b"]), (False, False, ["a"]), (True, False, ["a", "b"]), (False, False, ["a"]),
+        (False, False, []), (False, False, ["a", "b"]), (False, False, ["a", "b"]), (False, True, ["a", "b"]),
+    ]  # fmt: skip

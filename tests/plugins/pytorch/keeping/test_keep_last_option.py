@@ -105,6 +105,19 @@ def test_invalid_options_are_one_sentence(probe: Any, options: list[str], messag
     assert message in probe.err and "Traceback" not in probe.err and "not run" not in probe.out
 
 
+@pytest.mark.parametrize("line", ["import mindspore as ms", "from mindspore.nn import Dense"])
+def test_a_script_of_mindspore_is_refused_before_it_runs(probe: Any, line: str) -> None:
+    path = script(f"print('not run')\n{line}\n")
+    assert probe("run", "--keep-last", "2", path) == 2
+    assert "this script uses MindSpore" in probe.err and "probe_mindspore.watch(10, model=net)" in probe.err
+    assert "Traceback" not in probe.err and "not run" not in probe.out
+    Path("ported.py").write_text(f"print('not run')\ndef late():\n    {line}\n")
+    assert probe("run", "--keep-last", "2", "-m", "ported") == 2
+    assert "not run" not in probe.out
+    both = script(f"import torch\nprint('run')\ndef late():\n    {line}\n")
+    assert probe("run", "--keep-last", "2", both) == 0 and "run" in probe.out
+
+
 # -- signals ----------------------------------------------------------------------------------
 
 

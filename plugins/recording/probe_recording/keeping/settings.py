@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from probe_recording import Config
-
 from probe_core.errors import UserError
+from probe_recording.config import Config
 
 
 def keep_config(config: Config) -> Config:

@@ -1,0 +1,274 @@
+"""The phases of a training step for watches: batch, losses, gradients, and steps of optimizers.
+
+Values are measured when they are observed, and released; only their statistics are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import mindspore
+from mindspore import Tensor, nn, ops
+from mindspore.experimental import optim as experimental
+from mindspore.ops import composite
+from mindspore.ops.function import clip_func
+from probe_recording import Ladder, Rung, flat, measured_in
+
+from probe_mindspore import compat, compat_passes
+from probe_mindspore.capture.optimizers import applied_gradients, groups_of, parameters_of, states_of
+from probe_mindspore.session import Session
+
+NO_STEP = "no optimizer stepped before the recording of the step was stopped"
+NOT_CALLED = "the model was not called, or start() was given none"
+NO_BACKWARD = "no backward pass ran before the recording of the step was stopped"
+NO_GRADIENTS = "no backward pass computed gradients of parameters that no loss scale may have multiplied"
+REASONS = {
+    "batch": NOT_CALLED, "forward": NOT_CALLED, "loss": NO_BACKWARD, "gradient": NO_GRADIENTS,
+    "applied": NO_STEP, "settings": NO_STEP, "parameters_before": NO_STEP, "state_before": NO_STEP,
+    "parameters_after": NO_STEP, "state_after": NO_STEP,
+}  # fmt: skip
+
+_INHERITED = object()
+
+
+class _Wrappers:
+    """Wrappers in place of attributes of modules and classes."""
+
+    def __init__(self) -> None:
+        self._placed: list[tuple[Any, str, Any, Any]] = []
+
+    def place(self, holder: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+        """Replace an attribute by its wrapper."""
+        wrapper = wrap(getattr(holder, name))
+        self._placed.append((holder, name, vars(holder).get(name, _INHERITED), wrapper))
+        setattr(holder, name, wrapper)
+
+    def remove(self) -> None:
+        """Remove the wrappers, except those that another package has replaced since."""
+        placed, self._placed = self._placed, []
+        for holder, name, own, wrapper in reversed(placed):
+            if vars(holder).get(name) is wrapper:
+                delattr(holder, name) if own is _INHERITED else setattr(holder, name, own)
+
+
+class PhaseCapture:
+    """A capture of the phases of a step, by hooks on models and wrappers around passes and optimizers.
+
+    Args:
+        compiled: Returns a context in which functions are compiled as without probe. Optimizers run in it,
+            because MindSpore prints many warnings if they are not compiled. Calls inside are not recorded.
+    """
+
+    def __init__(self, compiled: Callable[[], AbstractContextManager[None]]) -> None:
+        self._compiled = compiled
+        self._session: Session | None = None
+        self._ladder = Ladder()
+        self._handles: list[Any] = []
+        self._wrappers = _Wrappers()
+        self._clipping_wrappers = _Wrappers()
+        self._models: Sequence[nn.Cell] = ()
+        self._has_held = False
+        self._depth = 0
+        self._outputs: Any = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PhaseCapture:
+        return self  # a copied model keeps its hooks, which belong to the original
+
+    # -- installation ----------------------------------------------------------------------
+
+    def begin(self, session: Session, models: Sequence[nn.Cell]) -> None:
+        """Record into ``session`` from now on, with the inputs and outputs of the models."""
+        if session.ladder is None:
+            session.ladder = Ladder()
+            self._has_held = False
+            for phase, reason in REASONS.items():
+                session.ladder.lacks(phase, reason)
+        self._session, self._ladder, self._models = session, session.ladder, models
+        for model in models:
+            self._handles += compat.hook_forward(model, self._called, self._returned)
+        place = self._wrappers.place
+        place(compat_passes.passes, compat_passes.FORWARD, self._forward)
+        place(compat_passes.passes, compat_passes.BACKWARD, self._backward)
+        for optimizer in (nn.Optimizer, experimental.Optimizer):
+            place(optimizer, "__call__", self._stepping)
+        for scaler in (mindspore.amp.StaticLossScaler, mindspore.amp.DynamicLossScaler):
+            place(scaler, "unscale", self._unscaling)
+        self._place_clipping()
+
+    def _place_clipping(self) -> None:
+        """Wrap the function that clips gradients, above the wrapper of the recorder of calls."""
+        for module in (ops, ops.function, clip_func, composite):
+            if hasattr(module, "clip_by_global_norm"):
+                self._clipping_wrappers.place(module, "clip_by_global_norm", self._clipping)
+
+    def remove(self) -> None:
+        """Remove all hooks and wrappers."""
+        self._clipping_wrappers.remove()
+        self._wrappers.remove()
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+        self._session = self._outputs = None
+        self._models = ()
+
+    # -- values ----------------------------------------------------------------------------
+
+    def _guarded(self, stage: str, record: Callable[[], None]) -> None:
+        """Run a part of the recorder so that its errors are logged, not raised; do nothing at rest."""
+        session = self._session
+        if session is None or not session.active or session.is_quiet:
+            return
+        try:
+            with session.quiet(), session.lock:
+                record()
+        except Exception as error:  # the program must go on whatever the recorder's error
+            session.failed("ladder", stage, error)
+
+    def _leaf(self, value: Any) -> Any:
+        """Return the leaf of a tensor or a number, or a tree of them."""
+        assert self._session is not None
+        return self._session.collector.tree(value, "", None)
+
+    def _add(self, phase: str, named: Sequence[tuple[str, Any]]) -> Rung | None:
+        """Add a rung of values; None if there are no values."""
+        if not named:
+            return None
+        rung = self._ladder.rung(phase)
+        rung.values.update((name, self._leaf(value)) for name, value in named)
+        return rung
+
+    def _add_tree(self, phase: str, value: Any, name: str) -> None:
+        leaves = {key: leaf for key, leaf in flat(self._leaf(value), name) if leaf is not None}
+        self._ladder.rung(phase).values.update(leaves)
+
+    # -- models ----------------------------------------------------------------------------
+
+    def _called(self, model: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        def record() -> None:
+            rung = self._ladder.rung("batch")
+            for tree in (list(args), dict(kwargs or {})):
+                leaves = flat(self._leaf(tree), "input")
+                rung.values.update({key: leaf for key, leaf in leaves if leaf is not None})
+            if not self._has_held:
+                self._has_held = True
+                self._hold()
+
+        self._guarded("batch", record)
+
+    def _hold(self) -> None:
+        """Record what no optimizer shows: parameters that are not trained, once in a step."""
+        frozen = [
+            (str(parameter.name), parameter)
+            for model in self._models
+            for parameter in model.get_parameters()
+            if not parameter.requires_grad
+        ]
+        self._add("frozen", frozen)
+
+    def _returned(self, model: nn.Cell, *rest: Any) -> None:
+        if rest[-1] is not None:  # it is None after an exception
+            self._guarded("forward", lambda: self._add_tree("forward", rest[-1], "output"))
+
+    # -- differentiation -------------------------------------------------------------------
+
+    def _forward(self, original: Any) -> Callable[..., Any]:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            self._depth += 1
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                self._depth -= 1
+            if not self._depth:
+                self._outputs = result
+            return result
+
+        return forward
+
+    def _backward(self, original: Any) -> Callable[..., Any]:
+        def backward(*args: Any) -> Any:
+            if self._depth:  # a derivative within a function that is differentiated
+                return original(*args)
+            outputs, self._outputs = self._outputs, None
+            self._guarded("loss", lambda: self._add_loss(outputs, compat_passes.Pass(args)))
+            result = original(*args)
+            self._guarded("gradient", lambda: self._add_gradients(result, compat_passes.Pass(args)))
+            return result
+
+        return backward
+
+    def _add_loss(self, outputs: Any, given: compat_passes.Pass) -> None:
+        losses = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+        losses = losses[:1] if given.has_aux else losses
+        self._add_tree("loss", [loss for loss in losses if isinstance(loss, Tensor)], "loss")
+
+    def _add_gradients(self, result: Any, given: compat_passes.Pass) -> None:
+        if not given.may_be_scaled:
+            self._add("gradient", given.gradients(result))
+
+    def _unscaling(self, original: Any) -> Callable[..., Any]:
+        def unscale(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            def record() -> None:
+                self._add("unscaled", [("scale", scaler.scale_value)])
+
+            self._guarded("unscaled", record)
+            return original(scaler, *args, **kwargs)
+
+        return unscale
+
+    def _clipping(self, original: Any) -> Callable[..., Any]:
+        def clip(x: Any, *args: Any, **kwargs: Any) -> Any:
+            def record() -> None:
+                parts = [part.norm for part in measured_in(self._leaf(x)) if part.norm is not None]
+                rung = self._add("clipped", [("total_norm", math.hypot(*parts))])
+                assert rung is not None
+                rung.facts["function"] = "clip_by_global_norm"
+
+            self._guarded("clipped", record)
+            return original(x, *args, **kwargs)
+
+        return clip
+
+    # -- optimizers ------------------------------------------------------------------------
+
+    def _stepping(self, original: Any) -> Callable[..., Any]:
+        def step(optimizer: nn.Cell, *args: Any, **kwargs: Any) -> Any:
+            self._guarded("before the step", lambda: self._before(optimizer, args))
+            result = self._run_compiled(original, optimizer, *args, **kwargs)
+            self._guarded("after the step", lambda: self._after(optimizer))
+            return result
+
+        return step
+
+    def _run_compiled(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run an optimizer without the wrappers of functions, the last one of which is removed first."""
+        self._clipping_wrappers.remove()
+        try:
+            with self._compiled():
+                return original(*args, **kwargs)
+        finally:
+            if self._session is not None:  # the recording goes on
+                self._place_clipping()
+
+    def _before(self, optimizer: nn.Cell, args: tuple[Any, ...]) -> None:
+        kind = type(optimizer).__name__
+        settings = self._ladder.rung("settings")
+        settings.facts.update(optimizer=kind, groups=groups_of(optimizer))
+        for phase, named in (
+            ("applied", applied_gradients(optimizer, args)),
+            ("parameters_before", parameters_of(optimizer)),
+            ("state_before", states_of(optimizer)),
+        ):
+            self._add_of(kind, phase, named)
+
+    def _after(self, optimizer: nn.Cell) -> None:
+        kind = type(optimizer).__name__
+        self._add_of(kind, "parameters_after", parameters_of(optimizer))
+        self._add_of(kind, "state_after", states_of(optimizer))
+
+    def _add_of(self, kind: str, phase: str, named: Sequence[tuple[str, Any]]) -> None:
+        rung = self._add(phase, named)
+        if rung is not None:
+            rung.facts["optimizer"] = kind

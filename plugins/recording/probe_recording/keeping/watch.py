@@ -1,0 +1,169 @@
+"""The observer of a training script, whatever the framework (docs/watch.md#the-moment-before)."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from probe_core.errors import UserError
+from probe_recording.keeping.event import Cause, Event
+from probe_recording.keeping.keeping_recorder import KeepingRecorder
+
+T = TypeVar("T")
+W = TypeVar("W", bound="Watch")
+DEFAULT_PATH = "probe-watch"
+
+
+class Watch:
+    """An observer of a training, which keeps the statistics of its last steps and writes them at an event.
+
+    A step is a call of ``step``, a ``with`` block, or what happens between ``start`` and ``stop``.
+
+    Args:
+        recorder: The recorder of the steps.
+        models: The models; empty if the recorder finds them or needs none.
+    """
+
+    def __init__(self, recorder: KeepingRecorder[Any], models: Sequence[Any]) -> None:
+        self._models = models
+        self._recorder = recorder
+        self._is_running = False
+        self._seen_error = 0
+        atexit.register(self.finish)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events so far."""
+        return tuple(self._recorder.keeper.events)
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes of the kept steps, of the history of their quantities and of the snapshot if there is one."""
+        return self._recorder.keeper.byte_count
+
+    # -- steps -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin a step.
+
+        Raises:
+            UserError: The watch has ``rerun=True``, which needs ``step``.
+        """
+        self._start()
+
+    def _start(self) -> None:
+        if self._recorder.signal_hook is not None:
+            self._recorder.signal_hook.install()
+        self._recorder.start(single_or_all(self._models), None)
+        self._is_running = True
+
+    def stop(self) -> None:
+        """End the step, and write the last steps if it triggers an event."""
+        if self._is_running:
+            self._is_running = False
+            self._recorder.step()
+
+    def __enter__(self: W) -> W:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and _is_failure(error):
+            self._interrupt(error)
+        else:
+            self.stop()
+
+    def step(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Run a step and return what the function returns; with ``rerun=True``, run a failing step again.
+
+        Args:
+            function: The step: forward, backward and the step of the optimizer.
+            args: The arguments of the function, such as the batch.
+            kwargs: Its keyword arguments.
+        """
+        self._prepare(args, kwargs)
+        event_count = len(self.events)
+        self._start()
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            if _is_failure(error):
+                self._interrupt(error)
+                self._ended(function, event_count)
+            else:
+                self.stop()
+            raise
+        self.stop()
+        self._ended(function, event_count)
+        return result
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Prepare a step that is passed as a function, before it is recorded."""
+
+    def _ended(self, function: Callable[..., Any], event_count: int) -> None:
+        """React to the end of such a step.
+
+        Args:
+            function: The step.
+            event_count: Number of events before it.
+        """
+
+    def _interrupt(self, error: BaseException) -> None:
+        self._is_running = False
+        self._seen_error = id(error)
+        self._recorder.interrupt(Cause.EXCEPTION, type(error).__name__)
+
+    def loss(self, value: Any) -> None:
+        """Pass the loss of the step, which is then observed instead of those of backward passes.
+
+        Args:
+            value: A tensor or a number. Call this again for each further loss of the step.
+        """
+        self._recorder.add_loss(value)
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """End the observation; called when the process ends, where an uncaught exception is an event."""
+        atexit.unregister(self.finish)
+        error = getattr(sys, "last_value", None)
+        if isinstance(error, Exception) and id(error) != self._seen_error and not hasattr(sys, "ps1"):
+            self._interrupt(error)
+        self._recorder.finish()
+
+
+def single_or_all(models: Sequence[Any]) -> Any:
+    """Return the only model, whose modules then have names without a number; else the models."""
+    return models[0] if len(models) == 1 else list(models) or None
+
+
+def objects_of(value: Any, kind: type, name: str, shown: str) -> list[Any]:
+    """Return an argument that is an object, a list of objects, or None as a list.
+
+    Args:
+        value: The argument.
+        kind: The class of the objects.
+        name: The name of the argument.
+        shown: The class with its article, for the message.
+
+    Raises:
+        UserError: An object has another class.
+    """
+    values = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+    if not all(isinstance(item, kind) for item in values):
+        raise UserError(
+            f"{name} must be {shown} or a list of them, not {type(value).__name__}.", f"Pass the {name}."
+        )
+    return values
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Return True for an exception that is an event: all but an interrupt and an exit without an error."""
+    if isinstance(error, SystemExit):
+        return bool(error.code)
+    return isinstance(error, Exception)
