@@ -1,0 +1,103 @@
+"""Sentences on a dispatch check, for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from probe_core.errors import counted
+from probe_pytorch.dispatch_check.findings import Counts, Difference, Finding, Kind, Origin
+from probe_pytorch.dispatch_check.operators import Reason
+
+MAX_LISTED = 5
+REASONS = {
+    Reason.LISTED: "in the list skip",
+    Reason.VIEW: "views, which compute nothing",
+    Reason.UNINITIALISED: "allocate memory without values",
+    Reason.RANDOM: "draw random numbers",
+    Reason.COLLECTIVE: "communicate",
+    Reason.OTHER_NAMESPACE: "not operators of aten",
+    Reason.NO_VALUES: "return no tensor",
+    Reason.SUBCLASS: "of tensor subclasses, such as DTensor, or within functorch transforms",
+    Reason.LAYOUT: "of sparse, nested or quantized tensors",
+    Reason.DTYPE: "of complex numbers or float8",
+    Reason.DEVICE: "on another device",
+    Reason.ALIASED: "of arguments that share memory in different dtypes",
+    Reason.MEMORY: "would need more than the limit of memory",
+    Reason.NO_CPU_KERNEL: "have no kernel for the CPU",
+    Reason.NOT_COMPUTED: "could not be computed on the CPU",
+    Reason.FAILED: "could not be checked because of an error in probe",
+    Reason.LOST: "were lost with a process that ended",
+}
+QUIET = frozenset({Reason.VIEW, Reason.UNINITIALISED, Reason.NO_VALUES})
+"""Reasons of calls that compute nothing, which are not listed."""
+
+
+def place(origin: Origin) -> str:
+    """Return the place in the program, such as ``in layers.1.mlp (MLP) at train.py, line 12``."""
+    parts = []
+    if origin.module_class:
+        parts.append(
+            f"in {origin.module} ({origin.module_class})" if origin.module else f"in {origin.module_class}"
+        )
+    if origin.file:
+        parts.append(f"at {Path(origin.file).name}, line {origin.line}")
+    return " ".join(parts)
+
+
+def first_line(finding: Finding) -> str:
+    """Return the sentence on the operator that went wrong first."""
+    where = place(finding.origin)
+    of_forward = f" of {finding.forward}" if finding.forward else ""
+    start = f"{finding.name} ({finding.phase}{of_forward}){', ' if where else ''}{where}"
+    return f"{start}: {statement(finding.difference)}"
+
+
+def statement(difference: Difference) -> str:
+    """Return what a result differs in."""
+    result = f"result {difference.output}" if difference.output else "its result"
+    cpu = f"that of the CPU in {difference.reference_dtype.rpartition('.')[2]}"
+    if difference.kind is Kind.STRUCTURE:
+        return f"{result} has another structure, shape or kind of dtype than that of the CPU"
+    if difference.kind is Kind.UNEQUAL:
+        return f"{difference.error:.3g} of the elements of {result} differ from those of the CPU"
+    if difference.kind is Kind.NON_FINITE:
+        return f"{counted(difference.elements, 'element')} of {result} and {cpu} differ in nan or inf"
+    return (
+        f"{result} differs from {cpu} by a relative error of {difference.error:.2g}; "
+        f"rounding explains {difference.rounding:.2g}"
+    )
+
+
+def agreement(counts: Counts) -> str:
+    """Return the first line of a check without findings."""
+    if not counts.compared:
+        return "No operator was compared, so the check says nothing about any operator."
+    return f"All {counted(counts.compared, 'compared call')} agree with the CPU."
+
+
+def count_lines(counts: Counts, findings: Sequence[Finding]) -> list[str]:
+    """Return the lines on the numbers of calls, and on other wrong operators."""
+    lines = [
+        f"  {counted(counts.compared, 'call')} of {counted(len(counts.operators), 'operator')} compared, "
+        f"{counts.wrong:,} wrong"
+    ]
+    others = [name for name in counts.wrong_operators if findings and name != findings[0].operator]
+    if others:
+        listed = ", ".join(f"{name} ({counts.wrong_operators[name]:,})" for name in others[:MAX_LISTED])
+        more = f" and {len(others) - MAX_LISTED} more" if len(others) > MAX_LISTED else ""
+        lines.append(f"  other operators with wrong results: {listed}{more}")
+    for reason, text in REASONS.items():
+        if reason in QUIET:
+            continue
+        names = Counter({name: n for (each, name), n in counts.skipped.items() if each is reason})
+        if names:
+            top = ", ".join(name for name, _ in names.most_common(MAX_LISTED))
+            more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+            lines.append(
+                f"  not compared: {names.total():,} that {text}: {top}{more}".replace("that of ", "of ")
+                .replace("that not ", "not ")
+                .replace("that in ", "in ")
+            )
+    return lines
