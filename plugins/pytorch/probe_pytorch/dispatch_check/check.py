@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from probe_precheck import PRECISION, ResultFiles
 from probe_recording import note
 
 from probe_core.errors import UserError, printable
@@ -19,7 +16,7 @@ from probe_pytorch.dispatch_check import sentences
 from probe_pytorch.dispatch_check.comparison import CallComparer, Comparison, tables
 from probe_pytorch.dispatch_check.findings import Counts, Finding
 from probe_pytorch.dispatch_check.mode import DispatchMode, SeenCall
-from probe_pytorch.dispatch_check.operators import Reason
+from probe_pytorch.dispatch_check.record import CheckRecord
 from probe_pytorch.dispatch_check.reference import DispatchedCall
 from probe_pytorch.dispatch_check.settings import (
     DEFAULT_MEMORY,
@@ -27,10 +24,7 @@ from probe_pytorch.dispatch_check.settings import (
     OnError,
     parse_settings,
 )
-from probe_pytorch.process import TorchProcess
-
-MAX_FINDINGS = 1000
-"""Number of findings that are kept; later ones are counted only."""
+from probe_pytorch.dispatch_check.workers import WorkerPool
 
 
 class WrongOperator(RuntimeError):
@@ -48,7 +42,7 @@ class WrongOperator(RuntimeError):
 class DispatchCheck:
     """Check of every aten operator of a block against the CPU in higher precision.
 
-    ::
+    The program receives the results of the device, as without the check::
 
         with probe_pytorch.DispatchCheck("./dispatch_check") as check:
             loss = model(batch).sum()
@@ -78,91 +72,112 @@ class DispatchCheck:
         on_error: str = OnError.CONTINUE.value,
     ) -> None:
         self._settings = parse_settings(dump_path, skip, processes, memory, device, on_error)
-        self.findings: list[Finding] = []
-        self.counts = Counts()
-        self.result: Path | None = None
-        self.details: Path | None = None
-        self._lock = threading.RLock()
-        self._failure = ""
-        self._files: ResultFiles | None = None
+        self._record: CheckRecord | None = None
         self._mode: DispatchMode | None = None
+        self._pool: WorkerPool | None = None
+        self._comparer: CallComparer | None = None
+        self._waiting: dict[int, SeenCall] = {}
+
+    # -- results -----------------------------------------------------------------------------------
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The first wrong calls in their order; empty before the block."""
+        return () if self._record is None else tuple(self._record.findings)
+
+    @property
+    def counts(self) -> Counts:
+        """The numbers of calls."""
+        return Counts() if self._record is None else self._record.counts
+
+    @property
+    def result(self) -> Path | None:
+        """The path of the result csv, with a row for each call; None before the block."""
+        return None if self._record is None else self._record.result
+
+    @property
+    def details(self) -> Path | None:
+        """The path of the details csv, with a row for each result; None before the block."""
+        return None if self._record is None else self._record.details
+
+    # -- the block ---------------------------------------------------------------------------------
 
     def __enter__(self) -> DispatchCheck:
         if self._mode is not None:
             raise UserError(
-                "This check is already running.", "Construct another DispatchCheck for a block inside."
+                "This dispatch check is running already.", "Construct another one, or end its block first."
             )
         self._comparer = CallComparer()
-        self._open_files()
-        self._mode = DispatchMode(self._settings, self._receive, self._skip, self._fail)
-        self._compiled = compat.may_have_compiled()
-        self._mode.__enter__()
+        if self._settings.processes:
+            self._pool = WorkerPool(self._settings.processes, self._settings.memory, self._deliver)
+        try:
+            self._record = CheckRecord(self._settings.dump_path, tables())
+            self._mode = DispatchMode(self._settings, self._receive, self._record.skip, self._record.fail)
+            self._mode.__enter__()
+        except BaseException:
+            self._mode = None
+            self._end_pool(is_interrupted=True)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        mode, self._mode = self._mode, None
-        if mode is not None:
-            compat.take_dispatch_out(mode)
-        if self._files is not None:
-            self._files.close()
-        self.findings.sort(key=lambda finding: finding.number)
-        self._report()
+        if self._mode is None or self._record is None:
+            return
+        compat.take_dispatch_out(self._mode)
+        self._mode = None
+        is_interrupted = error is not None and not isinstance(error, Exception)
+        try:
+            self._end_pool(is_interrupted=is_interrupted)
+        finally:
+            self._record.close()
+            self._comparer = None
+            self._report(self._record)
 
-    def _open_files(self) -> None:
-        columns = tables()
-        label = TorchProcess().label
-        directory = self._settings.dump_path / label if label != "rank" else self._settings.dump_path
-        stamp = time.strftime("%Y%m%d%H%M%S")
-        self._files = ResultFiles.create(directory, stamp, columns.details, "zh", PRECISION, columns)
-        self.result, self.details = self._files.result, self._files.details
+    def _end_pool(self, *, is_interrupted: bool) -> None:
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            if not is_interrupted:
+                pool.finish()
+        except BaseException:
+            is_interrupted = True
+            raise
+        finally:
+            if is_interrupted:
+                pool.abandon()
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def _receive(self, seen: SeenCall, call: DispatchedCall) -> None:
-        self._take(seen, self._comparer.compare(call))
+    def _receive(self, seen: SeenCall, call: DispatchedCall) -> Exception | None:
+        """Compare a call, here or in another process; return the error to raise in the program."""
+        if self._pool is not None:
+            self._waiting[seen.number] = seen
+            if self._pool.put(call):
+                return None
+            del self._waiting[seen.number]
+        if self._record is None or self._comparer is None:
+            return None
+        finding = self._record.take(seen, self._comparer.compare(call))
+        raises = finding is not None and self._settings.on_error is OnError.RAISE
+        return WrongOperator(finding) if finding is not None and raises else None
 
-    def _take(self, seen: SeenCall, comparison: Comparison) -> None:
-        with self._lock:
-            if comparison.result is None:
-                self._skip(comparison.reason or Reason.FAILED, seen.overload)
-                return
-            self.counts.compared += 1
-            self.counts.operators[seen.overload] += 1
-            if self._files is not None:
-                self._files.append(comparison.result)
-            if comparison.difference is None:
-                return
-            self.counts.wrong += 1
-            self.counts.wrong_operators[seen.overload] += 1
-            finding = Finding(
-                seen.number,
-                seen.name,
-                seen.overload,
-                seen.phase,
-                comparison.difference,
-                seen.origin,
-                seen.forward,
-            )
-            if len(self.findings) < MAX_FINDINGS:
-                self.findings.append(finding)
+    def _deliver(self, number: int, comparison: Comparison) -> None:
+        seen = self._waiting.pop(number)
+        if self._record is not None:
+            self._record.take(seen, comparison)
 
-    def _skip(self, reason: Reason, operator: str) -> None:
-        with self._lock:
-            self.counts.skipped[reason, operator] += 1
-
-    def _fail(self, operator: str, error: Exception) -> None:
-        self._skip(Reason.FAILED, operator)
-        if not self._failure:
-            self._failure = f"{operator}: {type(error).__name__}: {error}"
-
-    def _report(self) -> None:
-        first = sentences.first_line(self.findings[0]) if self.findings else sentences.agreement(self.counts)
-        note(f"dispatch check: {printable(first)}")
-        for line in sentences.count_lines(self.counts, self.findings):
+    def _report(self, record: CheckRecord) -> None:
+        findings, counts = record.findings, record.counts
+        first = sentences.first_line(findings[0]) if findings else sentences.agreement(counts)
+        note(printable(f"dispatch check: {first}"))
+        for line in sentences.count_lines(counts, findings):
             note(printable(line))
-        if self._failure:
-            note(printable(f"  the first error in probe: {self._failure}"))
-        note(printable(f"  wrote {self.result}"))
-        note(printable(f"  wrote {self.details}"))
+        if record.failure:
+            note(printable(f"  the first error: {record.failure}"))
+        if compat.may_have_compiled() and compat.compiled_frames():
+            note(f"  {sentences.COMPILED}")
+        note(printable(f"  wrote {record.result}"))
+        note(printable(f"  wrote {record.details}"))

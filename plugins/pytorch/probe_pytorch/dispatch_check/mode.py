@@ -56,7 +56,7 @@ class DispatchMode(TorchDispatchMode):
 
     Args:
         settings: The settings.
-        receive: Receives each call that is to be compared.
+        receive: Receives each call that is to be compared, and returns an error to raise in the program.
         skip: Is told the operator and the reason of each call that is not.
         fail: Is told of an error of the check itself.
     """
@@ -64,7 +64,7 @@ class DispatchMode(TorchDispatchMode):
     def __init__(
         self,
         settings: DispatchSettings,
-        receive: Callable[[SeenCall, DispatchedCall], None],
+        receive: Callable[[SeenCall, DispatchedCall], Exception | None],
         skip: Callable[[Reason, str], None],
         fail: Callable[[str, Exception], None],
     ) -> None:
@@ -91,7 +91,8 @@ class DispatchMode(TorchDispatchMode):
     ) -> Any:
         """Run the operator on the device, and compare it; what it returns is what the program receives."""
         kwargs = kwargs or {}
-        caller = compat.caller_of_dispatch(sys._getframe(1))
+        frame = sys._getframe().f_back  # None in threads of the autograd engine
+        caller = None if frame is None else compat.caller_of_dispatch(frame)
         called = called_from(caller, compat.operator_function(func))
         prepared = None
         try:
@@ -99,18 +100,20 @@ class DispatchMode(TorchDispatchMode):
             seen = self._see(func, operator, caller)
             try:
                 prepared = self._copy(func, operator, types, args, kwargs)
-            except NotCopied as error:
-                self._skip(error.reason, seen.overload)
-        except Exception as error:
-            self._fail(str(func), error)
+            except NotCopied as refused:
+                self._skip(refused.reason, seen.overload)
+        except Exception as problem:  # the training must go on
+            self._fail(str(func), problem)
         result = called(*args, **kwargs)
         if prepared is not None:
-            self._hand_over(func, operator, seen, prepared, result, args, kwargs)
+            error = self._hand_over(func, operator, seen, prepared, result, args, kwargs)
+            if error is not None:
+                raise error
         return result
 
     # -- before the call ---------------------------------------------------------------------------
 
-    def _see(self, func: Any, operator: Operator, caller: FrameType) -> SeenCall:
+    def _see(self, func: Any, operator: Operator, caller: FrameType | None) -> SeenCall:
         """Return the name, the phase and the place of a call."""
         with self._lock:
             number, self._next = self._next, self._next + 1
@@ -173,7 +176,7 @@ class DispatchMode(TorchDispatchMode):
         result: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> None:
+    ) -> Exception | None:
         try:
             with undisturbed():
                 arguments = named_arguments(func, args, kwargs)
@@ -192,8 +195,9 @@ class DispatchMode(TorchDispatchMode):
                     arrays_of(results, copies=self._settings.processes > 0),
                     frozenset(tensor.dtype for tensor in tensors if tensor.is_floating_point()),
                 )
-            self._receive(seen, call)
-        except NotCopied as error:
-            self._skip(error.reason, seen.overload)
-        except Exception as error:
-            self._fail(seen.overload, error)
+            return self._receive(seen, call)
+        except NotCopied as refused:
+            self._skip(refused.reason, seen.overload)
+        except Exception as problem:  # the training must go on
+            self._fail(seen.overload, problem)
+        return None

@@ -94,16 +94,14 @@ def _reason(overload: Any, name: str, namespace: str, writes: bool) -> Reason | 
     schema = overload._schema
     if namespace in COLLECTIVES:
         return Reason.COLLECTIVE
+    if not writes and not any("Tensor" in str(result.type) for result in schema.returns):
+        return Reason.NO_VALUES
     if namespace != ATEN:
         return Reason.OTHER_NAMESPACE
     if name in rules("uninitialised"):
         return Reason.UNINITIALISED
     is_view = any(item.alias_info is not None and not item.alias_info.is_write for item in schema.arguments)
-    if is_view or name in rules("views"):
-        return Reason.VIEW
-    if not writes and not any("Tensor" in str(result.type) for result in schema.returns):
-        return Reason.NO_VALUES
-    return None
+    return Reason.VIEW if is_view or name in rules("views") else None
 
 
 def _draws(overload: Any) -> bool:

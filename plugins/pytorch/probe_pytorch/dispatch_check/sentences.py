@@ -11,24 +11,28 @@ from probe_pytorch.dispatch_check.findings import Counts, Difference, Finding, K
 from probe_pytorch.dispatch_check.operators import Reason
 
 MAX_LISTED = 5
+COMPILED = (
+    "torch.compile was used: operators inside compiled code are not seen. Under the check, torch runs most "
+    "compiled functions uncompiled."
+)
 REASONS = {
     Reason.LISTED: "in the list skip",
-    Reason.VIEW: "views, which compute nothing",
-    Reason.UNINITIALISED: "allocate memory without values",
-    Reason.RANDOM: "draw random numbers",
-    Reason.COLLECTIVE: "communicate",
-    Reason.OTHER_NAMESPACE: "not operators of aten",
-    Reason.NO_VALUES: "return no tensor",
-    Reason.SUBCLASS: "of tensor subclasses, such as DTensor, or within functorch transforms",
+    Reason.VIEW: "that are views",
+    Reason.UNINITIALISED: "that allocate memory without values",
+    Reason.RANDOM: "that draw random numbers",
+    Reason.COLLECTIVE: "that communicate",
+    Reason.OTHER_NAMESPACE: "not of aten",
+    Reason.NO_VALUES: "that return no tensor",
+    Reason.SUBCLASS: "of tensor subclasses or functorch transforms",
     Reason.LAYOUT: "of sparse, nested or quantized tensors",
     Reason.DTYPE: "of complex numbers or float8",
     Reason.DEVICE: "on another device",
-    Reason.ALIASED: "of arguments that share memory in different dtypes",
-    Reason.MEMORY: "would need more than the limit of memory",
-    Reason.NO_CPU_KERNEL: "have no kernel for the CPU",
-    Reason.NOT_COMPUTED: "could not be computed on the CPU",
-    Reason.FAILED: "could not be checked because of an error in probe",
-    Reason.LOST: "were lost with a process that ended",
+    Reason.ALIASED: "with arguments that share memory in different dtypes",
+    Reason.MEMORY: "that need more memory than the limit",
+    Reason.NO_CPU_KERNEL: "without a kernel for the CPU",
+    Reason.NOT_COMPUTED: "that the CPU cannot compute",
+    Reason.FAILED: "that failed because of an error in probe",
+    Reason.LOST: "lost with a process that ended",
 }
 QUIET = frozenset({Reason.VIEW, Reason.UNINITIALISED, Reason.NO_VALUES})
 """Reasons of calls that compute nothing, which are not listed."""
@@ -95,9 +99,5 @@ def count_lines(counts: Counts, findings: Sequence[Finding]) -> list[str]:
         if names:
             top = ", ".join(name for name, _ in names.most_common(MAX_LISTED))
             more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-            lines.append(
-                f"  not compared: {names.total():,} that {text}: {top}{more}".replace("that of ", "of ")
-                .replace("that not ", "not ")
-                .replace("that in ", "in ")
-            )
+            lines.append(f"  not compared: {counted(names.total(), 'call')} {text}: {top}{more}")
     return lines
