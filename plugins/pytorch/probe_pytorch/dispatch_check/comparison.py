@@ -74,7 +74,7 @@ class CallComparer:
         with undisturbed():
             try:
                 reference = Reference(call)
-                bench = reference.with_selected(reference.compute())
+                bench = reference.comparable(reference.compute())
             except NotImplementedError as error:
                 return Comparison(reason=Reason.NO_CPU_KERNEL, detail=one_line(error))
             except MemoryError as error:
@@ -84,7 +84,7 @@ class CallComparer:
             return self._judged(call, reference, bench)
 
     def _judged(self, call: DispatchedCall, reference: Reference, bench: list[object]) -> Comparison:
-        device = reference.with_selected(call.results)
+        device = reference.comparable(call.results)
         places = [i for i, value in enumerate(device) if value is not None]
         if len(bench) != len(device):
             places = []  # the judge reports the other structure
@@ -93,7 +93,7 @@ class CallComparer:
             return [values[i] for i in places] if places else values
 
         def moved() -> Outcome:
-            values = chosen(reference.with_selected(reference.compute_moved()))
+            values = chosen(reference.comparable(reference.compute_moved()))
             return _outcome(call.phase, Outputs(values, values))
 
         own = _outcome(call.phase, Outputs(chosen(bench), chosen(device)))

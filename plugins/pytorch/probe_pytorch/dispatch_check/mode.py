@@ -9,12 +9,19 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
+import torch
 from probe_precheck import BACKWARD, FORWARD
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat, compat_dispatch
 from probe_pytorch.capture.callers import called_from
-from probe_pytorch.dispatch_check.call_copy import CallCopy, NotCopied, check_tensors, copy_call
+from probe_pytorch.dispatch_check.call_copy import (
+    RAISED_BYTES,
+    CallCopy,
+    NotCopied,
+    check_tensors,
+    copy_call,
+)
 from probe_pytorch.dispatch_check.findings import Origin
 from probe_pytorch.dispatch_check.operators import (
     Operator,
@@ -77,10 +84,6 @@ class DispatchMode(TorchDispatchMode):
         self._nodes = threading.local()
         self._lock = threading.Lock()
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # True would import the compiler, which takes a second
-
     def __enter__(self) -> DispatchMode:
         self._nodes.end = compat.sequence_number()
         super().__enter__()
@@ -91,7 +94,7 @@ class DispatchMode(TorchDispatchMode):
     ) -> Any:
         """Run the operator on the device, and compare it; what it returns is what the program receives."""
         kwargs = kwargs or {}
-        frame = sys._getframe().f_back  # None in threads of the autograd engine
+        frame = sys._getframe().f_back  # may be None in threads of the autograd engine
         caller = None if frame is None else compat.caller_of_dispatch(frame)
         called = called_from(caller, compat.operator_function(func))
         prepared = None
@@ -151,10 +154,16 @@ class DispatchMode(TorchDispatchMode):
         name = f"{func.namespace}.{operator.name}"
         if name in self._settings.skip or str(func) in self._settings.skip:
             raise NotCopied(Reason.LISTED)
-        if draws_random_numbers(operator, named_arguments(func, args, kwargs)):
+        arguments = named_arguments(func, args, kwargs)
+        if draws_random_numbers(operator, arguments):
             raise NotCopied(Reason.RANDOM)
+        if arguments.get("sorted") is False:  # torch leaves the order of the results open
+            raise NotCopied(Reason.NOT_UNIQUE)
         tensors = [*tensors_of(args), *tensors_of(list(kwargs.values()))]
         check_tensors(tensors, types)
+        device = self._settings.device
+        if device and tensors and all(tensor.device.type != device for tensor in tensors):
+            raise NotCopied(Reason.DEVICE)
         if not compat_dispatch.has_cpu_kernel(func.name()):
             raise NotCopied(Reason.NO_CPU_KERNEL)
         with undisturbed(), memory_errors():
@@ -166,6 +175,22 @@ class DispatchMode(TorchDispatchMode):
                 raise NotCopied(Reason.MEMORY) from None
 
     # -- after the call ----------------------------------------------------------------------------
+
+    def _check_results(self, tensors: list[torch.Tensor]) -> None:
+        """Check that the results of a call can be copied and compared.
+
+        Raises:
+            NotCopied: They cannot.
+        """
+        check_tensors(tensors, {type(tensor) for tensor in tensors})
+        device = self._settings.device
+        if device and tensors and all(tensor.device.type != device for tensor in tensors):
+            raise NotCopied(Reason.DEVICE)
+        if (
+            sum(tensor.numel() * (tensor.element_size() + RAISED_BYTES) for tensor in tensors)
+            > self._settings.memory
+        ):
+            raise NotCopied(Reason.MEMORY)
 
     def _hand_over(
         self,
@@ -182,10 +207,7 @@ class DispatchMode(TorchDispatchMode):
                 arguments = named_arguments(func, args, kwargs)
                 results = results_of(func, operator, arguments, result)
                 tensors = [*tensors_of(results)]
-                check_tensors(tensors, {type(tensor) for tensor in tensors})
-                device = self._settings.device
-                if device and all(tensor.device.type != device for tensor in (*tensors, *tensors_of(args))):
-                    raise NotCopied(Reason.DEVICE)
+                self._check_results(tensors)
                 call = DispatchedCall(
                     seen.number,
                     seen.name,

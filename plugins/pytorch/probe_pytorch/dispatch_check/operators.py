@@ -31,6 +31,7 @@ class Reason(Enum):
     COLLECTIVE = "collective"
     OTHER_NAMESPACE = "other_namespace"
     NO_VALUES = "no_values"
+    NOT_UNIQUE = "not_unique"
     SUBCLASS = "subclass"
     LAYOUT = "layout"
     DTYPE = "dtype"
@@ -100,6 +101,8 @@ def _reason(overload: Any, name: str, namespace: str, writes: bool) -> Reason | 
         return Reason.OTHER_NAMESPACE
     if name in rules("uninitialised"):
         return Reason.UNINITIALISED
+    if name in rules("not_unique"):
+        return Reason.NOT_UNIQUE
     is_view = any(item.alias_info is not None and not item.alias_info.is_write for item in schema.arguments)
     return Reason.VIEW if is_view or name in rules("views") else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -87,6 +87,7 @@ class Reference:
         self._call = call
         self._overload = getattr(getattr(torch.ops.aten, call.overload[0]), call.overload[1])
         self.operator: Operator = operator_of(self._overload)
+        self._names = [argument.name for argument in self._overload._schema.arguments]
         self.raising = _raising(self.operator, call)
 
     @property
@@ -104,8 +105,7 @@ class Reference:
         return self._compute(Moved(self.raising.to, None, generator))
 
     def _compute(self, raising: Raising) -> list[Any]:
-        names = [argument.name for argument in self._overload._schema.arguments]
-        args, kwargs = self._call.copy.arguments(raising, STATE_IN_FLOAT32, names)
+        args, kwargs = self._call.copy.arguments(raising, STATE_IN_FLOAT32, self._names)
         if isinstance(raising, Moved):
             args = [mapped(value, lambda item: _moved(item, raising.generator)) for value in args]
         if self.operator.name in rules("masked"):
@@ -123,36 +123,45 @@ class Reference:
         scale = (1 - share if rule["drops"] else share) if is_training else 1.0
         return [args[0] * mask.to(args[0].dtype) / scale if scale else torch.zeros_like(args[0]), mask]
 
-    # -- indices -----------------------------------------------------------------------------------
+    # -- results that differ without being wrong ---------------------------------------------------
 
-    def with_selected(self, results: list[Any]) -> list[Any]:
-        """Return results with the selected values in place of indices (``indices`` in ``rules.yaml``)."""
-        rule = rules("indices").get(self.operator.name)
-        if rule is None or rule["output"] >= len(results):
+    def comparable(self, results: list[Any]) -> list[Any]:
+        """Return results without those that a right kernel may compute in another way.
+
+        Indices are replaced by the values that they select, and internal results by None (``indices`` and
+        ``internal`` in ``rules.yaml``).
+        """
+        internal = rules("internal").get(self.operator.name, ())
+        return [None if i in internal else value for i, value in enumerate(self._selected(results))]
+
+    def _selected(self, results: list[Any]) -> list[Any]:
+        place = rules("indices").get(self.operator.name)
+        if place is None or place >= len(results):
             return results
-        names = [argument.name for argument in self._overload._schema.arguments]
-        args, _ = self._call.copy.arguments(Raising(), frozenset(), names)
-        indices = results[rule["output"]]
+        indices = results[place]
         if not isinstance(indices, Array) or indices.values.dtype.kind != "i":
             return results
+        args, kwargs = self._call.copy.arguments(Raising(), frozenset(), self._names)
+        arguments = named_arguments(self._overload, tuple(args), kwargs)
         try:
-            values = _selected(rule, args, torch.from_numpy(indices.values).long())
+            values = selected_values(self.operator.name, arguments, torch.from_numpy(indices.values).long())
         except (RuntimeError, IndexError):  # out of range: the indices themselves are compared
             return results
-        return [array_of(values) if i == rule["output"] else item for i, item in enumerate(results)]
+        return [array_of(values) if i == place else item for i, item in enumerate(results)]
 
 
-def _selected(rule: dict[str, int], args: list[Any], indices: torch.Tensor) -> torch.Tensor:
-    values: torch.Tensor = args[rule["input"]]
-    if "flat" in rule:
-        flat = values.flatten(-rule["flat"])
-        return flat.gather(-1, indices.flatten(-rule["flat"]))
-    dim = args[rule["dim"]] if rule["dim"] < len(args) else None
-    if dim is None and indices.ndim == 0:
+def selected_values(operator: str, arguments: Mapping[str, Any], indices: torch.Tensor) -> torch.Tensor:
+    """Return the values of the first argument of an operator that its indices select."""
+    values: torch.Tensor = next(iter(arguments.values()))
+    pooled = rules("pooled").get(operator)
+    if pooled is not None:
+        return values.flatten(-pooled).gather(-1, indices.flatten(-pooled))
+    is_whole = "dim" not in arguments and operator in ("argmax", "argmin", "median", "nanmedian")
+    if is_whole or arguments.get("dim", -1) is None:
         return values.reshape(-1)[indices]
-    dim = -1 if dim is None or isinstance(dim, bool) else dim
     if values.ndim == 0:
         return values
+    dim = arguments.get("dim", -1)
     return values.gather(dim, indices if indices.ndim == values.ndim else indices.unsqueeze(dim))
 
 

@@ -23,6 +23,7 @@ REASONS = {
     Reason.COLLECTIVE: "that communicate",
     Reason.OTHER_NAMESPACE: "not of aten",
     Reason.NO_VALUES: "that return no tensor",
+    Reason.NOT_UNIQUE: "with more than one right result",
     Reason.SUBCLASS: "of tensor subclasses or functorch transforms",
     Reason.LAYOUT: "of sparse, nested or quantized tensors",
     Reason.DTYPE: "of complex numbers or float8",

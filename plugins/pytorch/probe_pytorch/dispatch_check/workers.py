@@ -8,7 +8,6 @@ from typing import Any
 
 from probe_precheck import Job, Lost, Processes
 
-from probe_core.engine import cores
 from probe_core.errors import said
 from probe_pytorch.dispatch_check.comparison import CallComparer, Comparison
 from probe_pytorch.dispatch_check.operators import Reason
@@ -22,20 +21,13 @@ PATIENCE = 2.0
 
 
 class ComparerSetup:
-    """Setup of a process; it can be pickled.
-
-    Args:
-        processes: The number of processes, which share the cores.
-    """
-
-    def __init__(self, processes: int) -> None:
-        self._threads = max(1, cores() // processes)
+    """Setup of a process; it can be pickled."""
 
     def __call__(self, slot: int) -> Callable[[DispatchedCall], Comparison]:
         """Return the function that compares a call."""
         import torch
 
-        torch.set_num_threads(self._threads)
+        torch.set_num_threads(1)  # processes share the cores
         return CallComparer().compare
 
 
@@ -61,7 +53,7 @@ class WorkerPool:
         self._sizes: dict[int, int] = {}
         self._ready: dict[int, Comparison] = {}
         self._broken = ""
-        self._processes = Processes(ComparerSetup(processes), processes, TIMEOUT, most=1 << 30)
+        self._processes = Processes(ComparerSetup(), processes, TIMEOUT, most=1 << 30)
         try:
             self._processes.set_up()
         except BaseException:
