@@ -126,7 +126,7 @@ class DispatchCheck:
         if self._mode is None or self._record is None:
             return
         compat.take_dispatch_out(self._mode)
-        self._mode = None
+        pending, self._mode = self._mode.pending, None
         is_interrupted = error is not None and not isinstance(error, Exception)
         try:
             self._end_pool(is_interrupted=is_interrupted)
@@ -134,6 +134,8 @@ class DispatchCheck:
             self._record.close()
             self._comparer = None
             self._report(self._record)
+        if pending is not None and error is None:
+            raise pending
 
     def _end_pool(self, *, is_interrupted: bool) -> None:
         pool, self._pool = self._pool, None

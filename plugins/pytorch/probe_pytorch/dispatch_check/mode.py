@@ -66,6 +66,9 @@ class DispatchMode(TorchDispatchMode):
         receive: Receives each call that is to be compared, and returns an error to raise in the program.
         skip: Is told the operator and the reason of each call that is not.
         fail: Is told of an error of the check itself.
+
+    Attributes:
+        pending: An error to raise in the program; None if there is none.
     """
 
     def __init__(
@@ -83,8 +86,11 @@ class DispatchMode(TorchDispatchMode):
         self._next = 0
         self._nodes = threading.local()
         self._lock = threading.Lock()
+        self._thread = threading.get_ident()
+        self.pending: Exception | None = None
 
     def __enter__(self) -> DispatchMode:
+        self._thread = threading.get_ident()
         self._nodes.end = compat.sequence_number()
         super().__enter__()
         return self
@@ -110,9 +116,18 @@ class DispatchMode(TorchDispatchMode):
         result = called(*args, **kwargs)
         if prepared is not None:
             error = self._hand_over(func, operator, seen, prepared, result, args, kwargs)
-            if error is not None:
-                raise error
+            self.pending = self.pending or error
+        self._raise_pending()
         return result
+
+    def _raise_pending(self) -> None:
+        """Raise an error that is meant for the program, in the thread that entered the mode only.
+
+        Not every device allows that a thread of the autograd engine raises an error.
+        """
+        if self.pending is not None and threading.get_ident() == self._thread:
+            error, self.pending = self.pending, None
+            raise error
 
     # -- before the call ---------------------------------------------------------------------------
 

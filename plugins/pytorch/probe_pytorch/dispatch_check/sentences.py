@@ -12,8 +12,8 @@ from probe_pytorch.dispatch_check.operators import Reason
 
 MAX_LISTED = 5
 COMPILED = (
-    "torch.compile was used: operators inside compiled code are not seen. Under the check, torch runs most "
-    "compiled functions uncompiled."
+    "torch.compile was used in this process: operators inside compiled code are not seen. Under the check, "
+    "torch runs most compiled functions uncompiled."
 )
 REASONS = {
     Reason.LISTED: "in the list skip",
@@ -79,7 +79,9 @@ def agreement(counts: Counts) -> str:
     """Return the first line of a check without findings."""
     if not counts.compared:
         return "No operator was compared, so the check says nothing about any operator."
-    return f"All {counted(counts.compared, 'compared call')} agree with the CPU."
+    if counts.compared == 1:
+        return "The only compared call agrees with the CPU."
+    return f"All {counts.compared:,} compared calls agree with the CPU."
 
 
 def count_lines(counts: Counts, findings: Sequence[Finding]) -> list[str]:
