@@ -13,7 +13,7 @@ from probe_recording import note
 from probe_core.errors import UserError, printable
 from probe_pytorch import compat
 from probe_pytorch.dispatch_check import sentences
-from probe_pytorch.dispatch_check.comparison import CallComparer, Comparison, tables
+from probe_pytorch.dispatch_check.comparison import CallComparer, Comparison, call_comparer, tables
 from probe_pytorch.dispatch_check.findings import Counts, Finding
 from probe_pytorch.dispatch_check.mode import DispatchMode, SeenCall
 from probe_pytorch.dispatch_check.record import CheckRecord
@@ -107,7 +107,7 @@ class DispatchCheck:
             raise UserError(
                 "This dispatch check is running already.", "Construct another one, or end its block first."
             )
-        self._comparer = CallComparer()
+        self._comparer = call_comparer()
         if self._settings.processes:
             self._pool = WorkerPool(self._settings.processes, self._settings.memory, self._deliver)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 from probe_precheck import (
     FORWARD,
@@ -127,7 +128,7 @@ def _nth(outcome: Outcome, phase: str, number: int) -> object:
 def _judged_call(call: DispatchedCall) -> JudgedCall:
     """Return a call as the pre-check knows it, with the shapes of its inputs."""
     shapes = [{"type": "torch.Tensor", "shape": list(buffer.shape)} for buffer in call.copy.buffers]
-    name = call.overload[0]
+    name = call.overload[1]
     judged_as = rules("judged_as")[call.phase].get(name, name)
     return JudgedCall(call.name, call.number, {"input_args": shapes}, judged_as=judged_as)
 
@@ -158,6 +159,13 @@ def _difference(output: Output, number: int, call: JudgedCall) -> Difference:
     return Difference(Kind.ROUNDING, *parts, error, measured.rounding)
 
 
+@cache
+def call_comparer() -> CallComparer:
+    """Return the comparer of this process."""
+    return CallComparer()
+
+
+@cache
 def tables() -> Tables:
     """Return the columns of the csv files."""
     return tables_of(Manager(), FRAMEWORK)

@@ -179,7 +179,7 @@ class DispatchMode(TorchDispatchMode):
         device = self._settings.device
         if device and tensors and all(tensor.device.type != device for tensor in tensors):
             raise NotCopied(Reason.DEVICE)
-        if not compat_dispatch.has_cpu_kernel(func.name()):
+        if operator.definition is None and not compat_dispatch.has_cpu_kernel(func.name()):
             raise NotCopied(Reason.NO_CPU_KERNEL)
         with undisturbed(), memory_errors():
             try:
@@ -226,7 +226,7 @@ class DispatchMode(TorchDispatchMode):
                 call = DispatchedCall(
                     seen.number,
                     seen.name,
-                    (operator.name, func._overloadname),
+                    (operator.namespace, operator.name, func._overloadname),
                     seen.phase,
                     copy,
                     arrays_of(results, copies=self._settings.processes > 0),

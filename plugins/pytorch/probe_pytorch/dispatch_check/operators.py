@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from probe_precheck import Rules
 
+from probe_pytorch.dispatch_check.definitions import ATEN, definition_of
+
 rules = Rules(__package__)
 """Reader of ``rules.yaml``."""
 
-ATEN = "aten"
 COLLECTIVES = frozenset(
     {"c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "fsdp"}
 )
@@ -56,6 +57,7 @@ class Operator:
         reason: The reason why no call of it is checked; None if calls are checked.
         draws: True if it draws random numbers, unless a probability of dropout is 0.
         is_exact: True if the reference computes in the dtype of the device.
+        namespace: The namespace.
     """
 
     name: str
@@ -65,6 +67,12 @@ class Operator:
     reason: Reason | None
     draws: bool
     is_exact: bool
+    namespace: str = ATEN
+
+    @property
+    def definition(self) -> Any:
+        """The reference that a plugin has for the operator; None to run it on the CPU."""
+        return definition_of(self.namespace, self.name)
 
 
 @cache
@@ -84,6 +92,7 @@ def operator_of(overload: Any) -> Operator:
         _reason(overload, name, namespace, bool(written)),
         _draws(overload),
         name in rules("exact") or any(argument.name == "rounding_mode" for argument in schema.arguments),
+        namespace,
     )
 
 
@@ -98,7 +107,7 @@ def _reason(overload: Any, name: str, namespace: str, writes: bool) -> Reason | 
     if not writes and not any("Tensor" in str(result.type) for result in schema.returns):
         return Reason.NO_VALUES
     if namespace != ATEN:
-        return Reason.OTHER_NAMESPACE
+        return Reason.OTHER_NAMESPACE if definition_of(namespace, name) is None else None
     if name in rules("uninitialised"):
         return Reason.UNINITIALISED
     if name in rules("not_unique"):

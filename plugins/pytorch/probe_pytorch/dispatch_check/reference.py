@@ -35,7 +35,8 @@ class DispatchedCall:
     Attributes:
         number: The number of the call among all calls of the block, which orders them.
         name: The name of the call without its phase, such as ``Aten.mm.3``.
-        overload: The names of the operator and of its overload, such as ``("mm", "default")``.
+        overload: The namespace and the names of the operator and of its overload, such as
+            ``("aten", "mm", "default")``.
         phase: ``forward`` or ``backward``.
         copy: The arguments before the call.
         results: What the call returned and wrote, as arrays and plain values; None for no value.
@@ -44,7 +45,7 @@ class DispatchedCall:
 
     number: int
     name: str
-    overload: tuple[str, str]
+    overload: tuple[str, str, str]
     phase: str
     copy: CallCopy
     results: list[Any]
@@ -85,7 +86,9 @@ class Reference:
 
     def __init__(self, call: DispatchedCall) -> None:
         self._call = call
-        self._overload = getattr(getattr(torch.ops.aten, call.overload[0]), call.overload[1])
+        self._overload: Any = torch.ops
+        for name in call.overload:
+            self._overload = getattr(self._overload, name)
         self.operator: Operator = operator_of(self._overload)
         self._names = [argument.name for argument in self._overload._schema.arguments]
         self.raising = _raising(self.operator, call)
@@ -110,7 +113,8 @@ class Reference:
             args = [mapped(value, lambda item: _moved(item, raising.generator)) for value in args]
         if self.operator.name in rules("masked"):
             return arrays_of(self._dropped(args))
-        result = self._overload(*args, **kwargs)
+        definition = self.operator.definition
+        result = (self._overload if definition is None else definition.forward)(*args, **kwargs)
         arguments = named_arguments(self._overload, tuple(args), kwargs)
         return arrays_of(results_of(self._overload, self.operator, arguments, result))
 
@@ -132,6 +136,11 @@ class Reference:
         ``internal`` in ``rules.yaml``).
         """
         internal = rules("internal").get(self.operator.name, ())
+        compared = getattr(self.operator.definition, "compare_outputs", None)
+        if compared is not None:  # the definition may return fewer results than the operator
+            count = len(self._call.results)
+            internal = [i for i in range(count) if i not in compared]
+            results = [*results[:count], *[None] * (count - len(results))]
         return [None if i in internal else value for i, value in enumerate(self._selected(results))]
 
     def _selected(self, results: list[Any]) -> list[Any]:

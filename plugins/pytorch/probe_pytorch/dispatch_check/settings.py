@@ -14,7 +14,7 @@ import torch
 
 from probe_core.errors import UserError, nearest
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
-from probe_pytorch.dispatch_check.operators import ATEN
+from probe_pytorch.dispatch_check.definitions import ATEN
 
 DEFAULT_PATH = "./dispatch_check"
 DEFAULT_MEMORY = "2GiB"

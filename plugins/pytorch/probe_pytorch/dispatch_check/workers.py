@@ -9,7 +9,7 @@ from typing import Any
 from probe_precheck import Job, Lost, Processes
 
 from probe_core.errors import said
-from probe_pytorch.dispatch_check.comparison import CallComparer, Comparison
+from probe_pytorch.dispatch_check.comparison import Comparison, call_comparer
 from probe_pytorch.dispatch_check.operators import Reason
 from probe_pytorch.dispatch_check.reference import DispatchedCall
 
@@ -28,7 +28,7 @@ class ComparerSetup:
         import torch
 
         torch.set_num_threads(1)  # processes share the cores
-        return CallComparer().compare
+        return call_comparer().compare
 
 
 class WorkerPool:
