@@ -38,6 +38,7 @@ INTERFACE = (
     ("probe_pytorch", DEBUGGER, "Debugger"),
     ("probe_pytorch", WATCH, "watch"),
     ("probe_pytorch", WATCH, "Watch"),
+    ("probe_pytorch", "plugins/pytorch/probe_pytorch/dispatch_check/check.py", "DispatchCheck"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/seeds.py", "seed_all"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare_distributed"),

@@ -18,12 +18,7 @@ from probe_pytorch.dispatch_check.findings import Counts, Finding
 from probe_pytorch.dispatch_check.mode import DispatchMode, SeenCall
 from probe_pytorch.dispatch_check.record import CheckRecord
 from probe_pytorch.dispatch_check.reference import DispatchedCall
-from probe_pytorch.dispatch_check.settings import (
-    DEFAULT_MEMORY,
-    DEFAULT_PATH,
-    OnError,
-    parse_settings,
-)
+from probe_pytorch.dispatch_check.settings import OnError, parse_settings
 from probe_pytorch.dispatch_check.workers import WorkerPool
 
 
@@ -64,12 +59,12 @@ class DispatchCheck:
 
     def __init__(
         self,
-        dump_path: str | PathLike[str] = DEFAULT_PATH,
+        dump_path: str | PathLike[str] = "./dispatch_check",
         skip: str | PathLike[str] | Sequence[str] | None = None,
         processes: int = 0,
-        memory: int | str = DEFAULT_MEMORY,
+        memory: int | str = "2GiB",
         device: Any = None,
-        on_error: str = OnError.CONTINUE.value,
+        on_error: str = "continue",
     ) -> None:
         self._settings = parse_settings(dump_path, skip, processes, memory, device, on_error)
         self._record: CheckRecord | None = None

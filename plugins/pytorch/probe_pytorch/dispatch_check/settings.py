@@ -16,8 +16,6 @@ from probe_core.errors import UserError, nearest
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_pytorch.dispatch_check.definitions import ATEN
 
-DEFAULT_PATH = "./dispatch_check"
-DEFAULT_MEMORY = "2GiB"
 LEAST_BYTES = 1 << 20
 MAX_PROCESSES = 64
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -72,7 +70,7 @@ def parse_settings(
 
 def _path(value: Any) -> Path:
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
-        raise UserError(f"dump_path must be a path, not {value!r:.40}.", f'For example "{DEFAULT_PATH}".')
+        raise UserError(f"dump_path must be a path, not {value!r:.40}.", 'For example "./dispatch_check".')
     return Path(value)
 
 
@@ -91,9 +89,7 @@ def _bytes(value: Any) -> int:
         match = _SIZE.fullmatch(value.strip())
         size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else None
     if type(size) is not int or size < LEAST_BYTES:
-        raise UserError(
-            f"memory must be a size of at least 1 MiB, not {value!r:.40}.", f'For example "{DEFAULT_MEMORY}".'
-        )
+        raise UserError(f"memory must be a size of at least 1 MiB, not {value!r:.40}.", 'For example "2GiB".')
     return size
 
 
