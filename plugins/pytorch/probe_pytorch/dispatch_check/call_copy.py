@@ -195,21 +195,22 @@ def copy_call(
 
 
 class _Copier:
+    """Copier of the tensors of one call."""
+
     def __init__(self, tensors: list[torch.Tensor], limit: int, *, is_writing: bool) -> None:
         self.buffers: list[torch.Tensor] = []
         self._left = limit
         self._places: dict[int, Place] = {}
-        self._shared: dict[int, list[torch.Tensor]] = {}
-        if is_writing:
-            for tensor in {id(tensor): tensor for tensor in tensors}.values():
-                self._shared.setdefault(compat.storage_key(tensor), []).append(tensor)
+        self._groups = (
+            {id(tensor): group for group in overlapping(tensors) for tensor in group} if is_writing else {}
+        )
 
     def place(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         if id(value) not in self._places:
-            group = self._shared.get(compat.storage_key(value), ())
-            if len(group) > 1 and value.numel():
+            group = self._groups.get(id(value), ())
+            if len(group) > 1:
                 self._place_group(list(group))
             else:
                 self._place_alone(value)
@@ -231,15 +232,12 @@ class _Copier:
         """Copy the part of a storage that several arguments share."""
         if len({tensor.dtype for tensor in group}) > 1:
             raise NotCopied(Reason.ALIASED)
-        first = min(tensor.storage_offset() for tensor in group)
-        last = max(
-            tensor.storage_offset() + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
-            for tensor in group
-        )
+        first = min(_elements(tensor)[0] for tensor in group)
+        end = max(_elements(tensor)[1] for tensor in group)
         for tensor in group:
             offset = int(tensor.storage_offset() - first)
             self._places[id(tensor)] = Place(len(self.buffers), tuple(tensor.shape), tensor.stride(), offset)
-        self.buffers.append(self._copy(group[0].detach().as_strided((last - first + 1,), (1,), first)))
+        self.buffers.append(self._copy(group[0].detach().as_strided((end - first,), (1,), first)))
 
     def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
         self._left -= tensor.numel() * (tensor.element_size() + RAISED_BYTES)
@@ -247,3 +245,27 @@ class _Copier:
             raise NotCopied(Reason.MEMORY)
         tensor = tensor.resolve_conj().resolve_neg()
         return tensor.clone() if tensor.device.type == "cpu" else tensor.to("cpu")
+
+
+def overlapping(tensors: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """Return groups of different tensors whose memory overlaps, or may overlap."""
+    spans: dict[int, list[tuple[int, int, torch.Tensor]]] = {}
+    for tensor in {id(tensor): tensor for tensor in tensors}.values():
+        if tensor.numel():
+            first, end = (place * tensor.element_size() for place in _elements(tensor))
+            spans.setdefault(compat.storage_key(tensor), []).append((first, end, tensor))
+    groups: list[list[torch.Tensor]] = []
+    for of_storage in spans.values():
+        reached = -1
+        for first, end, tensor in sorted(of_storage, key=lambda span: span[0]):
+            if first >= reached:
+                groups.append([])
+            groups[-1].append(tensor)
+            reached = max(reached, end)
+    return groups
+
+
+def _elements(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the first element of a tensor in its storage, and the one after the last."""
+    first = int(tensor.storage_offset())
+    return first, first + 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))

@@ -10,7 +10,7 @@ from probe_pytorch.dispatch_check.operators import Reason
 
 
 class Kind(Enum):
-    """How a result differs from its reference."""
+    """Kind of difference of a result from its reference."""
 
     ROUNDING = "rounding"
     NON_FINITE = "non_finite"
@@ -23,7 +23,7 @@ class Difference:
     """Difference of one result from its reference.
 
     Attributes:
-        kind: How they differ.
+        kind: The kind of difference.
         output: The number of the result.
         dtype: The dtype of the result, such as ``torch.float32``; empty if it is no tensor.
         reference_dtype: The dtype of the reference.

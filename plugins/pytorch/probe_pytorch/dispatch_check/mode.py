@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections import Counter
@@ -86,7 +87,7 @@ class DispatchMode(TorchDispatchMode):
         self._next = 0
         self._nodes = threading.local()
         self._lock = threading.Lock()
-        self._thread = threading.get_ident()
+        self._thread, self._process = threading.get_ident(), os.getpid()
         self.pending: Exception | None = None
 
     def __enter__(self) -> DispatchMode:
@@ -100,6 +101,8 @@ class DispatchMode(TorchDispatchMode):
     ) -> Any:
         """Run the operator on the device, and compare it; what it returns is what the program receives."""
         kwargs = kwargs or {}
+        if os.getpid() != self._process:  # a process that was forked in the block, such as of a data loader
+            return func(*args, **kwargs)
         frame = sys._getframe().f_back  # may be None in threads of the autograd engine
         caller = None if frame is None else compat.caller_of_dispatch(frame)
         called = called_from(caller, compat.operator_function(func))
@@ -201,10 +204,8 @@ class DispatchMode(TorchDispatchMode):
         device = self._settings.device
         if device and tensors and all(tensor.device.type != device for tensor in tensors):
             raise NotCopied(Reason.DEVICE)
-        if (
-            sum(tensor.numel() * (tensor.element_size() + RAISED_BYTES) for tensor in tensors)
-            > self._settings.memory
-        ):
+        needed = sum(tensor.numel() * (tensor.element_size() + RAISED_BYTES) for tensor in tensors)
+        if needed > self._settings.memory:
             raise NotCopied(Reason.MEMORY)
 
     def _hand_over(

@@ -145,13 +145,13 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
 
 
 def results_of(overload: Any, operator: Operator, arguments: Mapping[str, Any], result: Any) -> list[Any]:
-    """Return what a call returns, then the arguments that it writes to and does not return.
+    """Return the values that a call returns, then the arguments that it writes to and does not return.
 
     Args:
         overload: The operator.
         operator: Its properties.
         arguments: The arguments of the call, by name.
-        result: What the call returned.
+        result: The value that the call returned.
     """
     results = list(result) if isinstance(result, (list, tuple)) else [result]
     flat = [item for value in results for item in (value if isinstance(value, (list, tuple)) else (value,))]

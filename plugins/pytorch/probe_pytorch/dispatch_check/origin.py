@@ -35,7 +35,7 @@ class ForwardCall(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """What the Python stack tells of a call.
+    """Facts of the Python stack of a call.
 
     Attributes:
         origin: The place in the program.
@@ -46,11 +46,12 @@ class Stack(NamedTuple):
     is_in_engine: bool
 
 
-_paths: weakref.WeakKeyDictionary[torch.nn.Module, dict[int, str]] = weakref.WeakKeyDictionary()
+Names = weakref.WeakKeyDictionary[torch.nn.Module, str]
+_names: weakref.WeakKeyDictionary[torch.nn.Module, Names] = weakref.WeakKeyDictionary()
 
 
 def stack_of_call(frame: FrameType | None) -> Stack:
-    """Return what the stack from ``frame`` outwards tells of a call.
+    """Return the place in the program of a call, from the stack of ``frame`` outwards.
 
     Args:
         frame: The innermost frame.
@@ -76,10 +77,13 @@ def stack_of_call(frame: FrameType | None) -> Stack:
 
 def _path(outer: torch.nn.Module, inner: torch.nn.Module) -> str:
     """Return the path of a module within another, or an empty text if it is not part of it."""
-    paths = _paths.get(outer)
-    if paths is None or id(inner) not in paths:
-        paths = _paths[outer] = {id(module): name for name, module in outer.named_modules()}
-    return paths.get(id(inner), "")
+    names = _names.get(outer)
+    if names is None or inner not in names:
+        names = _names[outer] = weakref.WeakKeyDictionary()
+        for name, module in outer.named_modules():
+            names[module] = name
+        names.setdefault(inner, "")
+    return names[inner]
 
 
 class ForwardCalls:

@@ -39,7 +39,7 @@ class DispatchedCall:
             ``("aten", "mm", "default")``.
         phase: ``forward`` or ``backward``.
         copy: The arguments before the call.
-        results: What the call returned and wrote, as arrays and plain values; None for no value.
+        results: The values that the call returned and wrote: arrays, plain values, or None.
         dtypes: The floating-point dtypes of the results.
     """
 

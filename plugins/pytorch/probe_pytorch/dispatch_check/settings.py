@@ -23,7 +23,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 class OnError(str, Enum):
-    """What happens at a wrong operator."""
+    """Reaction to a wrong operator."""
 
     CONTINUE = "continue"
     RAISE = "raise"
@@ -39,7 +39,7 @@ class DispatchSettings:
         processes: The number of processes that compute references; 0 for the process of the training.
         memory: Bytes that copies of arguments and results may take.
         device: The type of the devices whose operators are compared; empty for all.
-        on_error: What happens at a wrong operator.
+        on_error: The reaction to a wrong operator.
     """
 
     dump_path: Path

@@ -78,7 +78,11 @@ class WorkerPool:
                 return False
             self._waiting_bytes += size
             self._sizes[call.number] = size
-        return self._processes.put(Job(call.number, call))
+        if self._processes.put(Job(call.number, call)):
+            return True
+        with self._room:
+            self._waiting_bytes -= self._sizes.pop(call.number, 0)
+        return False
 
     def finish(self) -> None:
         """Wait until all calls are compared, and end the processes."""

@@ -73,6 +73,13 @@ def test_arguments_that_share_memory_share_it_in_the_copy() -> None:
     assert torch.equal(second, expected[1:].t())
 
 
+def test_arguments_apart_in_one_storage_are_copied_alone() -> None:
+    base = torch.arange(1000.0)
+    copy = copied(base[:2], [base[998:], base[2:2]], is_writing=True)
+    assert [buffer.numel() for buffer in copy.buffers] == [2, 2, 0]
+    assert [tensor.tolist() for tensor in tensors_of(built(copy))] == [[0.0, 1.0], [998.0, 999.0], []]
+
+
 def test_one_tensor_that_is_passed_twice_is_one_tensor_in_the_copy() -> None:
     tensor = torch.randn(3)
     first, second = built(copied(tensor, [tensor], is_writing=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -265,6 +266,18 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError), DispatchCheck(tmp_path / "file" / "below"):
         raise AssertionError("the block is not run")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_processes_that_are_forked_in_the_block_are_not_checked(tmp_path: Path) -> None:
+    with DispatchCheck(tmp_path) as check:
+        child = os.fork()
+        if not child:
+            torch.ones(2)
+            os._exit(0 if check.counts.compared == 0 and not check.counts.skipped else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        torch.ones(2)
+    assert [row["API name"] for row in rows(check.result)] == ["Aten.ones.0"]
 
 
 def test_a_check_within_itself_is_refused(tmp_path: Path) -> None:
