@@ -115,17 +115,40 @@ class CallCopy:
         return {buffer.dtype for buffer in self.buffers if buffer.is_floating_point()}
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.args, self.kwargs, [packed(buffer) for buffer in self.buffers]
+        args, kwargs = mapped(list(self.args), named), mapped(self.kwargs, named)
+        return args, kwargs, [packed(buffer) for buffer in self.buffers]
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.args, self.kwargs, buffers = state
+        args, kwargs, buffers = state
+        self.args, self.kwargs = tuple(mapped(args, unnamed)), mapped(kwargs, unnamed)
         self.buffers = [unpacked(buffer) for buffer in buffers]
+
+
+@dataclass(frozen=True, slots=True)
+class TorchName:
+    """Constant of torch, such as a dtype, by its name.
+
+    Pickle would look for a module that has the constant, and might find one of the program.
+    """
+
+    name: str
+
+
+def named(value: Any) -> Any:
+    """Return a constant of torch as its name, and any other value as it is."""
+    is_constant = isinstance(value, (torch.dtype, torch.layout, torch.memory_format))
+    return TorchName(str(value).rpartition(".")[2]) if is_constant else value
+
+
+def unnamed(value: Any) -> Any:
+    """Return the value of ``named``."""
+    return getattr(torch, value.name) if isinstance(value, TorchName) else value
 
 
 class Packed(NamedTuple):
     """Tensor of the CPU without gaps in memory, as bytes that are pickled without torch's own format."""
 
-    dtype: torch.dtype
+    dtype: TorchName
     size: tuple[int, ...]
     stride: tuple[int, ...]
     data: np.ndarray[Any, Any]
@@ -134,15 +157,16 @@ class Packed(NamedTuple):
 def packed(tensor: torch.Tensor) -> Packed:
     """Return a tensor without gaps as bytes."""
     flat = tensor.as_strided((tensor.numel(),), (1,))
-    return Packed(tensor.dtype, tuple(tensor.shape), tensor.stride(), flat.view(torch.uint8).numpy())
+    return Packed(named(tensor.dtype), tuple(tensor.shape), tensor.stride(), flat.view(torch.uint8).numpy())
 
 
 def unpacked(parts: Packed) -> torch.Tensor:
     """Return the tensor of ``packed``."""
+    dtype = unnamed(parts.dtype)
     if not parts.data.size:
-        return torch.empty(parts.size, dtype=parts.dtype)
+        return torch.empty(parts.size, dtype=dtype)
     data = parts.data if parts.data.flags.writeable else parts.data.copy()
-    return torch.from_numpy(data).view(parts.dtype).as_strided(parts.size, parts.stride)
+    return torch.from_numpy(data).view(dtype).as_strided(parts.size, parts.stride)
 
 
 def check_tensors(tensors: list[torch.Tensor], types: Any) -> None:

@@ -231,7 +231,7 @@ class DispatchMode(TorchDispatchMode):
                     seen.phase,
                     copy,
                     arrays_of(results, copies=self._settings.processes > 0),
-                    frozenset(tensor.dtype for tensor in tensors if tensor.is_floating_point()),
+                    frozenset(str(tensor.dtype) for tensor in tensors if tensor.is_floating_point()),
                 )
             return self._receive(seen, call)
         except NotCopied as refused:

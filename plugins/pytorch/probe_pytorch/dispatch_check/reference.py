@@ -40,7 +40,7 @@ class DispatchedCall:
         phase: ``forward`` or ``backward``.
         copy: The arguments before the call.
         results: The values that the call returned and wrote: arrays, plain values, or None.
-        dtypes: The floating-point dtypes of the results.
+        dtypes: The names of the floating-point dtypes of the results, such as ``torch.float32``.
     """
 
     number: int
@@ -49,7 +49,7 @@ class DispatchedCall:
     phase: str
     copy: CallCopy
     results: list[Any]
-    dtypes: frozenset[torch.dtype]
+    dtypes: frozenset[str]
 
 
 @contextmanager
@@ -178,8 +178,8 @@ def _raising(operator: Operator, call: DispatchedCall) -> Raising:
     """Return the dtypes of the reference: float32 for a call in 16 bits alone, else float64."""
     if operator.is_exact:
         return Raising()
-    dtypes = call.copy.dtypes() | call.dtypes
-    above = torch.float64 if dtypes - set(HALVES) else torch.float32
+    dtypes = {str(dtype) for dtype in call.copy.dtypes()} | call.dtypes
+    above = torch.float64 if dtypes - {str(dtype) for dtype in HALVES} else torch.float32
     return Raising(dict.fromkeys(JUDGED, above))
 
 

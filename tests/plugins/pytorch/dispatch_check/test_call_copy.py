@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -139,5 +141,24 @@ def test_tensor_subclasses_are_not_copied() -> None:
     assert error.value.reason is Reason.SUBCLASS
 
 
-def test_places_are_pickled() -> None:
-    assert pickle.loads(pickle.dumps(Place(0, (2,), (1,), 0))) == Place(0, (2,), (1,), 0)
+def test_pickles_name_no_module_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    args = (
+        torch.float32,
+        torch.strided,
+        torch.preserve_format,
+        [torch.ones(2)],
+        torch.device("cpu"),
+        "mean",
+        None,
+    )
+    module = ModuleType(
+        "own_module_of_the_program"
+    )  # pickle would look for constants of torch in all modules
+    module.__dict__.update(
+        float32=torch.float32, strided=torch.strided, preserve_format=torch.preserve_format
+    )
+    monkeypatch.setattr(sys, "modules", {"own_module_of_the_program": module, **sys.modules})
+    data = pickle.dumps(copied(*args))
+    assert b"own_module" not in data
+    again = pickle.loads(data)
+    assert again.args == (*args[:3], [Place(0, (2,), (1,), 0)], *args[4:])

@@ -145,6 +145,10 @@ def test_right_operators_raise_nothing(
 ) -> None:
     net, loss = model()
     net.to(dtype)
+    try:
+        loss(net).backward()
+    except RuntimeError as error:  # torch 2.1 has few kernels of float16 for the CPU
+        pytest.skip(str(error))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
     with DispatchCheck(tmp_path) as check:
         for _ in range(2):

@@ -145,7 +145,6 @@ def test_torch_2_1_to_2_15_tell_kernels_of_the_cpu() -> None:
         "aten::mm",
         "aten::add_.Tensor",
         "aten::gelu",
-        "aten::_fused_adamw_",
         "aten::sum.dim_IntList",
     ):
         assert compat_dispatch.has_cpu_kernel(name), name
