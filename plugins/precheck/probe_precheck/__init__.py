@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         NOT_RECORDED,
         Array,
         Call,
-        Detail,
         Judged,
         Judgement,
         Message,
@@ -128,7 +127,6 @@ __all__ = [
     "Call",
     "Column",
     "Compared",
-    "Detail",
     "Given",
     "Job",
     "Judge",
@@ -242,7 +240,7 @@ __getattr__ = exporter(
         "fitting": "Given rule_for size_of",
         "judging": "Judge",
         "memory": "OUT_OF_MEMORY max_call_bytes max_input_bytes",
-        "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Detail Judged "
+        "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged "
         "Judgement Message NotRun Numbers Outcome Output Outputs Result Results Skipped Status UnusableCell "
         "one_line plain_output unknown_function unlisted",
         "protocols": "Receiver Reference Replayer ResultOption Runner SentRunner SoloRule Standard "
