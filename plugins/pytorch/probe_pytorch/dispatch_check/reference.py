@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from probe_precheck import Array
 
@@ -77,6 +78,16 @@ def arrays_of(results: Sequence[Any], *, copies: bool = False) -> list[Any]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Magnitudes(Raising):
+    """The conversion of a call's dtypes that also takes magnitudes."""
+
+    def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the magnitudes of a tensor, converted for the reference."""
+        raised = Raising.tensor(self, tensor)
+        return raised.abs() if raised.is_floating_point() else raised
+
+
 class Reference:
     """Computation of one call.
 
@@ -105,7 +116,17 @@ class Reference:
     def compute_moved(self) -> list[Any]:
         """Return the results for inputs that are each moved by a random part of their rounding."""
         generator = torch.Generator().manual_seed(SEED + self._call.number)
-        return self._compute(Moved(self.raising.to, None, generator))
+        moved = self._compute(Moved(self.raising.to, None, generator))
+        if self.operator.name not in rules("sums"):
+            return moved
+        unit = rules("partial_sums") * rounding_of(torch.float64 if self._is_double else torch.float32)
+        magnitudes = self._compute(Magnitudes(self.raising.to))
+        numbers = np.random.default_rng(SEED + self._call.number)
+        return [_shaken(value, magnitude, unit, numbers) for value, magnitude in zip(moved, magnitudes)]
+
+    @property
+    def _is_double(self) -> bool:
+        return bool(self._call.dtypes) and self._call.dtypes <= {"torch.float64"}
 
     def _compute(self, raising: Raising) -> list[Any]:
         args, kwargs = self._call.copy.arguments(raising, STATE_IN_FLOAT32, self._names)
@@ -181,6 +202,14 @@ def _raising(operator: Operator, call: DispatchedCall) -> Raising:
     dtypes = {str(dtype) for dtype in call.copy.dtypes()} | call.dtypes
     above = torch.float64 if dtypes - {str(dtype) for dtype in HALVES} else torch.float32
     return Raising(dict.fromkeys(JUDGED, above))
+
+
+def _shaken(value: Any, magnitude: Any, unit: float, numbers: np.random.Generator) -> Any:
+    """Return a result moved by a random part of the rounding of the magnitudes that it is the sum of."""
+    if not isinstance(value, Array) or value.values.dtype.kind != "f":
+        return value
+    part = numbers.uniform(-unit, unit, value.values.shape)
+    return Array(np.asarray(value.values + part * magnitude.values), value.dtype)
 
 
 def _moved(value: Any, generator: torch.Generator) -> Any:

@@ -20,7 +20,7 @@ aten = torch.ops.aten
 
 def test_rules_name_operators_of_aten() -> None:
     names = {*rules("uninitialised"), *rules("views"), *rules("masked"), *rules("writes"), *rules("exact"),
-             *rules("indices"), *rules("pooled"), *rules("internal"), *rules("not_unique"),
+             *rules("indices"), *rules("pooled"), *rules("internal"), *rules("not_unique"), *rules("sums"),
              *rules("judged_as")["forward"], *rules("judged_as")["backward"]}  # fmt: skip
     newer = {"_fused_rms_norm", "_fused_rms_norm_backward"}  # since torch 2.9
     unknown = {name for name in names - newer if not hasattr(aten, name)}

@@ -128,6 +128,16 @@ def test_inputs_are_moved_by_at_most_their_rounding() -> None:
     assert 0 < change.max() <= 2.01 * torch.finfo(torch.float32).eps / 2
 
 
+def test_results_of_long_sums_are_moved_by_the_rounding_of_partial_sums() -> None:
+    x = torch.cat([torch.ones(1000), -torch.ones(1000)])
+    call = dispatched(aten.cumsum.default, x, 0)
+    with undisturbed():
+        moved, exact = Reference(call).compute_moved()[0].values, Reference(call).compute()[0].values
+    unit = torch.finfo(torch.float32).eps / 2
+    change = abs(moved - exact)[-1]  # the sum is 0, that of the magnitudes 2000
+    assert 0 < change <= (0.25 * 2000 + 2000) * unit
+
+
 # -- indices ---------------------------------------------------------------------------------------
 
 INDEX_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], int]] = [
