@@ -40,6 +40,7 @@ INTERFACE = (
     ("probe_pytorch", WATCH, "watch"),
     ("probe_pytorch", BASE_WATCH, "Watch"),
     ("probe_mindspore", "plugins/mindspore/probe_mindspore/keeping/watch.py", "watch"),
+    ("probe_pytorch", "plugins/pytorch/probe_pytorch/dispatch_check/check.py", "DispatchCheck"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/seeds.py", "seed_all"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare"),
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare_distributed"),

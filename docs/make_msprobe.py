@@ -78,6 +78,7 @@ What is new stands beside what you know: the [verdict](diagnosis.md#verdicts) as
 | `from msprobe.pytorch import PrecisionDebugger, seed_all` | `from probe_pytorch import PrecisionDebugger, seed_all` |
 | `from msprobe.pytorch import compare` | `from probe_pytorch import compare`, with the same parameters |
 | `from msprobe.pytorch import compare_distributed` | `from probe_pytorch import compare_distributed` |
+| `PtdbgDispatch`, the online dispatch check | [`probe_pytorch.DispatchCheck`](dispatch-check.md), with arguments of its own |
 | `from msprobe.mindspore import PrecisionDebugger` | `from probe_mindspore import PrecisionDebugger` |
 
 [configuration.md](configuration.md#debugger) lists the methods of the debugger. A script without any change is recorded by

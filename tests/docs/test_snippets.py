@@ -20,6 +20,8 @@ HERE = "test_snippets.py"
 RUN_BY = {
     "answer-file.md python": HERE,
     "comparing.md python": "test_comparing_page.py",
+    "dispatch-check.md python": "test_dispatch_check_page.py",
+    "dispatch-check.md yaml": "test_dispatch_check_page.py",
     "explanation.md python": "test_commands.py",
     "first-difference.md json": HERE,
     "formats.md json": HERE,

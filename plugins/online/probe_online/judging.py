@@ -139,7 +139,7 @@ class RowMaker:
         """Return the rows of a call from its outcome on this machine and the sent outputs."""
         parties = parties_of(self._assignment, call.name)
         own = outcome.forward
-        if isinstance(own, Skipped):
+        if own is None or isinstance(own, Skipped):
             of_sender = outcome
         elif parties == 2:
             of_sender = replace(outcome, forward=Outputs(own.device, sent), moved=None)

@@ -74,7 +74,15 @@ if TYPE_CHECKING:
         value_of,
     )
     from probe_precheck.replaying import NOTHING_TO_JUDGE, Recomputed, Replay
-    from probe_precheck.results import api_of, append, detail_cells, lock, opened, result_cells
+    from probe_precheck.results import (
+        ResultFiles,
+        api_of,
+        append,
+        detail_cells,
+        lock,
+        opened,
+        result_cells,
+    )
     from probe_precheck.rules import Rules, package_text
     from probe_precheck.scripts import file_name, literal_of, script_of
     from probe_precheck.settings import (
@@ -143,6 +151,7 @@ __all__ = [
     "Replay",
     "Replayer",
     "Result",
+    "ResultFiles",
     "ResultOption",
     "Results",
     "Rules",
@@ -231,15 +240,15 @@ __getattr__ = exporter(
         "fitting": "Given rule_for size_of",
         "judging": "Judge",
         "memory": "OUT_OF_MEMORY max_call_bytes max_input_bytes",
-        "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement "
-        "Message NotRun Numbers Outcome Output Outputs Result Results Skipped Status UnusableCell "
+        "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged "
+        "Judgement Message NotRun Numbers Outcome Output Outputs Result Results Skipped Status UnusableCell "
         "one_line plain_output unknown_function unlisted",
         "protocols": "Receiver Reference Replayer ResultOption Runner SentRunner SoloRule Standard "
         "StatusRule",
         "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "
         "limit_call limit_size need_finite never_random range_of recorded_array seed_at value_of",
         "replaying": "NOTHING_TO_JUDGE Recomputed Replay",
-        "results": "api_of append detail_cells lock opened result_cells",
+        "results": "ResultFiles api_of append detail_cells lock opened result_cells",
         "rules": "Rules package_text",
         "scripts": "file_name literal_of script_of",
         "settings": "PRECISION RELEASES RunnerOptions Settings check_names missing_device release_named",

@@ -46,8 +46,10 @@ class Judge:
 
     def result(self, call: Call, outcome: Outcome) -> Result:
         """Return the row of a call, with its rows in the details."""
-        forward_status, details = self._direction(call, FORWARD, outcome.forward, outcome)
-        backward_status = None
+        forward_status, backward_status = None, None
+        details: list[Detail] = []
+        if outcome.forward is not None:
+            forward_status, details = self._direction(call, FORWARD, outcome.forward, outcome)
         if outcome.backward is not None:
             backward_status, more = self._direction(call, BACKWARD, outcome.backward, outcome)
             details += more

@@ -286,7 +286,8 @@ class Outcome:
     """Result of running a call alone.
 
     Attributes:
-        forward: The outputs of the forward, or the reason why it was not run.
+        forward: The outputs of the forward, or the reason why it was not run; None for a call that is part of
+            a backward pass itself.
         backward: The same of the backward; None if the run recorded none.
         is_random: True if the API draws random numbers.
         notes: Messages for all rows of the call.
@@ -296,7 +297,7 @@ class Outcome:
             returns its outputs as both sides; None if the runner cannot. It is called for few calls.
     """
 
-    forward: Outputs | Skipped
+    forward: Outputs | Skipped | None
     backward: Outputs | Skipped | None = None
     is_random: bool = False
     notes: tuple[Message, ...] = ()
@@ -337,7 +338,7 @@ class Result:
 
     Attributes:
         name: The call's name.
-        forward: The status of the forward.
+        forward: The status of the forward; None if there is none.
         backward: The status of the backward; None if there is none.
         messages: The messages of the row.
         details: The rows of the call's outputs.
@@ -348,7 +349,7 @@ class Result:
     """
 
     name: str
-    forward: Status
+    forward: Status | None
     backward: Status | None
     messages: tuple[Message, ...] = ()
     details: Sequence[Detail] = ()

@@ -204,7 +204,7 @@ def check_call(runner: Runner, call: Call) -> OverflowResult:
     outputs = outcome_of(runner, call).forward
     if isinstance(outputs, Skipped):
         return OverflowResult(call.name, Overflow.SKIPPED, recorded, reason=outputs.message)
-    pairs = [*_pairs(outputs)]
+    pairs = [] if outputs is None else [*_pairs(outputs)]
     if not pairs:
         return OverflowResult(call.name, Overflow.SKIPPED, recorded, reason=NO_FLOATS)
     device = any(not np.isfinite(one.values).all() for one, _ in pairs)

@@ -52,7 +52,7 @@ def result_cells(result: Result, language: str) -> dict[str, str]:
     """Return the cells of a call's row by column key, with messages in ``zh`` or ``en``."""
     return {
         "name": cell_name(result.name),
-        "forward": result.forward.value,
+        "forward": BLANK if result.forward is None else result.forward.value,
         "backward": BLANK if result.backward is None else result.backward.value,
         "message": message_text(result.messages, language) or BLANK,
         "standard": BLANK if result.standard is None else result.standard.value,

@@ -11,12 +11,22 @@ from probe_pytorch.compare import compare, compare_distributed
 
 if TYPE_CHECKING:
     from probe_pytorch.debugger import PrecisionDebugger
+    from probe_pytorch.dispatch_check.check import DispatchCheck
     from probe_pytorch.keeping.watch import Watch, watch
     from probe_pytorch.seeds import seed_all
 
-__all__ = ["PrecisionDebugger", "Watch", "compare", "compare_distributed", "seed_all", "watch"]
+__all__ = [
+    "DispatchCheck",
+    "PrecisionDebugger",
+    "Watch",
+    "compare",
+    "compare_distributed",
+    "seed_all",
+    "watch",
+]
 
 _NEED_TORCH = {
+    "DispatchCheck": "probe_pytorch.dispatch_check.check",
     "PrecisionDebugger": "probe_pytorch.debugger",
     "Watch": "probe_pytorch.keeping.watch",
     "seed_all": "probe_pytorch.seeds",

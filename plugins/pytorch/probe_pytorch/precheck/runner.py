@@ -97,7 +97,7 @@ class PyTorchRunner:
         self._device = device_for(options.device, options.jit_compile)
         directory = options.dump.parent / TENSOR_DIRECTORY
         self._rebuilder = Rebuilder(stored_in(directory, load_any), options.seed, max_input_bytes())
-        self._references = _references()
+        self._references = reference_specs()
         self._exact: RecordedOnly | None = None
         self._estimator = MemoryEstimator()
         self._max_call_bytes = max_call_bytes()
@@ -441,7 +441,7 @@ def _only(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:
     return Outputs(*([side[i] for i in numbers] if isinstance(side, list) else side for side in outputs))
 
 
-def _references() -> dict[str, Any]:
+def reference_specs() -> dict[str, Any]:
     """Return the references of all plugins by the name of the API, such as ``NPU.npu_linear``."""
     from probe_precheck import ReferenceSpec
 

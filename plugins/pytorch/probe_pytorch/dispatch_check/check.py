@@ -1,0 +1,180 @@
+"""``DispatchCheck``, by which a training script compares its operators with the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from probe_recording import note
+
+from probe_core.errors import UserError, printable
+from probe_pytorch import compat
+from probe_pytorch.dispatch_check import sentences
+from probe_pytorch.dispatch_check.comparison import CallComparer, Comparison, call_comparer, tables
+from probe_pytorch.dispatch_check.findings import Counts, Finding
+from probe_pytorch.dispatch_check.mode import DispatchMode, SeenCall
+from probe_pytorch.dispatch_check.record import CheckRecord
+from probe_pytorch.dispatch_check.reference import DispatchedCall
+from probe_pytorch.dispatch_check.settings import OnError, parse_settings
+from probe_pytorch.dispatch_check.workers import WorkerPool
+
+
+class WrongOperator(RuntimeError):
+    """Error of a wrong operator, with ``on_error="raise"``.
+
+    Attributes:
+        finding: The finding.
+    """
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(sentences.first_line(finding))
+        self.finding = finding
+
+
+class DispatchCheck:
+    """Check of every aten operator of a block against the CPU in higher precision.
+
+    The program receives the results of the device, as without the check::
+
+        with probe_pytorch.DispatchCheck("./dispatch_check") as check:
+            loss = model(batch).sum()
+            loss.backward()
+            optimizer.step()
+        print(check.findings)
+
+    Args:
+        dump_path: The directory of the csv files.
+        skip: Operators that are not compared, or the path of a YAML file that lists them.
+        processes: The number of processes that compute the references; 0 for the process of the training.
+        memory: Bytes that copies of arguments and results may take, such as ``"2GiB"``.
+        device: The device whose operators are compared, such as ``"npu"``; None for all devices.
+        on_error: ``"continue"``, or ``"raise"`` to raise ``WrongOperator`` at the first wrong call.
+
+    Raises:
+        UserError: An argument has a wrong type or value.
+    """
+
+    def __init__(
+        self,
+        dump_path: str | PathLike[str] = "./dispatch_check",
+        skip: str | PathLike[str] | Sequence[str] | None = None,
+        processes: int = 0,
+        memory: int | str = "2GiB",
+        device: Any = None,
+        on_error: str = "continue",
+    ) -> None:
+        self._settings = parse_settings(dump_path, skip, processes, memory, device, on_error)
+        self._record: CheckRecord | None = None
+        self._mode: DispatchMode | None = None
+        self._pool: WorkerPool | None = None
+        self._comparer: CallComparer | None = None
+        self._waiting: dict[int, SeenCall] = {}
+
+    # -- results -----------------------------------------------------------------------------------
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The first wrong calls in their order; empty before the block."""
+        return () if self._record is None else tuple(self._record.findings)
+
+    @property
+    def counts(self) -> Counts:
+        """The numbers of calls."""
+        return Counts() if self._record is None else self._record.counts
+
+    @property
+    def result(self) -> Path | None:
+        """The path of the result csv, with a row for each call; None before the block."""
+        return None if self._record is None else self._record.result
+
+    @property
+    def details(self) -> Path | None:
+        """The path of the details csv, with a row for each result; None before the block."""
+        return None if self._record is None else self._record.details
+
+    # -- the block ---------------------------------------------------------------------------------
+
+    def __enter__(self) -> DispatchCheck:
+        if self._mode is not None:
+            raise UserError(
+                "This dispatch check is running already.", "Construct another one, or end its block first."
+            )
+        self._comparer = call_comparer()
+        if self._settings.processes:
+            self._pool = WorkerPool(self._settings.processes, self._settings.memory, self._deliver)
+        try:
+            self._record = CheckRecord(self._settings.dump_path, tables())
+            self._mode = DispatchMode(self._settings, self._receive, self._record.skip, self._record.fail)
+            self._mode.__enter__()
+        except BaseException:
+            self._mode = None
+            self._end_pool(is_interrupted=True)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._mode is None or self._record is None:
+            return
+        compat.take_dispatch_out(self._mode)
+        pending, self._mode = self._mode.pending, None
+        is_interrupted = error is not None and not isinstance(error, Exception)
+        try:
+            self._end_pool(is_interrupted=is_interrupted)
+        finally:
+            self._record.close()
+            self._comparer = None
+            self._report(self._record)
+        if pending is not None and error is None:
+            raise pending
+
+    def _end_pool(self, *, is_interrupted: bool) -> None:
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            if not is_interrupted:
+                pool.finish()
+        except BaseException:
+            is_interrupted = True
+            raise
+        finally:
+            if is_interrupted:
+                pool.abandon()
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def _receive(self, seen: SeenCall, call: DispatchedCall) -> Exception | None:
+        """Compare a call, here or in another process; return the error to raise in the program."""
+        if self._pool is not None:
+            self._waiting[seen.number] = seen
+            if self._pool.put(call):
+                return None
+            del self._waiting[seen.number]
+        if self._record is None or self._comparer is None:
+            return None
+        finding = self._record.take(seen, self._comparer.compare(call))
+        raises = finding is not None and self._settings.on_error is OnError.RAISE
+        return WrongOperator(finding) if finding is not None and raises else None
+
+    def _deliver(self, number: int, comparison: Comparison) -> None:
+        seen = self._waiting.pop(number)
+        if self._record is not None:
+            self._record.take(seen, comparison)
+
+    def _report(self, record: CheckRecord) -> None:
+        findings, counts = record.findings, record.counts
+        first = sentences.first_line(findings[0]) if findings else sentences.agreement(counts)
+        note(printable(f"dispatch check: {first}"))
+        for line in sentences.count_lines(counts, findings):
+            note(printable(line))
+        if record.failure:
+            note(printable(f"  the first error: {record.failure}"))
+        if compat.may_have_compiled() and compat.compiled_frames():
+            note(f"  {sentences.COMPILED}")
+        note(printable(f"  wrote {record.result}"))
+        note(printable(f"  wrote {record.details}"))

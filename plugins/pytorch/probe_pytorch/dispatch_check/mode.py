@@ -1,0 +1,241 @@
+"""The dispatch mode that sees every operator of the block, in the forward and in the backward."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from probe_precheck import BACKWARD, FORWARD
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from probe_pytorch import compat, compat_dispatch
+from probe_pytorch.capture.callers import called_from
+from probe_pytorch.dispatch_check.call_copy import (
+    RAISED_BYTES,
+    CallCopy,
+    NotCopied,
+    check_tensors,
+    copy_call,
+)
+from probe_pytorch.dispatch_check.findings import Origin
+from probe_pytorch.dispatch_check.operators import (
+    Operator,
+    Reason,
+    draws_random_numbers,
+    named_arguments,
+    operator_of,
+    results_of,
+    tensors_of,
+)
+from probe_pytorch.dispatch_check.origin import ForwardCall, ForwardCalls, squeezed, stack_of_call
+from probe_pytorch.dispatch_check.reference import DispatchedCall, arrays_of, undisturbed
+from probe_pytorch.dispatch_check.settings import DispatchSettings
+from probe_pytorch.precheck.failures import memory_errors
+
+
+class SeenCall(NamedTuple):
+    """Call that the mode sees.
+
+    Attributes:
+        number: Its number among all calls of the block.
+        name: Its name, such as ``Aten.mm.3``.
+        overload: The operator, such as ``aten.mm.default``.
+        phase: ``forward`` or ``backward``.
+        origin: The place in the program.
+        forward: The name of the forward call that a call in a backward belongs to.
+    """
+
+    number: int
+    name: str
+    overload: str
+    phase: str
+    origin: Origin
+    forward: str
+
+
+class DispatchMode(TorchDispatchMode):
+    """A dispatch mode that copies the arguments of each call, and hands the call over to be compared.
+
+    Args:
+        settings: The settings.
+        receive: Receives each call that is to be compared, and returns an error to raise in the program.
+        skip: Is told the operator and the reason of each call that is not.
+        fail: Is told of an error of the check itself.
+
+    Attributes:
+        pending: An error to raise in the program; None if there is none.
+    """
+
+    def __init__(
+        self,
+        settings: DispatchSettings,
+        receive: Callable[[SeenCall, DispatchedCall], Exception | None],
+        skip: Callable[[Reason, str], None],
+        fail: Callable[[str, Exception], None],
+    ) -> None:
+        super().__init__()
+        self._settings = settings
+        self._receive, self._skip, self._fail = receive, skip, fail
+        self._forward_calls = ForwardCalls()
+        self._numbers: Counter[str] = Counter()
+        self._next = 0
+        self._nodes = threading.local()
+        self._lock = threading.Lock()
+        self._thread, self._process = threading.get_ident(), os.getpid()
+        self.pending: Exception | None = None
+
+    def __enter__(self) -> DispatchMode:
+        self._thread = threading.get_ident()
+        self._nodes.end = compat.sequence_number()
+        super().__enter__()
+        return self
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run the operator on the device, and compare it; what it returns is what the program receives."""
+        kwargs = kwargs or {}
+        if os.getpid() != self._process:  # a process that was forked in the block, such as of a data loader
+            return func(*args, **kwargs)
+        frame = sys._getframe().f_back  # may be None in threads of the autograd engine
+        caller = None if frame is None else compat.caller_of_dispatch(frame)
+        called = called_from(caller, compat.operator_function(func))
+        prepared = None
+        try:
+            operator = operator_of(func)
+            seen = self._see(func, operator, caller)
+            try:
+                prepared = self._copy(func, operator, types, args, kwargs)
+            except NotCopied as refused:
+                self._skip(refused.reason, seen.overload)
+        except Exception as problem:  # the training must go on
+            self._fail(str(func), problem)
+        result = called(*args, **kwargs)
+        if prepared is not None:
+            error = self._hand_over(func, operator, seen, prepared, result, args, kwargs)
+            self.pending = self.pending or error
+        self._raise_pending()
+        return result
+
+    def _raise_pending(self) -> None:
+        """Raise an error that is meant for the program, in the thread that entered the mode only.
+
+        Not every device allows that a thread of the autograd engine raises an error.
+        """
+        if self.pending is not None and threading.get_ident() == self._thread:
+            error, self.pending = self.pending, None
+            raise error
+
+    # -- before the call ---------------------------------------------------------------------------
+
+    def _see(self, func: Any, operator: Operator, caller: FrameType | None) -> SeenCall:
+        """Return the name, the phase and the place of a call."""
+        with self._lock:
+            number, self._next = self._next, self._next + 1
+            count = self._numbers[operator.prefix]
+            self._numbers[operator.prefix] += 1
+        name = f"{operator.prefix}.{count}"
+        stack = stack_of_call(caller)
+        is_backward = compat.graph_task() != -1
+        phase = BACKWARD if is_backward else FORWARD
+        is_engine = is_backward and (stack.is_in_engine or not stack.origin.file)
+        forward = self._forward_calls.of(compat_dispatch.running_node()) if is_engine else None
+        if not is_backward:
+            self._note_nodes(ForwardCall(name, squeezed(operator.name), stack.origin))
+        origin = stack.origin if forward is None else forward.origin
+        return SeenCall(number, name, str(func), phase, origin, "" if forward is None else forward.name)
+
+    def _note_nodes(self, call: ForwardCall) -> None:
+        """Remember the call that made the autograd nodes since the last call in this thread."""
+        end = compat.sequence_number()
+        first = getattr(self._nodes, "end", end)
+        self._nodes.end = end
+        if first < end:
+            self._forward_calls.note(first, end, call)
+
+    def _copy(
+        self, func: Any, operator: Operator, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> CallCopy:
+        """Return copies of the arguments.
+
+        Raises:
+            NotCopied: The call is not compared.
+        """
+        if operator.reason is not None:
+            raise NotCopied(operator.reason)
+        name = f"{func.namespace}.{operator.name}"
+        if name in self._settings.skip or str(func) in self._settings.skip:
+            raise NotCopied(Reason.LISTED)
+        arguments = named_arguments(func, args, kwargs)
+        if draws_random_numbers(operator, arguments):
+            raise NotCopied(Reason.RANDOM)
+        if arguments.get("sorted") is False:  # torch leaves the order of the results open
+            raise NotCopied(Reason.NOT_UNIQUE)
+        tensors = [*tensors_of(args), *tensors_of(list(kwargs.values()))]
+        check_tensors(tensors, types)
+        device = self._settings.device
+        if device and tensors and all(tensor.device.type != device for tensor in tensors):
+            raise NotCopied(Reason.DEVICE)
+        if operator.definition is None and not compat_dispatch.has_cpu_kernel(func.name()):
+            raise NotCopied(Reason.NO_CPU_KERNEL)
+        with undisturbed(), memory_errors():
+            try:
+                return copy_call(
+                    args, kwargs, tensors, self._settings.memory, is_writing=bool(operator.written)
+                )
+            except MemoryError:
+                raise NotCopied(Reason.MEMORY) from None
+
+    # -- after the call ----------------------------------------------------------------------------
+
+    def _check_results(self, tensors: list[torch.Tensor]) -> None:
+        """Check that the results of a call can be copied and compared.
+
+        Raises:
+            NotCopied: They cannot.
+        """
+        check_tensors(tensors, {type(tensor) for tensor in tensors})
+        device = self._settings.device
+        if device and tensors and all(tensor.device.type != device for tensor in tensors):
+            raise NotCopied(Reason.DEVICE)
+        needed = sum(tensor.numel() * (tensor.element_size() + RAISED_BYTES) for tensor in tensors)
+        if needed > self._settings.memory:
+            raise NotCopied(Reason.MEMORY)
+
+    def _hand_over(
+        self,
+        func: Any,
+        operator: Operator,
+        seen: SeenCall,
+        copy: CallCopy,
+        result: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Exception | None:
+        try:
+            with undisturbed():
+                arguments = named_arguments(func, args, kwargs)
+                results = results_of(func, operator, arguments, result)
+                tensors = [*tensors_of(results)]
+                self._check_results(tensors)
+                call = DispatchedCall(
+                    seen.number,
+                    seen.name,
+                    (operator.namespace, operator.name, func._overloadname),
+                    seen.phase,
+                    copy,
+                    arrays_of(results, copies=self._settings.processes > 0),
+                    frozenset(str(tensor.dtype) for tensor in tensors if tensor.is_floating_point()),
+                )
+            return self._receive(seen, call)
+        except NotCopied as refused:
+            self._skip(refused.reason, seen.overload)
+        except Exception as problem:  # the training must go on
+            self._fail(seen.overload, problem)
+        return None
