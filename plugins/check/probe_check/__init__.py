@@ -1,1 +1,17 @@
-"""Tools that check what surrounds a training."""
+"""Tools that check what surrounds a training.
+
+Scripts import the names below; the modules of the package may change between releases.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from probe_core.exports import exporter
+
+if TYPE_CHECKING:
+    from probe_check.monitor.trainer import TrainerMon
+
+__all__ = ["TrainerMon"]
+
+__getattr__ = exporter(__name__, {"monitor.trainer": "TrainerMon"})

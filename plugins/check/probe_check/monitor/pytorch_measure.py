@@ -1,0 +1,143 @@
+"""Measurement of tensors by torch: the operations of the monitor, with one transfer per device and step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+import torch
+
+BLOCK_ELEMENTS = 1 << 16
+"""Elements of a block that is widened to float64 at once in host memory, so that it stays in the cache."""
+SMALLEST_SQUARED = 1e-150
+"""Norms of float64 below this come from squares that float64 cannot represent with full precision."""
+WITHOUT_FLOAT64 = frozenset({"mps"})
+"""Types of devices that have no float64; figures are computed in float32 there."""
+
+Scalar = Union[float, torch.Tensor]
+"""A number, or a tensor without dimensions whose value is not transferred yet."""
+
+
+@dataclass(slots=True)
+class Measured:
+    """The results of the operations on a tensor.
+
+    Attributes:
+        values: The results; numbers after ``resolve``.
+        shape: The shape of the tensor.
+        dtype: The name of its dtype.
+    """
+
+    values: list[Scalar]
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the shard of a distributed tensor that this process holds, or the tensor itself."""
+    to_local = getattr(tensor, "to_local", None)
+    local: torch.Tensor = tensor if to_local is None else to_local()
+    return local
+
+
+@torch.no_grad()
+def measure(tensor: torch.Tensor, operations: Sequence[str], epsilon: float) -> Measured:
+    """Return the results of operations on a tensor.
+
+    - ``norm`` is the L2 norm, and ``mean`` the mean; both are summed in float64.
+    - ``min`` and ``max`` are NaN if there is a NaN, or no element.
+    - ``zeros`` is the share of elements below ``epsilon`` in size; NaN if there is no element.
+    - ``nans`` is the number of elements that are NaN.
+
+    The norm of an empty tensor is 0, its mean NaN. Elements of bool count as 0 and 1. A complex tensor has
+    the norm and the zeros of its absolute values; mean, min and max are NaN. An operation that torch does not
+    have for a dtype gives NaN.
+
+    Args:
+        tensor: The tensor.
+        operations: Names of operations.
+        epsilon: The size below which an element counts as zero.
+    """
+    tensor = local_part(tensor.detach())
+    shape, dtype = tuple(tensor.shape), str(tensor.dtype)
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    return Measured([_result(name, tensor, epsilon) for name in operations], shape, dtype)
+
+
+def _result(name: str, tensor: torch.Tensor, epsilon: float) -> Scalar:
+    try:
+        return _OPERATIONS[name](tensor, epsilon)
+    except (RuntimeError, TypeError):  # an operation that does not exist for a dtype
+        return math.nan
+
+
+def _norm(tensor: torch.Tensor, _: float) -> Scalar:
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    if tensor.device.type != "cpu":
+        wide = torch.float32 if tensor.device.type in WITHOUT_FLOAT64 else torch.float64
+        return torch.linalg.vector_norm(tensor.to(wide))
+    return _host_norm(tensor.reshape(-1))
+
+
+def _host_norm(flat: torch.Tensor) -> float:
+    """Return the norm of a tensor in host memory, widened block by block."""
+    total = 0.0
+    for block in flat.split(BLOCK_ELEMENTS) if flat.numel() > BLOCK_ELEMENTS else (flat,):
+        wide = block.to(torch.float64)
+        total += torch.dot(wide, wide).item()
+    norm = math.sqrt(total) if total >= 0 else total
+    if flat.dtype is torch.float64 and (math.isinf(norm) or norm < SMALLEST_SQUARED) and flat.numel():
+        largest = float(flat.abs().max())
+        if largest and math.isfinite(largest):
+            return largest * float(torch.linalg.vector_norm(flat / largest))
+    return norm
+
+
+def _mean(tensor: torch.Tensor, _: float) -> Scalar:
+    if tensor.is_complex():
+        return math.nan
+    wide = torch.float32 if tensor.device.type in WITHOUT_FLOAT64 else torch.float64
+    return tensor.mean(dtype=wide)
+
+
+def _zeros(tensor: torch.Tensor, epsilon: float) -> Scalar:
+    count = tensor.numel()
+    if not count:
+        return math.nan
+    if tensor.dtype is torch.bool:
+        return _share(~tensor, count)
+    return _share(tensor.abs() < epsilon, count)
+
+
+def _share(marks: torch.Tensor, count: int) -> Scalar:
+    if marks.device.type in WITHOUT_FLOAT64:
+        return marks.sum() / count
+    return marks.sum().to(torch.float64) / count
+
+
+_OPERATIONS: Mapping[str, Callable[[torch.Tensor, float], Scalar]] = {
+    "norm": _norm,
+    "min": lambda tensor, _: tensor.min(),
+    "max": lambda tensor, _: tensor.max(),
+    "mean": _mean,
+    "zeros": _zeros,
+    "nans": lambda tensor, _: torch.isnan(tensor).sum(),
+}
+
+
+def resolve(measured: Iterable[Measured]) -> None:
+    """Replace all tensors among the results by numbers, with one transfer per device."""
+    places: dict[Any, list[tuple[list[Scalar], int]]] = {}
+    for each in measured:
+        for index, value in enumerate(each.values):
+            if isinstance(value, torch.Tensor):
+                places.setdefault(value.device, []).append((each.values, index))
+    for device, listed in places.items():
+        wide = torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+        stacked = torch.stack([values[index].to(wide) for values, index in listed])  # type: ignore[union-attr]
+        for (values, index), number in zip(listed, stacked.tolist()):
+            values[index] = number
