@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
+    from probe_recording.keeping.band import Band, BandRule, Limit, band_rule
     from probe_recording.keeping.event import Cause, Event
     from probe_recording.keeping.keeping_recorder import KeepingRecorder, KeptSession
     from probe_recording.keeping.options import KeepOptions, parse_options
@@ -129,6 +130,8 @@ __all__ = [
     "Array",
     "Arrived",
     "Backward",
+    "Band",
+    "BandRule",
     "Call",
     "CallInterceptor",
     "Calls",
@@ -161,6 +164,7 @@ __all__ = [
     "KeepingRecorder",
     "KeptSession",
     "Ladder",
+    "Limit",
     "Lock",
     "Memory",
     "ModuleHooks",
@@ -190,6 +194,7 @@ __all__ = [
     "Threads",
     "Tree",
     "Walk",
+    "band_rule",
     "batch_entry",
     "batch_tensors",
     "belongs_to_recorder",
@@ -267,6 +272,7 @@ __getattr__ = exporter(
         "interceptors": "CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
+        "keeping.band": "Band BandRule Limit band_rule",
         "keeping.event": "Cause Event",
         "keeping.keeping_recorder": "KeepingRecorder KeptSession",
         "keeping.options": "KeepOptions parse_options",

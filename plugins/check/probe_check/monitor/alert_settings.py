@@ -73,7 +73,7 @@ def _rule(section: Fields, rule: Any) -> RuleSettings:
     name = RuleName(rule["rule_name"])
     arguments = rule.get("args")
     threshold = arguments.get("threshold") if isinstance(arguments, Mapping) else arguments
-    is_number = type(threshold) in (int, float) and 0 <= threshold < float("inf")
+    is_number = isinstance(threshold, (int, float)) and 0 <= threshold < float("inf")
     if not is_number and not (threshold is None and name is RuleName.NAN):
         raise section.wrong(
             "rules", f"needs a threshold of at least 0 for {name.value}, not {threshold!r:.40}", _EXAMPLE

@@ -52,9 +52,7 @@ def parse_time(text: str) -> tuple[int, ...] | None:
     return None if match is None else (_MONTHS.index(match[1]), *map(int, match.groups()[1:]))
 
 
-def run_directories(
-    base: Path, first: str | None = None, last: str | None = None
-) -> Iterator[RunDirectory]:
+def run_directories(base: Path, first: str | None = None, last: str | None = None) -> Iterator[RunDirectory]:
     """Yield the directories of runs, in the order of their names.
 
     Args:
@@ -67,7 +65,7 @@ def run_directories(
     for path in paths:
         match = _NAME.fullmatch(path.name)
         time = parse_time(match[1]) if match else None
-        if match is None or (first is not None or last is not None) and time is None:
+        if match is None or ((first is not None or last is not None) and time is None):
             continue
         if time is not None and ((low is not None and time < low) or (high is not None and time > high)):
             continue

@@ -159,7 +159,7 @@ def _event(path: Path, key: str, value: Any) -> Event:
     names = {field.name for field in fields(Event)}
     if not isinstance(value, Mapping) or not names - {"group_mates"} <= value.keys():
         raise _wrong(path, key)
-    taken = {name: value.get(name) for name in names}
+    taken: dict[str, Any] = {name: value.get(name) for name in names}
     mates = taken["group_mates"] or []
     is_text = isinstance(taken["tag_name"], str) and isinstance(taken["message"], str)
     numbers = [taken[name] for name in names - {"tag_name", "message", "group_mates"}]

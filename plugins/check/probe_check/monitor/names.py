@@ -10,7 +10,7 @@ _PATTERNS = tuple(re.compile(rf"^.*\.({mark}.*)", re.DOTALL) for mark in _MARKS)
 
 
 def shorten(name: str) -> str:
-    """Return a name without the wrappers around its layers, such as ``layers.0.fc`` for ``module.layers.0.fc``.
+    """Return a name without the wrappers around its layers: ``layers.0.fc`` for ``module.layers.0.fc``.
 
     The first of these parts that follows a dot is where the short name begins: ``layer.`` or ``layers.``,
     ``embedding.`` or ``embeddings.``, and parts that begin with ``final``, ``output`` or ``norm``.
@@ -55,10 +55,8 @@ def is_inside(spelled: Sequence[str], targets: Iterable[str]) -> bool:
         targets: Names of modules and parameters; an empty name is the whole model.
     """
     for target in targets:
-        model, colon, rest = target.partition(":")
-        if not target or (colon and not rest and any(name.startswith(target) for name in spelled)):
-            return True
-        prefix = f"{target}."
-        if any(name == target or name.startswith(prefix) for name in spelled):
+        is_whole_model = target.endswith(":")
+        prefix = target if is_whole_model else f"{target}."
+        if not target or any(name == target or name.startswith(prefix) for name in spelled):
             return True
     return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from probe_recording import Process
@@ -59,6 +59,14 @@ class Observer(ABC):
         """Call ``before_step`` and ``after_step`` of the listener around each step of the optimizer."""
 
     @abstractmethod
+    def hook_ends(self, ended: Callable[[], None]) -> None:
+        """Call a function after each step of the optimizer, when no hook of it runs any more.
+
+        Raises:
+            UserError: The framework has no such place.
+        """
+
+    @abstractmethod
     def install(self, settings: MonitorSettings, listener: StepListener) -> None:
         """Install the hooks of a configuration.
 
@@ -93,6 +101,18 @@ class Observer(ABC):
     def histograms(self) -> Mapping[str, Any]:
         """Return the tensors whose distributions are written, by their tags, and forget them."""
         return {}
+
+    def structure(self) -> Mapping[str, Any] | None:
+        """Return the structure of the models; None if it is not noted."""
+        return None
+
+    def stacks(self) -> Mapping[str, str]:
+        """Return the call stack of each module, and note no more of them."""
+        return {}
+
+    def communication_stacks(self) -> Mapping[str, set[str]] | None:
+        """Return the call stacks of each collective operation; None if they are not noted."""
+        return None
 
     def group(self, process_group: Any) -> tuple[int, tuple[int, ...]]:
         """Return the position of this process in a process group, and the ranks of the group."""

@@ -122,5 +122,5 @@ def new_summary_writer(directory: Path) -> Any:
             'The format "tensorboard" needs the packages torch and tensorboard.',
             'Install them (pip install tensorboard), or set "format": "csv".',
         ) from None
-    writer: Any = SummaryWriter(str(directory))  # type: ignore[no-untyped-call]
+    writer: Any = SummaryWriter(str(directory))
     return writer

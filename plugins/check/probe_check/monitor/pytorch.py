@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
-from probe_recording import Process, note
+from probe_recording import Process
 from torch import nn
 
 from probe_check.monitor.figures import Figures, without_tensor
-from probe_check.monitor.names import Namer, is_inside, spellings
+from probe_check.monitor.names import Namer, spellings
 from probe_check.monitor.observer import Observer, StepListener
+from probe_check.monitor.pytorch_communication import Communication
+from probe_check.monitor.pytorch_features import FeatureHooks
 from probe_check.monitor.pytorch_measure import Measured, measure, resolve
 from probe_check.monitor.pytorch_modules import ModuleHooks, ObservedModule
-from probe_check.monitor.pytorch_optimizer import (
-    OptimizerStates,
-    gradient_of,
-    refuse_optimizer,
-    sign_agreement,
-)
+from probe_check.monitor.pytorch_parameters import ParameterWatch, Place, select_parameters
+from probe_check.monitor.pytorch_structure import StackHooks, StructureNote
 from probe_check.monitor.settings import MonitorSettings, SideSelection
 from probe_check.monitor.tasks import Task
 
-SHARDED_CLASSES = ("FullyShardedDataParallel",)
+SKIPPED_CLASSES = ("FullyShardedDataParallel",)
 
 
 class TorchProcess(Process):
@@ -35,29 +32,6 @@ class TorchProcess(Process):
         dist = torch.distributed
         is_initialized = dist.is_available() and dist.is_initialized()
         return (dist.get_rank(), dist.get_world_size()) if is_initialized else None
-
-
-@dataclass(slots=True, eq=False)
-class Parameter:
-    """A parameter that is observed.
-
-    Attributes:
-        model: The number of its model.
-        name: The name in files.
-        tensor: The parameter.
-        is_duplicate: True if another rank writes its reduced gradient.
-        micro_step: Number of micro-batches that reached it in the step.
-    """
-
-    model: int
-    name: str
-    tensor: nn.Parameter
-    is_duplicate: bool
-    micro_step: int = 0
-
-
-Place = tuple[Task, int, str, "int | None", str]
-"""The identity of a value in a step: task, number of the model, name, micro-batch, tag."""
 
 
 class TorchObserver(Observer):
@@ -86,14 +60,12 @@ class TorchObserver(Observer):
         self._groups = groups
         self._has_main_grad = has_main_grad
         self._settings = MonitorSettings()
-        self._listener: StepListener | None = None
-        self._parameters: list[Parameter] = []
-        self._handles: list[Any] = []
-        self._nodes: list[Any] = []
-        self._step_handles: list[Callable[[], None]] = []
-        self._modules: ModuleHooks | None = None
+        self._parameters: ParameterWatch | None = None
+        self._communication: Communication | None = None
+        self._structure: StructureNote | None = None
+        self._stacks: StackHooks | None = None
+        self._hooks: list[ModuleHooks | FeatureHooks | ParameterWatch] = []
         self._values: dict[Place, Measured | None] = {}
-        self._histograms: dict[str, torch.Tensor] = {}
 
     # -- hooks -----------------------------------------------------------------------------
 
@@ -114,171 +86,118 @@ class TorchObserver(Observer):
 
         optimizer.step = observed_step
 
+    def hook_ends(self, ended: Callable[[], None]) -> None:
+        """Call a function after each step of the optimizer, when no hook of it runs any more."""
+        optimizer = self.optimizer
+        step = optimizer.step
+
+        @functools.wraps(step)
+        def ending_step(*args: Any, **kwargs: Any) -> Any:
+            result = step(*args, **kwargs)
+            ended()
+            return result
+
+        optimizer.step = ending_step
+
     def install(self, settings: MonitorSettings, listener: StepListener) -> None:
         """Install the hooks of a configuration."""
-        self._settings, self._listener = settings, listener
-        if any(settings.is_on(name) for name in ("wg_distribution", "mv_distribution", "mg_direction")):
-            refuse_optimizer(self.optimizer)
-        self._parameters = list(self._observed_parameters())
+        self._settings = settings
+        parameters = list(select_parameters(self.models, settings, self._groups))
+        watch = ParameterWatch(parameters, self.optimizer, settings, self.micro_steps, self._has_main_grad)
+        self._parameters = watch
+        self._hooks.append(watch)
+        if settings.communication.is_enabled:
+            self._communication = Communication(
+                settings.communication,
+                settings.operations,
+                settings.epsilon,
+                lambda: listener.is_observed,
+                listener.fail,
+            )
+            self._communication.install()
         if settings.is_on("wg_distribution"):
-            self._hook_gradients()
-        if settings.observes_forward or settings.observes_backward:
-            self._modules = ModuleHooks(
-                self._receive, lambda: listener.is_observed, listener.fail, self.micro_steps
+            watch.hook(self._measure, listener)
+        self._hook_modules(settings, listener)
+
+    def _hook_modules(self, settings: MonitorSettings, listener: StepListener) -> None:
+        has_structure = settings.is_on("print_struct")
+        receive: Any = self._receive
+        if has_structure:
+            self._structure = StructureNote()
+            receive = self._structure.receive
+        common = (lambda: listener.is_observed, listener.fail, self.micro_steps)
+        if has_structure or settings.observes_forward or settings.observes_backward:
+            modules = ModuleHooks(receive, *common)
+            self._hooks.append(modules)
+            modules.install(
+                list(self._observed_modules(takes_all=has_structure)),
+                forward=has_structure or settings.observes_forward,
+                backward=has_structure or settings.observes_backward,
             )
-            self._modules.install(
-                list(self._observed_modules()),
-                forward=settings.observes_forward,
-                backward=settings.observes_backward,
+        if settings.is_on("recording_l2_features") and not has_structure:
+            features = FeatureHooks(self._receive_features, *common)
+            self._hooks.append(features)
+            features.install(
+                self.models,
+                settings.feature_targets,
+                settings.dimension_order,
+                is_short=settings.has_short_names,
             )
+        if settings.is_on("stack_info"):
+            self._stacks = StackHooks(common[0])
+            self._stacks.install(self.models, is_short=settings.has_short_names)
 
-    def remove(self) -> None:
-        """Remove the hooks of ``install``."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
-        self._nodes.clear()
-        if self._modules is not None:
-            self._modules.remove()
-            self._modules = None
-        self._values.clear()
-        self._parameters = []
-
-    def _observed_parameters(self) -> Iterator[Parameter]:
-        namer = Namer(is_short=self._settings.has_short_names)
-        targets = self._settings.targets
-        for model, module in enumerate(self.models):
-            for name, tensor in module.named_parameters():
-                if tensor.requires_grad and (not targets or is_inside(spellings(model, name), targets)):
-                    shown = namer.shown(model, name)
-                    yield Parameter(model, shown, tensor, self._is_duplicate(tensor))
-
-    def _is_duplicate(self, tensor: nn.Parameter) -> bool:
-        data, parallel = self._groups.get("dp_group"), self._groups.get("tp_group")
-        is_whole = parallel is not None and not getattr(tensor, "tensor_model_parallel", False)
-        if is_whole and torch.distributed.get_rank(parallel):
-            return True
-        return data is not None and torch.distributed.get_rank(data) != 0
-
-    def _observed_modules(self) -> Iterator[tuple[nn.Module, ObservedModule]]:
+    def _observed_modules(self, *, takes_all: bool) -> Iterator[tuple[nn.Module, ObservedModule]]:
         settings = self._settings
         namer = Namer(is_short=settings.has_short_names)
-        takes_all = settings.is_on("all_xy") or not settings.targets
+        takes_others = takes_all or settings.is_on("all_xy") or not settings.targets
         for model, root in enumerate(self.models):
             for name, module in root.named_modules():
-                if type(module).__name__ in SHARDED_CLASSES:
-                    continue
-                sides = self._sides(model, name)
-                if sides is not None or takes_all:
-                    yield module, ObservedModule(model, namer.shown(model, name), sides or {})
+                shown = namer.shown(model, name)
+                sides = None if takes_all else self._sides(model, name)
+                if type(module).__name__ not in SKIPPED_CLASSES and (sides is not None or takes_others):
+                    yield module, ObservedModule(model, shown, sides or {})
 
     def _sides(self, model: int, name: str) -> SideSelection | None:
         targets = self._settings.targets
         return next((targets[each] for each in spellings(model, name) if each in targets), None)
 
-    # -- gradients -------------------------------------------------------------------------
-
-    def _hook_gradients(self) -> None:
-        sharded = [each for each in self._parameters if hasattr(each.tensor, "to_local")]
-        for each in self._parameters:
-            if hasattr(each.tensor, "to_local"):
-                continue
-            hook = partial(self._gradient_arrived, each)
-            if self._has_main_grad and hasattr(each.tensor, "main_grad"):
-                node: Any = each.tensor.expand_as(each.tensor).grad_fn
-                accumulator = node.next_functions[0][0]
-                self._nodes.append(accumulator)  # the hook lives as long as the node
-                self._handles.append(accumulator.register_hook(hook))
-            else:
-                self._handles.append(each.tensor.register_post_accumulate_grad_hook(hook))
-        if sharded:
-            note(
-                "probe: grad_unreduced is not written for sharded parameters, whose gradients are reduced "
-                "before a hook receives them."
-            )
-
-    def _gradient_arrived(self, parameter: Parameter, *_: Any) -> None:
-        number, parameter.micro_step = parameter.micro_step, parameter.micro_step + 1
-        is_each = self._settings.is_on("monitor_mbs_grad")
-        listener = self._listener
-        if listener is None or not listener.is_observed:
-            return
-        if not is_each and parameter.micro_step != self.micro_steps:
-            return
-        try:
-            gradient = gradient_of(parameter.tensor, has_main_grad=self._has_main_grad)
-            if gradient is not None:
-                place = self._place(Task.GRADIENT_UNREDUCED, parameter, number if is_each else None)
-                self._measure(place, gradient)
-        except Exception as error:  # of the framework: the backward must go on
-            listener.fail(error)
+    def remove(self) -> None:
+        """Remove the hooks of ``install``."""
+        hooks, self._hooks = self._hooks, []
+        for each in hooks:
+            each.remove()
+        if self._communication is not None:
+            self._communication.remove()
+        if self._stacks is not None:
+            self._stacks.remove()
+        self._parameters = self._communication = self._structure = self._stacks = None
+        self._values.clear()
 
     # -- steps -----------------------------------------------------------------------------
 
     def observe_before(self) -> None:
         """Measure gradients, moments and parameters before a step."""
-        settings = self._settings
-        states = OptimizerStates(self.optimizer)
-        if settings.is_on("wg_distribution"):
-            self._measure_gradients()
-        for parameter in self._parameters:
-            self._measure_moments(parameter, states)
-        if settings.is_on("param_distribution"):
-            self._measure_parameters(Task.PARAMETER_BEFORE)
+        if self._parameters is not None:
+            self._parameters.measure_before(self._measure, self.process.rank)
 
     def observe_after(self) -> None:
         """Measure parameters after a step."""
-        if self._settings.is_on("param_distribution"):
-            self._measure_parameters(Task.PARAMETER_AFTER)
+        if self._parameters is not None and self._settings.is_on("param_distribution"):
+            self._parameters.measure_parameters(self._measure, Task.PARAMETER_AFTER)
 
-    def _measure_gradients(self) -> None:
-        for parameter in self._parameters:
-            if parameter.is_duplicate:
-                continue
-            gradient = gradient_of(parameter.tensor, has_main_grad=self._has_main_grad)
-            if gradient is not None:
-                self._measure(self._place(Task.GRADIENT_REDUCED, parameter), gradient)
-
-    def _measure_moments(self, parameter: Parameter, states: OptimizerStates) -> None:
-        settings = self._settings
-        names = ("mv_distribution", "mg_direction", "ur_distribution")
-        if not any(settings.is_on(name) for name in names):
-            return
-        moments = states.moments(parameter.tensor)
-        if moments is not None and settings.is_on("mv_distribution"):
-            for task, tensor in ((Task.FIRST_MOMENT, moments.first), (Task.SECOND_MOMENT, moments.second)):
-                if tensor is not None:
-                    self._measure(self._place(task, parameter), tensor)
-        if settings.is_on("mg_direction"):
-            gradient = gradient_of(parameter.tensor, has_main_grad=self._has_main_grad)
-            first = None if moments is None else moments.first
-            if gradient is not None:
-                share = torch.ones(()) if first is None else sign_agreement(gradient, first)
-                self._measure(self._place(Task.OTHER, parameter, tag="mg_direction"), share)
-        if moments is not None and settings.is_on("ur_distribution"):
-            pair = moments.update_and_ratio()
-            for tag, values in zip(("adam_update", "adam_ratio"), pair or ()):
-                name = f"{parameter.model}:{parameter.name}/rank{self.process.rank}/{tag}"
-                self._histograms[name] = values
-
-    def _measure_parameters(self, task: Task) -> None:
-        for parameter in self._parameters:
-            if parameter.tensor.numel():
-                self._measure(self._place(task, parameter), parameter.tensor)
-
-    @staticmethod
-    def _place(task: Task, parameter: Parameter, micro_step: int | None = None, tag: str = "") -> Place:
-        return task, parameter.model, parameter.name, micro_step, tag
-
-    def _receive(
-        self, task: Task, model: int, name: str, number: int, tensor: torch.Tensor | None
-    ) -> None:
+    def _receive(self, task: Task, model: int, name: str, number: int, tensor: torch.Tensor | None) -> None:
         """Measure an activation or its gradient; None stands for a value that is not a tensor."""
         place: Place = (task, model, name, number, "")
         if tensor is None:
             self._values[place] = None
         else:
             self._measure(place, tensor)
+
+    def _receive_features(
+        self, task: Task, model: int, name: str, number: int | None, features: Measured
+    ) -> None:
+        self._values[task, model, name, number, ""] = features
 
     def _measure(self, place: Place, tensor: torch.Tensor) -> None:
         settings = self._settings
@@ -289,7 +208,8 @@ class TorchObserver(Observer):
     def take(self) -> list[Figures]:
         """Return the figures of the step in the order of observation, and forget them."""
         values, self._values = self._values, {}
-        return self._figures_of(values)
+        communication = [] if self._communication is None else self._communication.take()
+        return [*self._figures_of(values), *communication]
 
     def _figures_of(self, values: Mapping[Place, Measured | None]) -> list[Figures]:
         resolve(value for value in values.values() if value is not None)
@@ -305,29 +225,41 @@ class TorchObserver(Observer):
 
     def figures(self, tasks: Sequence[Task]) -> list[Figures]:
         """Return the figures of some tasks so far in this step; reduced gradients are measured now."""
-        if Task.GRADIENT_REDUCED in tasks and self._settings.is_on("wg_distribution"):
-            self._measure_gradients()
-        chosen = {place: value for place, value in self._values.items() if place[0] in tasks}
-        return self._figures_of(chosen)
+        if Task.GRADIENT_REDUCED in tasks and self._parameters is not None:
+            self._parameters.measure_gradients(self._measure)
+        return self._figures_of({place: v for place, v in self._values.items() if place[0] in tasks})
 
     def histograms(self) -> Mapping[str, Any]:
         """Return the tensors whose distributions are written, and forget them."""
-        histograms, self._histograms = self._histograms, {}
+        if self._parameters is None:
+            return {}
+        histograms, self._parameters.histograms = self._parameters.histograms, {}
         return histograms
+
+    def structure(self) -> Mapping[str, Any] | None:
+        """Return the structure of the models; None if it is not noted."""
+        return None if self._structure is None else self._structure.structure()
+
+    def stacks(self) -> Mapping[str, str]:
+        """Return the call stack of each module, and note no more of them."""
+        return {} if self._stacks is None else self._stacks.take()
+
+    def communication_stacks(self) -> Mapping[str, set[str]] | None:
+        """Return the call stacks of each collective operation; None if they are not noted."""
+        if self._communication is None or not self._settings.communication.is_log_only:
+            return None
+        return self._communication.stacks
 
     def end_step(self) -> None:
         """Forget what was counted in the step."""
-        for parameter in self._parameters:
-            parameter.micro_step = 0
-        if self._modules is not None:
-            self._modules.end_step()
+        for each in self._hooks:
+            each.end_step()
         self._values.clear()
 
     def group(self, process_group: Any) -> tuple[int, tuple[int, ...]]:
         """Return the position of this process in a process group, and the ranks of the group."""
         dist = torch.distributed
-        rank = self.process.rank
         if not (dist.is_available() and dist.is_initialized()):
-            return 0, (rank,)
+            return 0, (self.process.rank,)
         group = process_group if isinstance(process_group, dist.ProcessGroup) else None
         return dist.get_rank(group), tuple(dist.get_process_group_ranks(group))

@@ -65,7 +65,9 @@ def attach(outputs: Sequence[Any], sources: Sequence[Source], arrived: Arrived) 
             same = own.get((id(tensor.grad_fn), tensor.output_nr), -1)
             if same < 0:
                 roots.append(tensor.grad_fn)
-            tensor.register_hook(gathering.output(position, same))
+            tensor.register_hook(  # type: ignore[no-untyped-call]
+                gathering.output(position, same)
+            )
     for node, places in _edges(roots, sources).items():
         node.register_hook(gathering.inputs(places))
 

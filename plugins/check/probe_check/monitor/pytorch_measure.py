@@ -79,15 +79,16 @@ def _norm(tensor: torch.Tensor, _: float) -> Scalar:
         tensor = torch.view_as_real(tensor.resolve_conj())
     if tensor.device.type != "cpu":
         wide = torch.float32 if tensor.device.type in WITHOUT_FLOAT64 else torch.float64
-        return torch.linalg.vector_norm(tensor.to(wide))
+        norm: torch.Tensor = torch.linalg.vector_norm(tensor.to(wide))
+        return norm
     return _host_norm(tensor.reshape(-1))
 
 
 def _host_norm(flat: torch.Tensor) -> float:
     """Return the norm of a tensor in host memory, widened block by block."""
     total = 0.0
-    for block in flat.split(BLOCK_ELEMENTS) if flat.numel() > BLOCK_ELEMENTS else (flat,):
-        wide = block.to(torch.float64)
+    for start in range(0, flat.numel(), BLOCK_ELEMENTS):
+        wide = flat[start : start + BLOCK_ELEMENTS].to(torch.float64)
         total += torch.dot(wide, wide).item()
     norm = math.sqrt(total) if total >= 0 else total
     if flat.dtype is torch.float64 and (math.isinf(norm) or norm < SMALLEST_SQUARED) and flat.numel():

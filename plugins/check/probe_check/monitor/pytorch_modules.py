@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import torch
@@ -255,14 +256,14 @@ def names_of(module: str, side: str, count: int) -> list[str]:
 
 def is_recomputing() -> bool:
     """Return True if activation checkpointing runs the present forward a second time."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if code.co_name in RECOMPUTING and code.co_filename.replace("\\", "/").endswith(CHECKPOINT_FILE):
             return True
         if code.co_name == "backward" and code.co_varnames[:1] == ("ctx",):
             return True  # an autograd function that runs a forward in its backward
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 

@@ -86,7 +86,7 @@ class MonitorSettings:
 
     flags: frozenset[str] = frozenset()
     targets: Mapping[str, SideSelection] = field(default_factory=dict)
-    communication: CommunicationSettings = CommunicationSettings()
+    communication: CommunicationSettings = field(default_factory=CommunicationSettings)
     feature_targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dimension_order: str = "s,b,h,d"
     format: str = "csv"
@@ -100,7 +100,7 @@ class MonitorSettings:
     ranks: frozenset[int] = frozenset()
     has_short_names: bool = True
     append_range: tuple[str, str] | None = None
-    alert: AlertSettings = AlertSettings()
+    alert: AlertSettings = field(default_factory=AlertSettings)
 
     def is_on(self, name: str) -> bool:
         """Return True if a field of ``FLAGS`` is true."""
@@ -163,7 +163,10 @@ def parse(values: Mapping[str, Any], what: str = "The configuration") -> Monitor
 def _flags(fields: Fields, output_format: str) -> frozenset[str]:
     flags = {name for name in FLAGS if fields.flag(name, False)}
     if {"forward_only", "backward_only"} <= flags and "xy_distribution" in flags:
-        warn(f'{fields.what}: "forward_only" and "backward_only" are both true, so no activations are monitored')
+        warn(
+            f'{fields.what}: "forward_only" and "backward_only" are both true, so no activations are '
+            "monitored"
+        )
     if "ur_distribution" in flags and output_format != "tensorboard":
         warn(f'{fields.what}: "ur_distribution" needs "format": "tensorboard", and is ignored')
         flags.discard("ur_distribution")
@@ -244,7 +247,8 @@ def _operations(fields: Fields) -> tuple[str, ...]:
     names = list(dict.fromkeys(name for name in value or () if isinstance(name, str)))
     unknown = [item for item in value or () if item not in (*OPERATIONS, "shape", "dtype")]
     if unknown:
-        warn(f'{fields.what}: "ops" holds {unknown[0]!r:.40}, which is ignored; known are {", ".join(OPERATIONS)}')
+        known = ", ".join(OPERATIONS)
+        warn(f'{fields.what}: "ops" holds {unknown[0]!r:.40}, which is ignored; known are {known}')
     return tuple(name for name in names if name in OPERATIONS) or ("norm",)
 
 
@@ -253,7 +257,9 @@ def _epsilon(fields: Fields) -> float:
     if value is None:
         return 1e-8
     if type(value) not in (int, float) or not 0 <= value < float("inf"):
-        raise fields.wrong("eps", f"must be a number of at least 0, not {value!r:.40}", 'For example "eps": 1e-8.')
+        raise fields.wrong(
+            "eps", f"must be a number of at least 0, not {value!r:.40}", 'For example "eps": 1e-8.'
+        )
     return float(value)
 
 

@@ -19,6 +19,7 @@ from probe_check.monitor.figures import Figures
 from probe_check.monitor.observer import Observer
 from probe_check.monitor.output import CsvOutput, NoOutput, Output, TensorBoardOutput
 from probe_check.monitor.recording import StepRecorder
+from probe_check.monitor.reports import OneTimeReports
 from probe_check.monitor.schedule import ConfigurationFile, Schedule, is_dynamic
 from probe_check.monitor.settings import MonitorSettings, load_settings
 from probe_check.monitor.tasks import Task
@@ -65,6 +66,7 @@ class TrainerMon:
         self._scanner = AlertScanner(())
         self._event_file: EventFile | None = None
         self._recorder: StepRecorder | None = None
+        self._reports = OneTimeReports()
         self._place: tuple[int, tuple[int, ...]] = 0, (0,)
         self._pid = os.getpid()
         self._is_observed = False
@@ -176,6 +178,7 @@ class TrainerMon:
         if settings.alert.recorded_steps and self._recorder is None:
             assert self.directory is not None
             self._recorder = StepRecorder(observer.framework, self.directory, observer.models)
+            observer.hook_ends(self._recorder.end_step)
         observer.install(settings, self)
         self._is_observed = schedule.includes(self.step)
 
@@ -223,6 +226,7 @@ class TrainerMon:
         if self.is_observed and self._observer is not None:
             try:
                 self._observer.observe_before()
+                self._reports.show_before(self._observer, self.step)
             except Exception as error:  # of the framework: the training must go on
                 self.fail(error)
 
@@ -261,6 +265,8 @@ class TrainerMon:
         step = self.step
         figures = observer.take()
         self._output.write(step, figures)
+        if self.directory is not None:
+            self._reports.write_stacks(observer.stacks(), self.directory)
         for tag, values in observer.histograms().items():
             self._output.add_histogram(tag, values, step)
         if self._schedule is not None:
