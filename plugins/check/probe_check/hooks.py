@@ -9,4 +9,16 @@ from probe_core.plugins.specs import CommandSpec
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
     """Return the commands."""
-    return []
+    return [
+        CommandSpec(
+            "monitor",
+            "Name the first value that left its usual range in a monitored training, and draw its curves.",
+            "probe_check.monitor.command:monitor",
+        ),
+        CommandSpec(
+            "monitor-alerts",
+            "Sort the alerts of all ranks of a monitored training.",
+            "probe_check.monitor.command:monitor_alerts",
+            aliases=("anomaly-processor",),
+        ),
+    ]

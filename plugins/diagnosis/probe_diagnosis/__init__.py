@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from probe_diagnosis.difference.walking import Node
     from probe_diagnosis.frames import frames_of, load_stacks, own_frame, own_frames
     from probe_diagnosis.judges.uninitialised import uninitialised_slots
-    from probe_diagnosis.line_chart import ChartLine, line_chart
+    from probe_diagnosis.line_chart import ChartLine, draw_chart
     from probe_diagnosis.specs import DetectorSpec
     from probe_diagnosis.timeline.evidence import evidence_texts
     from probe_diagnosis.timeline.order import is_move
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CallDepth", "CallView", "Cause", "ChartLine", "Detection", "Detector", "DetectorSpec", "Difference",
-    "DifferenceKind", "Node", "Searched", "Timeline", "api_of", "depths", "evidence_texts", "frames_of",
-    "is_module", "is_move", "line_chart", "load_stacks", "own_frame", "own_frames", "search_timelines",
+    "DifferenceKind", "Node", "Searched", "Timeline", "api_of", "depths", "draw_chart", "evidence_texts",
+    "frames_of", "is_module", "is_move", "load_stacks", "own_frame", "own_frames", "search_timelines",
     "uninitialised_slots", "whole_answer",
 ]  # fmt: skip
 
@@ -43,7 +43,7 @@ __getattr__ = exporter(
         "difference.walking": "Node",
         "frames": "frames_of load_stacks own_frame own_frames",
         "judges.uninitialised": "uninitialised_slots",
-        "line_chart": "ChartLine line_chart",
+        "line_chart": "ChartLine draw_chart",
         "specs": "DetectorSpec",
         "timeline.evidence": "evidence_texts",
         "timeline.order": "is_move",

@@ -23,7 +23,7 @@ class ChartLine:
     values: Sequence[float | None]
 
 
-def line_chart(
+def draw_chart(
     steps: Sequence[int], lines: Sequence[ChartLine], mark: int | None = None, *, is_logarithmic: bool = False
 ) -> str:
     """Return a chart of lines over steps.
@@ -53,9 +53,8 @@ def line_chart(
         color = COLORS[number % len(COLORS)]
         placed = [None if height is None else place(step, height) for step, height in zip(steps, points)]
         parts.append(_path(placed, color))
-        parts.append(
-            f'<text x="{LEFT + 110 * number}" y="11" font-size="10" fill="{color}">{escape(line.title)}</text>'
-        )
+        place_of_title = f'x="{LEFT + 110 * number}" y="11" font-size="10"'
+        parts.append(f'<text {place_of_title} fill="{color}">{escape(line.title)}</text>')
         if mark is not None and mark in steps and (dot := placed[list(steps).index(mark)]) is not None:
             parts.append(f'<circle cx="{dot[0]}" cy="{dot[1]}" r="4" fill="{MARK_COLOR}"/>')
     return "".join([*parts, "</svg>"])

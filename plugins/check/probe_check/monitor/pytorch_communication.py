@@ -150,7 +150,7 @@ class Communication:
             self._fail(error)
 
     def take(self) -> list[Figures]:
-        """Return the figures of the step, those of several calls of an operation combined, and forget them."""
+        """Return the figures of the step, one for all calls of an operation, and forget them."""
         values, self._values = self._values, {}
         self._pending.clear()
         resolve(each for listed in values.values() for each in listed)

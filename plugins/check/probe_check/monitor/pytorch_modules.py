@@ -57,6 +57,7 @@ class Hook:
         self._function = function
 
     def __call__(self, *args: Any) -> None:
+        """Call the function."""
         self._function(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -96,8 +96,7 @@ class OptimizerStates:
 
 
 def _parts(optimizer: Any) -> Iterator[Any]:
-    for part in getattr(optimizer, "chained_optimizers", None) or (optimizer,):
-        yield part
+    yield from getattr(optimizer, "chained_optimizers", None) or (optimizer,)
 
 
 def _pairs(model_groups: Sequence[Any], copy_groups: Sequence[Any]) -> dict[int, torch.Tensor]:
