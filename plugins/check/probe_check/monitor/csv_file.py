@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from probe_check.monitor.figures import Figures
@@ -18,8 +19,8 @@ from probe_core.files.given import read_given
 from probe_core.spreadsheet_text import neutralise
 
 _FILE = re.compile(r"([a-z_]+)_(\d{1,12})-(\d{1,12})\.csv")
-_WHOLE = ("nans",)
-"""Operations whose results are written as whole numbers."""
+COUNT = "nans"
+"""The operation whose results are written as whole numbers."""
 
 
 def file_name(task: str, step: int, steps_per_file: int) -> str:
@@ -40,18 +41,23 @@ def first_step_of(name: str) -> int:
     return int(match[2]) if match else -1
 
 
-def cells(figures: Figures, operations: Sequence[str], step: int, digits: int) -> list[str]:
-    """Return the cells of a row."""
-    micro_step = [] if figures.micro_step is None else [str(figures.micro_step)]
-    values = [
-        _number(value, digits, is_whole=operation in _WHOLE)
+def line(figures: Figures, operations: Sequence[str], step: int, digits: int) -> str:
+    """Return the line of a value, with its end."""
+    before, after = _surroundings(figures.model, figures.name, figures.shape, figures.dtype)
+    micro_step = "" if figures.micro_step is None else f",{figures.micro_step}"
+    numbers = [
+        _number(value, digits, is_whole=operation == COUNT)
         for operation, value in zip(operations, figures.values)
     ]
-    layout: list[str] = []
-    if figures.task.operations is None:
-        shape = figures.shape
-        layout = ["nan", "nan"] if shape is None else [str(list(shape)), figures.dtype]
-    return [str(figures.model), neutralise(figures.name), str(step), *micro_step, *values, *layout]
+    layout = after if figures.task.operations is None else ""
+    return f"{before}{step}{micro_step},{','.join(numbers)}{layout}\n"
+
+
+@lru_cache(maxsize=1 << 16)
+def _surroundings(model: int, name: str, shape: tuple[int, ...] | None, dtype: str) -> tuple[str, str]:
+    """Return the cells before the step and after the figures, which are the same in each step."""
+    layout = ["nan", "nan"] if shape is None else [str(list(shape)), dtype]
+    return text_of([[str(model), neutralise(name), ""]])[:-1], f",{text_of([layout])[:-1]}"
 
 
 def _number(value: float, digits: int, *, is_whole: bool) -> str:
@@ -60,27 +66,28 @@ def _number(value: float, digits: int, *, is_whole: bool) -> str:
     return str(int(value)) if is_whole else repr(round(value, digits))
 
 
-def write_rows(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]], *, is_whole: bool) -> None:
-    """Write rows to a file.
+def write_lines(path: Path, header: Sequence[str], lines: Sequence[str], *, is_whole: bool) -> None:
+    """Write lines to a file.
 
     Args:
         path: The file.
         header: The titles of the columns.
-        rows: The rows.
-        is_whole: True if the file holds nothing else; it is then replaced as a whole. Otherwise the rows are
+        lines: The lines with their ends.
+        is_whole: True if the file holds nothing else; it is then replaced as a whole. Otherwise the lines are
             added in one write, so that a process that is killed leaves complete rows.
 
     Raises:
         UserError: The file cannot be written.
     """
+    text = "".join(lines)
     if is_whole:
-        write_text(path, _text([header, *rows]))
+        write_text(path, text_of([header]) + text)
         return
     try:
         descriptor = open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             is_new = _remove_incomplete_row(descriptor) == 0
-            _write_all(descriptor, _text([header, *rows] if is_new else rows).encode())
+            _write_all(descriptor, ((text_of([header]) if is_new else "") + text).encode())
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -102,7 +109,8 @@ def _write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _text(rows: Sequence[Sequence[str]]) -> str:
+def text_of(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as csv."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().encode("utf-8", "backslashreplace").decode()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from probe_check.monitor.csv_file import cells, file_name, write_rows
+from probe_check.monitor.csv_file import file_name, line, write_lines
 from probe_check.monitor.figures import Figures, columns_of
 from probe_check.monitor.settings import MonitorSettings
 from probe_check.monitor.tasks import Task
@@ -68,10 +68,10 @@ class CsvOutput(NoOutput):
             tasks.setdefault(each.task, []).append(each)
         for task, members in tasks.items():
             operations = task.operations or settings.operations
-            write_rows(
+            write_lines(
                 self._directory / file_name(task.value, step, settings.steps_per_file),
                 columns_of(task, operations, has_micro_step=members[0].micro_step is not None),
-                [cells(each, operations, step, settings.digits) for each in members],
+                [line(each, operations, step, settings.digits) for each in members],
                 is_whole=settings.steps_per_file == 1,
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
@@ -15,6 +16,8 @@ SMALLEST_SQUARED = 1e-150
 """Norms of float64 below this come from squares that float64 cannot represent with full precision."""
 WITHOUT_FLOAT64 = frozenset({"mps"})
 """Types of devices that have no float64; figures are computed in float32 there."""
+
+_memory = threading.local()
 
 Scalar = Union[float, torch.Tensor]
 """A number, or a tensor without dimensions whose value is not transferred yet."""
@@ -42,7 +45,6 @@ def local_part(tensor: torch.Tensor) -> torch.Tensor:
     return local
 
 
-@torch.no_grad()
 def measure(tensor: torch.Tensor, operations: Sequence[str], epsilon: float) -> Measured:
     """Return the results of operations on a tensor.
 
@@ -77,24 +79,37 @@ def _result(name: str, tensor: torch.Tensor, epsilon: float) -> Scalar:
 def _norm(tensor: torch.Tensor, _: float) -> Scalar:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:
         wide = torch.float32 if tensor.device.type in WITHOUT_FLOAT64 else torch.float64
-        norm: torch.Tensor = torch.linalg.vector_norm(tensor.to(wide))
-        return norm
+        return torch.linalg.vector_norm(tensor.to(wide))  # type: ignore[no-any-return]
+    if tensor.dtype is torch.float64:
+        return _scaled_norm(tensor)
     return _host_norm(tensor.reshape(-1))
 
 
-def _host_norm(flat: torch.Tensor) -> float:
-    """Return the norm of a tensor in host memory, widened block by block."""
-    total = 0.0
+def _host_norm(flat: torch.Tensor) -> torch.Tensor:
+    """Return the norm of a tensor in host memory, widened block by block in memory that is used again."""
+    buffer = getattr(_memory, "buffer", None)
+    if buffer is None:
+        buffer = _memory.buffer = torch.empty(BLOCK_ELEMENTS, dtype=torch.float64)
+    parts: list[torch.Tensor] = []
     for start in range(0, flat.numel(), BLOCK_ELEMENTS):
-        wide = flat[start : start + BLOCK_ELEMENTS].to(torch.float64)
-        total += torch.dot(wide, wide).item()
-    norm = math.sqrt(total) if total >= 0 else total
-    if flat.dtype is torch.float64 and (math.isinf(norm) or norm < SMALLEST_SQUARED) and flat.numel():
-        largest = float(flat.abs().max())
+        block = flat[start : start + BLOCK_ELEMENTS]
+        wide = buffer[: block.numel()]
+        wide.copy_(block)
+        parts.append(torch.linalg.vector_norm(wide))
+    if len(parts) == 1:
+        return parts[0]
+    return torch.linalg.vector_norm(torch.stack(parts)) if parts else torch.zeros((), dtype=torch.float64)
+
+
+def _scaled_norm(tensor: torch.Tensor) -> float:
+    """Return the norm of a tensor of float64, scaled if squares leave the range of float64."""
+    norm = float(torch.linalg.vector_norm(tensor))
+    if (math.isinf(norm) or norm < SMALLEST_SQUARED) and tensor.numel():
+        largest = float(tensor.abs().max())
         if largest and math.isfinite(largest):
-            return largest * float(torch.linalg.vector_norm(flat / largest))
+            return largest * float(torch.linalg.vector_norm(tensor / largest))
     return norm
 
 
@@ -132,13 +147,16 @@ _OPERATIONS: Mapping[str, Callable[[torch.Tensor, float], Scalar]] = {
 
 def resolve(measured: Iterable[Measured]) -> None:
     """Replace all tensors among the results by numbers, with one transfer per device."""
-    places: dict[Any, list[tuple[list[Scalar], int]]] = {}
+    devices: dict[Any, dict[torch.dtype, list[tuple[list[Scalar], int]]]] = {}
     for each in measured:
         for index, value in enumerate(each.values):
             if isinstance(value, torch.Tensor):
-                places.setdefault(value.device, []).append((each.values, index))
-    for device, listed in places.items():
+                dtypes = devices.setdefault(value.device, {})
+                dtypes.setdefault(value.dtype, []).append((each.values, index))
+    for device, dtypes in devices.items():
         wide = torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
-        stacked = torch.stack([values[index].to(wide) for values, index in listed])  # type: ignore[union-attr]
-        for (values, index), number in zip(listed, stacked.tolist()):
+        stacks: list[Any] = [[values[index] for values, index in listed] for listed in dtypes.values()]
+        numbers = torch.cat([torch.stack(stack).to(wide) for stack in stacks]).tolist()
+        places = (place for listed in dtypes.values() for place in listed)
+        for (values, index), number in zip(places, numbers):
             values[index] = number

@@ -110,6 +110,7 @@ class ParameterWatch:
         self._has_main_grad = has_main_grad
         self._handles: list[Any] = []
         self._nodes: list[Any] = []
+        self._is_each = settings.is_on("monitor_mbs_grad")
         self._has_states = any(map(settings.is_on, STATE_FLAGS))
         self.histograms: dict[str, torch.Tensor] = {}
         if self._has_states or settings.is_on("wg_distribution"):
@@ -143,7 +144,7 @@ class ParameterWatch:
         self, measure: Measure, listener: StepListener, parameter: Parameter, *_: Any
     ) -> None:
         number, parameter.micro_step = parameter.micro_step, parameter.micro_step + 1
-        is_each = self._settings.is_on("monitor_mbs_grad")
+        is_each = self._is_each
         if not listener.is_observed or not (is_each or parameter.micro_step == self._micro_steps):
             return
         try:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from probe_recording import note
 
-from probe_check.monitor.csv_file import write_rows
+from probe_check.monitor.csv_file import text_of
 from probe_check.monitor.directories import STRUCTURE_DIRECTORY, output_base
 from probe_check.monitor.observer import Observer
 from probe_core.files.atomic import make_directory, write_text
@@ -52,7 +52,7 @@ class OneTimeReports:
         path = directory / STACK_FILE
         if stacks and not path.exists():
             make_directory(directory)
-            write_rows(path, STACK_HEADER, [(name, stack) for name, stack in stacks.items()], is_whole=True)
+            write_text(path, text_of([STACK_HEADER, *stacks.items()]))
 
 
 def write_structure(structure: Mapping[str, Any], rank: int) -> Path:
