@@ -5,8 +5,8 @@ sizes ``tiny`` and ``step-M``. A mode is a size and what is monitored, such as `
 of weight gradients before and after their reduction, ``wg-all`` for all operations on them, ``mv`` for the
 moments, ``param`` for parameters, ``xy`` for activations and their gradients.
 
-For each mode a process trains two equal models, one of them monitored, in turn. The result is the ratio of the
-median CPU times of their steps, the median of three processes; files are included.
+For each mode a process trains two equal models, one of them monitored, in turn. The result is the ratio of
+the median CPU times of their steps, the median of three processes; files are included.
 
 Environment variables:
     MSPROBE_PYTHON: A Python with mindstudio-probe 8.3.3 and transformers, to measure msprobe as well.
@@ -68,7 +68,8 @@ TrainerMon(config, params_have_main_grad=False).set_monitor(
 for pair in (bare, monitored) * 2:
     step(*pair)
 times = [(cost(*bare), cost(*monitored), cost(*monitored), cost(*bare)) for _ in range(steps)]
-print(json.dumps({"bare": [a for t in times for a in (t[0], t[3])], "monitored": [a for t in times for a in t[1:3]]}))
+print(json.dumps({"bare": [a for t in times for a in (t[0], t[3])],
+                  "monitored": [a for t in times for a in t[1:3]]}))
 """
 
 

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 from probe_core.exports import exporter
 
 if TYPE_CHECKING:
+    from probe_check.monitor.conversion import csv2db, csv2tensorboard_by_step
     from probe_check.monitor.trainer import TrainerMon
 
-__all__ = ["TrainerMon"]
+__all__ = ["TrainerMon", "csv2db", "csv2tensorboard_by_step"]
 
-__getattr__ = exporter(__name__, {"monitor.trainer": "TrainerMon"})
+__getattr__ = exporter(
+    __name__,
+    {"monitor.conversion": "csv2db csv2tensorboard_by_step", "monitor.trainer": "TrainerMon"},
+)

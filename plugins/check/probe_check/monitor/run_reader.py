@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,18 +101,32 @@ def read_run(path: Path) -> MonitoredRun:
 
 
 def _read_rank(run: RunDirectory, problems: list[str]) -> list[Series]:
-    files = sorted(
-        run.path.glob("*.csv"), key=lambda file: (task_of(file.name) or "", first_step_of(file.name))
-    )
-    series: dict[tuple[object, ...], Series] = {}
-    for file in files:
-        task = TASKS.get(task_of(file.name) or "")
-        if task is None:
-            continue
+    def read(path: Path) -> Table | None:
         try:
-            _add_table(series, run.rank, task, read_table(file))
+            return read_table(path)
         except UserError as error:
             problems.append(error.what)
+            return None
+
+    return read_series(run, list(run.path.glob("*.csv")), read)
+
+
+def read_series(
+    run: RunDirectory, files: Iterable[Path], read: Callable[[Path], Table | None]
+) -> list[Series]:
+    """Return the figures in the files of one rank.
+
+    Args:
+        run: The directory of the rank.
+        files: The files; those that are not of the monitor are left out.
+        read: A function that reads a file; None for one that cannot be read.
+    """
+    series: dict[tuple[object, ...], Series] = {}
+    for file in sorted(files, key=lambda file: (task_of(file.name) or "", first_step_of(file.name))):
+        task = TASKS.get(task_of(file.name) or "")
+        table = None if task is None else read(file)
+        if task is not None and table is not None:
+            _add_table(series, run.rank, task, table)
     return list(series.values())
 
 
