@@ -131,7 +131,7 @@ def kinds(package: str, config: dict[str, Any]) -> None:
     add("with_inf", [1.0, -inf, inf])
     add("tiny", [1e-30, 1e-12, 1e-9, 2e-8])
     add("large", [3e38, -3e38, 1e20])
-    add("fp16", [1.0, 300.0, -6e4], torch.float16)
+    add("fp16", [1.0, 300.0, -6e4, 0.0], torch.float16)
     add("bf16", [1.0, 3.0, -1e38], torch.bfloat16)
     add("fp64", [1 / 3, 2 / 3, -1e150], torch.float64)
     add("fp64_large", [1e200, 1e200], torch.float64)

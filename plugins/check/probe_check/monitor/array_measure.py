@@ -51,7 +51,8 @@ def _extreme(name: str) -> Callable[[Array, float], Any]:
 
 
 def _zeros(array: Array, epsilon: float) -> Any:
-    return np.mean(np.abs(array) < epsilon, dtype=np.float64) if array.size else math.nan
+    wide = array.astype(np.float32) if array.dtype == np.float16 else array  # float16 rounds epsilon to 0
+    return np.mean(np.abs(wide) < epsilon, dtype=np.float64) if array.size else math.nan
 
 
 _OPERATIONS: Mapping[str, Callable[[Array, float], Any]] = {

@@ -21,6 +21,7 @@ from probe_check.monitor.pytorch_parameters import ParameterWatch, Place, select
 from probe_check.monitor.pytorch_structure import StackHooks, StructureNote
 from probe_check.monitor.settings import MonitorSettings, SideSelection
 from probe_check.monitor.tasks import Task
+from probe_core.errors import UserError
 
 SKIPPED_CLASSES = ("FullyShardedDataParallel",)
 
@@ -43,6 +44,9 @@ class TorchObserver(Observer):
         micro_steps: Number of micro-batches of a step.
         groups: The process groups ``dp_group`` and ``tp_group``.
         has_main_grad: True to observe ``main_grad`` of parameters that have one.
+
+    Raises:
+        UserError: ``optimizer`` has no method ``step``.
     """
 
     framework = "pytorch"
@@ -56,6 +60,11 @@ class TorchObserver(Observer):
         has_main_grad: bool,
     ) -> None:
         super().__init__(models, optimizer, micro_steps)
+        if not callable(getattr(optimizer, "step", None)):
+            raise UserError(
+                f"set_monitor() needs an optimizer with a method step, not {type(optimizer).__name__}.",
+                "Pass optimizer=optimizer.",
+            )
         self.process = TorchProcess()
         self._groups = groups
         self._has_main_grad = has_main_grad

@@ -126,7 +126,8 @@ def _zeros(tensor: torch.Tensor, epsilon: float) -> Scalar:
         return math.nan
     if tensor.dtype is torch.bool:
         return _share(~tensor, count)
-    return _share(tensor.abs() < epsilon, count)
+    is_half = tensor.dtype in (torch.float16, torch.bfloat16)  # which may round epsilon to 0
+    return _share((tensor.float() if is_half else tensor).abs() < epsilon, count)
 
 
 def _share(marks: torch.Tensor, count: int) -> Scalar:
