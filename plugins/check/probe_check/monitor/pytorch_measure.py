@@ -12,12 +12,12 @@ import torch
 
 BLOCK_ELEMENTS = 1 << 16
 """Elements of a block that is widened to float64 at once in host memory, so that it stays in the cache."""
+MOST_VIEWS = 4096
+"""Number of shapes whose views of the buffer are kept."""
 SMALLEST_SQUARED = 1e-150
 """Norms of float64 below this come from squares that float64 cannot represent with full precision."""
 WITHOUT_FLOAT64 = frozenset({"mps"})
 """Types of devices that have no float64; figures are computed in float32 there."""
-
-_memory = threading.local()
 
 Scalar = Union[float, torch.Tensor]
 """A number, or a tensor without dimensions whose value is not transferred yet."""
@@ -84,23 +84,37 @@ def _norm(tensor: torch.Tensor, _: float) -> Scalar:
         return torch.linalg.vector_norm(tensor.to(wide))  # type: ignore[no-any-return]
     if tensor.dtype is torch.float64:
         return _scaled_norm(tensor)
-    return _host_norm(tensor.reshape(-1))
+    return _host_norm(tensor)
 
 
-def _host_norm(flat: torch.Tensor) -> torch.Tensor:
-    """Return the norm of a tensor in host memory, widened block by block in memory that is used again."""
-    buffer = getattr(_memory, "buffer", None)
-    if buffer is None:
-        buffer = _memory.buffer = torch.empty(BLOCK_ELEMENTS, dtype=torch.float64)
-    parts: list[torch.Tensor] = []
-    for start in range(0, flat.numel(), BLOCK_ELEMENTS):
-        block = flat[start : start + BLOCK_ELEMENTS]
-        wide = buffer[: block.numel()]
-        wide.copy_(block)
-        parts.append(torch.linalg.vector_norm(wide))
-    if len(parts) == 1:
-        return parts[0]
-    return torch.linalg.vector_norm(torch.stack(parts)) if parts else torch.zeros((), dtype=torch.float64)
+class _Buffer(threading.local):
+    """Memory for elements in float64 that is used again, and views of it."""
+
+    def __init__(self) -> None:
+        self._memory = torch.empty(BLOCK_ELEMENTS, dtype=torch.float64)
+        self._views: dict[torch.Size, torch.Tensor] = {}
+
+    def view(self, shape: torch.Size) -> torch.Tensor:
+        """Return a view of a shape with at most ``BLOCK_ELEMENTS`` elements."""
+        view = self._views.get(shape)
+        if view is None:
+            if len(self._views) >= MOST_VIEWS:
+                self._views.clear()
+            view = self._views[shape] = self._memory[: shape.numel()].view(shape)
+        return view
+
+
+_buffer = _Buffer()
+
+
+def _host_norm(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the norm of a tensor in host memory, widened block by block."""
+    if tensor.numel() <= BLOCK_ELEMENTS:
+        wide = _buffer.view(tensor.shape)
+        wide.copy_(tensor)
+        return torch.linalg.vector_norm(wide)  # type: ignore[no-any-return]
+    blocks = tensor.reshape(-1).split(BLOCK_ELEMENTS)  # type: ignore[no-untyped-call]
+    return torch.linalg.vector_norm(torch.stack([_host_norm(block) for block in blocks]))  # type: ignore[no-any-return]
 
 
 def _scaled_norm(tensor: torch.Tensor) -> float:

@@ -1,4 +1,4 @@
-"""What an optimizer of PyTorch holds for each parameter: gradient and moments."""
+"""The gradient and the moments of each parameter, as an optimizer of PyTorch holds them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _ALWAYS_FINITE = frozenset({"norm", "entropy", "kernel_norm"})
 
 
 class FindingKind(Enum):
-    """What is wrong with a value."""
+    """The fault of a value."""
 
     NOT_FINITE = "not_finite"
     OUTSIDE_BAND = "outside_band"
