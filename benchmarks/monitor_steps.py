@@ -1,9 +1,9 @@
 """Benchmark of TrainerMon: ``python monitor_steps.py [MODE …]``.
 
 The step is that of ``record_steps.py``: forward, backward and AdamW(foreach) of a Llama on one thread, in the
-sizes ``tiny`` and ``step-M``. A mode is a size and what is monitored, such as ``tiny-wg``: ``wg`` for the norms
-of weight gradients before and after their reduction, ``wg-all`` for all operations on them, ``mv`` for the
-moments, ``param`` for parameters, ``xy`` for activations and their gradients.
+sizes ``tiny`` and ``step-M``. A mode is a size and what is monitored, such as ``tiny-wg``: ``wg`` for the
+norms of weight gradients before and after their reduction, ``wg-all`` for all operations on them, ``mv`` for
+the moments, ``param`` for parameters, ``xy`` for activations and their gradients.
 
 For each mode a process trains two equal models, one of them monitored, in turn. The result is the ratio of
 the median CPU times of their steps, the median of three processes; files are included.
