@@ -29,6 +29,16 @@ def alert_line(event: Alert, tag: str) -> str:
     return f"probe: {printable(alert(event, tag))}"
 
 
+def more_alerts(count: int, step: int) -> str:
+    """Return the line about alerts that are not printed."""
+    return f"probe: {counted(count, 'alert')} more in step {step}."
+
+
+def ended(step: int, reason: str) -> str:
+    """Return the line about the end of the monitoring."""
+    return f"probe: the monitoring ends in step {step}: {reason} The training goes on."
+
+
 def recording(first_step: int, last_step: int, path: Path) -> str:
     """Return the line about steps that are going to be recorded."""
     steps = f"step {first_step}" if first_step == last_step else f"steps {first_step} to {last_step}"

@@ -12,9 +12,8 @@ from typing import Any
 from probe_recording import note
 
 from probe_check.monitor import sentences
-from probe_check.monitor.alerts import Alert, AlertScanner
-from probe_check.monitor.directories import EVENT_DIRECTORY, new_directory, output_base, run_directories
-from probe_check.monitor.events import EventFile, event_of
+from probe_check.monitor.alert_reporter import AlertReporter
+from probe_check.monitor.directories import new_directory, output_base, run_directories
 from probe_check.monitor.figures import Figures
 from probe_check.monitor.observer import Observer
 from probe_check.monitor.output import CsvOutput, NoOutput, Output, TensorBoardOutput
@@ -23,10 +22,7 @@ from probe_check.monitor.reports import OneTimeReports
 from probe_check.monitor.schedule import ConfigurationFile, Schedule, is_dynamic
 from probe_check.monitor.settings import MonitorSettings, load_settings
 from probe_check.monitor.tasks import Task
-from probe_core.errors import UserError, counted, said
-
-MOST_SHOWN_ALERTS = 5
-"""Number of alerts of a step that are printed."""
+from probe_core.errors import UserError, said
 
 
 class TrainerMon:
@@ -63,13 +59,10 @@ class TrainerMon:
         self._observer: Observer | None = None
         self._schedule: Schedule | None = None
         self._output: Output = NoOutput()
-        self._scanner = AlertScanner(())
-        self._event_file: EventFile | None = None
-        self._recorder: StepRecorder | None = None
+        self._alerts: AlertReporter | None = None
         self._reports = OneTimeReports()
-        self._place: tuple[int, tuple[int, ...]] = 0, (0,)
         self._pid = os.getpid()
-        self._is_observed = False
+        self._is_observed = self._has_failed = False
         self.step = 0
         self.directory: Path | None = None
 
@@ -109,7 +102,8 @@ class TrainerMon:
         models = tuple(model) if isinstance(model, (list, tuple)) else (model,)
         groups = {"dp_group": dp_group, "tp_group": tp_group}
         observer = new_observer(models, optimizer, grad_acc_steps, groups, self._has_main_grad)
-        self._place = observer.group(self._process_group)
+        place = observer.group(self._process_group)
+        self._alerts = AlertReporter(observer.process.rank, *place, grad_acc_steps)
         self.step = start_iteration
         self._observer = observer
         try:
@@ -127,8 +121,8 @@ class TrainerMon:
         if os.getpid() != self._pid:
             return
         self._stop()
-        if self._recorder is not None:
-            self._recorder.finish()
+        if self._alerts is not None and self._alerts.recorder is not None:
+            self._alerts.recorder.finish()
 
     def generate_wgrad_metrics(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the figures of the reduced and of the unreduced gradients of the present step, by tag."""
@@ -172,13 +166,12 @@ class TrainerMon:
             self._is_observed = False
             return
         self._output = self._new_output(settings)
-        self._scanner = AlertScanner(settings.alert.rules)
-        if settings.alert.writes_events and self._event_file is None:
-            self._event_file = EventFile(output_base() / EVENT_DIRECTORY, self._rank)
-        if settings.alert.recorded_steps and self._recorder is None:
-            assert self.directory is not None
-            self._recorder = StepRecorder(observer.framework, self.directory, observer.models)
-            observer.hook_ends(self._recorder.end_step)
+        alerts, directory = self._alerts, self.directory
+        assert alerts is not None and directory is not None
+        alerts.configure(settings)
+        if settings.alert.recorded_steps and alerts.recorder is None:
+            alerts.recorder = StepRecorder(observer.framework, directory, observer.models)
+            observer.hook_ends(alerts.recorder.end_step)
         observer.install(settings, self)
         self._is_observed = schedule.includes(self.step)
 
@@ -206,13 +199,17 @@ class TrainerMon:
         self._schedule = None
 
     def fail(self, error: Exception) -> None:
-        """End the monitoring because of an error; the training goes on."""
-        reason = error.what if isinstance(error, UserError) else f"{said(error)}."
-        note(f"probe: the monitoring ends in step {self.step}: {reason} The training goes on.")
-        try:
-            self._stop()
-        except Exception as another:  # of a hook that cannot be removed: the training must go on
-            note(f"probe: {said(another)}")
+        """End the monitoring because of an error; the training goes on.
+
+        The hooks do nothing from now on. They are removed after the step, because torch calls the hooks of a
+        module in a wrong way if one of them removes others.
+        """
+        self._is_observed = False
+        if not self._has_failed:
+            self._has_failed = True
+            note(
+                sentences.ended(self.step, error.what if isinstance(error, UserError) else f"{said(error)}.")
+            )
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -243,9 +240,13 @@ class TrainerMon:
             self._next_step()
         except Exception as error:  # of the framework or the file system: the training must go on
             self.fail(error)
+        if self._has_failed and self._schedule is not None:
+            self._stop()
 
     def _next_step(self) -> None:
         self.step += 1
+        if self._has_failed:
+            return
         schedule = self._schedule
         if schedule is not None and schedule.is_finished:
             self._stop()
@@ -256,10 +257,10 @@ class TrainerMon:
             self._stop()
             self._start(settings, self.step)
         elif schedule is not None:
-            self._is_observed = self._output_is_open() and schedule.includes(self.step)
-
-    def _output_is_open(self) -> bool:
-        return self._observer is not None and self._observer.process.is_selected(self._settings.ranks)
+            is_selected = self._observer is not None and self._observer.process.is_selected(
+                self._settings.ranks
+            )
+            self._is_observed = is_selected and schedule.includes(self.step)
 
     def _write(self, observer: Observer) -> None:
         step = self.step
@@ -271,29 +272,8 @@ class TrainerMon:
             self._output.add_histogram(tag, values, step)
         if self._schedule is not None:
             self._schedule.add()
-        self._report(self._alerts(figures))
-
-    def _alerts(self, figures: Sequence[Figures]) -> list[Alert]:
-        alerts: list[Alert] = []
-        for order, each in enumerate(figures):
-            operations = each.task.operations or self._settings.operations
-            alerts += self._scanner.scan(each, operations, self.step, order)
-        return alerts
-
-    def _report(self, alerts: Sequence[Alert]) -> None:
-        if not alerts:
-            return
-        for alert in alerts[:MOST_SHOWN_ALERTS]:
-            note(sentences.alert_line(alert, alert.figures.full_tag(self._rank)))
-        if len(alerts) > MOST_SHOWN_ALERTS:
-            more = counted(len(alerts) - MOST_SHOWN_ALERTS, "alert")
-            note(f"probe: {more} more in step {self.step}.")
-        if self._event_file is not None and self._observer is not None:
-            stage, mates = self._place
-            micro_steps = self._observer.micro_steps
-            self._event_file.add(event_of(a, self._rank, stage, mates, micro_steps) for a in alerts)
-        if self._recorder is not None:
-            self._recorder.start(self.step + 1, self._settings.alert.recorded_steps)
+        if self._alerts is not None:
+            self._alerts.report(figures, step)
 
 
 def new_observer(

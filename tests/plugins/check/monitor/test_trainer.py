@@ -274,6 +274,22 @@ def test_a_failure_ends_the_monitoring_and_not_the_training(
     assert not model[0]._forward_hooks
 
 
+def test_an_error_in_a_hook_ends_the_monitoring_and_not_the_forward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("broken")
+
+    for module in ("pytorch", "pytorch_features"):
+        name = "measure" if module == "pytorch" else "linear_features"
+        monkeypatch.setattr(f"probe_check.monitor.{module}.{name}", broken)
+    model = train(tmp_path / "run", **EVERYTHING, stack_info=True)
+    plain = network()
+    assert capfd.readouterr().err.count("the monitoring ends in step 0: RuntimeError: broken.") == 1
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    assert not torch.equal(model[0].weight, plain[0].weight)
+
+
 # -- optimizers ------------------------------------------------------------------------------------
 
 
