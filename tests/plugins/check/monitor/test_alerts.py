@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 from pathlib import Path
@@ -152,7 +153,8 @@ def test_an_alert_records_the_next_steps_once(
 def test_a_program_with_a_debugger_is_not_recorded_twice(
     tmp_path: Path, no_debugger: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    PrecisionDebugger(dump_path=str(tmp_path / "own"), task="statistics")
+    debugger = PrecisionDebugger(dump_path=str(tmp_path / "own"), task="statistics")
+    atexit.unregister(debugger._recorder.finish)
     train(tmp_path / "run", explode, steps=4, wg_distribution=True, alert=ALERT)
     assert capfd.readouterr().err.count("the steps after the alert are not recorded") == 1
     assert not (run_of(tmp_path / "run") / "recording").exists()
