@@ -19,6 +19,8 @@ from probe_core.files.given import read_given
 from probe_core.spreadsheet_text import neutralise
 
 _FILE = re.compile(r"([a-z_]+)_(\d{1,12})-(\d{1,12})\.csv")
+LONGEST_ROW = 1 << 16
+"""Bytes at the end of a file that are searched for an incomplete row."""
 COUNT = "nans"
 """The operation whose results are written as whole numbers."""
 
@@ -97,7 +99,8 @@ def write_lines(path: Path, header: Sequence[str], lines: Sequence[str], *, is_w
 def _remove_incomplete_row(descriptor: int) -> int:
     """Cut off a last row without an end, which a killed process may have left; return the size."""
     size = os.lseek(descriptor, 0, os.SEEK_END)
-    tail = os.pread(descriptor, min(size, 1 << 16), max(0, size - (1 << 16)))
+    os.lseek(descriptor, max(0, size - LONGEST_ROW), os.SEEK_SET)
+    tail = os.read(descriptor, LONGEST_ROW)
     if tail and not tail.endswith(b"\n"):
         size -= len(tail) - (tail.rfind(b"\n") + 1)
         os.ftruncate(descriptor, size)

@@ -270,5 +270,5 @@ class TorchObserver(Observer):
         dist = torch.distributed
         if not (dist.is_available() and dist.is_initialized()):
             return 0, (self.process.rank,)
-        group = process_group if isinstance(process_group, dist.ProcessGroup) else None
+        group: Any = process_group if isinstance(process_group, dist.ProcessGroup) else dist.group.WORLD
         return dist.get_rank(group), tuple(dist.get_process_group_ranks(group))
