@@ -5,14 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from probe_check.monitor.alert_settings import RuleName, RuleSettings
 from probe_check.monitor.figures import Figures
+from probe_core.files.packaged import load_yaml
 
-DECAY = 0.99
-"""Weight of the past in the mean of a figure. Source: the mean of msprobe's rule AnomalyTurbulence."""
-TURBULENT = frozenset({"norm", "mean"})
-"""Operations to which AnomalyTurbulence applies."""
+
+@dataclass(frozen=True, slots=True)
+class AlertNumbers:
+    """The numbers of the rules; ``alerts.yaml`` holds them with their sources.
+
+    Attributes:
+        decay: Weight of the past in the mean of a figure.
+        turbulent: Operations to which AnomalyTurbulence applies.
+    """
+
+    decay: float
+    turbulent: frozenset[str]
+
+
+@cache
+def alert_numbers() -> AlertNumbers:
+    """Return the numbers in ``alerts.yaml``."""
+    data = load_yaml(__package__, "alerts.yaml")
+    return AlertNumbers(float(data["decay"]), frozenset(data["turbulent"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +64,7 @@ class AlertScanner:
 
     def __init__(self, rules: Sequence[RuleSettings]) -> None:
         self._rules = tuple(rules)
+        self._decay = alert_numbers().decay
         self._means: dict[tuple[object, ...], float] = {}
 
     def scan(self, figures: Figures, operations: Sequence[str], step: int, order: int) -> list[Alert]:
@@ -69,7 +87,7 @@ class AlertScanner:
             mean = self._means.get(key)
             if math.isfinite(value):
                 size = abs(value)
-                self._means[key] = size if mean is None else DECAY * mean + (1 - DECAY) * size
+                self._means[key] = _mean(mean, size, self._decay)
             for rule in self._rules:
                 if _fires(rule, operation, value, mean):
                     alerts.append(Alert(rule.name, figures, operation, value, mean, step, order))
@@ -77,10 +95,14 @@ class AlertScanner:
         return alerts
 
 
+def _mean(mean: float | None, size: float, decay: float) -> float:
+    return size if mean is None else decay * mean + (1 - decay) * size
+
+
 def _fires(rule: RuleSettings, operation: str, value: float, mean: float | None) -> bool:
     """Return True if a rule reports a value; ``mean`` is that of the values before."""
     if rule.name is RuleName.NAN:
         return math.isnan(value) or (rule.threshold is not None and abs(value) > rule.threshold)
-    if operation not in TURBULENT or mean is None or rule.threshold is None:
+    if operation not in alert_numbers().turbulent or mean is None or rule.threshold is None:
         return False
     return abs(value) > mean * (1 + rule.threshold)
