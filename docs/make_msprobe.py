@@ -47,6 +47,7 @@ ELSEWHERE = {
     "parse": "`probe convert` turns ACL dumps (`.bin`) into `.npy`; ATB dumps are not read. `probe parse` shows rows, "
     "tensors and call stacks of dumps of older tools ([legacy.md](legacy.md)). `.pt`, `.npy` and safetensors files need "
     "no conversion.",
+    "core.monitor.anomaly_processor (a module)": "`probe monitor-alerts`, or `probe anomaly-processor`",
     "grad_probe": '[recording](gradients.md) with `"task": "grad_probe"`, and `probe grad compare`',
 }
 """Other commands of msprobe, with what to do."""
@@ -80,6 +81,9 @@ What is new stands beside what you know: the [verdict](diagnosis.md#verdicts) as
 | `from msprobe.pytorch import compare_distributed` | `from probe_pytorch import compare_distributed` |
 | `PtdbgDispatch`, the online dispatch check | [`probe_pytorch.DispatchCheck`](dispatch-check.md), with arguments of its own |
 | `from msprobe.mindspore import PrecisionDebugger` | `from probe_mindspore import PrecisionDebugger` |
+| `from msprobe.pytorch import TrainerMon` | `from probe_check import TrainerMon`, with the same configuration and files ([monitor.md](monitor.md)) |
+| `from msprobe.mindspore import TrainerMon` | the same, in PyNative mode |
+| `csv2db(CSV2DBConfig(…))`, `csv2tensorboard_by_step(…)` | `probe_check.csv2db(…)`, `probe_check.csv2tensorboard_by_step(…)` |
 
 [configuration.md](configuration.md#debugger) lists the methods of the debugger. A script without any change is recorded by
 `probe run train.py`.

@@ -19,6 +19,7 @@ OWN_TEST = {
     "metric-plugin.md": "test_pages.py",
     "plugins.md": "test_plugins_page.py",
     "gradients.md": "test_gradients_page.py",
+    "monitor.md": "test_monitor_page.py",
     "recorder-plugin.md": "test_pages.py",
     "online.md": "test_online_page.py",
     "recording.md": "test_recording_page.py",

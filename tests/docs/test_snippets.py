@@ -40,6 +40,8 @@ RUN_BY = {
     "metric-plugin.md toml": "test_pages.py",
     "legacy.md python": "test_legacy_page.py",
     "mindspore.md python": HERE,
+    "monitor.md json": "test_monitor_page.py",
+    "monitor.md python": "test_monitor_page.py",
     "online.md json": "test_online_page.py",
     "pairing.md yaml": HERE,
     "plugins.md json": "test_plugins_page.py",

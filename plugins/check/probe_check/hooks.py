@@ -15,4 +15,15 @@ def probe_commands() -> list[CommandSpec]:
             "Compare the configurations of two trainings.",
             "probe_check.config_check.command:config_check",
         ),
+        CommandSpec(
+            "monitor",
+            "Name the first value that left its usual range in a monitored training, and draw its curves.",
+            "probe_check.monitor.command:monitor",
+        ),
+        CommandSpec(
+            "monitor-alerts",
+            "Sort the alerts of all ranks of a monitored training.",
+            "probe_check.monitor.command:monitor_alerts",
+            aliases=("anomaly-processor",),
+        ),
     ]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from probe_diagnosis.difference.walking import Node
     from probe_diagnosis.frames import frames_of, load_stacks, own_frame, own_frames
     from probe_diagnosis.judges.uninitialised import uninitialised_slots
+    from probe_diagnosis.line_chart import ChartLine, draw_chart
     from probe_diagnosis.specs import DetectorSpec
     from probe_diagnosis.timeline.evidence import evidence_texts
     from probe_diagnosis.timeline.order import is_move
@@ -33,11 +34,7 @@ if TYPE_CHECKING:
     from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
 
 __all__ = [
-    "CallDepth", "CallView", "Cause", "ConditionDifference", "ConditionKind", "Detection", "Detector",
-    "DetectorSpec", "Difference", "DifferenceKind", "Node", "RunConditions", "Searched", "Timeline", "api_of",
-    "condition_differences", "condition_sentence", "depths", "evidence_texts", "frames_of", "is_module",
-    "is_move", "load_stacks", "own_frame", "own_frames", "parse_conditions", "place_in_order",
-    "search_timelines", "uninitialised_slots", "whole_answer",
+    "CallDepth", "CallView", "Cause", "ChartLine", "ConditionDifference", "ConditionKind", "Detection", "Detector", "DetectorSpec", "Difference", "DifferenceKind", "Node", "RunConditions", "Searched", "Timeline", "api_of", "condition_differences", "condition_sentence", "depths", "draw_chart", "evidence_texts", "frames_of", "is_module", "is_move", "load_stacks", "own_frame", "own_frames", "parse_conditions", "place_in_order", "search_timelines", "uninitialised_slots", "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = exporter(
@@ -54,6 +51,7 @@ __getattr__ = exporter(
         "difference.walking": "Node",
         "frames": "frames_of load_stacks own_frame own_frames",
         "judges.uninitialised": "uninitialised_slots",
+        "line_chart": "ChartLine draw_chart",
         "specs": "DetectorSpec",
         "timeline.evidence": "evidence_texts",
         "timeline.order": "is_move",

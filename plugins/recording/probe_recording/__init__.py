@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
+    from probe_recording.keeping.band import Band, BandRule, Limit, band_rule
     from probe_recording.keeping.event import Cause, Event
     from probe_recording.keeping.keeping_recorder import KeepingRecorder, KeptSession
     from probe_recording.keeping.options import KeepOptions, parse_options
@@ -135,6 +136,8 @@ __all__ = [
     "Array",
     "Arrived",
     "Backward",
+    "Band",
+    "BandRule",
     "Call",
     "CallInterceptor",
     "Calls",
@@ -169,6 +172,7 @@ __all__ = [
     "KeepingRecorder",
     "KeptSession",
     "Ladder",
+    "Limit",
     "Lock",
     "Memory",
     "ModuleHooks",
@@ -199,6 +203,7 @@ __all__ = [
     "Tree",
     "Walk",
     "Watch",
+    "band_rule",
     "batch_entry",
     "batch_tensors",
     "belongs_to_recorder",
@@ -282,6 +287,7 @@ __getattr__ = exporter(
         "interceptors": "CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
+        "keeping.band": "Band BandRule Limit band_rule",
         "keeping.event": "Cause Event",
         "keeping.keeping_recorder": "KeepingRecorder KeptSession",
         "keeping.options": "KeepOptions parse_options",

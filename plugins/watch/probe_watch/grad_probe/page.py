@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+from probe_diagnosis import ChartLine, draw_chart
+
 from probe_core.errors import counted
 from probe_core.safe_text import safe
 from probe_watch.grad_probe import sentences
-from probe_watch.grad_probe.chart import Line, chart
 from probe_watch.grad_probe.rules import Suspect, load_rules
 from probe_watch.grad_probe.similarity import ParameterSeries, RankComparison
 
@@ -73,18 +74,18 @@ def _rank(rank: RankComparison, suspects: Sequence[Suspect]) -> Iterator[str]:
     yield "suspicious step.</p>"
     yield '<div class="charts">'
     summary = [rank.summary(step).similarity for step in rank.steps]
-    yield _figure("Summary of all parameters", chart(rank.steps, [Line("similarity", summary)]))
+    yield _figure("Summary of all parameters", draw_chart(rank.steps, [ChartLine("similarity", summary)]))
     first = {suspect.parameter: suspect for suspect in suspects}
     shown = _selection(rank.series, first)
     for series in shown:
         suspect = first.get(series.parameter)
         values = [a.similarity if (a := series.pairs[step].agreement) else None for step in rank.steps]
-        drawing = chart(rank.steps, [Line("similarity", values)], suspect.step if suspect else None)
+        drawing = draw_chart(rank.steps, [ChartLine("similarity", values)], suspect.step if suspect else None)
         norms = [
-            Line("target", [series.pairs[step].target_norm for step in rank.steps]),
-            Line("golden run", [series.pairs[step].golden_norm for step in rank.steps]),
+            ChartLine("target norm", [series.pairs[step].target_norm for step in rank.steps]),
+            ChartLine("golden run norm", [series.pairs[step].golden_norm for step in rank.steps]),
         ]
-        drawing += chart(rank.steps, norms, suspect.step if suspect else None, is_logarithmic=True)
+        drawing += draw_chart(rank.steps, norms, suspect.step if suspect else None, is_logarithmic=True)
         yield _figure(series.parameter, drawing, is_suspicious=suspect is not None)
     yield "</div>"
     if len(shown) < len(rank.series):

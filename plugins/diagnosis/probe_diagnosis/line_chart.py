@@ -16,15 +16,15 @@ MAX_POINTS = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """A line of a chart: its title, and a value for each step; None and NaN leave a gap."""
 
     title: str
     values: Sequence[float | None]
 
 
-def chart(
-    steps: Sequence[int], lines: Sequence[Line], mark: int | None = None, *, is_logarithmic: bool = False
+def draw_chart(
+    steps: Sequence[int], lines: Sequence[ChartLine], mark: int | None = None, *, is_logarithmic: bool = False
 ) -> str:
     """Return a chart of lines over steps.
 
@@ -53,10 +53,8 @@ def chart(
         color = COLORS[number % len(COLORS)]
         placed = [None if height is None else place(step, height) for step, height in zip(steps, points)]
         parts.append(_path(placed, color))
-        title = f"{line.title} norm" if is_logarithmic else line.title
-        parts.append(
-            f'<text x="{LEFT + 110 * number}" y="11" font-size="10" fill="{color}">{escape(title)}</text>'
-        )
+        place_of_title = f'x="{LEFT + 110 * number}" y="11" font-size="10"'
+        parts.append(f'<text {place_of_title} fill="{color}">{escape(line.title)}</text>')
         if mark is not None and mark in steps and (dot := placed[list(steps).index(mark)]) is not None:
             parts.append(f'<circle cx="{dot[0]}" cy="{dot[1]}" r="4" fill="{MARK_COLOR}"/>')
     return "".join([*parts, "</svg>"])

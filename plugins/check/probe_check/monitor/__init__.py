@@ -1,0 +1,1 @@
+"""The training monitor: figures of gradients, parameters, moments and activations (docs/monitor.md)."""

@@ -1,0 +1,61 @@
+"""The content of ``monitor_answer.json`` (docs/monitor.md#result-files)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from probe_recording import band_rule
+
+from probe_check.monitor import sentences
+from probe_check.monitor.run_reader import MonitoredRun
+from probe_check.monitor.verdict import Finding, Verdict
+
+SCHEMA = 1
+
+
+def as_json(run: MonitoredRun, verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict, its numbers and its limits."""
+    rule = band_rule()
+    word = sentences.verdict(run, verdict).partition(":")[0]
+    return {
+        "schema": SCHEMA,
+        "verdict": word.replace(" ", "_"),
+        "sentence": sentences.verdict(run, verdict),
+        "finding": None if verdict.main is None else _finding(verdict.main),
+        "findings": [_finding(finding) for finding in verdict.findings],
+        "limits": {
+            "least_steps": verdict.least_steps,
+            "excess_factor": rule.excess_factor,
+            "mad_factor": rule.mad_factor,
+            "smallest_rise": {name: rule.smallest_rise[name] for name in ("gradient_norm", "size")},
+        },
+        "ranks": run.ranks,
+        "steps": len(run.steps),
+        "values": len(run.series),
+        "judged_values": verdict.judged_count,
+        "short_values": verdict.short_count,
+        "not_read": list(run.problems),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    series = finding.series
+    return {
+        "kind": finding.kind.value,
+        "rank": series.rank,
+        "step": finding.step,
+        "task": series.task.value,
+        "model": series.model,
+        "name": series.name,
+        "micro_step": series.micro_step,
+        "operation": finding.operation,
+        "value": _number(finding.value),
+        "usual": _number(finding.level),
+        "highest": _number(finding.highest),
+    }
+
+
+def _number(value: float | None) -> float | str | None:
+    """Return a number as JSON can express it: NaN and infinities as texts."""
+    return value if value is None or math.isfinite(value) else repr(value)

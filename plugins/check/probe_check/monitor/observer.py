@@ -1,0 +1,119 @@
+"""The interface between the monitor and the part that observes a framework."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from probe_recording import Process
+
+from probe_check.monitor.figures import Figures
+from probe_check.monitor.settings import MonitorSettings
+from probe_check.monitor.tasks import Task
+
+
+class StepListener(Protocol):
+    """The monitor as an observer calls it."""
+
+    @property
+    def is_observed(self) -> bool:
+        """True if the present step is observed."""
+
+    @property
+    def step(self) -> int:
+        """The number of the present step."""
+
+    def before_step(self) -> None:
+        """Observe what an optimizer is about to use."""
+
+    def after_step(self) -> None:
+        """Observe what an optimizer changed, and end the step."""
+
+    def fail(self, error: Exception) -> None:
+        """End the monitoring because of an error; the training goes on."""
+
+
+class Observer(ABC):
+    """An observer of one framework; it keeps the figures of the present step until ``take``.
+
+    Args:
+        models: The models.
+        optimizer: The optimizer whose steps are those of the training.
+        micro_steps: Number of micro-batches of a step.
+
+    Attributes:
+        process: The rank of the process.
+    """
+
+    framework: str
+    process: Process
+
+    def __init__(self, models: Sequence[Any], optimizer: Any, micro_steps: int) -> None:
+        self.models = tuple(models)
+        self.optimizer = optimizer
+        self.micro_steps = micro_steps
+
+    @abstractmethod
+    def hook_steps(self, listener: StepListener) -> None:
+        """Call ``before_step`` and ``after_step`` of the listener around each step of the optimizer."""
+
+    @abstractmethod
+    def hook_ends(self, ended: Callable[[], None]) -> None:
+        """Call a function after each step of the optimizer, when no hook of it runs any more.
+
+        Raises:
+            UserError: The framework has no such place.
+        """
+
+    @abstractmethod
+    def install(self, settings: MonitorSettings, listener: StepListener) -> None:
+        """Install the hooks of a configuration.
+
+        Raises:
+            UserError: The framework or the optimizer does not support a field that is set.
+        """
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove the hooks of ``install``."""
+
+    @abstractmethod
+    def observe_before(self) -> None:
+        """Measure gradients, moments and parameters before a step."""
+
+    @abstractmethod
+    def observe_after(self) -> None:
+        """Measure parameters after a step."""
+
+    @abstractmethod
+    def take(self) -> list[Figures]:
+        """Return the figures of the step in the order of observation, and forget them."""
+
+    @abstractmethod
+    def end_step(self) -> None:
+        """Forget what was counted in the step; called for each step, observed or not."""
+
+    def figures(self, tasks: Sequence[Task]) -> list[Figures]:
+        """Return the figures of some tasks that were measured so far in this step."""
+        return []
+
+    def histograms(self) -> Mapping[str, Any]:
+        """Return the tensors whose distributions are written, by their tags, and forget them."""
+        return {}
+
+    def structure(self) -> Mapping[str, Any] | None:
+        """Return the structure of the models; None if it is not noted."""
+        return None
+
+    def stacks(self) -> Mapping[str, str]:
+        """Return the call stack of each module, and note no more of them."""
+        return {}
+
+    def communication_stacks(self) -> Mapping[str, set[str]] | None:
+        """Return the call stacks of each collective operation; None if they are not noted."""
+        return None
+
+    def group(self, process_group: Any) -> tuple[int, tuple[int, ...]]:
+        """Return the position of this process in a process group, and the ranks of the group."""
+        return 0, (self.process.rank,)

@@ -1,0 +1,200 @@
+"""Tensors of collective operations of torch.distributed, observed by wrappers of its functions."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from probe_check.monitor.figures import Figures
+from probe_check.monitor.pytorch_measure import Measured, measure, resolve
+from probe_check.monitor.settings import CommunicationSettings
+from probe_check.monitor.tasks import Task
+from probe_core.errors import UserError
+
+FUNCTIONS = (
+    "send", "recv", "isend", "irecv", "batch_isend_irecv", "broadcast", "all_reduce", "reduce", "scatter",
+    "reduce_scatter", "reduce_scatter_tensor", "all_gather", "gather", "all_gather_into_tensor",
+    "_reduce_scatter_base", "_all_gather_base",
+)  # fmt: skip
+"""Functions that are observed; those with an underscore are older names that programs still call."""
+_SUMS = frozenset({"norm", "nans"})
+_EXTREMES: dict[str, Callable[[Sequence[float]], float]] = {"min": min, "max": max}
+_OWN_FILES = (__file__, functools.__file__)
+
+
+class Communication:
+    """The observed calls of collective operations.
+
+    Args:
+        settings: The section ``cc_distribution``.
+        operations: The operations.
+        epsilon: The size below which an element counts as zero.
+        is_observed: A function that returns True in steps that are observed.
+        fail: A receiver of errors.
+
+    Raises:
+        UserError: torch.distributed is not initialized.
+    """
+
+    def __init__(
+        self,
+        settings: CommunicationSettings,
+        operations: Sequence[str],
+        epsilon: float,
+        is_observed: Callable[[], bool],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        if not dist.is_available() or not dist.is_initialized():
+            raise UserError(
+                '"cc_distribution" needs an initialized torch.distributed.',
+                "Call set_monitor() after torch.distributed.init_process_group(), or remove the section.",
+            )
+        self._settings = settings
+        self._operations = tuple(operations)
+        self._epsilon = epsilon
+        self._is_observed = is_observed
+        self._fail = fail
+        self._patterns = [re.compile(line) for line in settings.code_lines]
+        self._values: dict[tuple[str, str], list[Measured]] = {}
+        self._pending: dict[int, tuple[Any, str, tuple[Any, ...]]] = {}
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._thread = threading.local()
+        self.stacks: dict[str, set[str]] = {}
+
+    def install(self) -> None:
+        """Replace the functions by wrappers."""
+        modules = (dist, sys.modules["torch.distributed.distributed_c10d"])
+        for name in FUNCTIONS:
+            original = getattr(dist, name, None)
+            if original is None:
+                continue
+            wrapper = self._wrapper(name, original)
+            for module in modules:
+                if getattr(module, name, None) is original:
+                    self._replace(module, name, original, wrapper)
+        wait = dist.Work.wait
+
+        @functools.wraps(wait)
+        def observed_wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+            result = wait(work, *args, **kwargs)
+            pending = self._pending.pop(id(work), None)
+            if pending is not None:
+                self._observe(pending[1], "post", pending[2])
+            return result
+
+        self._replace(dist.Work, "wait", wait, observed_wait)
+
+    def _replace(self, holder: Any, name: str, original: Any, wrapper: Any) -> None:
+        setattr(holder, name, wrapper)
+        self._replaced.append((holder, name, original, wrapper))
+
+    def remove(self) -> None:
+        """Restore the functions."""
+        for holder, name, original, wrapper in reversed(self._replaced):
+            if getattr(holder, name, None) is wrapper:
+                setattr(holder, name, original)
+        self._replaced.clear()
+        self._pending.clear()
+
+    def _wrapper(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def observed(*args: Any, **kwargs: Any) -> Any:
+            is_inner = getattr(self._thread, "is_inside", False)
+            if is_inner or not self._is_observed() or not self._is_wanted(name):
+                return original(*args, **kwargs)
+            values = (*args, *kwargs.values())
+            if self._settings.has_inputs and not self._settings.is_log_only:
+                self._observe(name, "pre", values)
+            self._thread.is_inside = True
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                self._thread.is_inside = False
+            if not self._settings.is_log_only:
+                self._after(name, values, result)
+            return result
+
+        return observed
+
+    def _is_wanted(self, name: str) -> bool:
+        if self._settings.is_log_only:
+            self.stacks.setdefault(name, set()).add(";".join(call_stack()))
+            return True
+        if not self._patterns:
+            return True
+        stack = ";".join(call_stack())
+        return any(pattern.search(stack) for pattern in self._patterns)
+
+    def _after(self, name: str, values: tuple[Any, ...], result: Any) -> None:
+        works = result if isinstance(result, list) else [result]
+        pending = [work for work in works if isinstance(work, dist.Work)]
+        if not pending:
+            self._observe(name, "post", values)
+            return
+        self._pending[id(pending[-1])] = pending[-1], name, values  # holds the work, so its id stays unique
+
+    def _observe(self, name: str, prefix: str, values: tuple[Any, ...]) -> None:
+        try:
+            for number, tensor in enumerate(_tensors(values)):
+                measured = measure(tensor, self._operations, self._epsilon)
+                self._values.setdefault((name, f"{prefix}_{number}"), []).append(measured)
+        except Exception as error:  # of the framework: the communication must go on
+            self._fail(error)
+
+    def take(self) -> list[Figures]:
+        """Return the figures of the step, one for all calls of an operation, and forget them."""
+        values, self._values = self._values, {}
+        self._pending.clear()
+        resolve(each for listed in values.values() for each in listed)
+        return [self._combined(name, tag, listed) for (name, tag), listed in values.items()]
+
+    def _combined(self, name: str, tag: str, listed: Sequence[Measured]) -> Figures:
+        columns = zip(*(each.values for each in listed))
+        numbers = tuple(
+            _combine(operation, [float(value) for value in column])
+            for operation, column in zip(self._operations, columns)
+        )
+        last = listed[-1]
+        return Figures(Task.OTHER, 0, f"{name}.{tag}", None, numbers, last.shape, last.dtype, tag)
+
+
+def _combine(operation: str, values: Sequence[float]) -> float:
+    """Return the figure of several calls: the extreme, the sum of norms and counts, the mean of others."""
+    if any(value != value for value in values):
+        return float("nan")
+    if operation in _EXTREMES:
+        return _EXTREMES[operation](values)
+    return sum(values) if operation in _SUMS else sum(values) / len(values)
+
+
+def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors among the arguments; those of a list are joined to one."""
+    tensors = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+        elif isinstance(value, (list, tuple)) and value:
+            parts: list[Any] = [getattr(part, "tensor", part) for part in value]
+            if all(isinstance(part, torch.Tensor) for part in parts):
+                tensors.append(torch.cat([part.detach().reshape(-1) for part in parts]))
+    return tensors
+
+
+def call_stack() -> list[str]:
+    """Return the calls around a collective operation, innermost first, as ``file[line]   function``."""
+    lines = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename not in _OWN_FILES:
+            lines.append(f"{code.co_filename}[{frame.f_lineno}]   {code.co_name}")
+        frame = frame.f_back
+    return lines

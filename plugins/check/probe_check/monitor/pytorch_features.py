@@ -1,0 +1,162 @@
+"""Features of attention and linear layers: entropy, largest probability, stable rank, spectral norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from probe_check.monitor.names import Namer, spellings
+from probe_check.monitor.pytorch_measure import Measured
+from probe_check.monitor.pytorch_modules import Hook, is_recomputing
+from probe_check.monitor.tasks import Task
+
+POWER_ITERATIONS = 3
+"""Number of power iterations. Source: the figures of msprobe."""
+_SEED = 1234
+"""Seed of the start vector, which is drawn from a generator of its own."""
+
+Receive = Callable[[Task, int, str, "int | None", Measured], None]
+"""A callback for features: their task, the number of the model, the name, the micro-batch, the figures."""
+
+
+@torch.no_grad()
+def attention_features(query: torch.Tensor, key: torch.Tensor, order: str) -> Measured:
+    """Return the mean entropy of causal attention, and the mean of the largest probability of each row.
+
+    They are those of the first head of the first sample: rows of ``softmax(q k^T / sqrt(d))`` below the
+    diagonal. Query and key must have four dimensions.
+
+    Args:
+        query: The query.
+        key: The key.
+        order: The order of the dimensions, ``s,b,h,d`` or ``b,s,h,d``.
+    """
+    if query.dim() != 4 or key.dim() != 4:
+        return Measured([math.nan, math.nan], tuple(query.shape), str(query.dtype))
+    first = (slice(None), 0, 0) if order == "s,b,h,d" else (0, slice(None), 0)
+    rows, columns = query.detach()[first].float(), key.detach()[first].float()
+    scores = rows @ columns.T / math.sqrt(query.shape[-1])
+    count, width = scores.shape
+    mask = torch.ones(count, width, dtype=torch.bool, device=scores.device).tril(width - count)
+    logarithms = scores.masked_fill(~mask, -math.inf).log_softmax(1)
+    probabilities = logarithms.exp()
+    entropy = -torch.nansum(probabilities * logarithms, 1).mean()
+    return Measured([entropy, probabilities.amax(1).mean()], tuple(query.shape), str(query.dtype))
+
+
+@torch.no_grad()
+def linear_features(weight: torch.Tensor) -> Measured:
+    """Return the stable rank of a matrix (Frobenius norm / spectral norm), and its spectral norm.
+
+    The spectral norm is that of a few power iterations, and thus a lower bound. It is 0 for a matrix of
+    zeros, as is the rank.
+    """
+    matrix = weight.detach().float()
+    vector = torch.randn(matrix.shape[1], generator=torch.Generator().manual_seed(_SEED)).to(matrix.device)
+    vector = vector / vector.norm()
+    square = matrix.T @ matrix
+    largest = vector.new_zeros(())
+    for _ in range(POWER_ITERATIONS):
+        following = square @ vector
+        largest = following @ vector
+        length = following.norm()
+        vector = torch.where(length > 0, following / length, vector)
+    spectral = largest.clamp(min=0).sqrt()
+    rank = torch.where(spectral > 0, torch.linalg.vector_norm(matrix) / spectral, 0.0)
+    return Measured([rank, spectral], tuple(weight.shape), str(weight.dtype))
+
+
+def matrix_of(module: nn.Module) -> torch.Tensor | None:
+    """Return the weight of a linear layer: a matrix ``weight`` or ``wg``, unless it is an embedding."""
+    is_embedding = isinstance(module, nn.Embedding) or any(
+        hasattr(module, name) for name in ("num_embeddings", "vocab_start_index")
+    )
+    if is_embedding:
+        return None
+    weights = (getattr(module, name, None) for name in ("weight", "wg"))
+    return next((w for w in weights if isinstance(w, torch.Tensor) and w.dim() == 2), None)
+
+
+class FeatureHooks:
+    """The hooks on attention and linear layers.
+
+    Args:
+        receive: The receiver of features.
+        is_observed: A function that returns True in steps that are observed.
+        fail: A receiver of errors.
+        micro_steps: Number of micro-batches of a step.
+    """
+
+    def __init__(
+        self,
+        receive: Receive,
+        is_observed: Callable[[], bool],
+        fail: Callable[[Exception], None],
+        micro_steps: int,
+    ) -> None:
+        self._receive = receive
+        self._is_observed = is_observed
+        self._fail = fail
+        self._micro_steps = micro_steps
+        self._counts: dict[tuple[str, int, str], int] = {}
+        self._handles: list[Any] = []
+
+    def install(
+        self, models: Sequence[nn.Module], targets: Mapping[str, Sequence[str]], order: str, *, is_short: bool
+    ) -> None:
+        """Hook the modules of ``l2_targets``; an empty list of linear layers stands for all."""
+        for model, root in enumerate(models):
+            for hook, names in targets.items():
+                namer = Namer(is_short=is_short)
+                for name, module in root.named_modules():
+                    shown = namer.shown(model, name)
+                    if names and not set(names) & set(spellings(model, name)):
+                        continue
+                    if hook == "attention_hook":
+                        self._hook(module, hook, model, shown, self._attention(order))
+                    elif matrix_of(module) is not None:
+                        self._hook(module, hook, model, shown, self._linear)
+
+    def _hook(
+        self, module: nn.Module, hook: str, model: int, name: str, measure: Callable[..., None]
+    ) -> None:
+        def after(module: nn.Module, inputs: Any, _: Any) -> None:
+            if not module.training or not self._is_observed() or is_recomputing():
+                return
+            key = hook, model, name
+            count = self._counts.get(key, 0)
+            self._counts[key] = (count + 1) % self._micro_steps
+            try:
+                measure(module, inputs, model, name, count)
+            except Exception as error:  # of the framework: the forward must go on
+                self._fail(error)
+
+        self._handles.append(module.register_forward_hook(Hook(after)))
+
+    def _attention(self, order: str) -> Callable[..., None]:
+        def measure(_: nn.Module, inputs: Sequence[Any], model: int, name: str, count: int) -> None:
+            tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+            if len(tensors) >= 2:
+                features = attention_features(tensors[0], tensors[1], order)
+                self._receive(Task.ATTENTION, model, f"{name}.attention", count, features)
+
+        return measure
+
+    def _linear(self, module: nn.Module, _: Any, model: int, name: str, count: int) -> None:
+        weight = matrix_of(module)
+        if weight is not None and count == self._micro_steps - 1:
+            self._receive(Task.LINEAR, model, f"{name}.linear", None, linear_features(weight))
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    def end_step(self) -> None:
+        """Count micro-batches from 0 again."""
+        self._counts.clear()

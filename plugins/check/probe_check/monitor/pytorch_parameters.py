@@ -1,0 +1,214 @@
+"""Parameters of PyTorch models: their values, gradients and moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from probe_recording import note
+from torch import nn
+
+from probe_check.monitor.names import Namer, is_inside, spellings
+from probe_check.monitor.observer import StepListener
+from probe_check.monitor.pytorch_optimizer import (
+    OptimizerStates,
+    gradient_of,
+    refuse_optimizer,
+    sign_agreement,
+)
+from probe_check.monitor.settings import MonitorSettings
+from probe_check.monitor.tasks import Task
+
+STATE_FLAGS = ("mv_distribution", "mg_direction", "ur_distribution")
+"""Fields that need the state of the optimizer."""
+
+Place = tuple[Task, int, str, "int | None", str]
+"""The identity of a value in a step: task, number of the model, name, micro-batch, tag."""
+
+Measure = Callable[[Place, torch.Tensor], None]
+"""A function that measures a tensor for a place."""
+
+
+@dataclass(slots=True, eq=False)
+class Parameter:
+    """A parameter that is observed.
+
+    Attributes:
+        model: The number of its model.
+        name: The name in files.
+        tensor: The parameter.
+        is_duplicate: True if another rank writes its reduced gradient.
+        micro_step: Number of micro-batches that reached it in the step.
+    """
+
+    model: int
+    name: str
+    tensor: nn.Parameter
+    is_duplicate: bool
+    micro_step: int = 0
+
+    def place(self, task: Task, micro_step: int | None = None, tag: str = "") -> Place:
+        """Return the identity of a value of the parameter."""
+        return task, self.model, self.name, micro_step, tag
+
+
+def select_parameters(
+    models: Sequence[nn.Module], settings: MonitorSettings, groups: Mapping[str, Any]
+) -> Iterator[Parameter]:
+    """Yield the parameters that need a gradient and are selected by ``targets``.
+
+    Args:
+        models: The models.
+        settings: The configuration.
+        groups: The process groups ``dp_group`` and ``tp_group``.
+    """
+    namer = Namer(is_short=settings.has_short_names)
+    targets = settings.targets
+    for model, module in enumerate(models):
+        for name, tensor in module.named_parameters():
+            if tensor.requires_grad and (not targets or is_inside(spellings(model, name), targets)):
+                yield Parameter(model, namer.shown(model, name), tensor, _is_duplicate(tensor, groups))
+
+
+def _is_duplicate(tensor: nn.Parameter, groups: Mapping[str, Any]) -> bool:
+    data, parallel = groups.get("dp_group"), groups.get("tp_group")
+    is_whole = parallel is not None and not getattr(tensor, "tensor_model_parallel", False)
+    if is_whole and torch.distributed.get_rank(parallel):
+        return True
+    return data is not None and torch.distributed.get_rank(data) != 0
+
+
+class ParameterWatch:
+    """An observer of parameters, their gradients, and the state of their optimizer.
+
+    Args:
+        parameters: The parameters.
+        optimizer: The optimizer.
+        settings: The configuration.
+        micro_steps: Number of micro-batches of a step.
+        has_main_grad: True to observe ``main_grad`` of parameters that have one.
+
+    Raises:
+        UserError: The optimizer keeps gradients and moments that belong to no parameter.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        optimizer: Any,
+        settings: MonitorSettings,
+        micro_steps: int,
+        has_main_grad: bool,
+    ) -> None:
+        self._parameters = parameters
+        self._optimizer = optimizer
+        self._settings = settings
+        self._micro_steps = micro_steps
+        self._has_main_grad = has_main_grad
+        self._handles: list[Any] = []
+        self._nodes: list[Any] = []
+        self._is_each = settings.is_on("monitor_mbs_grad")
+        self._has_states = any(map(settings.is_on, STATE_FLAGS))
+        self.histograms: dict[str, torch.Tensor] = {}
+        if self._has_states or settings.is_on("wg_distribution"):
+            refuse_optimizer(optimizer)
+
+    # -- unreduced gradients ---------------------------------------------------------------
+
+    def hook(self, measure: Measure, listener: StepListener) -> None:
+        """Measure the gradient of each parameter when the backward pass has added to it."""
+        arrived = partial(self._gradient_arrived, measure, listener)
+        sharded = [each for each in self._parameters if hasattr(each.tensor, "to_local")]
+        for each in self._parameters:
+            if each not in sharded:
+                self._handles.append(self._hook(each, partial(arrived, each)))
+        if sharded:
+            note(
+                "probe: grad_unreduced is not written for sharded parameters, whose gradients are reduced "
+                "before a hook receives them."
+            )
+
+    def _hook(self, parameter: Parameter, hook: Callable[..., None]) -> Any:
+        tensor = parameter.tensor
+        if not self._has_main_grad or not hasattr(tensor, "main_grad"):
+            return tensor.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+        node: Any = tensor.expand_as(tensor).grad_fn
+        accumulator = node.next_functions[0][0]  # Megatron adds to main_grad in an earlier hook of this node
+        self._nodes.append(accumulator)  # the hook lives as long as the node
+        return accumulator.register_hook(hook)
+
+    def _gradient_arrived(
+        self, measure: Measure, listener: StepListener, parameter: Parameter, *_: Any
+    ) -> None:
+        number, parameter.micro_step = parameter.micro_step, parameter.micro_step + 1
+        is_each = self._is_each
+        if not listener.is_observed or not (is_each or parameter.micro_step == self._micro_steps):
+            return
+        try:
+            gradient = gradient_of(parameter.tensor, has_main_grad=self._has_main_grad)
+            if gradient is not None:
+                measure(parameter.place(Task.GRADIENT_UNREDUCED, number if is_each else None), gradient)
+        except Exception as error:  # of the framework: the backward must go on
+            listener.fail(error)
+
+    def remove(self) -> None:
+        """Remove the hooks."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+        self._nodes.clear()
+
+    def end_step(self) -> None:
+        """Count micro-batches from 0 again."""
+        for parameter in self._parameters:
+            parameter.micro_step = 0
+
+    # -- steps -----------------------------------------------------------------------------
+
+    def measure_before(self, measure: Measure, rank: int) -> None:
+        """Measure gradients, moments and parameters before a step."""
+        if self._settings.is_on("param_distribution"):
+            self.measure_parameters(measure, Task.PARAMETER_BEFORE)
+        if self._has_states:
+            states = OptimizerStates(self._optimizer)
+            for parameter in self._parameters:
+                self._measure_states(measure, parameter, states, rank)
+        self.measure_gradients(measure)
+
+    def measure_gradients(self, measure: Measure) -> None:
+        """Measure the gradients that the optimizer uses."""
+        if not self._settings.is_on("wg_distribution"):
+            return
+        for parameter in self._parameters:
+            if not parameter.is_duplicate:
+                gradient = gradient_of(parameter.tensor, has_main_grad=self._has_main_grad)
+                if gradient is not None:
+                    measure(parameter.place(Task.GRADIENT_REDUCED), gradient)
+
+    def measure_parameters(self, measure: Measure, task: Task) -> None:
+        """Measure the parameters; those without elements are left out."""
+        for parameter in self._parameters:
+            if parameter.tensor.numel():
+                measure(parameter.place(task), parameter.tensor)
+
+    def _measure_states(
+        self, measure: Measure, parameter: Parameter, states: OptimizerStates, rank: int
+    ) -> None:
+        settings = self._settings
+        moments = states.moments(parameter.tensor)
+        if moments is not None and settings.is_on("mv_distribution"):
+            for task, tensor in ((Task.FIRST_MOMENT, moments.first), (Task.SECOND_MOMENT, moments.second)):
+                if tensor is not None:
+                    measure(parameter.place(task), tensor)
+        if settings.is_on("mg_direction"):
+            gradient = gradient_of(parameter.tensor, has_main_grad=self._has_main_grad)
+            first = None if moments is None else moments.first
+            if gradient is not None:
+                share = torch.ones(()) if first is None else sign_agreement(gradient, first)
+                measure(parameter.place(Task.OTHER, tag="mg_direction"), share)
+        if moments is not None and settings.is_on("ur_distribution"):
+            for tag, values in zip(("adam_update", "adam_ratio"), moments.update_and_ratio() or ()):
+                self.histograms[f"{parameter.model}:{parameter.name}/rank{rank}/{tag}"] = values

@@ -1,0 +1,78 @@
+"""Reports that are written once: the structure of a model, call stacks, collective operations."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from probe_recording import note
+
+from probe_check.monitor.csv_file import text_of
+from probe_check.monitor.directories import STRUCTURE_DIRECTORY, output_base
+from probe_check.monitor.observer import Observer
+from probe_core.files.atomic import make_directory, write_text
+
+STRUCTURE_FILE = "module_struct.json"
+STACK_FILE = "stack_info.csv"
+STACK_HEADER = ("module_name", "stack_info")
+
+
+class OneTimeReports:
+    """The reports of one process."""
+
+    def __init__(self) -> None:
+        self._first_step: int | None = None
+
+    def show_before(self, observer: Observer, step: int) -> None:
+        """Write the structure of the models, or print collective operations, and end the program.
+
+        Raises:
+            SystemExit: This is all that the configuration asks for.
+        """
+        if self._first_step is None:
+            self._first_step = step
+        structure = observer.structure()
+        if structure is not None:
+            path = write_structure(structure, observer.process.rank)
+            _end(f'the structure of the model is in {path}; "print_struct" ends the training.')
+        stacks = observer.communication_stacks()
+        if stacks is not None and step > self._first_step:
+            print_stacks(stacks)
+            _end('"cc_log_only" ends the training after its first step.')
+
+    def write_stacks(self, stacks: Mapping[str, str], directory: Path) -> None:
+        """Write the call stacks of modules, if there are any.
+
+        Raises:
+            UserError: The file cannot be written.
+        """
+        path = directory / STACK_FILE
+        if stacks and not path.exists():
+            make_directory(directory)
+            write_text(path, text_of([STACK_HEADER, *stacks.items()]))
+
+
+def write_structure(structure: Mapping[str, Any], rank: int) -> Path:
+    """Write the structure of the models, and return the path.
+
+    Raises:
+        UserError: The file cannot be written.
+    """
+    directory = output_base() / STRUCTURE_DIRECTORY / f"rank{rank}"
+    make_directory(directory)
+    path = directory / STRUCTURE_FILE
+    write_text(path, json.dumps(structure, indent=2))
+    return path
+
+
+def print_stacks(stacks: Mapping[str, set[str]]) -> None:
+    """Print the calls of each collective operation as JSON."""
+    note(json.dumps({name: [stack.split(";") for stack in sorted(found)] for name, found in stacks.items()}))
+
+
+def _end(reason: str) -> NoReturn:
+    note(f"probe: {reason}")
+    sys.exit(0)
