@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, memory_of
     from probe_recording.reading.npy import load_npy
+    from probe_recording.reading.pickle_data import MARK, PickledCall, PickledName, PickleError, PickleMachine
     from probe_recording.reading.run import DumpRun, collection_paused
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, tensors_in
@@ -118,6 +119,7 @@ __all__ = [
     "CHECKSUMS",
     "CHUNK_BLOCKS",
     "LEVELS",
+    "MARK",
     "NOTHING",
     "PREFIX",
     "PROTOCOL",
@@ -165,6 +167,10 @@ __all__ = [
     "Memory",
     "ModuleHooks",
     "NpyStore",
+    "PickleError",
+    "PickleMachine",
+    "PickledCall",
+    "PickledName",
     "Plain",
     "Prefix",
     "Process",
@@ -280,6 +286,7 @@ __getattr__ = exporter(
         "reading.leaves": "leaf_of",
         "reading.memory": "SMALL_FILE Memory check_unchanged memory_of",
         "reading.npy": "load_npy",
+        "reading.pickle_data": "MARK PickleError PickleMachine PickledCall PickledName",
         "reading.run": "DumpRun collection_paused",
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors tensors_in",
