@@ -9,4 +9,10 @@ from probe_core.plugins.specs import CommandSpec
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
     """Return the commands."""
-    return []
+    return [
+        CommandSpec(
+            "checkpoint",
+            "Compare the tensors of two checkpoints.",
+            "probe_check.checkpoint.command:checkpoint",
+        ),
+    ]
