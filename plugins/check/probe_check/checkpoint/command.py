@@ -19,8 +19,10 @@ from probe_core.cli.spelling import Command, option
 @click.argument("golden", type=click.Path(path_type=Path))
 @option("-o", "--output", default=DEFAULT_OUTPUT, show_default=True, type=click.Path(path_type=Path),
     help="The result file; it must not exist.")  # fmt: skip
+@option("-m", "--mapping", type=click.Path(path_type=Path),
+    help="yaml file that maps names of tensors, or parts of them, to those of GOLDEN.")  # fmt: skip
 @option("--fail-on", type=click.Choice(["difference"]), help="Exit with 1 if the checkpoints differ.")
-def checkpoint(target: Path, golden: Path, output: Path, fail_on: str | None) -> int:
+def checkpoint(target: Path, golden: Path, output: Path, mapping: Path | None, fail_on: str | None) -> int:
     """Compare the tensors of two checkpoints, and name those that were swapped, copied or not updated.
 
     TARGET and GOLDEN are files or directories: safetensors, .pt, .pth and .bin files, sharded models,
@@ -29,14 +31,16 @@ def checkpoint(target: Path, golden: Path, output: Path, fail_on: str | None) ->
     \b
     probe checkpoint ./target ./golden -o out.json
     """
-    return run_comparison(target, golden, output, fail_on=fail_on is not None)
+    return run_comparison(target, golden, output, mapping, fail_on=fail_on is not None)
 
 
-def run_comparison(target: Path, golden: Path, output: Path, *, fail_on: bool = False) -> int:
+def run_comparison(
+    target: Path, golden: Path, output: Path, mapping: Path | None = None, *, fail_on: bool = False
+) -> int:
     """Compare two checkpoints, write the result file, print the verdict, and return the exit code."""
     check_output(output)
     with console.progress():
-        comparison = compare_checkpoints(target, golden)
+        comparison = compare_checkpoints(target, golden, mapping)
     write_similarities(comparison, output)
     console.show(console.style(comparison.sentence, bold=True))
     for line in sentences.details(comparison):

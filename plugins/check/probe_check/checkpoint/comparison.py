@@ -3,66 +3,78 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from probe_check.checkpoint.byte_source import close_files
 from probe_check.checkpoint.content import ContentSearch
-from probe_check.checkpoint.errors import UnreadableCheckpoint
+from probe_check.checkpoint.earlier import find_earlier
 from probe_check.checkpoint.measurement import measure
 from probe_check.checkpoint.model import Checkpoint
 from probe_check.checkpoint.opening import open_checkpoint
+from probe_check.checkpoint.pairing import pair_names, read_mapping
 from probe_check.checkpoint.result import CheckpointComparison, SettingPair, TensorPair
 from probe_core import progress
+from probe_core.errors import UserError
 
 WORK = "Comparing"
 
 
 def compare_checkpoints(
-    target: str | os.PathLike[str], golden: str | os.PathLike[str]
+    target: str | os.PathLike[str],
+    golden: str | os.PathLike[str],
+    mapping: str | os.PathLike[str] | Mapping[str, str] | None = None,
 ) -> CheckpointComparison:
     """Return what differs between two checkpoints; nothing in them is unpickled.
 
     Args:
         target: The checkpoint under test: a file or a directory of a supported format.
         golden: The reference.
+        mapping: Names of the target, or parts of them, with those of the golden checkpoint; or the path of a
+            yaml file that holds them.
 
     Raises:
         UserError: A checkpoint cannot be read, or no tensor can be compared.
     """
     try:
-        return _compare(open_checkpoint(target), open_checkpoint(golden))
+        names = read_mapping(Path(mapping)) if isinstance(mapping, (str, os.PathLike)) else mapping
+        return _compare(open_checkpoint(target), open_checkpoint(golden), names)
     finally:
         close_files()
 
 
-def _compare(target: Checkpoint, golden: Checkpoint) -> CheckpointComparison:
-    names = {name: name for name in target.tensors if name in golden.tensors}
+def _compare(
+    target: Checkpoint, golden: Checkpoint, mapping: Mapping[str, str] | None
+) -> CheckpointComparison:
+    names = pair_names(target.tensors, golden.tensors, mapping)
     pairs = list(_measured(target, golden, names))
+    partners = set(names.values())
     target_only = [name for name in target.tensors if name not in names]
-    golden_only = [name for name in golden.tensors if name not in names.values()]
+    golden_only = [name for name in golden.tensors if name not in partners]
     if target_only or golden_only or not all(pair.is_equal for pair in pairs):
         search = ContentSearch(target.tensors, golden.tensors)
-        for name in [*target_only]:
-            other = search.renamed(name, golden_only)
-            if other is not None:
-                target_only.remove(name)
-                golden_only.remove(other)
-                pairs += [replace(p, is_by_content=True) for p in _measured(target, golden, {name: other})]
-        pairs = [
-            pair if pair.is_equal else replace(pair, match=search.match(pair.name, pair.golden_name))
-            for pair in pairs
-        ]
+        renamed = search.renamed(target_only, golden_only)
+        pairs += [replace(pair, is_by_content=True) for pair in _measured(target, golden, renamed)]
+        target_only = [name for name in target_only if name not in renamed]
+        golden_only = [name for name in golden_only if name not in renamed.values()]
+        pairs = list(_with_matches(pairs, search))
+        pairs = find_earlier(pairs, target, golden)
     if not pairs:
-        raise UnreadableCheckpoint(
-            target.path,
-            f"and {golden.path} have no tensor in common",
+        raise UserError(
+            f"{target.path} and {golden.path} have no tensor in common.",
             "Map their names with --mapping, or give two checkpoints of one model.",
         )
-    settings = tuple(_settings(target, golden))
+    differing_settings = tuple(_settings(target, golden))
     return CheckpointComparison(
-        target, golden, tuple(pairs), tuple(target_only), tuple(golden_only), settings
+        target, golden, tuple(pairs), tuple(target_only), tuple(golden_only), differing_settings
     )
+
+
+def _with_matches(pairs: Iterable[TensorPair], search: ContentSearch) -> Iterator[TensorPair]:
+    """Yield the pairs; those that differ with the tensor they were exchanged with."""
+    for pair in pairs:
+        yield pair if pair.is_equal else replace(pair, match=search.match(pair.name, pair.golden_name))
 
 
 def _measured(target: Checkpoint, golden: Checkpoint, names: Mapping[str, str]) -> Iterator[TensorPair]:

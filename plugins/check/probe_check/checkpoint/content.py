@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 import numpy as np
@@ -69,6 +69,12 @@ def are_equal(first: Tensor, second: Tensor) -> bool:
     return is_equal
 
 
+def has_equal_content(first: Tensor, second: Tensor) -> bool:
+    """Return True if two tensors are equal and their first elements are not all the same."""
+    key = key_of(first)
+    return key is not None and key == key_of(second) and are_equal(first, second)
+
+
 def is_transposed(first: Tensor, second: Tensor) -> bool:
     """Return True if a matrix is the transpose of another one, and is not equal to it."""
     if len(first.shape) != 2 or first.shape != second.shape[::-1] or 0 in first.shape:
@@ -129,9 +135,14 @@ class ContentSearch:
             return Match(Relation.TRANSPOSED, golden_name)
         return None
 
-    def renamed(self, name: str, among: Iterable[str]) -> str | None:
-        """Return the golden tensor among the given ones that equals a tensor of the target."""
-        choices = set(among)
-        return next(
-            (other for other in self._in_golden.matches(self._target[name], name) if other in choices), None
-        )
+    def renamed(self, target: Sequence[str], golden: Iterable[str]) -> dict[str, str]:
+        """Return the golden name for tensors of the target that equal a tensor among the given ones."""
+        left = set(golden)
+        renamed: dict[str, str] = {}
+        for name in target:
+            matches = self._in_golden.matches(self._target[name], name) if left else iter(())
+            other = next((other for other in matches if other in left), None)
+            if other is not None:
+                left.remove(other)
+                renamed[name] = other
+        return renamed

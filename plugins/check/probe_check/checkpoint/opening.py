@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from probe_check.checkpoint.byte_source import ByteSource, not_readable
+from probe_check.checkpoint.distributed import METADATA_FILE, read_distributed
 from probe_check.checkpoint.errors import UnreadableCheckpoint
+from probe_check.checkpoint.megatron import LATEST_FILE, has_ranks, iteration_directory, read_megatron
 from probe_check.checkpoint.model import Checkpoint
+from probe_check.checkpoint.optimizer import with_parameter_names
 from probe_check.checkpoint.safetensors_file import read_safetensors
 from probe_check.checkpoint.torch_archive import ZIP_MARK
 from probe_check.checkpoint.torch_checkpoint import read_torch
@@ -18,8 +21,10 @@ from probe_check.checkpoint.torch_checkpoint import read_torch
 INDEX_SUFFIX = ".index.json"
 MAX_INDEX_BYTES = 256 << 20
 MAX_SHARDS = 10_000
-TORCH_SUFFIXES = (".pt", ".pth", ".bin")
-SUFFIXES = (".safetensors", *TORCH_SUFFIXES, ".ckpt")
+OPTIMIZER_FILE = "optimizer.pt"
+BESIDE = (OPTIMIZER_FILE, "optimizer.bin", "scheduler.pt", "scheduler.bin", "training_args.bin", "scaler.pt")
+"""Files that trainers write next to a model."""
+SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -53,15 +58,35 @@ def _open_directory(path: Path) -> Checkpoint:
         names = sorted(child.name for child in path.iterdir())
     except OSError as error:
         raise not_readable(path, error) from None
+    if LATEST_FILE in names:
+        return _open_directory(iteration_directory(path))
+    if METADATA_FILE in names:
+        return read_distributed(path)
+    if has_ranks(path):
+        return read_megatron(path)
     indexes = [name for name in names if name.endswith(INDEX_SUFFIX)]
     files = [name for name in names if name.endswith(SUFFIXES)]
     if indexes:
-        return _read_index(path / _preferred(path, indexes))
+        main = _read_index(path / _preferred(path, indexes))
+        return _with_optimizer(path, main) if OPTIMIZER_FILE in files else main
     if not files:
         raise UnreadableCheckpoint(
             path, "holds no checkpoint", f"Give a file, or a directory with a file {', '.join(SUFFIXES)}."
         )
-    return _open_file(path / _preferred(path, files))
+    others = [name for name in files if name not in BESIDE]
+    main = _open_file(path / _preferred(path, others or files))
+    return _with_optimizer(path, main) if others and OPTIMIZER_FILE in files else main
+
+
+def _with_optimizer(path: Path, model: Checkpoint) -> Checkpoint:
+    """Return a model with the state of the optimizer in a file next to it."""
+    states = read_torch(path / OPTIMIZER_FILE)
+    tensors = {
+        **model.tensors,
+        **{name: t for name, t in states.tensors.items() if name not in model.tensors},
+    }
+    named, settings = with_parameter_names(tensors, {**states.settings, **model.settings})
+    return Checkpoint(path, named, settings, {**states.unreadable, **model.unreadable})
 
 
 def _preferred(path: Path, names: list[str]) -> str:

@@ -15,6 +15,7 @@ from probe_check.checkpoint.checkpoint_pickle import StorageReference
 from probe_check.checkpoint.errors import TensorProblem, UnreadableCheckpoint
 from probe_check.checkpoint.model import Checkpoint
 from probe_check.checkpoint.nested import as_setting, is_tensor, leaves
+from probe_check.checkpoint.optimizer import with_parameter_names
 from probe_check.checkpoint.tensors import Tensor
 from probe_check.checkpoint.torch_archive import ZIP_MARK, TorchArchive
 from probe_check.checkpoint.torch_legacy import LEGACY_MARK, LegacyFile
@@ -77,14 +78,29 @@ def read_torch(path: Path) -> Checkpoint:
 
 def named(content: Any) -> Any:
     """Return the data of a file without the levels that only wrap the parameters."""
+    if is_tensor(content):
+        return {"tensor": content}
     if not isinstance(content, dict):
-        return {"tensor": content} if is_tensor(content) else content
+        return content
+    if "state" in content and "param_groups" in content:
+        return {"optimizer": content}
     wrapped = [key for key in WRAPPERS if isinstance(content.get(key), dict)]
     if len(wrapped) != 1:
         return content
-    others = {key: value for key, value in content.items() if key != wrapped[0]}
-    renamed = {("optimizer" if key in OPTIMIZERS else key): value for key, value in others.items()}
-    return {**content[wrapped[0]], **{k: v for k, v in renamed.items() if k not in content[wrapped[0]]}}
+    model = content[wrapped[0]]
+    return {
+        **model,
+        **{
+            key: value
+            for key, value in with_optimizer(content).items()
+            if key not in model and key != wrapped[0]
+        },
+    }
+
+
+def with_optimizer(content: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the data of a file with the usual name for the state of the optimizer."""
+    return {("optimizer" if key in OPTIMIZERS else key): value for key, value in content.items()}
 
 
 def checkpoint_of(path: Path, file: TorchFile, content: Any) -> Checkpoint:
@@ -105,7 +121,7 @@ def checkpoint_of(path: Path, file: TorchFile, content: Any) -> Checkpoint:
     except PickleError as error:
         raise UnreadableCheckpoint(path, f"cannot be read: {error}") from None
     _check_expansion(path, tensors)
-    return Checkpoint(path, tensors, settings, unreadable)
+    return Checkpoint(path, *with_parameter_names(tensors, settings), unreadable)
 
 
 def _check_expansion(path: Path, tensors: dict[str, Tensor]) -> None:
