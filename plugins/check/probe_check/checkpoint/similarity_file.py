@@ -39,7 +39,8 @@ def write_similarities(comparison: CheckpointComparison, path: Path) -> None:
 def _entry(pair: TensorPair) -> dict[str, Any]:
     first, second = (list(shape) for shape in pair.shapes)
     if pair.distance is None:
-        return {"l2": None, "cos": None, "numel": list(pair.counts), "shape": [first, second]}
+        count = pair.counts[0] if pair.counts[0] == pair.counts[1] else list(pair.counts)
+        return {"l2": None, "cos": None, "numel": count, "shape": [first, second]}
     cosine = pair.distance.cosine
     return {
         "l2": _number(pair.distance.l2),
