@@ -14,9 +14,13 @@ from probe_recording import Array
 
 from probe_check.checkpoint.tensors import Tensor
 
-BLOCK_ELEMENTS = 1 << 18
-CHUNK_ELEMENTS = 1 << 15
-"""Number of elements that are converted to float64 at once: they stay in the cache of the processor."""
+BLOCK_ELEMENTS = 1 << 16
+CHUNK_ELEMENTS = 1 << 13
+"""Number of elements that are converted to float64 at once.
+
+They stay in the cache of the processor, and are too few for a library of linear algebra to start threads, which
+would wait for each other on a busy machine.
+"""
 SAFE_SQUARE = 1e300, 1e-280
 
 
@@ -48,19 +52,17 @@ class _Sums:
 
     def add(self, first: Array, second: Array) -> None:
         """Add the elements of a block."""
-        is_same = _is_same(first, second)
-        self.has_difference = self.has_difference or not is_same
         for start in range(0, first.size, CHUNK_ELEMENTS):
-            self._add_chunk(
-                first[start : start + CHUNK_ELEMENTS], second[start : start + CHUNK_ELEMENTS], is_same=is_same
-            )
+            stop = start + CHUNK_ELEMENTS
+            self._add_chunk(first[start:stop], second[start:stop])
 
-    def _add_chunk(self, first: Array, second: Array, *, is_same: bool) -> None:
+    def _add_chunk(self, first: Array, second: Array) -> None:
         a, b, d = (room[: first.size] for room in self._room)
+        has_same_bits = _has_same_bits(first, second)
         _copy(first, self.scale, a)
         square = float(a @ a)
         self.first += square
-        if is_same and math.isfinite(square):
+        if has_same_bits and math.isfinite(square):
             self.second += square
             self.product += square
             return
@@ -68,7 +70,10 @@ class _Sums:
         self.second += float(b @ b)
         self.product += float(a @ b)
         np.subtract(a, b, out=d)
-        self.difference += float(d @ d)
+        difference = float(d @ d)
+        self.difference += difference
+        if not (self.has_difference or has_same_bits):
+            self.has_difference = difference > 0 or not _is_same(first, second)
 
 
 def _copy(values: Array, scale: float, target: Array) -> None:
@@ -108,12 +113,16 @@ def _real(values: Array) -> Array:
     return values.view(values.real.dtype) if values.dtype.kind == "c" else values
 
 
+def _has_same_bits(first: Array, second: Array) -> bool:
+    """Return True if two arrays of one type are equal bit by bit."""
+    if first.dtype != second.dtype or first.dtype.itemsize not in (1, 2, 4, 8):
+        return False
+    whole = np.dtype(f"u{first.dtype.itemsize}")
+    return bool((first.view(whole) == second.view(whole)).all())
+
+
 def _is_same(first: Array, second: Array) -> bool:
-    """Return True if all elements are equal."""
-    if first.dtype == second.dtype and first.dtype.itemsize in (1, 2, 4, 8):
-        whole = np.dtype(f"u{first.dtype.itemsize}")
-        if np.array_equal(first.view(whole), second.view(whole)):
-            return True
+    """Return True if all elements are equal; NaN equals NaN."""
     is_float = first.dtype.kind == "f" and second.dtype.kind == "f"
     return bool(np.array_equal(first, second, equal_nan=is_float))
 
