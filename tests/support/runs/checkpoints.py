@@ -132,7 +132,14 @@ def experts(root: Path, side: str) -> None:
             number = 2 * rank + local
             name = f"decoder.layers.0.mlp.experts.local_experts.{local}.linear_fc1.weight"
             model[name] = values(f"expert {number}", side, (16, 8))
-        save(root, f"00_{rank:03d}", {"model": model}, expert_model_parallel_size=2, num_experts=4, num_layers=1)
+        save(
+            root,
+            f"00_{rank:03d}",
+            {"model": model},
+            expert_model_parallel_size=2,
+            num_experts=4,
+            num_layers=1,
+        )
 
 
 def grouped_experts(root: Path, side: str) -> None:
@@ -141,7 +148,14 @@ def grouped_experts(root: Path, side: str) -> None:
             "decoder.layers.0.mlp.experts.weight1": values(f"grouped {rank}", side, (8, 32)),
             "decoder.layers.0.mlp.experts.linear_fc1.weight0": values(f"single {rank}", side, (16, 8)),
         }
-        save(root, f"00_{rank:03d}", {"model": model}, expert_model_parallel_size=2, num_experts=2, num_layers=1)
+        save(
+            root,
+            f"00_{rank:03d}",
+            {"model": model},
+            expert_model_parallel_size=2,
+            num_experts=2,
+            num_layers=1,
+        )
 
 
 def legacy(root: Path, side: str) -> None:

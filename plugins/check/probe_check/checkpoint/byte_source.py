@@ -98,6 +98,13 @@ class ByteSource:
         return data
 
 
+def is_file_name(name: object) -> bool:
+    """Return True for the plain name of a file, which cannot lead out of its directory."""
+    if not isinstance(name, str) or name in ("", ".", ".."):
+        return False
+    return not any(character in name for character in "/\\\0")
+
+
 def not_readable(path: Path, error: Exception) -> UnreadableCheckpoint:
     """Return the error of a file that the operating system does not open or read."""
     reason = getattr(error, "strerror", None) or "no file can have this path"

@@ -10,6 +10,7 @@ from pathlib import Path
 from probe_check.checkpoint.byte_source import close_files
 from probe_check.checkpoint.content import ContentSearch
 from probe_check.checkpoint.earlier import find_earlier
+from probe_check.checkpoint.errors import UnreadableCheckpoint
 from probe_check.checkpoint.measurement import measure
 from probe_check.checkpoint.model import Checkpoint
 from probe_check.checkpoint.opening import open_checkpoint
@@ -61,13 +62,23 @@ def _compare(
         pairs = list(_with_matches(pairs, search))
         pairs = find_earlier(pairs, target, golden)
     if not pairs:
-        raise UserError(
-            f"{target.path} and {golden.path} have no tensor in common.",
-            "Map their names with --mapping, or give two checkpoints of one model.",
-        )
+        raise _nothing_in_common(target, golden)
     differing_settings = tuple(_settings(target, golden))
     return CheckpointComparison(
         target, golden, tuple(pairs), tuple(target_only), tuple(golden_only), differing_settings
+    )
+
+
+def _nothing_in_common(target: Checkpoint, golden: Checkpoint) -> UserError:
+    """Return the error of two checkpoints without a pair; the reason may be in one of them."""
+    for checkpoint in (target, golden):
+        for name, why in checkpoint.unreadable.items():
+            return UnreadableCheckpoint(checkpoint.path, f"has no tensor that can be compared: {name} {why}")
+        if not checkpoint.tensors:
+            return UnreadableCheckpoint(checkpoint.path, "holds no tensor")
+    return UserError(
+        f"{target.path} and {golden.path} have no tensor in common.",
+        "Map their names with --mapping, or give two checkpoints of one model.",
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from probe_recording import PickledCall, PickledName, PickleError
 
-from probe_check.checkpoint.byte_source import ByteSource
+from probe_check.checkpoint.byte_source import ByteSource, is_file_name
 from probe_check.checkpoint.checkpoint_pickle import OpaqueObject, interpret_checkpoint
 from probe_check.checkpoint.elements import element_type
 from probe_check.checkpoint.errors import TensorProblem, UnreadableCheckpoint
@@ -101,13 +101,7 @@ def _places(path: Path, storage: Any) -> Places:
     for key, value in storage.items():
         index, info = _state_of(key), _state_of(value)
         name, offset, length = info["relative_path"], info["offset"], info["length"]
-        if (
-            not isinstance(name, str)
-            or Path(name).name != name
-            or name in ("", "..")
-            or "\\" in name
-            or "\0" in name
-        ):
+        if not is_file_name(name):
             raise UnreadableCheckpoint(path, f"names a file outside of its directory, {str(name)!r:.80}")
         if info.get("transform_descriptors"):
             raise UnreadableCheckpoint(path, "holds compressed chunks, which is not supported")

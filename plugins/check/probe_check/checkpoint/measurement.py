@@ -18,8 +18,8 @@ BLOCK_ELEMENTS = 1 << 16
 CHUNK_ELEMENTS = 1 << 13
 """Number of elements that are converted to float64 at once.
 
-They stay in the cache of the processor, and are too few for a library of linear algebra to start threads, which
-would wait for each other on a busy machine.
+They stay in the cache of the processor. A library of linear algebra starts no threads for so few, which would
+wait for each other on a busy machine.
 """
 SAFE_SQUARE = 1e300, 1e-280
 

@@ -22,11 +22,11 @@ class Checkpoint:
         tensors: The tensors by name, in the order of the file.
         settings: Other values by name.
         unreadable: The names of tensors that cannot be compared, with the reasons.
-        ignored: Sentences on what the checkpoint contains and the comparison leaves out.
+        remarks: Sentences on what does not fit together in the checkpoint.
     """
 
     path: Path
     tensors: Mapping[str, Tensor]
     settings: Mapping[str, Setting] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()

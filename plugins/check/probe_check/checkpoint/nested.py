@@ -9,8 +9,8 @@ from probe_recording import PickledCall, PickledName, PickleError
 
 from probe_check.checkpoint.checkpoint_pickle import OpaqueObject
 
-MAX_DEPTH = 64
-MAX_VALUES = 5_000_000
+MAX_DEPTH = 40
+MAX_VALUES = 1_000_000
 
 
 def leaves(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:

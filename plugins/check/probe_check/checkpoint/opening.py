@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from probe_check.checkpoint.byte_source import ByteSource, not_readable
+from probe_check.checkpoint.byte_source import ByteSource, is_file_name, not_readable
 from probe_check.checkpoint.distributed import METADATA_FILE, read_distributed
 from probe_check.checkpoint.errors import UnreadableCheckpoint
 from probe_check.checkpoint.megatron import LATEST_FILE, has_ranks, iteration_directory, read_megatron
@@ -126,7 +126,7 @@ def _shards(path: Path) -> list[str]:
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise UnreadableCheckpoint(path, "is no index of shards: it has no weight_map") from None
     for name in shards:
-        if not isinstance(name, str) or not name or Path(name).name != name or "\\" in name or "\0" in name:
+        if not is_file_name(name):
             raise UnreadableCheckpoint(path, f"names a shard outside of its directory, {name!r:.80}")
     if not 0 < len(shards) <= MAX_SHARDS:
         raise UnreadableCheckpoint(path, f"lists {len(shards)} shards")

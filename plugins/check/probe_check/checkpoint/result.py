@@ -7,6 +7,7 @@ from enum import Enum
 
 from probe_check.checkpoint.measurement import Distance
 from probe_check.checkpoint.model import Checkpoint, Setting
+from probe_check.checkpoint.optimizer import is_optimizer_setting
 
 
 class Relation(Enum):
@@ -100,12 +101,17 @@ class CheckpointComparison:
         return [pair for pair in self.pairs if not pair.is_equal]
 
     @property
+    def optimizer_settings(self) -> list[SettingPair]:
+        """The settings of optimizers that differ, such as a learning rate."""
+        return [setting for setting in self.settings if is_optimizer_setting(setting.name)]
+
+    @property
     def agrees(self) -> bool:
-        """True if all tensors were compared and are equal."""
+        """True if all tensors were compared and are equal, and so are the settings of optimizers."""
         is_complete = not (
             self.target_only or self.golden_only or self.target.unreadable or self.golden.unreadable
         )
-        return is_complete and all(pair.is_equal for pair in self.pairs)
+        return is_complete and not self.optimizer_settings and all(pair.is_equal for pair in self.pairs)
 
     @property
     def sentence(self) -> str:

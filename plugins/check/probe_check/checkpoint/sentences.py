@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from probe_check.checkpoint.result import CheckpointComparison, Match, Relation, TensorPair
+from probe_check.checkpoint.result import CheckpointComparison, Match, Relation, SettingPair, TensorPair
 from probe_core.errors import counted, printable
 
 MAX_LISTED = 5
@@ -19,9 +19,12 @@ def verdict(comparison: CheckpointComparison) -> str:
         name = printable(main.name)
         subject = f"the first, {name}," if main is differing[0] and len(differing) > 1 else name
         return f"DIVERGED: {len(differing):,} of {counted(total, 'tensor')} differ; {subject} {clause(main)}"
-    missing = list(_missing(comparison))
-    if missing:
-        return f"DIVERGED: {counted(total, 'common tensor')} equal; {'; '.join(missing)}"
+    remarks = list(_missing(comparison))
+    if comparison.optimizer_settings:
+        remarks.append(_setting(comparison.optimizer_settings[0]))
+    if remarks:
+        verb = "is" if total == 1 else "are"
+        return f"DIVERGED: {counted(total, 'common tensor')} {verb} equal; {'; '.join(remarks)}"
     return f"AGREE: all {counted(total, 'tensor')} are equal"
 
 
@@ -85,16 +88,20 @@ def _missing(comparison: CheckpointComparison) -> Iterator[str]:
     for checkpoint, side in ((comparison.target, "target"), (comparison.golden, "golden checkpoint")):
         for name, why in list(checkpoint.unreadable.items())[:1]:
             count = len(checkpoint.unreadable)
-            yield f"{counted(count, 'tensor')} of the {side} cannot be compared: {printable(name)} {why}"
+            verb = f"{counted(count, 'tensor')} of the {side} cannot be compared"
+            yield f"{verb}: {printable(name)} {why}"
 
 
 def details(comparison: CheckpointComparison) -> Iterator[str]:
     """Yield lines about the other differing tensors, and about what was not compared."""
+    yield from comparison.target.remarks
+    yield from (remark for remark in comparison.golden.remarks if remark not in comparison.target.remarks)
     differing = comparison.differing
     others = [pair for pair in differing if pair is not main_pair(comparison)] if differing else []
     others.sort(key=lambda pair: pair.match is None)
     for pair in others[:MAX_LISTED]:
-        yield f"{printable(pair.name)} {clause(pair)}."
+        line = f"{printable(pair.name)} {clause(pair)}"
+        yield line if line.endswith("?") else f"{line}."
     if len(others) > MAX_LISTED:
         yield f"{counted(len(others) - MAX_LISTED, 'other tensor')} differ; the file lists them."
     if differing:
@@ -103,8 +110,19 @@ def details(comparison: CheckpointComparison) -> Iterator[str]:
     yield from _settings(comparison)
 
 
+def _setting(setting: SettingPair) -> str:
+    name = printable(setting.name)
+    if setting.golden is None or setting.target is None:
+        side = "target" if setting.golden is None else "golden checkpoint"
+        return f"only the {side} has {name}"
+    first, second = (printable(str(value), 60) for value in (setting.target, setting.golden))
+    return f"{name} is {first}, and {second} in the other"
+
+
 def _settings(comparison: CheckpointComparison) -> Iterator[str]:
-    for setting in comparison.settings[:MAX_LISTED]:
-        yield f"{printable(setting.name)} is {setting.target!r:.60}, and {setting.golden!r:.60} in the other."
+    ordered = [*comparison.optimizer_settings]
+    ordered += [setting for setting in comparison.settings if setting not in ordered]
+    for setting in ordered[:MAX_LISTED]:
+        yield f"{_setting(setting)}."
     if len(comparison.settings) > MAX_LISTED:
         yield f"{counted(len(comparison.settings) - MAX_LISTED, 'other setting')} differ."

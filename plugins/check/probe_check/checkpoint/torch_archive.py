@@ -64,8 +64,8 @@ class TorchArchive:
         try:
             with zipfile.ZipFile(_Window(source)) as archive:
                 self._members = {member.filename: member for member in archive.infolist()}
-        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError) as error:
-            raise self._error(f"is no valid zip archive: {error}") from None
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError):
+            raise self._error("is no valid zip archive: it is cut off or damaged") from None
         roots = [name[:-9] for name in self._members if name.endswith("/data.pkl")]
         if len(roots) != 1:
             what = "TorchScript" if any(name.endswith("/constants.pkl") for name in self._members) else ""

@@ -27,7 +27,17 @@ def main(msprobe: str) -> None:
         for case in CASES:
             target, golden = write_pair(case, Path(room, case))
             output = Path(room, case, "out.json")
-            command = [msprobe, "-f", "pytorch", "config_check", "-c", str(target), str(golden), "-o", str(output)]
+            command = [
+                msprobe,
+                "-f",
+                "pytorch",
+                "config_check",
+                "-c",
+                str(target),
+                str(golden),
+                "-o",
+                str(output),
+            ]
             environment = {**os.environ, "PYTHONPATH": str(package.parent)}
             ended = subprocess.run(
                 command, input="yes\n", env=environment, capture_output=True, text=True, check=False
