@@ -2,10 +2,10 @@
 
 Usage: python benchmarks/checkpoints.py [GIB] [DIRECTORY]
 
-Makes two files of GIB gigabytes each (1 unless given) in DIRECTORY, by default a temporary one, with tensors of
-bfloat16 and float32 that differ by noise. Prints for each program the wall and CPU seconds and the largest
-process. MSPROBES names programs of msprobe, separated by colons; they import a package ``megatron``, for which an
-empty one is made. Needs torch to make the files.
+Makes two files of GIB gigabytes each (1 unless given) in DIRECTORY, by default a temporary one, with tensors
+of bfloat16 and float32 that differ by noise. Prints for each program the wall and CPU seconds and the largest
+process. MSPROBES names programs of msprobe, separated by colons. They import a package ``megatron``, for
+which an empty one is made. Needs torch to make the files.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from probe_check.checkpoint.errors import UnreadableCheckpoint
 from probe_check.checkpoint.measurement import measure
 from probe_check.checkpoint.model import Checkpoint
 from probe_check.checkpoint.opening import open_checkpoint
+from probe_check.checkpoint.optimizer import is_parameter_number
 from probe_check.checkpoint.pairing import pair_names, read_mapping
 from probe_check.checkpoint.result import CheckpointComparison, SettingPair, TensorPair
 from probe_core import progress
@@ -109,6 +110,8 @@ def _measured(target: Checkpoint, golden: Checkpoint, names: Mapping[str, str]) 
 
 def _settings(target: Checkpoint, golden: Checkpoint) -> Iterator[SettingPair]:
     for name in dict.fromkeys((*target.settings, *golden.settings)):
+        if is_parameter_number(name):
+            continue
         first, second = target.settings.get(name), golden.settings.get(name)
         if first != second:
             yield SettingPair(name, first, second)

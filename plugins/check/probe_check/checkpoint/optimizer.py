@@ -39,14 +39,14 @@ def with_parameter_names(
     }:
         groups = members.get(prefix, {})
         names[prefix] = _stated_names(groups) or _names_of_model(prefix, groups, tensors)
-    kept = {name: value for name, value in settings.items() if not _is_member(name)}
     return (
         {_renamed(name, names): tensor for name, tensor in tensors.items()},
-        {_renamed(name, names): value for name, value in kept.items()},
+        {_renamed(name, names): value for name, value in settings.items()},
     )
 
 
-def _is_member(name: str) -> bool:
+def is_parameter_number(name: str) -> bool:
+    """Return True for an entry in the list of parameters of a group, which is no setting."""
     return is_of_optimizer(name) and _MEMBER.fullmatch(name) is not None
 
 
