@@ -12,6 +12,7 @@ import pytest
 from test_pages import PAGES, ROOT, blocks
 
 OWN_TEST = {
+    "checkpoints.md": "test_checkpoints_page.py",
     "comparing.md": "test_pages.py",
     "diagnosis.md": "test_reference_page.py",
     "merging.md": "test_merge_result.py",

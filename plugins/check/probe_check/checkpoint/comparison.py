@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from probe_check.checkpoint import sentences
 from probe_check.checkpoint.byte_source import close_files
 from probe_check.checkpoint.content import ContentSearch
 from probe_check.checkpoint.earlier import find_earlier
@@ -65,9 +66,10 @@ def _compare(
     if not pairs:
         raise _nothing_in_common(target, golden)
     differing_settings = tuple(_settings(target, golden))
-    return CheckpointComparison(
+    comparison = CheckpointComparison(
         target, golden, tuple(pairs), tuple(target_only), tuple(golden_only), differing_settings
     )
+    return replace(comparison, sentence=sentences.verdict(comparison))
 
 
 def _nothing_in_common(target: Checkpoint, golden: Checkpoint) -> UserError:

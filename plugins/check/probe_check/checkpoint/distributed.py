@@ -22,6 +22,7 @@ from probe_check.checkpoint.nested import as_setting, leaves
 from probe_check.checkpoint.optimizer import with_parameter_names
 from probe_check.checkpoint.tensors import MAX_DIMENSIONS, ChunkedTensor, JoinedTensor, Tensor
 from probe_check.checkpoint.torch_archive import MAX_PICKLE_BYTES, TorchArchive
+from probe_check.checkpoint.torch_checkpoint import OPTIMIZERS, WRAPPERS
 from probe_check.checkpoint.torch_tensor import tensor_of
 
 METADATA_FILE = ".metadata"
@@ -141,8 +142,6 @@ def _checkpoint(path: Path, entries: Any, places: Places) -> Checkpoint:
 
 def _without_wrapper(tensors: dict[str, Tensor]) -> dict[str, str]:
     """Return the names without a first component that only wraps the parameters."""
-    from probe_check.checkpoint.torch_checkpoint import OPTIMIZERS, WRAPPERS
-
     heads = {name.partition(".")[0] for name in tensors}
     wrappers = [head for head in WRAPPERS if head in heads]
     is_wrapped = len(wrappers) == 1 and heads <= {*wrappers, *OPTIMIZERS}

@@ -20,7 +20,7 @@ _LAYER = re.compile(r"^((?:decoder|encoder|.*?transformer|.*?model)\.layers\.)(\
 
 
 class Place(NamedTuple):
-    """Where a part of the model is: its ranks, and its chunk of a virtual pipeline."""
+    """The position of a part of the model: its ranks, and its chunk of a virtual pipeline."""
 
     tensor_rank: int
     stage: int

@@ -1,4 +1,4 @@
-"""Which tensor of the target belongs to which one of the golden checkpoint (docs/checkpoints.md#matching)."""
+"""Pairing of the tensors of two checkpoints by name (docs/checkpoints.md#matching)."""
 
 from __future__ import annotations
 

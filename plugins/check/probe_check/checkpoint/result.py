@@ -11,7 +11,7 @@ from probe_check.checkpoint.optimizer import is_optimizer_setting
 
 
 class Relation(Enum):
-    """How a tensor of one checkpoint is related to another tensor than the one with its name."""
+    """The relation of a tensor to one with another name, or of another iteration."""
 
     SWAPPED = "swapped"
     EQUALS_OTHER = "equals_other"
@@ -77,7 +77,7 @@ class SettingPair:
 
 @dataclass(frozen=True)
 class CheckpointComparison:
-    """What differs between two checkpoints.
+    """The differences between two checkpoints.
 
     Attributes:
         target: The checkpoint under test.
@@ -86,6 +86,7 @@ class CheckpointComparison:
         target_only: The names of tensors that only the target has.
         golden_only: The names of tensors that only the golden checkpoint has.
         settings: Other values that differ.
+        sentence: The verdict in one line.
     """
 
     target: Checkpoint
@@ -94,6 +95,7 @@ class CheckpointComparison:
     target_only: tuple[str, ...] = ()
     golden_only: tuple[str, ...] = ()
     settings: tuple[SettingPair, ...] = ()
+    sentence: str = ""
 
     @property
     def differing(self) -> list[TensorPair]:
@@ -112,10 +114,3 @@ class CheckpointComparison:
             self.target_only or self.golden_only or self.target.unreadable or self.golden.unreadable
         )
         return is_complete and not self.optimizer_settings and all(pair.is_equal for pair in self.pairs)
-
-    @property
-    def sentence(self) -> str:
-        """The verdict in one line."""
-        from probe_check.checkpoint import sentences
-
-        return sentences.verdict(self)
