@@ -48,6 +48,7 @@ ELSEWHERE = {
     "tensors and call stacks of dumps of older tools ([legacy.md](legacy.md)). `.pt`, `.npy` and safetensors files need "
     "no conversion.",
     "grad_probe": '[recording](gradients.md) with `"task": "grad_probe"`, and `probe grad compare`',
+    "config_check -c": "of two checkpoints: [`probe checkpoint`](checkpoints.md)",
 }
 """Other commands of msprobe, with what to do."""
 COMPARE_26 = """

@@ -12,6 +12,7 @@ from probe_check.checkpoint.byte_source import ByteSource, is_file_name, not_rea
 from probe_check.checkpoint.distributed import METADATA_FILE, read_distributed
 from probe_check.checkpoint.errors import UnreadableCheckpoint
 from probe_check.checkpoint.megatron import LATEST_FILE, has_ranks, iteration_directory, read_megatron
+from probe_check.checkpoint.mindspore_file import is_mindspore, read_mindspore
 from probe_check.checkpoint.model import Checkpoint
 from probe_check.checkpoint.optimizer import with_parameter_names
 from probe_check.checkpoint.safetensors_file import read_safetensors
@@ -50,7 +51,7 @@ def _open_file(path: Path) -> Checkpoint:
     head = bytes(source.read(0, min(16, source.size)))
     if path.suffix == ".safetensors" or (head[8:9] == b"{" and not head.startswith(ZIP_MARK)):
         return read_safetensors(path)
-    return read_torch(path)
+    return read_mindspore(path) if is_mindspore(head) else read_torch(path)
 
 
 def _open_directory(path: Path) -> Checkpoint:

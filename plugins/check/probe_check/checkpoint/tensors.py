@@ -107,6 +107,11 @@ class JoinedTensor(Tensor):
         self._lengths = [math.prod(part.shape[dimension:]) for part in parts]
         self._row = sum(self._lengths)
 
+    def reshaped(self, shape: tuple[int, ...]) -> JoinedTensor:
+        """Give the tensor another shape with as many elements, and return it."""
+        self.shape = shape
+        return self
+
     def read(self, start: int, count: int) -> Array:
         """Return a range of the flattened tensor."""
         pieces: list[Array] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from probe_check import compare_checkpoints
 from probe_check.checkpoint.opening import open_checkpoint
 from probe_check.checkpoint.tensors import JoinedTensor, StoredTensor
 from support.runs.checkpoints import layer, save, shard, values
+
+from probe_core.errors import UserError
 
 KINDS = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
          "complex64", "complex128", "float8_e4m3fn", "float8_e5m2")  # fmt: skip
@@ -106,6 +109,37 @@ def test_distributed_checkpoints(tmp_path: Path) -> None:
     tensors = {name: tensor for name, tensor in model().items() if "float8" not in name}
     dcp.save(dict(tensors), checkpoint_id=tmp_path / "dcp", no_dist=True)
     assert_is_read(tmp_path / "dcp", tensors)
+
+
+def varint(value: int) -> bytes:
+    rest = value >> 7
+    return bytes([value & 0x7F | (0x80 if rest else 0)]) + (varint(rest) if rest else b"")
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def entry(name: str, kind: str, shape: tuple[int, ...], data: bytes) -> bytes:
+    sizes = b"".join(varint(1 << 3) + varint(size) for size in shape)
+    return field(1, field(1, name.encode()) + field(2, sizes + field(2, kind.encode()) + field(3, data)))
+
+
+def test_checkpoints_of_mindspore(tmp_path: Path) -> None:
+    whole = values("mindspore", "golden", (30, 4))
+    data = whole.numpy().tobytes()
+    parts = [entry("split", "Float32", (30, 4), data[start : start + 160]) for start in range(0, 480, 160)]
+    content = b"".join([
+        entry("layer.weight", "Float32", (30, 4), data), *parts, entry("step", "Int32", (0,), b"\5\0\0\0"),
+        entry("half", "BFloat16", (30, 4), whole.bfloat16().view(torch.int16).numpy().tobytes()),
+    ])  # fmt: skip
+    (tmp_path / "x.ckpt").write_bytes(content)
+    expected = {"layer.weight": whole, "split": whole, "step": torch.tensor(5), "half": whole.bfloat16()}
+    assert_is_read(tmp_path / "x.ckpt", expected)
+    for stop in range(1, len(content), 37):
+        (tmp_path / "cut.ckpt").write_bytes(content[:stop])
+        with contextlib.suppress(UserError):
+            assert open_checkpoint(tmp_path / "cut.ckpt").tensors.keys() < expected.keys()
 
 
 @pytest.mark.parametrize("dimension", [0, 1])
