@@ -17,13 +17,19 @@ MAX_ITERATIONS = 4
 _NUMBER = re.compile(r"\d+")
 
 
-def other_iterations(checkpoint: Checkpoint) -> Iterator[tuple[str, Checkpoint]]:
+def other_iterations(checkpoint: Checkpoint, compared: Checkpoint) -> Iterator[tuple[str, Checkpoint]]:
     """Yield the names and contents of checkpoints of other iterations, the nearest earlier one first.
 
-    These are files and directories next to the checkpoint whose names differ in a number only, such as
+    Args:
+        checkpoint: The checkpoint next to which they are.
+        compared: The checkpoint that it is compared with, which is left out.
+
+    The results are files and directories next to the checkpoint whose names differ in a number only, such as
     ``iter_0000010`` or ``checkpoint-500``. Those that cannot be read are left out.
     """
-    for path in _siblings(checkpoint.path)[:MAX_ITERATIONS]:
+    own = compared.path.resolve()
+    siblings = [path for path in _siblings(checkpoint.path) if path.resolve() != own]
+    for path in siblings[:MAX_ITERATIONS]:
         try:
             yield path.name, open_checkpoint(path)
         except UserError:
@@ -37,8 +43,9 @@ def find_earlier(pairs: Sequence[TensorPair], target: Checkpoint, golden: Checkp
     checkpoint, and with that in earlier iterations of the target.
     """
     found: dict[str, Match] = {}
-    for checkpoint, relation in ((golden, Relation.EARLIER_ITERATION), (target, Relation.UNCHANGED)):
-        for iteration, other in other_iterations(checkpoint):
+    sides = (golden, target, Relation.EARLIER_ITERATION), (target, golden, Relation.UNCHANGED)
+    for checkpoint, compared, relation in sides:
+        for iteration, other in other_iterations(checkpoint, compared):
             for pair in pairs:
                 if pair.is_equal or pair.match is not None or pair.name in found:
                     continue

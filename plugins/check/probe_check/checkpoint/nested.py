@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from probe_recording import PickledCall, PickledName, PickleError
@@ -11,6 +12,9 @@ from probe_check.checkpoint.checkpoint_pickle import OpaqueObject
 
 MAX_DEPTH = 40
 MAX_VALUES = 1_000_000
+MAX_LISTED_VALUES = 256
+"""Number of plain values in a list up to which each is a setting of its own."""
+_PLAIN = (int, float, str, type(None))
 
 
 def leaves(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -40,10 +44,17 @@ def _children(item: Any) -> list[tuple[str, Any]] | None:
     if isinstance(item, dict):
         return [(_name(key), child) for key, child in item.items()]
     if isinstance(item, (list, tuple)):
+        if _is_long_series(item):
+            return None
         return [(str(number), child) for number, child in enumerate(item)]
     if isinstance(item, OpaqueObject) and item.state:
         return [(_name(key), child) for key, child in item.state.items()]
     return None
+
+
+def _is_long_series(items: Sequence[Any]) -> bool:
+    """Return True for many plain numbers or texts, such as the order of samples: they are one setting."""
+    return len(items) > MAX_LISTED_VALUES and all(isinstance(item, _PLAIN) for item in items)
 
 
 def _name(key: Any) -> str:
@@ -81,5 +92,7 @@ def as_setting(value: Any) -> Any:
         arguments = [a for a in value.arguments if isinstance(a, (str, int, float, bool))]
         return f"{value.kind.module}.{value.kind.name}({', '.join(str(a)[:80] for a in arguments)})"
     if isinstance(value, bytes):
-        return f"{len(value)} bytes"
+        return f"{len(value)} bytes, checksum {zlib.crc32(value):08x}"
+    if isinstance(value, (list, tuple)) and value:
+        return f"{len(value)} values, checksum {zlib.crc32(repr(value).encode('utf-8', 'replace')):08x}"
     return value

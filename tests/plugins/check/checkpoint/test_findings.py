@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from probe_check import compare_checkpoints
+from probe_check.checkpoint import nested
 from probe_check.checkpoint.result import Relation
 from support.runs.checkpoints import save
 
@@ -115,6 +116,12 @@ def test_a_tensor_that_does_not_change_is_named(tmp_path: Path) -> None:
     assert f"{UP} has not changed since step-1.pt: stale?" in comparison.sentence
 
 
+def test_two_iterations_of_one_training_are_not_each_other(tmp_path: Path) -> None:
+    root = iterations(tmp_path, True)
+    comparison = compare_checkpoints(root / "iter_0000020", root / "iter_0000010")
+    assert len(comparison.differing) == 27 and all(pair.match is None for pair in comparison.differing)
+
+
 def test_wrappers_do_not_matter(tmp_path: Path) -> None:
     target = {"state_dict": {f"module._orig_mod.{name}": tensor for name, tensor in llama().items()}}
     assert compared(tmp_path, target, llama()).agrees
@@ -175,6 +182,14 @@ def test_states_of_optimizers_have_the_names_of_parameters(tmp_path: Path) -> No
     names = {pair.name for pair in comparison.pairs}
     assert {"0.weight", "optimizer.state.0.weight.exp_avg", "optimizer.state.1.bias.exp_avg_sq"} <= names
     assert comparison.agrees
+
+
+def test_a_long_list_is_one_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nested, "MAX_VALUES", 100)
+    content = {"model": {"w": torch.ones(2)}, "order": list(range(2_000)), "few": [1, 2]}
+    comparison = compared(tmp_path, content, {**content, "order": list(range(1_999))})
+    assert [setting.name for setting in comparison.settings] == ["order"]
+    assert comparison.agrees and "2000 values" in str(comparison.settings[0].target)
 
 
 def test_a_changed_learning_rate_is_named(tmp_path: Path) -> None:
