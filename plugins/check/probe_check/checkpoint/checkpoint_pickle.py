@@ -17,6 +17,7 @@ from probe_recording import MARK, PickledCall, PickledName, PickleError, PickleM
 from probe_core.files.packaged import load_yaml
 
 MAX_LONG_BYTES = 1024
+_ENCODE = PickledName("_codecs", "encode")
 _KEYS = (str, int, float, bytes, type(None))
 
 
@@ -87,6 +88,8 @@ class CheckpointMachine(PickleMachine):
             )
         if name == "_reconstructor" and arguments and isinstance(arguments[0], PickledName):
             return OpaqueObject(arguments[0])
+        if function == _ENCODE and len(arguments) == 2 and isinstance(arguments[0], str):
+            return arguments[0].encode("latin-1")  # how bytes are pickled by protocol 2
         if name.startswith("_rebuild_"):
             return PickledCall(function, arguments)
         return OpaqueObject(function, arguments)

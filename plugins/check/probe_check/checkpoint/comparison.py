@@ -115,5 +115,5 @@ def _settings(target: Checkpoint, golden: Checkpoint) -> Iterator[SettingPair]:
         if is_parameter_number(name):
             continue
         first, second = target.settings.get(name), golden.settings.get(name)
-        if first != second:
+        if first != second and (first == first or second == second):  # NaN equals NaN
             yield SettingPair(name, first, second)

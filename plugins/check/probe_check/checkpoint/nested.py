@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from probe_recording import PickledCall, PickledName, PickleError
 
 from probe_check.checkpoint.checkpoint_pickle import OpaqueObject
@@ -65,6 +66,21 @@ def _name(key: Any) -> str:
     return str(key)
 
 
+def _number(arguments: Sequence[Any]) -> Any:
+    """Return the number in the arguments of NumPy's function for scalars: a type, and bytes."""
+    if (
+        len(arguments) != 2
+        or not isinstance(arguments[0], OpaqueObject)
+        or not isinstance(arguments[1], bytes)
+    ):
+        return None
+    kind = arguments[0].arguments[:1]
+    try:
+        return np.frombuffer(arguments[1], np.dtype(kind[0]))[0].item() if isinstance(kind[0], str) else None
+    except (TypeError, ValueError, IndexError):
+        return None
+
+
 def descriptions(value: Any) -> Iterator[Any]:
     """Yield the arguments of all descriptions of tensors within a value, such as their storages."""
     for _, leaf in leaves(value):
@@ -89,6 +105,8 @@ def as_setting(value: Any) -> Any:
     if isinstance(value, PickledName):
         return f"{value.module}.{value.name}"
     if isinstance(value, OpaqueObject):
+        if value.kind.name == "scalar" and (number := _number(value.arguments)) is not None:
+            return number
         arguments = [a for a in value.arguments if isinstance(a, (str, int, float, bool))]
         return f"{value.kind.module}.{value.kind.name}({', '.join(str(a)[:80] for a in arguments)})"
     if isinstance(value, bytes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,10 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
             path.stat()
     except (OSError, ValueError) as error:
         raise not_readable(path, error) from None
-    return _open_directory(path) if is_directory else _open_file(path)
+    try:
+        return _open_directory(path) if is_directory else _open_file(path)
+    except OSError as error:
+        raise not_readable(path, error) from None
 
 
 def _open_file(path: Path) -> Checkpoint:
@@ -75,7 +79,7 @@ def _open_directory(path: Path) -> Checkpoint:
             path, "holds no checkpoint", f"Give a file, or a directory with a file {', '.join(SUFFIXES)}."
         )
     others = [name for name in files if name not in BESIDE]
-    main = _open_file(path / _preferred(path, others or files))
+    main = replace(_open_file(path / _preferred(path, others or files)), path=path)
     return _with_optimizer(path, main) if others and OPTIMIZER_FILE in files else main
 
 

@@ -46,8 +46,9 @@ def clause(pair: TensorPair) -> str:
         return f"contains values that are not finite (l2 {distance.l2})"
     norm = distance.norms[1]
     relative = f", {distance.l2 / norm:.3g} of its norm" if norm else ""
+    kinds = "" if pair.types[0] == pair.types[1] else f" ({pair.types[0]}, and {pair.types[1]} in the other)"
     cosine = "" if distance.cosine is None else f", cos {_cosine(distance.cosine)}"
-    return f"differs by l2 {distance.l2:.3g}{relative}{cosine}"
+    return f"differs by l2 {distance.l2:.3g}{relative}{cosine}{kinds}"
 
 
 def _match(pair: TensorPair, match: Match) -> str:

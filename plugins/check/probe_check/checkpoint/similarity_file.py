@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,11 @@ def check_output(path: Path) -> None:
     Raises:
         UserError: The file exists, or its directory is not writable.
     """
-    if path.exists() or path.is_symlink():
+    try:
+        is_there = os.path.lexists(path)
+    except ValueError:  # a path that no file can have, which the directory's check reports
+        is_there = False
+    if is_there:
         raise UserError(f"{path} exists already.", "Give another file with -o, or remove it.")
     make_directory(path.parent)
 

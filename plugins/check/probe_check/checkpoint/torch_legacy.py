@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_recording import PickleError
+from probe_recording import PickleError, TruncatedPickle
 
 from probe_check.checkpoint.byte_source import ByteSource
 from probe_check.checkpoint.checkpoint_pickle import StorageReference, interpret_checkpoint, pickle_names
@@ -69,7 +69,7 @@ class LegacyFile:
             program = bytes(self._source.read(self._position, left))
             try:
                 value, length = interpret_checkpoint(program)
-            except PickleError:
+            except TruncatedPickle:
                 if left < size:
                     raise
                 size *= 8

@@ -17,6 +17,10 @@ class PickleError(ValueError):
     """An error in a pickle, or a pickle with something that is not supported."""
 
 
+class TruncatedPickle(PickleError):
+    """A pickle that ends before its last instruction."""
+
+
 @dataclass(frozen=True, slots=True)
 class PickledName:
     """The name of an object in a module, which is never imported."""
@@ -100,7 +104,7 @@ class PickleMachine:
         """Return the next bytes."""
         data = self._program[self.position : self.position + count]
         if len(data) < count:
-            raise PickleError("its description is cut off")
+            raise TruncatedPickle("its description is cut off")
         self.position += count
         return data
 
@@ -112,7 +116,7 @@ class PickleMachine:
         """Return the text up to the end of the line."""
         end = self._program.find(b"\n", self.position)
         if end < 0:
-            raise PickleError("its description is cut off")
+            raise TruncatedPickle("its description is cut off")
         text = self._program[self.position : end].decode("ascii")
         self.position = end + 1
         return text
@@ -168,7 +172,7 @@ class PickleMachine:
 
     def _tuple(self, count: int) -> None:
         if len(self.stack) < count:
-            raise PickleError("its description is cut off")
+            raise TruncatedPickle("its description is cut off")
         items = self.stack[len(self.stack) - count :]
         del self.stack[len(self.stack) - count :]
         self.stack.append(tuple(items))

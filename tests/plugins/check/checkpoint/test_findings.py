@@ -104,6 +104,20 @@ def test_a_stale_tensor_is_named_with_its_iteration(tmp_path: Path) -> None:
     assert comparison.sentence.endswith(f"decoder.{UP} equals that of iter_0000010 of the other: stale?")
 
 
+def test_a_stale_tensor_is_found_in_directories_of_a_trainer(tmp_path: Path) -> None:
+    for side in ("target", "golden"):
+        for step in (500, 1000):
+            directory = tmp_path / side / f"checkpoint-{step}"
+            directory.mkdir(parents=True)
+            is_stale = side == "target" and step == 1000
+            torch.save(
+                {**llama(seed=step), **({UP: llama(seed=500)[UP]} if is_stale else {})},
+                directory / "model.pt",
+            )
+    sides = (tmp_path / side / "checkpoint-1000" for side in ("target", "golden"))
+    assert f"{UP} equals that of checkpoint-500 of the other: stale?" in compare_checkpoints(*sides).sentence
+
+
 def test_a_tensor_that_does_not_change_is_named(tmp_path: Path) -> None:
     for number, side in enumerate(("target", "golden")):
         directory = tmp_path / side
@@ -190,6 +204,14 @@ def test_a_long_list_is_one_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     comparison = compared(tmp_path, content, {**content, "order": list(range(1_999))})
     assert [setting.name for setting in comparison.settings] == ["order"]
     assert comparison.agrees and "2000 values" in str(comparison.settings[0].target)
+
+
+def test_numbers_of_numpy_are_settings(tmp_path: Path) -> None:
+    import numpy as np
+
+    content = {"w": torch.ones(2), "loss": np.float64(0.5), "nan": float("nan")}
+    comparison = compared(tmp_path, content, {**content, "loss": np.float64(0.25)})
+    assert [(s.name, s.target, s.golden) for s in comparison.settings] == [("loss", 0.5, 0.25)]
 
 
 def test_a_changed_learning_rate_is_named(tmp_path: Path) -> None:
