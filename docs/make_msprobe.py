@@ -49,6 +49,7 @@ ELSEWHERE = {
     "no conversion.",
     "core.monitor.anomaly_processor (a module)": "`probe monitor-alerts`, or `probe anomaly-processor`",
     "grad_probe": '[recording](gradients.md) with `"task": "grad_probe"`, and `probe grad compare`',
+    "config_check -c": "of two checkpoints: [`probe checkpoint`](checkpoints.md)",
 }
 """Other commands of msprobe, with what to do."""
 COMPARE_26 = """

@@ -12,6 +12,7 @@ import pytest
 from test_pages import PAGES, ROOT, blocks
 
 OWN_TEST = {
+    "checkpoints.md": "test_checkpoints_page.py",
     "comparing.md": "test_pages.py",
     "config-check.md": "test_config_check_page.py",
     "diagnosis.md": "test_reference_page.py",

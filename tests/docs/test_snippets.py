@@ -19,6 +19,9 @@ DOCS = ROOT / "docs"
 HERE = "test_snippets.py"
 RUN_BY = {
     "answer-file.md python": HERE,
+    "checkpoints.md json": "test_checkpoints_page.py",
+    "checkpoints.md python": "test_checkpoints_page.py",
+    "checkpoints.md yaml": "test_checkpoints_page.py",
     "comparing.md python": "test_comparing_page.py",
     "dispatch-check.md python": "test_dispatch_check_page.py",
     "dispatch-check.md yaml": "test_dispatch_check_page.py",

@@ -16,6 +16,11 @@ def probe_commands() -> list[CommandSpec]:
             "probe_check.config_check.command:config_check",
         ),
         CommandSpec(
+            "checkpoint",
+            "Compare the tensors of two checkpoints.",
+            "probe_check.checkpoint.command:checkpoint",
+        ),
+        CommandSpec(
             "monitor",
             "Name the first value that left its usual range in a monitored training, and draw its curves.",
             "probe_check.monitor.command:monitor",

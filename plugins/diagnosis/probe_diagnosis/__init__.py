@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
 
 __all__ = [
-    "CallDepth", "CallView", "Cause", "ChartLine", "ConditionDifference", "ConditionKind", "Detection", "Detector", "DetectorSpec", "Difference", "DifferenceKind", "Node", "RunConditions", "Searched", "Timeline", "api_of", "condition_differences", "condition_sentence", "depths", "draw_chart", "evidence_texts", "frames_of", "is_module", "is_move", "load_stacks", "own_frame", "own_frames", "parse_conditions", "place_in_order", "search_timelines", "uninitialised_slots", "whole_answer",
+    "CallDepth", "CallView", "Cause", "ChartLine", "ConditionDifference", "ConditionKind", "Detection",
+    "Detector", "DetectorSpec", "Difference", "DifferenceKind", "Node", "RunConditions", "Searched",
+    "Timeline", "api_of", "condition_differences", "condition_sentence", "depths", "draw_chart",
+    "evidence_texts", "frames_of", "is_module", "is_move", "load_stacks", "own_frame", "own_frames",
+    "parse_conditions", "place_in_order", "search_timelines", "uninitialised_slots", "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = exporter(

@@ -24,12 +24,20 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from probe_recording import SMALL_FILE, Memory, check_unchanged, memory_of
+from probe_recording import (
+    SMALL_FILE,
+    Memory,
+    PickledCall,
+    PickledName,
+    PickleError,
+    check_unchanged,
+    memory_of,
+)
 
 from probe_core import engine
 from probe_core.errors import UnreadableTensor
 from probe_core.files.mapped import Mapped
-from probe_pytorch.pickle_data import Call, Global, PickleError, Storage, interpret
+from probe_pytorch.pickle_data import Storage, interpret
 from probe_pytorch.zipmembers import members
 
 USUAL_PICKLE = 4096
@@ -194,7 +202,7 @@ def _usual_outline(program: bytes) -> _Outline:
 
 
 def _outline_of(described: Any) -> _Outline:
-    if not isinstance(described, Call):
+    if not isinstance(described, PickledCall):
         raise PickleError(f"it holds {type(described).__name__}, not a tensor")
     name = described.function.name
     arguments = described.arguments
@@ -206,7 +214,7 @@ def _outline_of(described: Any) -> _Outline:
         flags = arguments[6] if len(arguments) > 6 else None
     elif name == "_rebuild_tensor_v3":
         storage, offset, shape, strides = arguments[:4]
-        dtype = arguments[6].name if isinstance(arguments[6], Global) else None
+        dtype = arguments[6].name if isinstance(arguments[6], PickledName) else None
         flags = arguments[7] if len(arguments) > 7 else None
     else:
         raise PickleError(f"tensors made by {name} are not supported")

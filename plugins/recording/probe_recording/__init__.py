@@ -68,6 +68,14 @@ if TYPE_CHECKING:
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, memory_of
     from probe_recording.reading.npy import load_npy
+    from probe_recording.reading.pickle_data import (
+        MARK,
+        PickledCall,
+        PickledName,
+        PickleError,
+        PickleMachine,
+        TruncatedPickle,
+    )
     from probe_recording.reading.run import DumpRun, collection_paused
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, tensors_in
@@ -124,6 +132,7 @@ __all__ = [
     "CHUNK_BLOCKS",
     "DEFAULT_PATH",
     "LEVELS",
+    "MARK",
     "NOTHING",
     "PREFIX",
     "PROTOCOL",
@@ -177,6 +186,10 @@ __all__ = [
     "Memory",
     "ModuleHooks",
     "NpyStore",
+    "PickleError",
+    "PickleMachine",
+    "PickledCall",
+    "PickledName",
     "Plain",
     "Prefix",
     "Process",
@@ -201,6 +214,7 @@ __all__ = [
     "Tensors",
     "Threads",
     "Tree",
+    "TruncatedPickle",
     "Walk",
     "Watch",
     "band_rule",
@@ -304,6 +318,7 @@ __getattr__ = exporter(
         "reading.leaves": "leaf_of",
         "reading.memory": "SMALL_FILE Memory check_unchanged memory_of",
         "reading.npy": "load_npy",
+        "reading.pickle_data": "MARK PickleError PickleMachine PickledCall PickledName TruncatedPickle",
         "reading.run": "DumpRun collection_paused",
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors tensors_in",

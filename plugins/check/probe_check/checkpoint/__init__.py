@@ -1,0 +1,1 @@
+"""Comparison of two checkpoints (docs/checkpoints.md)."""

@@ -1,0 +1,119 @@
+"""Comparison of two checkpoints (docs/checkpoints.md)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from probe_check.checkpoint import sentences
+from probe_check.checkpoint.byte_source import close_files
+from probe_check.checkpoint.content import ContentSearch
+from probe_check.checkpoint.earlier import find_earlier
+from probe_check.checkpoint.errors import UnreadableCheckpoint
+from probe_check.checkpoint.measurement import measure
+from probe_check.checkpoint.model import Checkpoint
+from probe_check.checkpoint.opening import open_checkpoint
+from probe_check.checkpoint.optimizer import is_parameter_number
+from probe_check.checkpoint.pairing import pair_names, read_mapping
+from probe_check.checkpoint.result import CheckpointComparison, SettingPair, TensorPair
+from probe_core import progress
+from probe_core.errors import UserError
+
+WORK = "Comparing"
+
+
+def compare_checkpoints(
+    target: str | os.PathLike[str],
+    golden: str | os.PathLike[str],
+    mapping: str | os.PathLike[str] | Mapping[str, str] | None = None,
+) -> CheckpointComparison:
+    """Return what differs between two checkpoints; nothing in them is unpickled.
+
+    Args:
+        target: The checkpoint under test: a file or a directory of a supported format.
+        golden: The reference.
+        mapping: Names of the target, or parts of them, with those of the golden checkpoint; or the path of a
+            yaml file that holds them.
+
+    Raises:
+        UserError: A checkpoint cannot be read, or no tensor can be compared.
+    """
+    try:
+        names = read_mapping(Path(mapping)) if isinstance(mapping, (str, os.PathLike)) else mapping
+        return _compare(open_checkpoint(target), open_checkpoint(golden), names)
+    finally:
+        close_files()
+
+
+def _compare(
+    target: Checkpoint, golden: Checkpoint, mapping: Mapping[str, str] | None
+) -> CheckpointComparison:
+    names = pair_names(target.tensors, golden.tensors, mapping)
+    pairs = list(_measured(target, golden, names))
+    partners = set(names.values())
+    target_only = [name for name in target.tensors if name not in names]
+    golden_only = [name for name in golden.tensors if name not in partners]
+    if target_only or golden_only or not all(pair.is_equal for pair in pairs):
+        search = ContentSearch(target.tensors, golden.tensors)
+        renamed = search.renamed(target_only, golden_only)
+        pairs += [replace(pair, is_by_content=True) for pair in _measured(target, golden, renamed)]
+        target_only = [name for name in target_only if name not in renamed]
+        golden_only = [name for name in golden_only if name not in renamed.values()]
+        pairs = list(_with_matches(pairs, search))
+        pairs = find_earlier(pairs, target, golden)
+    if not pairs:
+        raise _nothing_in_common(target, golden)
+    differing_settings = tuple(_settings(target, golden))
+    comparison = CheckpointComparison(
+        target, golden, tuple(pairs), tuple(target_only), tuple(golden_only), differing_settings
+    )
+    return replace(comparison, sentence=sentences.verdict(comparison))
+
+
+def _nothing_in_common(target: Checkpoint, golden: Checkpoint) -> UserError:
+    """Return the error of two checkpoints without a pair; the reason may be in one of them."""
+    for checkpoint in (target, golden):
+        for name, why in checkpoint.unreadable.items():
+            return UnreadableCheckpoint(checkpoint.path, f"has no tensor that can be compared: {name} {why}")
+        if not checkpoint.tensors:
+            return UnreadableCheckpoint(checkpoint.path, "holds no tensor")
+    return UserError(
+        f"{target.path} and {golden.path} have no tensor in common.",
+        "Map their names with --mapping, or give two checkpoints of one model.",
+    )
+
+
+def _with_matches(pairs: Iterable[TensorPair], search: ContentSearch) -> Iterator[TensorPair]:
+    """Yield the pairs; those that differ with the tensor they were exchanged with."""
+    for pair in pairs:
+        yield pair if pair.is_equal else replace(pair, match=search.match(pair.name, pair.golden_name))
+
+
+def _measured(target: Checkpoint, golden: Checkpoint, names: Mapping[str, str]) -> Iterator[TensorPair]:
+    """Yield the compared pairs; one pair of tensors is in memory at a time."""
+    total = sum(target.tensors[name].count for name in names)
+    done = 0
+    for name, golden_name in names.items():
+        first, second = target.tensors[name], golden.tensors[golden_name]
+        distance = measure(first, second) if first.shape == second.shape else None
+        done += first.count
+        progress.tell(WORK, done, total)
+        yield TensorPair(
+            name,
+            golden_name,
+            (first.shape, second.shape),
+            (first.count, second.count),
+            (first.element.name, second.element.name),
+            distance,
+        )
+
+
+def _settings(target: Checkpoint, golden: Checkpoint) -> Iterator[SettingPair]:
+    for name in dict.fromkeys((*target.settings, *golden.settings)):
+        if is_parameter_number(name):
+            continue
+        first, second = target.settings.get(name), golden.settings.get(name)
+        if first != second and (first == first or second == second):  # NaN equals NaN
+            yield SettingPair(name, first, second)

@@ -1,0 +1,129 @@
+"""Sentences about a comparison of checkpoints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from probe_check.checkpoint.result import CheckpointComparison, Match, Relation, SettingPair, TensorPair
+from probe_core.errors import counted, printable
+
+MAX_LISTED = 5
+
+
+def verdict(comparison: CheckpointComparison) -> str:
+    """Return the verdict in one line."""
+    differing, total = comparison.differing, len(comparison.pairs)
+    if differing:
+        main = main_pair(comparison)
+        name = printable(main.name)
+        subject = f"the first, {name}," if main is differing[0] and len(differing) > 1 else name
+        return f"DIVERGED: {len(differing):,} of {counted(total, 'tensor')} differ; {subject} {clause(main)}"
+    remarks = list(_missing(comparison))
+    if comparison.optimizer_settings:
+        remarks.append(_setting(comparison.optimizer_settings[0]))
+    if remarks:
+        verb = "is" if total == 1 else "are"
+        return f"DIVERGED: {counted(total, 'common tensor')} {verb} equal; {'; '.join(remarks)}"
+    return f"AGREE: all {counted(total, 'tensor')} are equal"
+
+
+def main_pair(comparison: CheckpointComparison) -> TensorPair:
+    """Return the differing pair that the verdict names: the first with a known content, or the first."""
+    differing = comparison.differing
+    return next((pair for pair in differing if pair.match is not None), differing[0])
+
+
+def clause(pair: TensorPair) -> str:
+    """Return how a pair differs, to follow its name."""
+    if pair.match is not None:
+        return _match(pair, pair.match)
+    if pair.distance is None:
+        first, second = (list(shape) for shape in pair.shapes)
+        return f"has the shape {first}, and {second} in the other"
+    distance = pair.distance
+    if not math.isfinite(distance.l2):
+        return f"contains values that are not finite (l2 {distance.l2})"
+    norm = distance.norms[1]
+    relative = f", {distance.l2 / norm:.3g} of its norm" if norm else ""
+    kinds = "" if pair.types[0] == pair.types[1] else f" ({pair.types[0]}, and {pair.types[1]} in the other)"
+    cosine = "" if distance.cosine is None else f", cos {_cosine(distance.cosine)}"
+    return f"differs by l2 {distance.l2:.3g}{relative}{cosine}{kinds}"
+
+
+def _match(pair: TensorPair, match: Match) -> str:
+    other = printable(short_name(pair.golden_name, match.name))
+    if match.relation is Relation.SWAPPED:
+        return f"equals {other} of the other: swapped?"
+    if match.relation is Relation.EQUALS_OTHER:
+        return f"equals {other} of the other: copied?"
+    if match.relation is Relation.OTHER_EQUALS:
+        return f"differs, and {other} equals it in the other: copied?"
+    if match.relation is Relation.TRANSPOSED:
+        return "is the transpose of the other"
+    if match.relation is Relation.EARLIER_ITERATION:
+        return f"equals that of {match.iteration} of the other: stale?"
+    return f"has not changed since {match.iteration}: stale?"
+
+
+def short_name(name: str, other: str) -> str:
+    """Return the component in which a name differs, if it is a word and the only one; else the whole name."""
+    parts, others = name.split("."), other.split(".")
+    if len(parts) != len(others):
+        return other
+    differing = [theirs for own, theirs in zip(parts, others) if own != theirs]
+    return differing[0] if len(differing) == 1 and not differing[0].isdigit() else other
+
+
+def _cosine(value: float) -> str:
+    """Return a cosine that reads as 1 only if it is 1."""
+    text = f"{value:.6g}"
+    return text if value == 1 or text != "1" else f"1 - {1 - value:.2g}"
+
+
+def _missing(comparison: CheckpointComparison) -> Iterator[str]:
+    for names, side in ((comparison.target_only, "target"), (comparison.golden_only, "golden checkpoint")):
+        if names:
+            verb = "is" if len(names) == 1 else "are"
+            yield f"{counted(len(names), 'tensor')} {verb} only in the {side}, such as {printable(names[0])}"
+    for checkpoint, side in ((comparison.target, "target"), (comparison.golden, "golden checkpoint")):
+        for name, why in list(checkpoint.unreadable.items())[:1]:
+            count = len(checkpoint.unreadable)
+            verb = f"{counted(count, 'tensor')} of the {side} cannot be compared"
+            yield f"{verb}: {printable(name)} {why}"
+
+
+def details(comparison: CheckpointComparison) -> Iterator[str]:
+    """Yield lines about the other differing tensors, and about what was not compared."""
+    yield from comparison.target.remarks
+    yield from (remark for remark in comparison.golden.remarks if remark not in comparison.target.remarks)
+    differing = comparison.differing
+    others = [pair for pair in differing if pair is not main_pair(comparison)] if differing else []
+    others.sort(key=lambda pair: pair.match is None)
+    for pair in others[:MAX_LISTED]:
+        line = f"{printable(pair.name)} {clause(pair)}"
+        yield line if line.endswith("?") else f"{line}."
+    if len(others) > MAX_LISTED:
+        yield f"{counted(len(others) - MAX_LISTED, 'other tensor')} differ; the file lists them."
+    if differing:
+        for line in _missing(comparison):
+            yield f"{line[0].upper()}{line[1:]}."
+    yield from _settings(comparison)
+
+
+def _setting(setting: SettingPair) -> str:
+    name = printable(setting.name)
+    if setting.golden is None or setting.target is None:
+        side = "target" if setting.golden is None else "golden checkpoint"
+        return f"only the {side} has {name}"
+    first, second = (printable(str(value), 60) for value in (setting.target, setting.golden))
+    return f"{name} is {first}, and {second} in the other"
+
+
+def _settings(comparison: CheckpointComparison) -> Iterator[str]:
+    ordered = [*comparison.optimizer_settings]
+    ordered += [setting for setting in comparison.settings if setting not in ordered]
+    for setting in ordered[:MAX_LISTED]:
+        yield f"{_setting(setting)}."
+    if len(comparison.settings) > MAX_LISTED:
+        yield f"{counted(len(comparison.settings) - MAX_LISTED, 'other setting')} differ."

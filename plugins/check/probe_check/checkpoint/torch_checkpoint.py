@@ -1,0 +1,132 @@
+"""The tensors and settings in the data of ``torch.save``, under the names that both checkpoints share.
+
+Names: docs/checkpoints.md#names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from probe_recording import PickleError
+
+from probe_check.checkpoint.byte_source import ByteSource
+from probe_check.checkpoint.checkpoint_pickle import StorageReference
+from probe_check.checkpoint.errors import TensorProblem, UnreadableCheckpoint
+from probe_check.checkpoint.model import Checkpoint
+from probe_check.checkpoint.nested import as_setting, is_tensor, leaves
+from probe_check.checkpoint.optimizer import with_parameter_names
+from probe_check.checkpoint.tensors import Tensor
+from probe_check.checkpoint.torch_archive import ZIP_MARK, TorchArchive
+from probe_check.checkpoint.torch_legacy import LEGACY_MARK, LegacyFile
+from probe_check.checkpoint.torch_tensor import tensor_of
+
+WRAPPERS = ("model", "state_dict", "model_state_dict", "module", "net")
+"""Keys of a file whose values are the parameters; they are not part of the names."""
+OPTIMIZERS = ("optimizer", "optimizer_state_dict", "optim", "optimizer_states")
+MAX_EXPANSION = 64
+"""Largest ratio between the bytes of all tensors and those of their file; tied parameters need less."""
+ALLOWANCE_BYTES = 64 << 20
+
+
+class TorchFile(Protocol):
+    """A file of ``torch.save``."""
+
+    @property
+    def is_big_endian(self) -> bool:
+        """True if elements are stored with the highest byte first."""
+
+    def content(self) -> Any:
+        """Return the data of the file; tensors are descriptions."""
+
+    def storage(self, reference: StorageReference) -> ByteSource:
+        """Return the bytes of a storage."""
+
+
+def open_torch(path: Path) -> TorchFile:
+    """Return a file of ``torch.save``, whose form its first bytes show.
+
+    Raises:
+        UnreadableCheckpoint: The file is damaged or of another format.
+    """
+    source = ByteSource.of(path)
+    head = bytes(source.read(0, min(source.size, 300)))
+    if head.startswith(ZIP_MARK):
+        return TorchArchive(source)
+    if head.startswith(LEGACY_MARK):
+        return LegacyFile(source)
+    if not head:
+        raise UnreadableCheckpoint(path, "is empty")
+    if head[257:262] == b"ustar":
+        raise UnreadableCheckpoint(path, "is a tar archive of PyTorch before 0.1.10, which is not supported")
+    if head[:1] == b"\x80":
+        raise UnreadableCheckpoint(
+            path, "is a bare pickle, which torch.save does not write", "Save the tensors with torch.save."
+        )
+    raise UnreadableCheckpoint(path, "is no file of torch.save: it is neither a zip archive nor a pickle")
+
+
+def read_torch(path: Path) -> Checkpoint:
+    """Return the tensors and settings of a file of ``torch.save``.
+
+    Raises:
+        UnreadableCheckpoint: The file is damaged.
+    """
+    file = open_torch(path)
+    return checkpoint_of(path, file, named(file.content()))
+
+
+def named(content: Any) -> Any:
+    """Return the data of a file without the levels that only wrap the parameters."""
+    if is_tensor(content):
+        return {"tensor": content}
+    if not isinstance(content, dict):
+        return content
+    if "state" in content and "param_groups" in content:
+        return {"optimizer": content}
+    wrapped = [key for key in WRAPPERS if isinstance(content.get(key), dict)]
+    if len(wrapped) != 1:
+        return content
+    model = content[wrapped[0]]
+    return {
+        **model,
+        **{
+            key: value
+            for key, value in with_optimizer(content).items()
+            if key not in model and key != wrapped[0]
+        },
+    }
+
+
+def with_optimizer(content: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the data of a file with the usual name for the state of the optimizer."""
+    return {("optimizer" if key in OPTIMIZERS else key): value for key, value in content.items()}
+
+
+def checkpoint_of(path: Path, file: TorchFile, content: Any) -> Checkpoint:
+    """Return the named tensors and settings within the data of a file."""
+    tensors: dict[str, Tensor] = {}
+    settings: dict[str, Any] = {}
+    unreadable: dict[str, str] = {}
+    try:
+        for parts, value in leaves(content):
+            name = ".".join(parts)
+            if not is_tensor(value):
+                settings[name] = as_setting(value)
+                continue
+            try:
+                tensors[name] = tensor_of(value, file.storage, is_big_endian=file.is_big_endian)
+            except TensorProblem as problem:
+                unreadable[name] = str(problem)
+    except PickleError as error:
+        raise UnreadableCheckpoint(path, f"cannot be read: {error}") from None
+    _check_expansion(path, tensors)
+    return Checkpoint(path, *with_parameter_names(tensors, settings), unreadable)
+
+
+def _check_expansion(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Check that a small file does not describe so many elements that they are never compared."""
+    total = sum(tensor.count * tensor.element.size for tensor in tensors.values())
+    size = path.stat().st_size
+    if total > MAX_EXPANSION * size + ALLOWANCE_BYTES:
+        raise UnreadableCheckpoint(path, f"describes tensors of {total} bytes, but has only {size}")
