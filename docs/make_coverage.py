@@ -144,7 +144,8 @@ def field(entry: Entry, manager: Manager) -> Answer:
 
 def known_fields(of: str) -> set[str]:
     """Return the fields that the code accepts in a file other than ``config.json``."""
-    return {name for place in ANSWERS["fields"][of] for name in imported(place)}
+    parts = [imported(place) for place in ANSWERS["fields"][of]]
+    return {name for part in parts for name in ([part] if isinstance(part, str) else part)}
 
 
 def value(entry: Entry, manager: Manager) -> Answer:
@@ -158,7 +159,7 @@ def value(entry: Entry, manager: Manager) -> Answer:
 def function(entry: Entry, manager: Manager) -> Answer:
     """Look up a function or class, and its parameters."""
     name, _, parameters = entry.name.rstrip(")").partition("(")
-    home = ANSWERS["homes"][entry.of]
+    home = ANSWERS["names"].get(name) or ANSWERS["homes"][entry.of]
     try:
         target = imported(f"{home}{'.' if ':' in home else ':'}{name}")
     except ImportError as error:

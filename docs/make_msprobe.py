@@ -49,7 +49,7 @@ ELSEWHERE = {
     "no conversion.",
     "core.monitor.anomaly_processor (a module)": "`probe monitor-alerts`, or `probe anomaly-processor`",
     "grad_probe": '[recording](gradients.md) with `"task": "grad_probe"`, and `probe grad compare`',
-    "config_check -c": "of two checkpoints: [`probe checkpoint`](checkpoints.md)",
+    "config_check -c": "of two checkpoints: the same, or [`probe checkpoint`](checkpoints.md)",
 }
 """Other commands of msprobe, with what to do."""
 COMPARE_26 = """
@@ -62,8 +62,8 @@ static graphs of MindSpore.
 HEAD = """# Coming from msprobe
 
 probe reads the recordings of msprobe (mindstudio-probe 1.0, 8.3 and 26) unchanged, and writes its tables. Most commands need one
-change: `msprobe` becomes `probe`. This page says what becomes of each command, option, field and column; the
-[glossary](glossary.md) explains the words.
+change: `msprobe` becomes `probe`. This page says what becomes of commands, options, fields and columns;
+[coverage.md](coverage.md) lists every tool, option, field, file and function, and the [glossary](glossary.md) explains the words.
 
 ```bash
 probe compare --framework pytorch -i compare.json -o out -s -c -f -hl -dm map.yaml

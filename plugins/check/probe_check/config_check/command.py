@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 
+from probe_check.checkpoint.command import run_comparison
+from probe_check.checkpoint.similarity_file import DEFAULT_OUTPUT as DEFAULT_SIMILARITIES
 from probe_check.config_check import collection, sentences
 from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import SEVERITY, Level
 from probe_check.config_check.pack_file import check_name, write_pack
-from probe_check.config_check.results import compare_and_write
+from probe_check.config_check.results import compare_and_write, is_pack
 from probe_check.config_check.rules import load_rules
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, FOUND
@@ -46,7 +48,8 @@ def config_check(
     """Collect the configuration of a training into a pack, or compare two packs.
 
     FILES are shell scripts and yaml files. BENCH and CMP are packs (zip files, or directories into which they
-    were unpacked), or recorded runs, whose conditions are compared.
+    were unpacked), or recorded runs, whose conditions are compared. Two checkpoints are compared as by
+    probe checkpoint.
 
     \b
     probe config-check -d train.sh -o bench.zip
@@ -59,7 +62,7 @@ def config_check(
         )
     if dump:
         return _collect(paths, output or DEFAULT_PACK, framework)
-    return _compare(paths, output or DEFAULT_OUTPUT, framework, fail_on)
+    return _compare(paths, output, framework, fail_on)
 
 
 def _collect(files: Sequence[Path], output: Path, framework: str) -> int:
@@ -85,11 +88,13 @@ def static_members(files: Sequence[Path], framework: str) -> dict[str, str]:
     return {**members, "conditions.json": collection.conditions_text(framework)}
 
 
-def _compare(paths: Sequence[Path], output: Path, framework: str, fail_on: str | None) -> int:
-    """Compare two packs, and write the results."""
+def _compare(paths: Sequence[Path], output: Path | None, framework: str, fail_on: str | None) -> int:
+    """Compare two packs or, as msprobe's command does, two checkpoints, and write the results."""
     if len(paths) != 2:
         raise UserError(f"-c needs two paths, and {len(paths)} were given.", "Give -c BENCH CMP.")
-    comparison, written = compare_and_write(paths[0], paths[1], output, framework)
+    if all(path.exists() and not is_pack(path) for path in paths):
+        return run_comparison(paths[0], paths[1], output or Path(DEFAULT_SIMILARITIES), fail_on=fail_on is not None)
+    comparison, written = compare_and_write(paths[0], paths[1], output or DEFAULT_OUTPUT, framework)
     _show(comparison, written)
     has_found = fail_on is not None and SEVERITY[comparison.level] >= SEVERITY[Level(fail_on)]
     return FOUND if has_found else FINISHED

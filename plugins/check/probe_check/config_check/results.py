@@ -47,6 +47,23 @@ def compare_and_write(
     return comparison, written
 
 
+def is_pack(path: Path) -> bool:
+    """Return True if a path is a pack, or a recorded run with conditions."""
+    pack = _find_pack(path)
+    if pack is not None:
+        pack.close()
+    return pack is not None
+
+
+def _find_pack(path: Path) -> Pack | None:
+    """Return the pack at a path; None if it is something else."""
+    pack = open_pack(path) if path.is_dir() or path.suffix == SUFFIX else None
+    if pack is not None and not pack.items():
+        pack.close()
+        return None
+    return pack
+
+
 def opened(path: Path) -> Pack:
     """Return a pack.
 
@@ -55,10 +72,8 @@ def opened(path: Path) -> Pack:
     """
     if not path.exists():
         raise UserError(f"{path} not found.", "Check the path.")
-    pack = open_pack(path) if path.is_dir() or path.suffix == SUFFIX else None
-    if pack is None or not pack.items():
-        if pack is not None:
-            pack.close()
+    pack = _find_pack(path)
+    if pack is None:
         raise UserError(
             f"{path} is neither a pack of config-check nor a recorded run with conditions.",
             "To compare two checkpoints, run: probe checkpoint A B",

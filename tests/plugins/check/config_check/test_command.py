@@ -181,7 +181,7 @@ def test_what_only_one_pack_has_is_a_warning_line(tmp_path: Path, probe: Any) ->
         (("-c", "good.zip"), "needs two paths"),
         (("-c", "good.zip", "good.zip", "good.zip"), "needs two paths"),
         (("-c", "good.zip", "absent.zip"), "absent.zip not found"),
-        (("-c", "iter_1", "iter_2"), "neither a pack"),
+        (("-c", "iter_1", "iter_2"), "holds no checkpoint"),
         (("-c", "good.zip", "other.zip"), "nothing in common"),
         (("-d", "absent.sh"), "absent.sh not found"),
         (("-d", "train.py"), "neither a shell script nor a yaml file"),
@@ -209,9 +209,21 @@ def test_mistakes_are_one_sentence(
     assert message in probe.err and len(probe.err.splitlines()) == 2, probe.err
 
 
-def test_two_directories_that_are_no_packs_point_to_the_comparison_of_checkpoints(
-    tmp_path: Path, probe: Any
+def test_two_checkpoints_are_compared_as_by_probe_checkpoint(
+    tmp_path: Path, probe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        Path(name).mkdir()
+        torch.save({"weight": torch.ones(3)}, Path(name, "model.pt"))
+    assert probe("-f", "pytorch", "config_check", "-c", "a", "b", "-o", "out.json") == 0, probe.err
+    assert probe.out.startswith("AGREE: ") and Path("out.json").is_file()
+    assert probe("config_check", "-c", "a", "b") == 0 and Path("ckpt_similarity.json").is_file()
+
+
+def test_a_checkpoint_beside_a_pack_is_refused(tmp_path: Path, probe: Any) -> None:
     (tmp_path / "a" / "iter_0000001").mkdir(parents=True)
-    assert probe("config-check", "-c", tmp_path / "a", tmp_path / "a") == 2
+    write_zip(tmp_path / "b.zip", members_of({"env": {}}))
+    assert probe("config-check", "-c", tmp_path / "a", tmp_path / "b.zip") == 2
     assert "probe checkpoint A B" in probe.err
