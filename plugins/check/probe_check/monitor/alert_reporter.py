@@ -1,4 +1,4 @@
-"""What happens on alerts: lines, events, and the recording of the next steps."""
+"""The reporting of alerts: printed lines, events, and the recording of the next steps."""
 
 from __future__ import annotations
 

@@ -14,6 +14,9 @@ from probe_core.files.packaged import load_yaml
 
 Values = NDArray[np.float64]
 
+_SURELY_INSIDE = 1 - 1e-9
+"""Share of the lowest possible limit, which covers the rounding of its logarithm."""
+
 
 @dataclass(frozen=True, slots=True)
 class BandRule:
@@ -126,6 +129,10 @@ class Band:
         A value that is not finite is neither judged nor added.
         """
         if not math.isfinite(value):
+            return None
+        if self._values and 0 < value < _SURELY_INSIDE * self._smallest_rise * min(self._values):
+            self._values.append(value)  # the level is at least the smallest value
+            self._outside_count = 0
             return None
         limit = find_limit(np.array(self._values), self._smallest_rise, self._rule)
         if limit is None or value <= limit.highest:

@@ -160,3 +160,18 @@ def test_band_raises_no_alarm_on_noisy_curves() -> None:
 @pytest.mark.slow
 def test_band_raises_no_alarm_on_many_noisy_curves() -> None:
     assert count_alarms(600, 1000) <= 1
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 1.5])
+@pytest.mark.parametrize("smallest_rise", [2.0, 4.0])
+def test_values_that_need_no_limit_are_those_inside_of_it(smallest_rise: float, sigma: float) -> None:
+    values = np.exp(np.random.default_rng(0).normal(0, sigma, 400))
+    values[300:303] *= 50
+    band = Band(smallest_rise, RULE)
+    kept: list[float] = []
+    for value in values.tolist():
+        limit = find_limit(np.array(kept), smallest_rise, RULE)
+        is_inside = limit is None or value <= limit.highest
+        assert (band.add(value) is None) == is_inside
+        if is_inside:
+            kept.append(value)
