@@ -227,6 +227,7 @@ def _legacy() -> Iterator[tuple[str, Writer]]:
     for count in (-1, 7, 2**40, 2**62, 5, 0):
         yield f"count {count}", _file("x.pt", _legacy_bytes(count=count))
     yield "keys", _file("x.pt", _legacy_bytes(keys=("1",)))
+    yield "list in itself", _file("x.pt", _legacy_bytes(b"]q\x01h\x01a"))
     yield "no keys", _file("x.pt", _legacy_bytes(keys=()))
 
 
