@@ -227,6 +227,7 @@ def _legacy() -> Iterator[tuple[str, Writer]]:
     for count in (-1, 7, 2**40, 2**62, 5, 0):
         yield f"count {count}", _file("x.pt", _legacy_bytes(count=count))
     yield "keys", _file("x.pt", _legacy_bytes(keys=("1",)))
+    yield "list in itself", _file("x.pt", _legacy_bytes(b"]q\x01h\x01a"))
     yield "no keys", _file("x.pt", _legacy_bytes(keys=()))
 
 
@@ -329,9 +330,19 @@ def _megatron() -> Iterator[tuple[str, Writer]]:
 
     for text in ("", "ten", "../..", "-1", "99", "9" * 50, "release"):
         yield f"latest {text!r}", root(text)
+    digits = "1" * 5000
+    for name in (f"model{digits}", "models"):
+        yield f"key {name[:9]}", lambda room, name=name: _one_rank(room, {name: {"weight": torch.ones(2, 3)}})
     yield "missing rank", root("10", "mp_rank_01")
     yield "missing stage", root("10", "mp_rank_00_000", "mp_rank_01_001")
     yield "empty rank", lambda room: _empty_rank(root("10", "mp_rank_00")(room))
+
+
+def _one_rank(room: Path, content: Any) -> Path:
+    directory = room / "root" / "mp_rank_00"
+    directory.mkdir(parents=True)
+    torch.save(content, directory / "model_optim_rng.pt")
+    return directory.parent
 
 
 def _empty_rank(path: Path) -> Path:

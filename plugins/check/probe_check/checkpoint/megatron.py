@@ -20,7 +20,7 @@ from probe_core.files.packaged import load_yaml
 
 LATEST_FILE = "latest_checkpointed_iteration.txt"
 _RANK = re.compile(r"mp_rank_(\d{2,4})(?:_(\d{3,4}))?(?:_(\d{3,4}))?")
-_CHUNK = re.compile(r"model(\d*)")
+_CHUNK = re.compile(r"model(\d{0,4})")
 MAX_SIZE = 100_000
 
 

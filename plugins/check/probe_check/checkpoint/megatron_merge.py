@@ -16,7 +16,7 @@ from probe_check.checkpoint.tensors import JoinedTensor, SlicedTensor, Tensor
 from probe_core.errors import counted
 from probe_core.files.packaged import load_yaml
 
-_LAYER = re.compile(r"^((?:decoder|encoder|.*?transformer|.*?model)\.layers\.)(\d+)(\..*)$")
+_LAYER = re.compile(r"^((?:decoder|encoder|.*?transformer|.*?model)\.layers\.)(\d{1,6})(\..*)$")
 
 
 class Place(NamedTuple):

@@ -38,7 +38,7 @@ def write_similarities(comparison: CheckpointComparison, path: Path) -> None:
     """
     check_output(path)
     content = {pair.name: _entry(pair) for pair in comparison.pairs}
-    write_text(path, json.dumps(content, indent=4, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json.dumps(content, indent=4, allow_nan=False) + "\n")
 
 
 def _entry(pair: TensorPair) -> dict[str, Any]:

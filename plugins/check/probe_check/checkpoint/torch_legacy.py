@@ -41,12 +41,12 @@ class LegacyFile:
             self._pickle()  # the magic number
             protocol, system = self._pickle(), self._pickle()
             self._content, keys = self._pickle(), self._pickle()
+            if protocol != 1001 or not isinstance(system, dict) or not isinstance(keys, list):
+                raise PickleError("it does not begin as torch.save begins a file")
+            self.is_big_endian = system.get("little_endian") is False
+            self._storages = self._places(keys)
         except PickleError as error:
             raise self._error(f"cannot be read: {error}") from None
-        if protocol != 1001 or not isinstance(system, dict) or not isinstance(keys, list):
-            raise self._error("is damaged: it does not begin as torch.save begins a file")
-        self.is_big_endian = system.get("little_endian") is False
-        self._storages = self._places(keys)
 
     def content(self) -> Any:
         """Return the data of the file; tensors are descriptions."""

@@ -198,6 +198,16 @@ def test_states_of_optimizers_have_the_names_of_parameters(tmp_path: Path) -> No
     assert comparison.agrees
 
 
+def test_odd_names_are_written(tmp_path: Path, probe: Any) -> None:
+    digits = f"decoder.layers.{'1' * 5000}.mlp.experts.local_experts.{'2' * 5000}.weight"
+    model = {"a\udc80\x1b[31m\n": torch.arange(3.0), "重み": torch.arange(4.0), digits: torch.arange(5.0)}
+    save(tmp_path / "golden", "00", {"model": model})
+    save(tmp_path / "target", "00", {"model": {name: tensor + 1 for name, tensor in model.items()}})
+    output = tmp_path / "out.json"
+    assert probe("checkpoint", tmp_path / "target", tmp_path / "golden", "-o", output) == 0, probe.err
+    assert json.loads(output.read_text()).keys() == model.keys() and "\x1b" not in probe.out
+
+
 def test_a_long_list_is_one_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nested, "MAX_VALUES", 100)
     content = {"model": {"w": torch.ones(2)}, "order": list(range(2_000)), "few": [1, 2]}
