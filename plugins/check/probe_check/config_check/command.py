@@ -93,7 +93,9 @@ def _compare(paths: Sequence[Path], output: Path | None, framework: str, fail_on
     if len(paths) != 2:
         raise UserError(f"-c needs two paths, and {len(paths)} were given.", "Give -c BENCH CMP.")
     if all(path.exists() and not is_pack(path) for path in paths):
-        return run_comparison(paths[0], paths[1], output or Path(DEFAULT_SIMILARITIES), fail_on=fail_on is not None)
+        return run_comparison(
+            paths[0], paths[1], output or Path(DEFAULT_SIMILARITIES), fail_on=fail_on is not None
+        )
     comparison, written = compare_and_write(paths[0], paths[1], output or DEFAULT_OUTPUT, framework)
     _show(comparison, written)
     has_found = fail_on is not None and SEVERITY[comparison.level] >= SEVERITY[Level(fail_on)]
