@@ -38,7 +38,7 @@ three words: it *works*, it *works differently*, or it is *refused*: a sentence 
 
 
 class State(Enum):
-    """What becomes of a name of msprobe."""
+    """Result of looking up a name of msprobe."""
 
     WORKS = "works"
     DIFFERS = "works differently"
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What becomes of an entry, and the reason; a reason is needed unless it works."""
+    """Result for an entry, with a reason unless the entry works."""
 
     state: State
     why: str = ""
@@ -79,7 +79,7 @@ def entries() -> Iterator[Entry]:
 
 
 def answer_of(entry: Entry, manager: Manager) -> Answer:
-    """Return what becomes of an entry.
+    """Return the result for an entry.
 
     Raises:
         LookupError: The code does not have it, and nothing says why.

@@ -85,11 +85,9 @@ class Commands(click.Group):
 
 
 def refused_commands() -> dict[str, UserError]:
-    """Return the error for each command of msprobe that probe does not have, by its name."""
-    return {
-        name: UserError(f"msprobe's command {name} is not part of probe. {text['reason']}", text["instead"])
-        for name, text in load_yaml(__package__, "refused_commands.yaml").items()
-    }
+    """Return the error for each command of another tool that probe does not have, by its name."""
+    entries = load_yaml(__package__, "refused_commands.yaml").items()
+    return {name: UserError(text["refusal"], text["instead"]) for name, text in entries}
 
 
 def _names(manager: Manager) -> dict[str, str]:
