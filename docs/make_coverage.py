@@ -33,7 +33,7 @@ HEAD = """# What becomes of msprobe's tools
 
 Each tool, option, field, file and function that the documents of msprobe, ptdbg_ascend and torch_npu.hooks name, with one of
 three words: it *works*, it *works differently*, or it is *refused*: a sentence then says why, and what to do instead.
-[from-msprobe.md](from-msprobe.md) is the shorter page for a change of tools.
+[Coming from msprobe](from-msprobe.md) is the shorter page for a change of tools.
 """
 
 

@@ -75,7 +75,7 @@ SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):\n((?: {4}.*\n?|
 
 def interface() -> list[str]:
     """Return the functions and classes for programs, with their signatures and docstrings."""
-    lines = ["## Python", "", "Examples: [python.md](python.md), [recording.md](recording.md).", ""]
+    lines = ["## Python", "", "Examples: [python.md](python.md), [Recording PyTorch](recording.md).", ""]
     for module, file, name in INTERFACE:
         node = defined(file, name)
         public = defined(*PUBLIC[name]) if name in PUBLIC else node
@@ -152,7 +152,7 @@ def configuration() -> list[str]:
     lines = [
         "## Configuration",
         "",
-        "[configuration.md](configuration.md) states the fields of `config.json` and their rules.",
+        "[Configuration](configuration.md) states the fields of `config.json` and their rules.",
         "",
         "| field | default | values | meaning |",
         "|---|---|---|---|",

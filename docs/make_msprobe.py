@@ -45,7 +45,7 @@ RELEASES = {
 ELSEWHERE = {
     "graph, graph_visualize": "the [page](page.md) of a comparison shows the model as a tree",
     "parse": "`probe convert` turns ACL dumps (`.bin`) into `.npy`; ATB dumps are not read. `probe parse` shows rows, "
-    "tensors and call stacks of dumps of older tools ([legacy.md](legacy.md)). `.pt`, `.npy` and safetensors files need "
+    "tensors and call stacks of dumps of older tools ([Older dumps](legacy.md)). `.pt`, `.npy` and safetensors files need "
     "no conversion.",
     "core.monitor.anomaly_processor (a module)": "`probe monitor-alerts`, or `probe anomaly-processor`",
     "grad_probe": '[recording](gradients.md) with `"task": "grad_probe"`, and `probe grad compare`',
@@ -63,7 +63,7 @@ HEAD = """# Coming from msprobe
 
 probe reads the recordings of msprobe (mindstudio-probe 1.0, 8.3 and 26) unchanged, and writes its tables. Most commands need one
 change: `msprobe` becomes `probe`. This page says what becomes of commands, options, fields and columns;
-[coverage.md](coverage.md) lists every tool, option, field, file and function, and the [glossary](glossary.md) explains the words.
+[What becomes of msprobe's tools](coverage.md) lists every tool, option, field, file and function, and the [glossary](glossary.md) explains the words.
 
 ```bash
 probe compare --framework pytorch -i compare.json -o out -s -c -f -hl -dm map.yaml
@@ -82,11 +82,11 @@ What is new stands beside what you know: the [verdict](diagnosis.md#verdicts) as
 | `from msprobe.pytorch import compare_distributed` | `from probe_pytorch import compare_distributed` |
 | `PtdbgDispatch`, the online dispatch check | [`probe_pytorch.DispatchCheck`](dispatch-check.md), with arguments of its own |
 | `from msprobe.mindspore import PrecisionDebugger` | `from probe_mindspore import PrecisionDebugger` |
-| `from msprobe.pytorch import TrainerMon` | `from probe_check import TrainerMon`, with the same configuration and files ([monitor.md](monitor.md)) |
+| `from msprobe.pytorch import TrainerMon` | `from probe_check import TrainerMon`, with the same configuration and files ([Monitor a training](monitor.md)) |
 | `from msprobe.mindspore import TrainerMon` | the same, in PyNative mode |
 | `csv2db(CSV2DBConfig(…))`, `csv2tensorboard_by_step(…)` | `probe_check.csv2db(…)`, `probe_check.csv2tensorboard_by_step(…)` |
 
-[configuration.md](configuration.md#debugger) lists the methods of the debugger. A script without any change is recorded by
+[Debugger](configuration.md#debugger) lists the methods of the debugger. A script without any change is recorded by
 `probe run train.py`.
 
 The [online pre-check](online.md) takes both `config.json` unchanged (`is_online` of `run_ut`, `online_run_ut` of `tensor`), and needs
@@ -110,9 +110,9 @@ The rows and columns are those of msprobe 8.3. Where a cell differs, it is becau
 | A row without a partner is `pass` (26). | It has no result. | It was not compared. |
 | Integers and scalars that differ are not told. | `Err_message` says so. | [1, 2, 4] against [1, 2, 5] has a cosine near 1. |
 | `-f` fails on statistics, and may pair what had its own partner (26: `-fm`). | Whole calls are paired in order; identical runs pair one to one. | |
-| `-da` names calls that received a fault. | Calls are followed in the order of cause and effect over all ranks. | [first-difference.md](first-difference.md#search) |
-| `nan_analyze` reports masks, and misses nan in data and parameters. | Masks are no finding, and the origin is named. | [nan-analyze.md](nan-analyze.md#differences-to-msprobe) |
-| `config_check` exchanges both sides of environment variables, and stores all of them. | It does not, and stores the documented ones. | [config-check.md](config-check.md#differences-from-msprobe) |
+| `-da` names calls that received a fault. | Calls are followed in the order of cause and effect over all ranks. | [Search](first-difference.md#search) |
+| `nan_analyze` reports masks, and misses nan in data and parameters. | Masks are no finding, and the origin is named. | [Differences to msprobe](nan-analyze.md#differences-to-msprobe) |
+| `config_check` exchanges both sides of environment variables, and stores all of them. | It does not, and stores the documented ones. | [Differences from msprobe](config-check.md#differences-from-msprobe) |
 | `run_ut` needs an NPU or a GPU. | It runs on a CPU as well. | |
 | A crash of `multi_run_ut` ends with exit code 0. | The call is named, and the exit code is 3. | [Exit codes](command-line.md#exit-codes) |
 | The directory of a single process is `proc{pid}` (26). | It is `rank`, as in 8.3. | Paths can be written in scripts. |
@@ -120,7 +120,7 @@ The rows and columns are those of msprobe 8.3. Where a cell differs, it is becau
 | A receiver that cannot be reached kills the training (online, 1.0). | It goes on; calls without room are dropped and counted. | [Bounds](online.md#bounds) |
 | What arrives online is unpickled. | It is JSON and bytes. | Unpickling runs what a stranger sends. |
 
-[edges.md](edges.md) shows the cells of both side by side. Recordings are packed into one file a step; to read them with msprobe's
+[Edges](edges.md) shows the cells of both side by side. Recordings are packed into one file a step; to read them with msprobe's
 tools, set `"store": "files"`. Tables of msprobe 26 are csv by default, and probe writes xlsx: `--format csv` asks for csv.
 """
 

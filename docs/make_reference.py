@@ -110,7 +110,7 @@ def commands(manager: Manager) -> list[str]:
     lines = [
         "## Commands",
         "",
-        "Spellings, completion and environment variables: [command-line.md](command-line.md).",
+        "Spellings, completion and environment variables: [Command line](command-line.md).",
         "",
     ]
     for name in ("", *sorted(manager.names("commands"))):
@@ -256,7 +256,7 @@ def reference() -> str:
         make_interface.configuration(), hooks(manager),
     ]  # fmt: skip
     body = "\n".join(line for part in parts for line in part)
-    return f"{HEAD}\n# Reference\n\nFile names: [tables.md](tables.md#file-names).\n\n{body}"
+    return f"{HEAD}\n# Reference\n\nFile names: [File names](tables.md#file-names).\n\n{body}"
 
 
 def from_msprobe() -> str:
