@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import click
 from probe_recording import config
-from probe_recording.place import OWN
+from probe_recording.place import PROBE_FIELDS
 from probe_reporters.tables import COLUMNS
 
-from probe_core.cli.extending import extended
+from probe_core.cli.extending import add_plugin_options
 from probe_core.cli.main import cli
-from probe_core.cli.spelling import both
+from probe_core.cli.spelling import list_spellings
 from probe_core.model import Mode
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import CommandSpec
@@ -163,12 +163,12 @@ def commands(manager: Manager) -> list[str]:
 def spellings(manager: Manager, name: str) -> list[str]:
     """Return all names of a command."""
     spec = manager.find("commands", name, CommandSpec)
-    return [spelling for one in (name, *spec.aliases) for spelling in both(one)]
+    return [spelling for one in (name, *spec.aliases) for spelling in list_spellings(one)]
 
 
 def options(manager: Manager, name: str) -> dict[str, str]:
     """Return the main spelling of each option of a command, by every spelling that is accepted."""
-    command = extended(name, manager.find("commands", name, CommandSpec).make(), manager)
+    command = add_plugin_options(name, manager.find("commands", name, CommandSpec).make(), manager)
     with click.Context(command, obj=manager, parent=click.Context(cli)) as context:
         parameters = [one for one in command.get_params(context) if isinstance(one, click.Option)]
     return {text: f"`{one.opts[-1]}`" for one in parameters for text in getattr(one, "accepted", one.opts)}
@@ -187,21 +187,19 @@ def grouped(texts: list[str], accepted: dict[str, str]) -> dict[str, list[str]]:
 
 def fields() -> list[str]:
     """Return tables of the fields of ``config.json``, and of its tasks."""
-    own = {"store", "compile", "support_wrap_ops", "ladder", *OWN}
+    own = {"store", "compile", "support_wrap_ops", "ladder", *PROBE_FIELDS}
     sections = set().union(*config.SECTION_FIELDS.values())
     used = sorted((config.TOP_FIELDS | sections) - config.ELSEWHERE - own - {"check_mode"})
     ignored = sorted(config.ELSEWHERE | {"check_mode"})
     lines = ["## config.json", "", "| fields | in probe |", "|---|---|"]
     lines.append(f"| {', '.join(f'`{name}`' for name in used)} | the same |")
-    lines.append(
-        f"| {', '.join(f'`{name}`' for name in ignored)} | accepted without effect, with a warning if set |"
-    )
+    lines.append(f"| {', '.join(f'`{name}`' for name in ignored)} | accepted without effect, with a warning if set |")
     lines.append(f"| {', '.join(f'`{name}`' for name in sorted(own))} | probe's own |")
     lines += ["", "| task | in probe |", "|---|---|"]
     tasks = (*config.TASKS, *sorted(config.find_plugin_tasks()))
     lines += [f"| `{task}` | {TASKS.get(task, 'the same')} |" for task in tasks]
-    lines += [f"| `{old}` | `{new}` |" for old, new in config.SYNONYMS.items()]
-    lines += [f"| `{task}` | refused: {reason} |" for task, reason in config.OTHER_TASKS.items()]
+    lines += [f"| `{old}` | `{new}` |" for old, new in config.TASK_SYNONYMS.items()]
+    lines += [f"| `{task}` | refused: {reason} |" for task, reason in config.UNSUPPORTED_TASKS.items()]
     return [*lines, "", "Every field: [configuration.md](configuration.md).", ""]
 
 

@@ -28,7 +28,7 @@ def test_the_capture_of_a_plugin_is_made(monkeypatch: pytest.MonkeyPatch) -> Non
 
     spec = CaptureSpec("mine", "notes settings", Mine, framework="mine")
     monkeypatch.setattr("probe_recording.installed.installed_captures", lambda: {"mine": spec})
-    assert new_condition_capture("mine").numerics() == {"precision": "high"}
+    assert new_condition_capture("mine").read_numerics() == {"precision": "high"}
 
 
 def test_an_incomplete_spec_is_refused() -> None:

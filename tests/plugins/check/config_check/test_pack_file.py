@@ -23,9 +23,7 @@ def add(path: Path, rank: int) -> None:
 
 def test_several_processes_add_members_at_the_same_time(tmp_path: Path) -> None:
     path = tmp_path / "new" / "pack.zip"
-    workers = [
-        multiprocessing.get_context("fork").Process(target=add, args=(path, rank)) for rank in range(4)
-    ]
+    workers = [multiprocessing.get_context("fork").Process(target=add, args=(path, rank)) for rank in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
