@@ -157,11 +157,11 @@ class RunComparison:
 
     def look(self, batch: RowBatch) -> None:
         """Note known differences between frameworks that may explain the rows of a batch."""
-        self.notes += self._hints.explain_batch(batch)
+        self.notes += self._hints.of(batch)
 
     def explain(self, suspects: Sequence[Suspect]) -> None:
         """Note known differences between frameworks that may explain the suspects."""
-        self.notes += self._hints.explain_suspects(suspects)
+        self.notes += self._hints.of_suspects(suspects)
 
     def advised(self, advice: Advice) -> Advice:
         """Return the advice with the known differences of the frameworks added."""

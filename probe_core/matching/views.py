@@ -22,11 +22,11 @@ class Hints:
 
     explaining: Sequence[str] = ()
 
-    def explain_batch(self, batch: RowBatch) -> list[str]:
+    def of(self, batch: RowBatch) -> list[str]:
         """Return explanations of the rows of a batch that were not given before."""
         return []
 
-    def explain_suspects(self, suspects: Sequence[Suspect]) -> list[str]:
+    def of_suspects(self, suspects: Sequence[Suspect]) -> list[str]:
         """Return explanations of the suspects that were not given before."""
         return []
 

@@ -59,5 +59,5 @@ class ViewConformance:
     def test_hints_are_texts(self) -> None:
         """Check that there are no hints on no rows and no suspects."""
         hints = self.views().hints
-        assert list(hints.explain_batch(create_batch([]))) == [] and list(hints.explain_suspects([])) == []
+        assert list(hints.of(create_batch([]))) == [] and list(hints.of_suspects([])) == []
         assert all(isinstance(text, str) for text in hints.explaining)

@@ -251,7 +251,7 @@ assert guarded is not None
 if "behind" in sys.argv: faulthandler.enable()
 other = mmap.mmap(own, 0)
 os.truncate(own, 0)
-assert guarded[5000] == 0 and guarded.problem()
+assert guarded[5000] == 0 and guarded.find_problem()
 print("lived", flush=True)
 os.kill(os.getpid(), signal.SIGBUS) if "raise" in sys.argv else other[5000]
 """

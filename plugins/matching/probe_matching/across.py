@@ -152,7 +152,7 @@ class DifferenceHints(Hints):
             for name in hint.names:
                 self._by_name.setdefault(name, []).append(hint)
 
-    def explain_batch(self, batch: RowBatch) -> list[str]:
+    def of(self, batch: RowBatch) -> list[str]:
         """Return the hints on the calls of a batch, each once."""
         if not self._by_name:
             return []
@@ -165,7 +165,7 @@ class DifferenceHints(Hints):
             [hint for hint in candidates if not hint.differs or _has_only_output_errors(op, matched)]
         )
 
-    def explain_suspects(self, suspects: Sequence[Suspect]) -> list[str]:
+    def of_suspects(self, suspects: Sequence[Suspect]) -> list[str]:
         """Return the hints on suspect forward calls, even if none of their rows fails."""
         names: set[str] = set()
         for suspect in suspects if self._by_name else ():

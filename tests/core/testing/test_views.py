@@ -72,7 +72,7 @@ class Unsure(AsTheyAre):
 
 class Talking(AsTheyAre):
     class Always(Hints):
-        def explain_batch(self, op: Any, rows: Any) -> list[str]:
+        def of(self, op: Any, rows: Any) -> list[str]:
             return ["as ever"]
 
     def views(self, plan: Any, manager: Any, target: Any, golden: Any) -> Any:

@@ -37,6 +37,7 @@ def test_a_pack_of_an_earlier_program_is_replaced(tmp_path: Path, monkeypatch: p
     path = tmp_path / "pack.zip"
     PackFile(path).add({"env": "{}", "old": "a"})
     os.utime(path, (time.time() - 100,) * 2)
+    monkeypatch.setattr(pack_file, "_START", time.time() - 10)
     monkeypatch.setattr(pack_file, "_BEGUN", set())
     PackFile(path).add({"env": "{}"})
     with zipfile.ZipFile(path) as pack:
