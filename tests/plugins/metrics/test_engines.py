@@ -498,7 +498,9 @@ def run(arguments: list[str], engine: str | None, **more: Any) -> subprocess.Com
 
 def choose(engine: str | None, module: str = "probe_metrics.compiled") -> str:
     """The name of the module that ``probe_core.engine.compiled`` gives, or the UserError it raises."""
-    script = f"from probe_core.engine import import_compiled; print(getattr(import_compiled({module!r}), '__name__', None))"
+    script = (
+        f"from probe_core.engine import import_compiled; print(getattr(import_compiled({module!r}), '__name__', None))"
+    )
     done = run(["-c", script], engine)
     return done.stdout.strip() or done.stderr[done.stderr.index("UserError: ") :]
 
