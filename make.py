@@ -94,9 +94,7 @@ def pip_install(home: Path, *arguments: str | Path) -> int:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if not line.startswith(
-                ("Requirement already satisfied", "Looking in", "Processing ", "Ignoring ")
-            ):
+            if not line.startswith(("Requirement already satisfied", "Looking in", "Processing ", "Ignoring ")):
                 print("  pip:", line.strip()[:200], flush=True)
     return process.returncode
 
@@ -175,11 +173,7 @@ def test() -> None:
     wheels()
     if ALL in sys.argv[2:]:
         lowest()
-    if (
-        sys.platform == "linux"
-        and platform.machine() == "x86_64"
-        and sys.version_info[:2] in MINDSPORE_PYTHONS
-    ):
+    if sys.platform == "linux" and platform.machine() == "x86_64" and sys.version_info[:2] in MINDSPORE_PYTHONS:
         mindspore()
     else:
         print("MindSpore has no package for this machine: its tests were skipped.")

@@ -121,9 +121,7 @@ def loss(draw: Callable[..., Tensor], n: int) -> Results:
     wanted = torch.arange(n) % ROWS
     for rows in (slice(None), order):
         yield torch.stack([F.cross_entropy(x[rows], wanted[rows]), F.mse_loss(x[rows], y[rows])])
-    parts = [
-        torch.stack([F.cross_entropy(x[i::2], wanted[i::2]), F.mse_loss(x[i::2], y[i::2])]) for i in (0, 1)
-    ]
+    parts = [torch.stack([F.cross_entropy(x[i::2], wanted[i::2]), F.mse_loss(x[i::2], y[i::2])]) for i in (0, 1)]
     yield (parts[0] + parts[1]) / 2
 
 
@@ -196,9 +194,7 @@ def measure(make: Make, dtype: torch.dtype, length: int) -> float:
                 x = torch.randn(shape, dtype=torch.float64)
                 return (x.abs() if positive else x).to(dtype).to(kind)
 
-            found = [
-                one.detach().double() for one in make(draw, length) if one.isfinite().all()
-            ]  # no overflow
+            found = [one.detach().double() for one in make(draw, length) if one.isfinite().all()]  # no overflow
             torch.set_rng_state(order)
             exact = next(make(lambda *shape: draw(*shape, kind=torch.float64), length)).detach()
             if dtype is not torch.float64:

@@ -34,11 +34,7 @@ def lines_of_python(text: str) -> int:
     """Return the number of lines with code in a Python source."""
     docstrings: set[int] = set()
     for node in ast.walk(ast.parse(text)):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and type(node.value.value) is str
-        ):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and type(node.value.value) is str:
             docstrings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

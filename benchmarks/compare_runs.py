@@ -32,13 +32,9 @@ MILLION = 200_000
 """Number of calls with a million rows."""
 REPEATS = int(os.environ.get("REPEATS", "3"))
 PROBE = (sys.executable, "-m", "probe_core.cli")
-PLUGINS = sorted(
-    entry.name for entry in entry_points(group="probe") if entry.value.partition(".")[0] != "probe_sample"
-)
+PLUGINS = sorted(entry.name for entry in entry_points(group="probe") if entry.value.partition(".")[0] != "probe_sample")
 """The installed plugins except for that of the tests, whose judge takes single rows."""
-WITHOUT_DIAGNOSIS = {
-    "PROBE_PLUGINS": ",".join(name for name in PLUGINS if name not in ("diagnosis", "explain"))
-}
+WITHOUT_DIAGNOSIS = {"PROBE_PLUGINS": ",".join(name for name in PLUGINS if name not in ("diagnosis", "explain"))}
 VARIANTS = {
     "without diagnosis": WITHOUT_DIAGNOSIS,
     "without diagnosis and compiler": {**WITHOUT_DIAGNOSIS, "PROBE_ENGINE": "numpy"},
@@ -89,9 +85,7 @@ def medians(commands: dict[str, list[str]], variables: dict[str, str] | None = N
         for name, command in commands.items():
             costs[name].append(measure(command, variables or {}))
     return {
-        name: Cost(
-            *(statistics.median(getattr(cost, part) for cost in runs) for part in ("cpu", "wall", "memory"))
-        )
+        name: Cost(*(statistics.median(getattr(cost, part) for cost in runs) for part in ("cpu", "wall", "memory")))
         for name, runs in costs.items()
     }
 
@@ -157,9 +151,7 @@ def made(home: Path, kind: str, calls: int | None = None) -> Path:
     runs = home / (kind if calls is None else f"{kind}-{calls}")
     if not runs.exists():
         maker = Path(__file__).with_name("make_runs.py")  # not imported, to keep torch out of this process
-        subprocess.run(
-            [sys.executable, maker, runs, kind, *([] if calls is None else [str(calls)])], check=True
-        )
+        subprocess.run([sys.executable, maker, runs, kind, *([] if calls is None else [str(calls)])], check=True)
     return runs
 
 

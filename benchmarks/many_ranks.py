@@ -43,7 +43,7 @@ def main() -> None:
     calls = int(sys.argv[1]) if len(sys.argv) > 1 else 96
     with tempfile.TemporaryDirectory() as temporary:
         runs = made(Path(os.environ.get("PROBE_BENCH", temporary)), calls)
-        numbers = sorted({1, 2, engine.cores()})
+        numbers = sorted({1, 2, engine.count_cores()})
         walls: dict[int, list[float]] = {jobs: [] for jobs in numbers}
         for attempt in range(REPEATS + 1):  # the first one fills the page cache and is not counted
             for jobs in numbers:
@@ -56,9 +56,7 @@ def main() -> None:
     single = statistics.median(walls[1])
     for jobs, times in walls.items():
         wall = statistics.median(times)
-        print(
-            f"{RANKS} ranks of {calls} calls, --jobs {jobs}: {wall:6.2f} s  {wall / single:5.2f} of one job"
-        )
+        print(f"{RANKS} ranks of {calls} calls, --jobs {jobs}: {wall:6.2f} s  {wall / single:5.2f} of one job")
 
 
 if __name__ == "__main__":

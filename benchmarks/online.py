@@ -152,9 +152,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 def receiver(*arguments: str) -> tuple[subprocess.Popen[str], int]:
     """Start the acknowledging receiver and return its process and port."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", ACKNOWLEDGE, *arguments], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", ACKNOWLEDGE, *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, int(process.stdout.readline())
 
@@ -212,9 +210,7 @@ def memory() -> None:
         for calls in (CALLS, 10 * CALLS):
             _, totals = send(port, None, calls)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            print(
-                f"{calls:,} calls of 4 MiB: sender at most {peak >> 10:,} MiB, receiver {totals}", flush=True
-            )
+            print(f"{calls:,} calls of 4 MiB: sender at most {peak >> 10:,} MiB, receiver {totals}", flush=True)
     finally:
         process.kill()
 

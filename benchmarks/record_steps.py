@@ -143,9 +143,7 @@ def measure_part(mode: str) -> None:
         added, bares = [], []
         for _ in range(REPEATS):
             with tempfile.TemporaryDirectory() as folder:
-                bare, ratio, without, _ = measure(
-                    sys.executable, "probe_pytorch", f"{mode}-{level}", Path(folder)
-                )
+                bare, ratio, without, _ = measure(sys.executable, "probe_pytorch", f"{mode}-{level}", Path(folder))
             added.append(ratio - without)
             bares.append(bare)
         print(f"{mode + '-' + level:22} probe   adds {statistics.median(added):6.3f} of "

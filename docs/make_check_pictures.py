@@ -36,16 +36,12 @@ def checks(home: Path) -> Path:
 def ranks(home: Path) -> Path:
     """Write the page of sixteen ranks, of which rank 5 is off in one call."""
     drawn = random.Random(1)
-    names = [
-        f"Distributed.all_reduce.{call}.forward.{side}.0" for call in range(9) for side in ("input", "output")
-    ]
+    names = [f"Distributed.all_reduce.{call}.forward.{side}.0" for call in range(9) for side in ("input", "output")]
     sizes = {name: 10 ** drawn.uniform(-6, -3) for name in names}
     home.mkdir()
     for rank in range(RANKS):
         errors = {
-            name: size
-            * (1 + 0.2 * drawn.random() * ("input" in name))
-            * (400 if rank == 5 and ".7." in name else 1)
+            name: size * (1 + 0.2 * drawn.random() * ("input" in name)) * (400 if rank == 5 and ".7." in name else 1)
             for name, size in sizes.items()
         }
         write_rank(home, rank, [row(name, 1 - error**2, error) for name, error in errors.items()], "csv")

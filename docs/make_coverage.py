@@ -20,7 +20,7 @@ import yaml
 from make_msprobe import options, spellings
 from probe_recording import config
 
-from probe_core.cli.main import cli, refused_commands
+from probe_core.cli.main import cli, load_unsupported_commands
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import CommandSpec
@@ -33,7 +33,7 @@ HEAD = """# What becomes of msprobe's tools
 
 Each tool, option, field, file and function that the documents of msprobe, ptdbg_ascend and torch_npu.hooks name, with one of
 three words: it *works*, it *works differently*, or it is *refused*: a sentence then says why, and what to do instead.
-[from-msprobe.md](from-msprobe.md) is the shorter page for a change of tools.
+[Coming from msprobe](from-msprobe.md) is the shorter page for a change of tools.
 """
 
 
@@ -93,7 +93,7 @@ def answer_of(entry: Entry, manager: Manager) -> Answer:
 
 def command(entry: Entry, manager: Manager) -> Answer:
     """Look up a command."""
-    if (error := refused_commands().get(entry.name)) is not None:
+    if (error := load_unsupported_commands().get(entry.name)) is not None:
         return Answer(State.REFUSED, reason_of(error))
     main_name(entry.name, manager)
     return Answer(State.WORKS)
@@ -111,7 +111,7 @@ def main_name(name: str, manager: Manager) -> str:
 
 def option(entry: Entry, manager: Manager) -> Answer:
     """Look up an option of a command."""
-    if entry.of in refused_commands():
+    if entry.of in load_unsupported_commands():
         return Answer(State.REFUSED, f"see the command {entry.of}")
     return found(entry, options(manager, main_name(entry.of, manager)))
 
@@ -150,8 +150,8 @@ def known_fields(of: str) -> set[str]:
 
 def value(entry: Entry, manager: Manager) -> Answer:
     """Look up a value of a field of ``config.json``."""
-    if entry.of == "task" and entry.name in config.OTHER_TASKS:
-        return Answer(State.REFUSED, config.OTHER_TASKS[entry.name])
+    if entry.of == "task" and entry.name in config.UNSUPPORTED_TASKS:
+        return Answer(State.REFUSED, config.UNSUPPORTED_TASKS[entry.name])
     values = {"task": {*config.TASKS, *config.find_plugin_tasks()}, "level": config.LEVELS}
     return found(entry, values[entry.of])
 

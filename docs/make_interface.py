@@ -17,7 +17,7 @@ from typing import Any
 from probe_diagnosis.answer.file import SCHEMA, write_answer
 from probe_diagnosis.difference.reasons import Cause
 from probe_recording import config
-from probe_recording.place import POLICIES, Destination
+from probe_recording.place import FULL_QUEUE_POLICIES, Destination
 
 from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_core.model.plan import Plan
@@ -67,24 +67,22 @@ SENDING = {
 """Attributes of ``Destination``, which the attribute ``online`` of ``Config`` holds, and their fields."""
 VALUES = {
     "task": config.TASKS, "level": config.LEVELS, "summary_mode": config.SUMMARIES,
-    "data_mode": ("all", *config.DATA_MODES), "risk_level": config.RISK_LEVELS, "store": config.STORES,
-    "compile": config.COMPILES, "precision": config.PRECISIONS,
+    "data_mode": ("all", *config.DATA_MODES), "risk_level": config.RISK_LEVELS, "store": config.STORE_KINDS,
+    "compile": config.COMPILE_MODES, "precision": config.PRECISIONS,
 }  # fmt: skip
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):\n((?: {4}.*\n?|\n)+)", re.MULTILINE)
 
 
 def interface() -> list[str]:
     """Return the functions and classes for programs, with their signatures and docstrings."""
-    lines = ["## Python", "", "Examples: [python.md](python.md), [recording.md](recording.md).", ""]
+    lines = ["## Python", "", "Examples: [python.md](python.md), [Recording PyTorch](recording.md).", ""]
     for module, file, name in INTERFACE:
         node = defined(file, name)
         public = defined(*PUBLIC[name]) if name in PUBLIC else node
         shown = signature(public) or signature(node)
         lines += [f"### {module}.{public.name}", "", f"`{public.name}{shown}`", ""]
         lines += [*markdown(ast.get_docstring(public) or ""), ""]
-        methods = [
-            one for one in node.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")
-        ]
+        methods = [one for one in node.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")]
         if isinstance(node, ast.ClassDef) and methods:
             lines += ["Methods:", ""]
             for method in methods:
@@ -152,7 +150,7 @@ def configuration() -> list[str]:
     lines = [
         "## Configuration",
         "",
-        "[configuration.md](configuration.md) states the fields of `config.json` and their rules.",
+        "[Configuration](configuration.md) states the fields of `config.json` and their rules.",
         "",
         "| field | default | values | meaning |",
         "|---|---|---|---|",
@@ -166,7 +164,7 @@ def configuration() -> list[str]:
             for part, words in attributes(ast.get_docstring(defined(PLACE, "Destination")) or ""):
                 if part in SENDING:
                     default = shown(getattr(Destination(), part)) if part != "port" else "none"
-                    values = ", ".join(POLICIES) if part == "policy" else ""
+                    values = ", ".join(FULL_QUEUE_POLICIES) if part == "policy" else ""
                     lines.append(f"| `{SENDING[part]}` | {default} | {values} | {words} |")
             told |= {"online_run_ut", *SENDING.values()}
         elif name not in ("path", "shown_path", "sides", "parameter_gradients", "settings"):

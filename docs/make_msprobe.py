@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import click
 from probe_recording import config
-from probe_recording.place import OWN
+from probe_recording.place import PROBE_FIELDS
 from probe_reporters.tables import COLUMNS
 
-from probe_core.cli.extending import extended
+from probe_core.cli.extending import add_plugin_options
 from probe_core.cli.main import cli
-from probe_core.cli.spelling import both
+from probe_core.cli.spelling import list_spellings
 from probe_core.model import Mode
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import CommandSpec
@@ -45,7 +45,7 @@ RELEASES = {
 ELSEWHERE = {
     "graph, graph_visualize": "the [page](page.md) of a comparison shows the model as a tree",
     "parse": "`probe convert` turns ACL dumps (`.bin`) into `.npy`; ATB dumps are not read. `probe parse` shows rows, "
-    "tensors and call stacks of dumps of older tools ([legacy.md](legacy.md)). `.pt`, `.npy` and safetensors files need "
+    "tensors and call stacks of dumps of older tools ([Older dumps](legacy.md)). `.pt`, `.npy` and safetensors files need "
     "no conversion.",
     "core.monitor.anomaly_processor (a module)": "`probe monitor-alerts`, or `probe anomaly-processor`",
     "grad_probe": '[recording](gradients.md) with `"task": "grad_probe"`, and `probe grad compare`',
@@ -63,7 +63,7 @@ HEAD = """# Coming from msprobe
 
 probe reads the recordings of msprobe (mindstudio-probe 1.0, 8.3 and 26) unchanged, and writes its tables. Most commands need one
 change: `msprobe` becomes `probe`. This page says what becomes of commands, options, fields and columns;
-[coverage.md](coverage.md) lists every tool, option, field, file and function, and the [glossary](glossary.md) explains the words.
+[What becomes of msprobe's tools](coverage.md) lists every tool, option, field, file and function, and the [glossary](glossary.md) explains the words.
 
 ```bash
 probe compare --framework pytorch -i compare.json -o out -s -c -f -hl -dm map.yaml
@@ -82,11 +82,11 @@ What is new stands beside what you know: the [verdict](diagnosis.md#verdicts) as
 | `from msprobe.pytorch import compare_distributed` | `from probe_pytorch import compare_distributed` |
 | `PtdbgDispatch`, the online dispatch check | [`probe_pytorch.DispatchCheck`](dispatch-check.md), with arguments of its own |
 | `from msprobe.mindspore import PrecisionDebugger` | `from probe_mindspore import PrecisionDebugger` |
-| `from msprobe.pytorch import TrainerMon` | `from probe_check import TrainerMon`, with the same configuration and files ([monitor.md](monitor.md)) |
+| `from msprobe.pytorch import TrainerMon` | `from probe_check import TrainerMon`, with the same configuration and files ([Monitor a training](monitor.md)) |
 | `from msprobe.mindspore import TrainerMon` | the same, in PyNative mode |
 | `csv2db(CSV2DBConfig(…))`, `csv2tensorboard_by_step(…)` | `probe_check.csv2db(…)`, `probe_check.csv2tensorboard_by_step(…)` |
 
-[configuration.md](configuration.md#debugger) lists the methods of the debugger. A script without any change is recorded by
+[Debugger](configuration.md#debugger) lists the methods of the debugger. A script without any change is recorded by
 `probe run train.py`.
 
 The [online pre-check](online.md) takes both `config.json` unchanged (`is_online` of `run_ut`, `online_run_ut` of `tensor`), and needs
@@ -110,9 +110,9 @@ The rows and columns are those of msprobe 8.3. Where a cell differs, it is becau
 | A row without a partner is `pass` (26). | It has no result. | It was not compared. |
 | Integers and scalars that differ are not told. | `Err_message` says so. | [1, 2, 4] against [1, 2, 5] has a cosine near 1. |
 | `-f` fails on statistics, and may pair what had its own partner (26: `-fm`). | Whole calls are paired in order; identical runs pair one to one. | |
-| `-da` names calls that received a fault. | Calls are followed in the order of cause and effect over all ranks. | [first-difference.md](first-difference.md#search) |
-| `nan_analyze` reports masks, and misses nan in data and parameters. | Masks are no finding, and the origin is named. | [nan-analyze.md](nan-analyze.md#differences-to-msprobe) |
-| `config_check` exchanges both sides of environment variables, and stores all of them. | It does not, and stores the documented ones. | [config-check.md](config-check.md#differences-from-msprobe) |
+| `-da` names calls that received a fault. | Calls are followed in the order of cause and effect over all ranks. | [Search](first-difference.md#search) |
+| `nan_analyze` reports masks, and misses nan in data and parameters. | Masks are no finding, and the origin is named. | [Differences to msprobe](nan-analyze.md#differences-to-msprobe) |
+| `config_check` exchanges both sides of environment variables, and stores all of them. | It does not, and stores the documented ones. | [Differences from msprobe](config-check.md#differences-from-msprobe) |
 | `run_ut` needs an NPU or a GPU. | It runs on a CPU as well. | |
 | A crash of `multi_run_ut` ends with exit code 0. | The call is named, and the exit code is 3. | [Exit codes](command-line.md#exit-codes) |
 | The directory of a single process is `proc{pid}` (26). | It is `rank`, as in 8.3. | Paths can be written in scripts. |
@@ -120,7 +120,7 @@ The rows and columns are those of msprobe 8.3. Where a cell differs, it is becau
 | A receiver that cannot be reached kills the training (online, 1.0). | It goes on; calls without room are dropped and counted. | [Bounds](online.md#bounds) |
 | What arrives online is unpickled. | It is JSON and bytes. | Unpickling runs what a stranger sends. |
 
-[edges.md](edges.md) shows the cells of both side by side. Recordings are packed into one file a step; to read them with msprobe's
+[Edges](edges.md) shows the cells of both side by side. Recordings are packed into one file a step; to read them with msprobe's
 tools, set `"store": "files"`. Tables of msprobe 26 are csv by default, and probe writes xlsx: `--format csv` asks for csv.
 """
 
@@ -163,12 +163,12 @@ def commands(manager: Manager) -> list[str]:
 def spellings(manager: Manager, name: str) -> list[str]:
     """Return all names of a command."""
     spec = manager.find("commands", name, CommandSpec)
-    return [spelling for one in (name, *spec.aliases) for spelling in both(one)]
+    return [spelling for one in (name, *spec.aliases) for spelling in list_spellings(one)]
 
 
 def options(manager: Manager, name: str) -> dict[str, str]:
     """Return the main spelling of each option of a command, by every spelling that is accepted."""
-    command = extended(name, manager.find("commands", name, CommandSpec).make(), manager)
+    command = add_plugin_options(name, manager.find("commands", name, CommandSpec).make(), manager)
     with click.Context(command, obj=manager, parent=click.Context(cli)) as context:
         parameters = [one for one in command.get_params(context) if isinstance(one, click.Option)]
     return {text: f"`{one.opts[-1]}`" for one in parameters for text in getattr(one, "accepted", one.opts)}
@@ -187,21 +187,19 @@ def grouped(texts: list[str], accepted: dict[str, str]) -> dict[str, list[str]]:
 
 def fields() -> list[str]:
     """Return tables of the fields of ``config.json``, and of its tasks."""
-    own = {"store", "compile", "support_wrap_ops", "ladder", *OWN}
+    own = {"store", "compile", "support_wrap_ops", "ladder", *PROBE_FIELDS}
     sections = set().union(*config.SECTION_FIELDS.values())
     used = sorted((config.TOP_FIELDS | sections) - config.ELSEWHERE - own - {"check_mode"})
     ignored = sorted(config.ELSEWHERE | {"check_mode"})
     lines = ["## config.json", "", "| fields | in probe |", "|---|---|"]
     lines.append(f"| {', '.join(f'`{name}`' for name in used)} | the same |")
-    lines.append(
-        f"| {', '.join(f'`{name}`' for name in ignored)} | accepted without effect, with a warning if set |"
-    )
+    lines.append(f"| {', '.join(f'`{name}`' for name in ignored)} | accepted without effect, with a warning if set |")
     lines.append(f"| {', '.join(f'`{name}`' for name in sorted(own))} | probe's own |")
     lines += ["", "| task | in probe |", "|---|---|"]
     tasks = (*config.TASKS, *sorted(config.find_plugin_tasks()))
     lines += [f"| `{task}` | {TASKS.get(task, 'the same')} |" for task in tasks]
-    lines += [f"| `{old}` | `{new}` |" for old, new in config.SYNONYMS.items()]
-    lines += [f"| `{task}` | refused: {reason} |" for task, reason in config.OTHER_TASKS.items()]
+    lines += [f"| `{old}` | `{new}` |" for old, new in config.TASK_SYNONYMS.items()]
+    lines += [f"| `{task}` | refused: {reason} |" for task, reason in config.UNSUPPORTED_TASKS.items()]
     return [*lines, "", "Every field: [configuration.md](configuration.md).", ""]
 
 

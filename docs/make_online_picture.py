@@ -23,18 +23,13 @@ def box(x: int, y: int, width: int, height: int, fill: str, *lines: str) -> str:
         text(x + width // 2, round(middle + 18 * place), line, "small" if place else "bold")
         for place, line in enumerate(lines)
     )
-    return (
-        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="{LINE}"/>\n'
-        f"{texts}"
-    )
+    return f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="{LINE}"/>\n{texts}'
 
 
 def text(x: int, y: int, line: str, kind: str = "", anchor: str = "middle") -> str:
     """Return a line of text."""
     colour = QUIET if kind == "small" else INK
-    return (
-        f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{colour}" class="{kind}">{escape(line)}</text>\n'
-    )
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{colour}" class="{kind}">{escape(line)}</text>\n'
 
 
 def arrow(*points: tuple[int, int], dashed: bool = False) -> str:
@@ -42,8 +37,7 @@ def arrow(*points: tuple[int, int], dashed: bool = False) -> str:
     dashes = ' stroke-dasharray="5 4"' if dashed else ""
     path = " ".join(f"{x},{y}" for x, y in points)
     return (
-        f'<polyline points="{path}" fill="none" stroke="{INK}" stroke-width="1.5" '
-        f'marker-end="url(#head)"{dashes}/>\n'
+        f'<polyline points="{path}" fill="none" stroke="{INK}" stroke-width="1.5" marker-end="url(#head)"{dashes}/>\n'
     )
 
 

@@ -44,9 +44,7 @@ def main() -> None:
                 with opened(browser, demo, width, scheme) as page:
                     take(page, out / f"page-{width}-{scheme}.png", width)
         with opened(browser, demo, 1280, "light", CAUSE) as page:
-            page.evaluate(
-                "document.querySelector('#details .pictures').previousElementSibling.scrollIntoView()"
-            )
+            page.evaluate("document.querySelector('#details .pictures').previousElementSibling.scrollIntoView()")
             page.evaluate("document.querySelector('#rows').scrollIntoView()")
             take(page, out / "page-row.png", 1280)
         with opened(browser, demo, 1280, "light") as page:
@@ -83,9 +81,7 @@ def write_ranks(there: Path) -> None:
             for rank in range(2):
                 data: dict[str, Any] = {}
                 for number in range(40):
-                    is_wrong = side == "target" and (
-                        step == 2 or (step == 1 and number >= (12, 25)[1 - rank])
-                    )
+                    is_wrong = side == "target" and (step == 2 or (step == 1 and number >= (12, 25)[1 - rank]))
                     noise = 1e-7 * ((number * 7 + rank) % 11) if side == "target" else 0.0
                     off = 0.01 * (1 + (number * (5 + rank)) % 7) if is_wrong else noise
                     data[f"Functional.linear.{number}.forward"] = call(1 + number / 40, 1 + number / 40 + off)

@@ -25,12 +25,12 @@ import make_msprobe
 from probe_precheck import tables as precheck
 from probe_reporters.tables import COLUMNS
 
-from probe_core.cli.extending import extended
+from probe_core.cli.extending import add_plugin_options
 from probe_core.cli.main import EXIT_CODES, cli, run
 from probe_core.model import Mode
-from probe_core.model.messages import REASONS
+from probe_core.model.messages import REASON_TEXTS
 from probe_core.plugins import hookspecs
-from probe_core.plugins.manager import ONLY, Manager
+from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
 from probe_core.plugins.specs import CommandSpec, MetricSpec, PolicySpec
 
 DOCS = Path(__file__).resolve().parent
@@ -110,20 +110,18 @@ def commands(manager: Manager) -> list[str]:
     lines = [
         "## Commands",
         "",
-        "Spellings, completion and environment variables: [command-line.md](command-line.md).",
+        "Spellings, completion and environment variables: [Command line](command-line.md).",
         "",
     ]
     for name in ("", *sorted(manager.names("commands"))):
-        command = extended(name, manager.find("commands", name, CommandSpec).make(), manager) if name else cli
+        command = add_plugin_options(name, manager.find("commands", name, CommandSpec).make(), manager) if name else cli
         title = f"probe {name}".rstrip()
         context = click.Context(
             command, info_name=title, obj=manager, help_option_names=["-h", "--help"],
             terminal_width=110, max_content_width=110,
         )  # fmt: skip
         lines += [f"### {title}", "", "```text", command.get_help(context), "```", ""]
-        for part, below in (
-            sorted(command.commands.items()) if name and isinstance(command, click.Group) else ()
-        ):
+        for part, below in sorted(command.commands.items()) if name and isinstance(command, click.Group) else ():
             inner = click.Context(below, context, part, terminal_width=110, max_content_width=110)
             lines += [f"#### {title} {part}", "", "```text", below.get_help(inner), "```", ""]
     lines += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
@@ -139,16 +137,14 @@ def tables() -> list[str]:
     lines += ["`NPU_Stack_Info` is there when call stacks are shown, and never for `debug.json`.", ""]
     lines += ["The pre-check's tables, with the headers of `--lang en`:", ""]
     for title, columns in PRECHECK.items():
-        names = ", ".join(
-            c.chinese if c.chinese == c.english else f"{c.chinese} ({c.english})" for c in columns
-        )
+        names = ", ".join(c.chinese if c.chinese == c.english else f"{c.chinese} ({c.english})" for c in columns)
         lines += [f"**{title}**: {names}", ""]
     lines += ["## Messages", "", "| code | Err_message | cell of a tensor metric |", "|---|---|---|"]
-    for code, text in REASONS.items():
+    for code, text in REASON_TEXTS.items():
         if text.message and not code.startswith("mark_"):
             lines.append(f"| {code} | {text.message} | {text.cell} |")
     lines += ["", "Highlighting adds, each on a line of its own:", ""]
-    lines += [f"- {text.message}" for code, text in REASONS.items() if code.startswith("mark_")]
+    lines += [f"- {text.message}" for code, text in REASON_TEXTS.items() if code.startswith("mark_")]
     return [*lines, ""]
 
 
@@ -256,7 +252,7 @@ def reference() -> str:
         make_interface.configuration(), hooks(manager),
     ]  # fmt: skip
     body = "\n".join(line for part in parts for line in part)
-    return f"{HEAD}\n# Reference\n\nFile names: [tables.md](tables.md#file-names).\n\n{body}"
+    return f"{HEAD}\n# Reference\n\nFile names: [File names](tables.md#file-names).\n\n{body}"
 
 
 def from_msprobe() -> str:
@@ -272,7 +268,7 @@ def coverage() -> str:
 @cache
 def ours() -> Manager:
     """Return the manager of probe's own plugins."""
-    os.environ[ONLY] = ",".join(sorted(DISTRIBUTIONS))
+    os.environ[PLUGINS_VARIABLE] = ",".join(sorted(DISTRIBUTIONS))
     manager = Manager()
     for kind in manager.kinds:
         manager.contributions(kind)

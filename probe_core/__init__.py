@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probe_core.exports import exporter
+from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_core.errors import UserError
@@ -16,4 +16,4 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 __all__ = ["Comparison", "UserError", "compare"]
 
-__getattr__ = exporter(__name__, {"library": "Comparison compare", "errors": "UserError"})
+__getattr__ = create_exporter(__name__, {"library": "Comparison compare", "errors": "UserError"})

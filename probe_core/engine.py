@@ -10,10 +10,10 @@ from types import ModuleType
 from probe_core.errors import UserError
 
 ENGINES = ("compiled", "numpy")
-VARIABLE = "PROBE_ENGINE"
+ENGINE_VARIABLE = "PROBE_ENGINE"
 
 
-def compiled(module: str) -> ModuleType | None:
+def import_compiled(module: str) -> ModuleType | None:
     """Return the compiled ``module``, or None to use numpy, which gives the same results.
 
     The environment variable ``PROBE_ENGINE`` forces one of both; by default, compiled code is used if built.
@@ -21,20 +21,20 @@ def compiled(module: str) -> ModuleType | None:
     Raises:
         UserError: ``PROBE_ENGINE`` is no engine, or asks for compiled code that was not built.
     """
-    wanted = os.environ.get(VARIABLE, "")
-    if wanted not in ("", *ENGINES):
+    engine = os.environ.get(ENGINE_VARIABLE, "")
+    if engine not in ("", *ENGINES):
         raise UserError(
-            f'{VARIABLE} is "{wanted}", which is not an engine.', "Unset it, or choose one:", ENGINES
+            f'{ENGINE_VARIABLE} is "{engine}", which is not an engine.', "Unset it, or choose one:", ENGINES
         )
-    if wanted == "numpy":
+    if engine == "numpy":
         return None
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        if wanted:
+        if engine:
             raise UserError(
                 f"The compiled engine is not installed: {error}.",
-                f"Install probe where there is a C++ compiler (gcc or clang), or unset {VARIABLE}: "
+                f"Install probe where there is a C++ compiler (gcc or clang), or unset {ENGINE_VARIABLE}: "
                 "numpy gives the same numbers, but more slowly.",
             ) from None
         return None
@@ -43,16 +43,16 @@ def compiled(module: str) -> ModuleType | None:
 _threads = 0
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def threads() -> int:
+def count_threads() -> int:
     """Return the number of threads that this process computes on."""
-    return _threads or cores()
+    return _threads or count_cores()
 
 
 def use_threads(count: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from probe_core.safe_text import safe
+from probe_core.safe_text import escape_invisible
 
-ALIKE = 0.7
+MIN_SIMILARITY = 0.7
 """Smallest similarity, from 0 to 1, at which a name counts as a misspelling of another."""
 
 
@@ -33,7 +33,7 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         lines = [self.what, self.fix, *(f"  {choice}" for choice in self.choices)]
-        return "\n".join(safe(line) for line in lines if line)
+        return "\n".join(escape_invisible(line) for line in lines if line)
 
 
 class Defect(Exception):
@@ -48,52 +48,52 @@ class UnreadableTensor(Exception):
     """
 
     def __init__(self, message: str, *, missing: bool = False) -> None:
-        super().__init__(printable(message))
+        super().__init__(make_printable(message))
         self.missing = missing
 
 
-def printable(text: str, limit: int = 400) -> str:
+def make_printable(text: str, limit: int = 400) -> str:
     """Return ``text`` in one safe line of a terminal, shortened to ``limit`` characters."""
-    text = safe(text)
+    text = escape_invisible(text)
     return text if len(text) <= limit else f"{text[: limit - 20]} … {text[-17:]}"
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless it is 1: ``2 ranks``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def some(items: Iterable[object], most: int = 20) -> str:
-    """Return the first ``most`` items in one line, and the number of the others."""
+def format_list(items: Iterable[object], max_count: int = 20) -> str:
+    """Return the first ``max_count`` items in one line, and the number of the others."""
     texts = [str(item) for item in items]
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
+    rest = f" and {len(texts) - max_count} more" if len(texts) > max_count else ""
+    return ", ".join(texts[:max_count]) + rest
 
 
-def meant(name: str, known: Iterable[str]) -> str | None:
-    """Return the name in ``known`` that ``name`` likely misspells or shares a word with; else None."""
+def suggest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the name in ``names`` that ``name`` likely misspells or shares a word with; else None."""
     words = {word for word in name.lower().split("_") if len(word) > 2}
     best, best_ratio = None, 0.0
-    for other in known:
-        ratio = difflib.SequenceMatcher(None, name.lower(), other.lower()).ratio()
-        if ratio > best_ratio and (ratio >= ALIKE or words & set(other.lower().split("_"))):
-            best, best_ratio = other, ratio
+    for candidate in names:
+        ratio = difflib.SequenceMatcher(None, name.lower(), candidate.lower()).ratio()
+        if ratio > best_ratio and (ratio >= MIN_SIMILARITY or words & set(candidate.lower().split("_"))):
+            best, best_ratio = candidate, ratio
     return best
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the type of an exception and the first line of its message."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # from a third-party class
         lines = []
     name = type(error).__name__
-    return printable(f"{name}: {lines[0]}" if lines else name)
+    return make_printable(f"{name}: {lines[0]}" if lines else name)
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """Return the names in ``known`` that are most similar to ``name``, best first."""
-    pool = list(dict.fromkeys(known))
+def find_nearest_names(name: str, names: Iterable[str], count: int = 3) -> list[str]:
+    """Return the names in ``names`` that are most similar to ``name``, best first."""
+    pool = list(dict.fromkeys(names))
     if len(pool) > 5000:  # for speed, compare only some, with equal beginnings first
-        pool = sorted(pool, key=lambda other: other[:8] != name[:8])[:5000]
+        pool = sorted(pool, key=lambda candidate: candidate[:8] != name[:8])[:5000]
     return difflib.get_close_matches(name, pool, n=count, cutoff=0.4)

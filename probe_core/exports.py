@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 
-def exporter(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+def create_exporter(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package that imports its exports on first use (PEP 562).
 
     Args:

@@ -14,12 +14,12 @@ from pathlib import Path
 from shutil import copyfile, rmtree
 from typing import TYPE_CHECKING, Any
 
-from probe_core.errors import UserError, counted, meant, printable
-from probe_core.files.atomic import make_directory, private_directory, writing
-from probe_core.files.claim import time_stamp
-from probe_core.files.given import numbers
-from probe_core.files.location import location
-from probe_core.model import Cell, Counts, Level, Suspect
+from probe_core.errors import UserError, format_count, make_printable, suggest_name
+from probe_core.files.atomic import create_private_directory, make_directory, write_atomically
+from probe_core.files.claim import get_time_stamp
+from probe_core.files.given import parse_numbers
+from probe_core.files.location import parse_location
+from probe_core.model import Cell, Level, RowCounts, Suspect
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
 from probe_core.plugins.specs import Option, OptionSpec, ReporterSpec
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from probe_core.plugins.protocols import Conclusion, Finished
     from probe_core.store.layout import RunPair
 
-OUTPUT = "./output"
+DEFAULT_OUTPUT = "./output"
 """The directory of the result files if none is given."""
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
-FRAMES = "parquet"
+FRAME_REPORTER = "parquet"
 """The name of the reporter that makes data frames (docs/python.md#data-frames)."""
-_OF_PLUGINS = {
+_PLUGIN_FIELDS = {
     "target", "golden", "time_stamp", "across", "answers", "baseline", "reference", "rows", "resumed",
     "step_offset",
 }  # fmt: skip
 """Fields of a plan that no option of the core sets."""
-OPTIONS = sorted(_DEFAULTS.keys() - _OF_PLUGINS)
+OPTION_NAMES = sorted(_DEFAULTS.keys() - _PLUGIN_FIELDS)
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
-_FILES = ("output", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
+_PATH_FIELDS = ("output", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
 
 
 def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any) -> Comparison:
@@ -62,11 +62,9 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
     from probe_core.plugins.manager import Manager
 
     manager = Manager()
-    plan = planned(manager, location(target), location(golden), options)
-    paths = {name: getattr(plan, name) for name in ("target", "golden", "baseline", "reference", *_FILES)}
-    absolute: dict[str, Any] = {
-        name: path.absolute() for name, path in paths.items() if isinstance(path, Path)
-    }
+    plan = create_plan(manager, parse_location(target), parse_location(golden), options)
+    paths = {name: getattr(plan, name) for name in ("target", "golden", "baseline", "reference", *_PATH_FIELDS)}
+    absolute: dict[str, Any] = {name: path.absolute() for name, path in paths.items() if isinstance(path, Path)}
     comparison = Comparison(replace(plan, **absolute), manager)
     for problem in comparison.problems:
         warnings.warn(problem, stacklevel=2)
@@ -74,25 +72,25 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
 
 
 _target, _golden, _further = (_signature := signature(compare)).parameters.values()
-_options = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in OPTIONS]
+_options = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in OPTION_NAMES]
 vars(compare)["__signature__"] = _signature.replace(parameters=[_target, _golden, *_options, _further])
 
 
-def planned(manager: Manager, target: Path, golden: Path, options: Mapping[str, Any]) -> Plan:
+def create_plan(manager: Manager, target: Path, golden: Path, options: Mapping[str, Any]) -> Plan:
     """Return the plan of a comparison with ``options``, of which None stands for the default.
 
     Raises:
         UserError: An option does not exist or has a value of another kind, or two exclude each other.
     """
-    added = _added(manager) if options.keys() - OPTIONS else {}
-    known = sorted({*OPTIONS, *added})
+    added = _find_added_options(manager) if options.keys() - OPTION_NAMES else {}
+    known_names = sorted({*OPTION_NAMES, *added})
     for name in options:
-        if name not in known:
-            close = meant(name, known)
+        if name not in known_names:
+            close = suggest_name(name, known_names)
             fix = f"Did you mean {close}? These are known:" if close else "These are known:"
-            raise UserError(f'There is no option "{name}".', fix, known)
-    given = {name: value for name, value in options.items() if value is not None}
-    values = {name: _value(name, value) for name, value in given.items() if name in OPTIONS}
+            raise UserError(f'There is no option "{name}".', fix, known_names)
+    passed_options = {name: value for name, value in options.items() if value is not None}
+    values = {name: _convert_value(name, value) for name, value in passed_options.items() if name in OPTION_NAMES}
     if values.pop("fuzzy", False):
         if "matcher" in values:
             what = "fuzzy (-f, --fuzzy-match) and matcher (--match, --matcher) exclude each other."
@@ -104,24 +102,29 @@ def planned(manager: Manager, target: Path, golden: Path, options: Mapping[str, 
     if "stack" in values:
         values["stack"] = StackMode.SHOW if values["stack"] else StackMode.HIDE
     if "scheduler" in values:
-        values.setdefault("executor", manager.scheduled())
-    plan = Plan(target, golden, values.pop("output", Path(OUTPUT)), time_stamp(), **values)
-    asked: dict[str, dict[str, Any]] = {}
+        values.setdefault("executor", manager.find_scheduled_executor())
+    plan = Plan(target, golden, values.pop("output", Path(DEFAULT_OUTPUT)), get_time_stamp(), **values)
+    plugin_values: dict[str, dict[str, Any]] = {}
     for name, (spec, option) in added.items():
-        if name in given.keys() - OPTIONS and (value := _value(name, given[name], option)) is not False:
-            asked.setdefault(spec.name, {})[option.name] = value
-    for name, own in asked.items():
-        plan = manager.find("options", name, OptionSpec).action(own)(plan, own, given.keys())
+        if (
+            name in passed_options.keys() - OPTION_NAMES
+            and (value := _convert_value(name, passed_options[name], option)) is not False
+        ):
+            plugin_values.setdefault(spec.name, {})[option.name] = value
+    for name, option_values in plugin_values.items():
+        plan = manager.find("options", name, OptionSpec).action(option_values)(
+            plan, option_values, passed_options.keys()
+        )
     return plan
 
 
-def _added(manager: Manager) -> dict[str, tuple[OptionSpec, Option]]:
+def _find_added_options(manager: Manager) -> dict[str, tuple[OptionSpec, Option]]:
     """Return the options that plugins add to ``compare``, by their names in Python."""
     specs = [spec for spec in manager.specs("options", OptionSpec) if spec.command == "compare"]
     return {option.keyword: (spec, option) for spec in specs for option in spec.options}
 
 
-def _value(name: str, value: Any, option: Option | None = None) -> Any:
+def _convert_value(name: str, value: Any, option: Option | None = None) -> Any:
     """Return the value of an option, or of a plugin's ``option``, as the command line leaves it."""
     is_flag = name == "stack" if option is None else option.kind == "flag"
     kind = bool if is_flag else type(_DEFAULTS.get(name))
@@ -131,11 +134,11 @@ def _value(name: str, value: Any, option: Option | None = None) -> Any:
     if option is not None:
         if option.choices and value not in option.choices:
             raise UserError(f"{name} must not be {value!r:.40}.", "Pass one of these:", option.choices)
-        return location(value) if option.kind == "run" else value
+        return parse_location(value) if option.kind == "run" else value
     if kind is tuple:
         items = tuple(dict.fromkeys([value] if isinstance(value, (str, int)) else value))
-        return numbers(",".join(map(str, items)), name) if items and name in ("steps", "ranks") else items
-    return Path(value) if name in _FILES and isinstance(value, str) else value
+        return parse_numbers(",".join(map(str, items)), name) if items and name in ("steps", "ranks") else items
+    return Path(value) if name in _PATH_FIELDS and isinstance(value, str) else value
 
 
 class Comparison:
@@ -167,9 +170,7 @@ class Comparison:
         check_plan(replace(plan, formats=formats), manager)
 
     def __repr__(self) -> str:
-        return (
-            f"<Comparison of {self.plan.target} with {self.plan.golden}, {counted(len(self.pairs), 'pair')}>"
-        )
+        return f"<Comparison of {self.plan.target} with {self.plan.golden}, {format_count(len(self.pairs), 'pair')}>"
 
     def _repr_html_(self) -> str:
         """Return the verdict and the counts for a notebook, as a page shows them; compares the runs."""
@@ -182,16 +183,16 @@ class Comparison:
             return str(page.head(self))
         lines = [
             answer.sentence if answer else "No verdict.",
-            f"{counted(counts.rows, 'row')}.",
+            f"{format_count(counts.rows, 'row')}.",
             *self.problems,
         ]
-        return "".join(f"<p>{escape(printable(line))}</p>" for line in lines)
+        return "".join(f"<p>{escape(make_printable(line))}</p>" for line in lines)
 
     @property
     def reports(self) -> list[Report]:
         """The counts, suspects and notes of each pair; made when they are first asked for."""
         if not self._reports:
-            with self._compared():
+            with self._compare():
                 pass
         return self._reports
 
@@ -199,7 +200,7 @@ class Comparison:
     def answer(self) -> Answer | None:
         """The verdict on the two runs with its causes; None if no installed plugin gives one."""
         _ = self.reports
-        return next((one.answer for one in self.first if one.answer is not None), None)
+        return next((conclusion.answer for conclusion in self.first if conclusion.answer is not None), None)
 
     @property
     def suspects(self) -> list[Suspect]:
@@ -207,55 +208,55 @@ class Comparison:
         return [suspect for report in self.reports for suspect in report.suspects]
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> RowCounts:
         """The numbers of rows by verdict and by match."""
-        return sum((report.counts for report in self.reports), Counts())
+        return sum((report.counts for report in self.reports), RowCounts())
 
     def rows(self) -> Iterator[dict[str, Cell]]:
         """Yield the rows of the table as they are measured; numbers have all digits.
 
         Each holds ``step``, ``rank``, ``op`` and ``level``, then a cell for each column of the table.
         """
-        with closing(self._batches()) as batches:
+        with closing(self._yield_batches()) as batches:
             for pair, table, batch in batches:
                 levels = [[*Level][level].value for level in batch.verdicts.levels.tolist()]
-                rows = zip(levels, table.rows(batch, all_digits=True))
+                rows = zip(levels, table.yield_rows(batch, all_digits=True))
                 for number, op in enumerate(batch.ops):
                     place: dict[str, Cell] = {"step": pair.part, "rank": pair.rank, "op": op}
                     for level, cells in islice(rows, len(batch.lines(number))):
                         yield {**place, "level": level, **dict(zip(table.headers, cells))}
 
-    def _batches(self) -> Generator[tuple[RunPair, Table, RowBatch], None, None]:
+    def _yield_batches(self) -> Generator[tuple[RunPair, Table, RowBatch], None, None]:
         """Yield the judged batches of each pair."""
         from probe_core import engine
-        from probe_core.flow.comparison import Comparison as Opened
-        from probe_core.flow.judging import Judging
-        from probe_core.model.watched import Watch
+        from probe_core.flow.comparison import RunComparison as Opened
+        from probe_core.flow.judging import JudgeChain
+        from probe_core.model.watched import MeasurementCheck
 
         engine.use_threads(self.plan.jobs)
         for pair in self.pairs:
             try:
-                opened = Opened(self.plan, self._manager, pair.target, pair.golden)
+                run_comparison = Opened(self.plan, self._manager, pair.target, pair.golden)
             except UserError as error:
-                self._lose(pair, error)
+                self._note_failure(pair, error)
                 continue
-            with closing(opened):
-                judging = Judging(self._manager, opened.highlights, opened.blame)
-                watch = Watch(opened.mode, opened.watched_metrics())
-                for batch in opened.batches(pair.rank):
-                    judging.apply(batch)
+            with closing(run_comparison):
+                judge_chain = JudgeChain(self._manager, run_comparison.highlights, run_comparison.blame)
+                watch = MeasurementCheck(run_comparison.mode, run_comparison.watched_metrics())
+                for batch in run_comparison.batches(pair.rank):
+                    judge_chain.apply(batch)
                     watch.look(batch)
-                    yield pair, opened.table, batch
-                for problem in watch.problems(opened.row_count):
+                    yield pair, run_comparison.table, batch
+                for problem in watch.problems(run_comparison.row_count):
                     warnings.warn(problem, stacklevel=3)
 
     def to_dataframe(self) -> Any:
         """Return all rows as a data frame of pandas or, if that is not installed, of polars."""
-        return self._manager.find("reporters", FRAMES, ReporterSpec).make().data_frame(self._batches())
+        return self._manager.find("reporters", FRAME_REPORTER, ReporterSpec).make().data_frame(self._yield_batches())
 
     def to_arrow(self) -> Any:
         """Return all rows as a ``pyarrow.Table``."""
-        return self._manager.find("reporters", FRAMES, ReporterSpec).make().arrow_table(self._batches())
+        return self._manager.find("reporters", FRAME_REPORTER, ReporterSpec).make().arrow_table(self._yield_batches())
 
     def write(self, format: str, path: str | os.PathLike[str]) -> list[Path]:
         """Write the table of each pair in a format such as ``csv``, and return the files.
@@ -272,13 +273,13 @@ class Comparison:
         path = Path(path)
         make_directory(path.parent)
         files: list[Path] = []
-        with self._compared(format) as reports:
+        with self._compare(format) as reports:
             for report in reports:
                 if report.faults:
                     raise UserError(report.faults[0], "Choose another format; see probe plugins.")
                 name = f"{path.stem}_{report.label.replace('/', '_')}{path.suffix}"
                 files.append(path.with_name(name) if len(self.pairs) > 1 else path)
-                with writing(files[-1], "The table") as temporary:
+                with write_atomically(files[-1], "The table") as temporary:
                     copyfile(report.files[0], temporary)
         return files
 
@@ -290,24 +291,24 @@ class Comparison:
         from probe_core.ranks.ranks import Ranks
 
         ranks = Ranks(plan, self._manager)
-        with ranks.claimed():
+        with ranks.reserve_time_stamp():
             yield from ranks.run()
-            self.first, self.last = (list(ranks.conclusions(given)) for given in ("first", "last"))
-            self.asked = list(ranks.conclusions("asked")) or self.asked
+            self.first, self.last = (list(ranks.yield_conclusions(stage)) for stage in ("first", "last"))
+            self.asked = list(ranks.yield_conclusions("asked")) or self.asked
 
     @contextmanager
-    def _compared(self, *formats: str) -> Iterator[list[Report]]:
+    def _compare(self, *formats: str) -> Iterator[list[Report]]:
         """Compare all pairs, and yield their reports; the tables are there until the block ends."""
-        room = private_directory()
+        directory = create_private_directory()
         try:
-            plan = replace(self.plan, output=room, formats=formats, advise=False, answer=False, resume=False)
-            ended = list(self._run(replace(plan, answers=())))
-            if any(finished.interrupted for finished in ended):
+            plan = replace(self.plan, output=directory, formats=formats, advise=False, answer=False, resume=False)
+            results = list(self._run(replace(plan, answers=())))
+            if any(result.interrupted for result in results):
                 raise KeyboardInterrupt
-            for finished in ended:
-                if finished.error is not None:
-                    self._lose(finished.pair, finished.error)
-            reports = [finished.report for finished in ended if finished.report is not None]
+            for result in results:
+                if result.error is not None:
+                    self._note_failure(result.pair, result.error)
+            reports = [result.report for result in results if result.report is not None]
             for problem in dict.fromkeys(problem for report in reports for problem in report.problems):
                 warnings.warn(problem, stacklevel=2)
             if not reports:
@@ -315,9 +316,9 @@ class Comparison:
             self._reports = self._reports or reports
             yield reports
         finally:
-            rmtree(room, ignore_errors=True)
+            rmtree(directory, ignore_errors=True)
 
-    def _lose(self, pair: RunPair, error: UserError) -> None:
+    def _note_failure(self, pair: RunPair, error: UserError) -> None:
         """Note that a pair cannot be compared, and warn of it; raise the error if it is the only one."""
         if len(self.pairs) == 1:
             raise error

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Watch = Callable[[str, int, int], None]
+ProgressListener = Callable[[str, int, int], None]
 """A listener, called with the name of the work, the amount done, and the total amount."""
 
-_watch: ContextVar[Watch | None] = ContextVar("probe_watch", default=None)
+_watch: ContextVar[ProgressListener | None] = ContextVar("probe_watch", default=None)
 
 
 @contextmanager
-def watched(watch: Watch) -> Iterator[None]:
+def listen_to_progress(watch: ProgressListener) -> Iterator[None]:
     """Report progress to ``watch`` while the block runs."""
     token = _watch.set(watch)
     try:
@@ -26,7 +26,7 @@ def watched(watch: Watch) -> Iterator[None]:
         _watch.reset(token)
 
 
-def tell(what: str, done: int, total: int) -> None:
-    """Report that ``done`` of ``total`` units of ``what`` are done."""
+def report_progress(work: str, done: int, total: int) -> None:
+    """Report that ``done`` of ``total`` units of ``work`` are done."""
     if (watch := _watch.get()) is not None:
-        watch(what, done, total)
+        watch(work, done, total)

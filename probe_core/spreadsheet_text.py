@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from probe_core.safe_text import UNSAFE, escaped
+from probe_core.safe_text import UNSAFE_CHARACTERS, escape_match
 
-_SIGNS = r"=+\-@%＝＋－＠％﹦﹢﹣﹫﹪−"
+_FORMULA_SIGNS = r"=+\-@%＝＋－＠％﹦﹢﹣﹫﹪−"
 """Characters that begin a formula, including their full-width and small forms."""
 _BLANKS = (
     r"[\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]*"
 )
 """Characters that spreadsheets ignore at the beginning of a cell, or do not show."""
-_FORMULA = re.compile(rf"[\t\r]|{_BLANKS}[{_SIGNS}]")
-_AFTER_SEMICOLON = re.compile(rf";(?={_BLANKS}[{_SIGNS}])")
+_FORMULA = re.compile(rf"[\t\r]|{_BLANKS}[{_FORMULA_SIGNS}]")
+_AFTER_SEMICOLON = re.compile(rf";(?={_BLANKS}[{_FORMULA_SIGNS}])")
 
 
-def clean(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return ``text`` as valid Unicode; unpaired surrogates, which no file can hold, become U+FFFD."""
     if text.isascii():
         return text
@@ -34,12 +34,12 @@ def neutralise(text: str) -> str:
     direction marks and zero-width characters are written as escapes such as ``\x1b``; NUL, which no table can
     hold, becomes U+FFFD.
     """
-    text = clean(text).replace("\0", "\ufffd")
+    text = replace_surrogates(text).replace("\0", "\ufffd")
     if _FORMULA.match(text) and not _is_number(text):
         text = "'" + text
     if ";" in text:
         text = _AFTER_SEMICOLON.sub(";'", text)
-    return text if text.isascii() and text.isprintable() else UNSAFE.sub(escaped, text)
+    return text if text.isascii() and text.isprintable() else UNSAFE_CHARACTERS.sub(escape_match, text)
 
 
 def _is_number(text: str) -> bool:

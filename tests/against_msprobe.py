@@ -28,7 +28,7 @@ import yaml
 from probe_pytorch.ptfile import load_pt
 
 from probe_core.errors import UnreadableTensor
-from probe_core.store.names import canonical
+from probe_core.store.names import canonicalize
 
 DATA = Path(__file__).parent / "data"
 PROGRAMS = DATA / "programs.py"
@@ -107,7 +107,7 @@ def plain(data: dict[str, Any]) -> dict[str, Any]:
                 renamed[head] = f"{merged}.{counts.setdefault(merged, 0)}"
                 counts[merged] += 1
             key = f"{renamed.get(head, head)}.{phase}"
-        result[canonical(key)] = record
+        result[canonicalize(key)] = record
     return result
 
 
@@ -135,8 +135,7 @@ class Held:
 
     def __init__(self, key: str, theirs: Any, ours: Any, files: tuple[Path, Path], unit: float) -> None:
         self._sides = [
-            dict(_leaves({k: v for k, v in record.items() if k != "is_recompute"}))
-            for record in (theirs, ours)
+            dict(_leaves({k: v for k, v in record.items() if k != "is_recompute"})) for record in (theirs, ours)
         ]
         self._files = files
         self._unit = unit
@@ -196,9 +195,7 @@ class Held:
             )
         except UnreadableTensor as error:
             return str(error)
-        if np.array_equal(
-            *(a.reshape(-1).view(np.uint8) for a in map(np.ascontiguousarray, (first, second)))
-        ):
+        if np.array_equal(*(a.reshape(-1).view(np.uint8) for a in map(np.ascontiguousarray, (first, second)))):
             return ""
         if theirs["dtype"] not in UNITS:
             return "data"
@@ -226,10 +223,7 @@ def _close(theirs: Any, ours: Any, tolerance: float, limit: float) -> bool:
 def explained(program: str, key: str, problem: str) -> str:
     """The reason that is listed for a difference; an empty text if there is none."""
     for entry in yaml.safe_load(REASONS.read_text()):
-        if (
-            any(fnmatchcase(f"{program}:{key}", name) for name in entry["records"])
-            and entry["what"] in problem
-        ):
+        if any(fnmatchcase(f"{program}:{key}", name) for name in entry["records"]) and entry["what"] in problem:
             return str(entry["reason"])
     return ""
 
@@ -264,9 +258,7 @@ def record(python: str, recorder: str, out: Path, case: str, side: str, level: s
 
 def main() -> None:
     """Record live with both and say how far they agree."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--msprobe-python", required=True)
     parser.add_argument("case", nargs="?", default="mlp_gelu")
     parser.add_argument("side", nargs="?", default="bench")
@@ -279,9 +271,7 @@ def main() -> None:
         ours = record(sys.executable, "probe_pytorch", Path(folder) / "ours", *program)
         found = agreement(theirs, ours)
     for phase in ("forward", "backward"):
-        print(
-            f"{phase}: {found.same[phase]} of msprobe's {found.msprobe[phase]} entries are the same in ours"
-        )
+        print(f"{phase}: {found.same[phase]} of msprobe's {found.msprobe[phase]} entries are the same in ours")
     for key, problem in found.differences:
         print(f"  {key} {problem} [{explained(chosen.case, key, problem) or 'NOT EXPLAINED'}]")
     print(f"  only in ours: {', '.join(found.extra) or 'nothing'}")

@@ -24,9 +24,7 @@ from support.sampling import SLOW
 
 from probe_core.ranks.ranks import Ranks
 
-HEAVY = re.compile(
-    r"^\s*(?:import|from) (?:torch|mindspore|distributed|subprocess|multiprocessing|playwright)\b", re.M
-)
+HEAVY = re.compile(r"^\s*(?:import|from) (?:torch|mindspore|distributed|subprocess|multiprocessing|playwright)\b", re.M)
 LONG = re.compile(r"^from hypothesis import given", re.M)
 LONG_FILES = {
     "test_aligned_random.py", "test_check.py", "test_checks_in_browser.py", "test_in_browser.py", "test_journal.py",
@@ -129,9 +127,7 @@ def _server_of_processes() -> Iterator[None]:
     checked = CHECKED_WITH if "torch" in sys.modules else ()
     with pytest.MonkeyPatch.context() as patch:
         ask = forkserver.set_forkserver_preload
-        patch.setattr(
-            forkserver, "set_forkserver_preload", lambda names: ask([*names, *compared_with(), *checked])
-        )
+        patch.setattr(forkserver, "set_forkserver_preload", lambda names: ask([*names, *compared_with(), *checked]))
         yield
 
 

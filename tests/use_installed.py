@@ -78,11 +78,7 @@ def installed() -> None:
 def check(framework: str, run: Path) -> None:
     """The pre-check of a run, most calls of which pass."""
     out = f"checked-{framework}"
-    print(
-        probe(
-            "run_ut", "--framework", framework, "-api_info", run, "-o", out, "-d", "cpu", "-save_error_data"
-        )
-    )
+    print(probe("run_ut", "--framework", framework, "-api_info", run, "-o", out, "-d", "cpu", "-save_error_data"))
     (result,) = Path(out).glob("accuracy_checking_result_*.csv")
     with result.open(encoding="utf-8-sig", newline="") as file:
         forward = [row[1] for row in list(csv.reader(file))[1:]]

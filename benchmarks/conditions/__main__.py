@@ -90,13 +90,9 @@ def parse_arguments() -> argparse.Namespace:
         prog="conditions", description="Score probe on differing conditions and on resumed runs."
     )
     kinds = [kind.value for kind in Kind]
-    parser.add_argument(
-        "--work", type=Path, help="keep the recorded runs in this directory and use them again"
-    )
+    parser.add_argument("--work", type=Path, help="keep the recorded runs in this directory and use them again")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only the cases of these names")
-    parser.add_argument(
-        "--kind", nargs="+", choices=kinds, default=kinds, help="only the cases of these kinds"
-    )
+    parser.add_argument("--kind", nargs="+", choices=kinds, default=kinds, help="only the cases of these kinds")
     parser.add_argument(
         "--repetitions",
         type=int,

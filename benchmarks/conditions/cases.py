@@ -23,9 +23,7 @@ def equal_cases(repetitions: int) -> list[Case]:
 
 def _equal_case(program: str, number: int) -> Case:
     golden = Run(program, task="statistics" if number % 2 else "tensor")
-    return Case(
-        f"{program}-{number}", Kind.EQUAL, replace(golden, repetition=number), golden, bits=Bits.EQUAL
-    )
+    return Case(f"{program}-{number}", Kind.EQUAL, replace(golden, repetition=number), golden, bits=Bits.EQUAL)
 
 
 def secret_cases() -> list[Case]:

@@ -32,9 +32,7 @@ CONDITIONS = (
     _by_argument("numpy-seed", "lstm", "--numpy-seed 4", *SEED, *BATCH, accuses_none=True),
     _by_argument("python-seed", "lstm", "--python-seed 4", *SEED, *BATCH, accuses_none=True),
     _by_argument("matmul-precision", "gpt", "--precision medium", r"matmul[ _.]?precision", bits=Bits.ANY),
-    _by_argument(
-        "deterministic-algorithms", "vae", "--deterministic", r"deterministic[ _]algorithms", bits=Bits.EQUAL
-    ),
+    _by_argument("deterministic-algorithms", "vae", "--deterministic", r"deterministic[ _]algorithms", bits=Bits.EQUAL),
     _by_argument("set-num-threads", "cnn", "--threads 1", r"threads", bits=Bits.ANY),
     _by_variable("omp-num-threads", "policy", "OMP_NUM_THREADS=1", r"threads"),
     _by_argument("default-dtype", "lstm", "--double", r"default[ _]d(ata )?type"),
@@ -65,9 +63,7 @@ CONDITIONS = (
     _by_variable("tf32-override", "cnn", "NVIDIA_TF32_OVERRIDE=0", r"NVIDIA_TF32_OVERRIDE", bits=Bits.EQUAL),
     _by_argument("batch-size", "vae", "--batch-size 8", *BATCH, accuses_none=True),
     _by_argument("other-data", "lstm", "--data other_reviews.npz", *DATA, accuses_none=True),
-    _by_argument(
-        "shuffle-seed", "cnn", "--loader-seed 8", *BATCH, *SEED, r"order of the data", accuses_none=True
-    ),
+    _by_argument("shuffle-seed", "cnn", "--loader-seed 8", *BATCH, *SEED, r"order of the data", accuses_none=True),
     _by_argument("skipped-batch", "policy", "--skip 1", *BATCH, r"position", accuses_none=True),
     _by_argument("evaluation-mode", "cnn", "--eval", r"\btraining\b|\beval(uation)?\b"),
     _by_argument("learning-rate", "gpt", "--lr 0.002", r"\blr\b|learning rate"),

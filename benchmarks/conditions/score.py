@@ -145,9 +145,7 @@ def accused_operator(case: Case, answer: Answer) -> str:
 def score(case: Case, answer: Answer) -> Result:
     """Score the answer of a case whose programs computed what they should."""
     obstacle = next(_errors(case, answer), None)
-    in_file = (
-        any(finds(case.names, json.dumps(one)) for one in answer.conditions or ()) if case.names else False
-    )
+    in_file = any(finds(case.names, json.dumps(one)) for one in answer.conditions or ()) if case.names else False
     word, reason = obstacle or (Word.RIGHT, "")
     return Result(case, word, reason, answer, in_file)
 

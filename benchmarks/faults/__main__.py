@@ -65,9 +65,7 @@ def record_missing(cases: Sequence[Case], work: Path, *, with_reference: bool = 
 
 def shown(found: Score) -> list[str]:
     """Return the lines on a wrong answer: the case, and the causes that a person would read first."""
-    lines = [
-        f"  {found.case.name} {found.task}: {found.word}; verdict {found.verdict}. {found.case.description}"
-    ]
+    lines = [f"  {found.case.name} {found.task}: {found.word}; verdict {found.verdict}. {found.case.description}"]
     for number, cause in enumerate(found.causes[:LOOKED_AT], 1):
         modules = " ".join(cause.modules) or "no module"
         lines += [f"    {number}. {cause.row or cause.op}  [step {cause.step}; {modules}]"]
@@ -127,9 +125,7 @@ def main() -> None:
     """Record, compare and score the cases, and print the result."""
     parser = argparse.ArgumentParser(prog="faults", description="Score probe on known numerical faults.")
     parser.add_argument("cases", nargs="*", help="names of cases; all if none is given")
-    parser.add_argument(
-        "--work", type=Path, help="keep the recorded runs in this directory, to use them again"
-    )
+    parser.add_argument("--work", type=Path, help="keep the recorded runs in this directory, to use them again")
     parser.add_argument("--json", type=Path, help="write all numbers and statements to this file")
     parser.add_argument(
         "--reference", action="store_true", help="compare with --reference, a run of the golden in float64"

@@ -31,9 +31,7 @@ def trained(
     context: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Training:
     """Return a program that trains a model with AdamW."""
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=1e-3, foreach=False if not fused else None, fused=fused
-    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False if not fused else None, fused=fused)
 
     def step(number: int) -> None:
         optimizer.zero_grad()
@@ -75,9 +73,7 @@ class Images(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.patches, self.place = nn.Conv2d(3, 24, 4, 4), nn.Parameter(torch.randn(1, 16, 24) / 10)
-        self.blocks = nn.ModuleList(
-            Block("" if way == "wide" and number != 1 else way) for number in range(3)
-        )
+        self.blocks = nn.ModuleList(Block("" if way == "wide" and number != 1 else way) for number in range(3))
         self.norm, self.head = nn.LayerNorm(24), nn.Linear(24, 10)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,9 +85,7 @@ class Images(nn.Module):
 
 def images(way: str = "", count: int = 2, fused: bool = False, smoothing: float = 0.1) -> Training:
     model, batch, labels = Images(way), nets.reals(4, 3, 16, 16), torch.tensor([1, 2, 3, 4])
-    return trained(
-        model, lambda: F.cross_entropy(model(batch), labels, label_smoothing=smoothing), count, fused
-    )
+    return trained(model, lambda: F.cross_entropy(model(batch), labels, label_smoothing=smoothing), count, fused)
 
 
 @case("image-scale", "A layer scales attention by its whole width.", Line(op="mul", place=r"blocks\.1\."))
@@ -235,9 +229,7 @@ class Sound(nn.Module):
 
 def sound(model: Sound, count: int = 2, number: int = 1) -> Training:
     batch, labels = nets.reals(4, 512), torch.tensor([0, 1, 2, 3])
-    return trained(
-        model, lambda: F.cross_entropy(model(batch), labels), count, context=lambda: threads(number)
-    )
+    return trained(model, lambda: F.cross_entropy(model(batch), labels), count, context=lambda: threads(number))
 
 
 @case("sound-window", "The window of the spectrum is symmetric.", Line(op="stft|hann"))

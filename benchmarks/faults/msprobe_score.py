@@ -219,9 +219,7 @@ def scored(case: Case, task: str, tool: str, found: Named) -> MsprobeScore:
     places = [place for place, cause in enumerate(found.causes, 1) if case.is_named_by(cause)]
     verdict = FAILED if found.failed else DIVERGED if found.causes else AGREE
     rank = places[0] if places else 0
-    return MsprobeScore(
-        case, task, verdict, found.causes, rank, seconds=found.seconds, tool=tool, failed=found.failed
-    )
+    return MsprobeScore(case, task, verdict, found.causes, rank, seconds=found.seconds, tool=tool, failed=found.failed)
 
 
 def msprobe_totals(found: Sequence[MsprobeScore]) -> str:
@@ -255,9 +253,7 @@ def report_msprobe(version: str, scores: Sequence[MsprobeScore]) -> None:
         print(f"{tool:{len(MARKS)}}  {task:10}  {msprobe_totals(found)}")
 
 
-def score_msprobes(
-    executables: Mapping[str, str], cases: Sequence[Case], work: Path
-) -> dict[str, list[MsprobeScore]]:
+def score_msprobes(executables: Mapping[str, str], cases: Sequence[Case], work: Path) -> dict[str, list[MsprobeScore]]:
     """Score the cases by each msprobe, given by their versions, and print the results."""
     if not executables:
         print("msprobe: not installed (set MSPROBES)")

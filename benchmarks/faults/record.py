@@ -64,9 +64,7 @@ def run_recorded(program: Program, path: Path, task: str) -> None:
         recording.finish()
 
 
-def record(
-    case: Case, directory: Path, tasks: Iterable[str] = TASKS, *, with_reference: bool = False
-) -> None:
+def record(case: Case, directory: Path, tasks: Iterable[str] = TASKS, *, with_reference: bool = False) -> None:
     """Record both programs of a case for each task into a directory of its own."""
     shutil.rmtree(directory / case.name, ignore_errors=True)
     for task in tasks:
@@ -78,10 +76,10 @@ def record(
 
 def record_reference(case: Case, path: Path, task: str) -> None:
     """Record the golden, or a better target, in float64; a program that does not run so has no reference."""
-    from probe_pytorch.double import double_precision
+    from probe_pytorch.double import run_in_double_precision
 
     try:
-        with double_precision():
+        with run_in_double_precision():
             run_recorded(case.build(has_reference_of_target(case)), path, task)
     except (RuntimeError, TypeError, ValueError) as error:
         shutil.rmtree(path, ignore_errors=True)

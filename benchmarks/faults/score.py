@@ -64,9 +64,7 @@ class Score:
         return {0: "WRONG", 1: "right"}.get(self.rank, f"rank {self.rank}")
 
 
-def first_lines(
-    target: Path, golden: Path, output: Path, reference: Path | None = None
-) -> tuple[str, list[Cause]]:
+def first_lines(target: Path, golden: Path, output: Path, reference: Path | None = None) -> tuple[str, list[Cause]]:
     """Compare two runs; return the verdict and its causes, most important first."""
     from probe_core.cli.main import run
 
@@ -84,9 +82,7 @@ def first_lines(
 
 def cause_of(found: Mapping[str, Any]) -> Cause:
     """Return a cause of an answer file."""
-    parts = {
-        name: str(found.get(name) or "") for name in ("op", "row", "statement", "argument", "where", "kind")
-    }
+    parts = {name: str(found.get(name) or "") for name in ("op", "row", "statement", "argument", "where", "kind")}
     modules = found.get("module") or ()
     partner = (found.get("evidence") or {}).get("golden_op")
     return Cause(
@@ -117,18 +113,14 @@ def suspects(target: Path, golden: Path, output: Path) -> tuple[str, list[Cause]
     return (DIVERGED if causes else AGREE), causes
 
 
-def score(
-    case: Case, directory: Path, tasks: Iterable[str] = TASKS, *, with_reference: bool = False
-) -> list[Score]:
+def score(case: Case, directory: Path, tasks: Iterable[str] = TASKS, *, with_reference: bool = False) -> list[Score]:
     """Compare a case that ``record`` wrote below ``directory``, once for each task."""
     home = directory / case.name
     scores = []
     for task in tasks:
         begun = time.perf_counter()
         reference = home / task / REFERENCE if with_reference else None
-        verdict, causes = first_lines(
-            home / task / "target", home / task / "golden", home / task / "output", reference
-        )
+        verdict, causes = first_lines(home / task / "target", home / task / "golden", home / task / "output", reference)
         seconds = time.perf_counter() - begun
         places = [place for place, cause in enumerate(causes, 1) if case.is_named_by(cause)]
         false, unchecked = checked(home / "tensor" / "target", home / "tensor" / "golden", causes)

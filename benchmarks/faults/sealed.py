@@ -104,9 +104,7 @@ def score(directory: Path, answers: Path) -> None:
 
 def main() -> None:
     """Draw or score, as the command line says."""
-    parser = argparse.ArgumentParser(
-        prog="faults.sealed", description="Read pages without knowing the fault."
-    )
+    parser = argparse.ArgumentParser(prog="faults.sealed", description="Read pages without knowing the fault.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     drawing, scoring = verbs.add_parser("draw"), verbs.add_parser("score")
     drawing.add_argument("directory", type=Path, help="a directory that does not exist")

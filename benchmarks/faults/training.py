@@ -43,9 +43,7 @@ def loss_of(model: Any, batch: Tensor) -> Tensor:
     return F.cross_entropy(logits.reshape(-1, nets.WORDS), batch[:, 1:].reshape(-1))
 
 
-def plain_step(
-    model: Any, optimizer: torch.optim.Optimizer, batch: Tensor | None = None
-) -> Callable[[int], None]:
+def plain_step(model: Any, optimizer: torch.optim.Optimizer, batch: Tensor | None = None) -> Callable[[int], None]:
     """Return a training step on one batch, the same at each step."""
     words = nets.words() if batch is None else batch
 
@@ -109,9 +107,7 @@ def summed_gradients(wrong: bool) -> Training:
 class OwnAdam(torch.optim.Optimizer):
     """Adam that adds eps to the root of the second moment before or after its bias is corrected."""
 
-    def __init__(
-        self, parameters: Iterable[Tensor], early: bool, lr: float = 1e-3, eps: float = 1e-6
-    ) -> None:
+    def __init__(self, parameters: Iterable[Tensor], early: bool, lr: float = 1e-3, eps: float = 1e-6) -> None:
         super().__init__(parameters, {"lr": lr, "eps": eps, "betas": (0.9, 0.999)})
         self.early = early
 
@@ -123,9 +119,7 @@ class OwnAdam(torch.optim.Optimizer):
             for parameter in group["params"]:
                 state = self.state[parameter]
                 if not state:
-                    state.update(
-                        step=0, first=torch.zeros_like(parameter), second=torch.zeros_like(parameter)
-                    )
+                    state.update(step=0, first=torch.zeros_like(parameter), second=torch.zeros_like(parameter))
                 state["step"] += 1
                 first, second, grad = state["first"], state["second"], parameter.grad
                 first.mul_(one).add_(grad, alpha=1 - one)

@@ -36,14 +36,10 @@ INPUTS_AGREE = re.compile(
 MASKED_ONLY = re.compile(
     r"(?:inputs|receives|takes in) differ at most (?:within rounding and )?(?:in what is masked|where a mask)"
 )
-STATISTICS_AGREE = re.compile(
-    r"the statistics of (?:its inputs|\d+ of its \d+ inputs|what it takes in) agree"
-)
+STATISTICS_AGREE = re.compile(r"the statistics of (?:its inputs|\d+ of its \d+ inputs|what it takes in) agree")
 MIXED_UP = re.compile(r"agree in their statistics, but not element by element")
 INPUTS_DIFFER = re.compile(r"its inputs differ(?: by (?:up to )?(\S*\d|inf))?")
-BY = re.compile(
-    r"(?:differs|(?<!unmasked rms )off) by ([-+.\de]*\d) (?:of|times) the golden's root mean square"
-)
+BY = re.compile(r"(?:differs|(?<!unmasked rms )off) by ([-+.\de]*\d) (?:of|times) the golden's root mean square")
 DTYPES = re.compile(r"is (?:torch\.)?(\w+) in the target and (?:torch\.)?(\w+) in the golden")
 ONLY = re.compile(
     r"only (?:in )?the (?:target|golden)|in the (?:target|golden) only|is called where the golden calls"

@@ -58,9 +58,7 @@ def _of_rows() -> Iterator[Case]:
     yield Case("decoder-one", Decoder, causal([3]), causal(ALL), one)
     yield Case("decoder-two", Decoder, causal([5, 2]), causal(ALL), several)
     yield Case("decoder-order", Decoder, causal(SHUFFLED), causal(ALL), REORDERED)
-    yield Case(
-        "decoder-overlap", Decoder, causal([9 % 8, 4, 6]), causal([6, 0, 2, 4]), "target=1,2 golden=3,0"
-    )
+    yield Case("decoder-overlap", Decoder, causal([9 % 8, 4, 6]), causal([6, 0, 2, 4]), "target=1,2 golden=3,0")
     yield Case("decoder-bf16", Decoder, causal([3]), causal(ALL), one, False, "L1", torch.bfloat16)
     yield Case("folded-one", Decoder, causal([3]), causal(ALL), one, settings={"folded": True})
     yield Case("folded-order", Decoder, causal(SHUFFLED), causal(ALL), REORDERED, settings={"folded": True})

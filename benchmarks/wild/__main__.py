@@ -161,9 +161,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="wild", description="Score probe on faults in public repositories.")
     parser.add_argument("names", nargs="*", metavar="REPOSITORY", help="owner/name; all if none is given")
     parser.add_argument("--half", choices=("known", "frozen"), help="only the repositories of this half")
-    parser.add_argument(
-        "--work", type=Path, help="keep the recorded runs here (30 GB); a run that stopped goes on"
-    )
+    parser.add_argument("--work", type=Path, help="keep the recorded runs here (30 GB); a run that stopped goes on")
     parser.add_argument("--one-way", action="store_true", help="record all repositories in one way only")
     parser.add_argument("--json", type=Path, help="write all results to this file")
     given = parser.parse_args()

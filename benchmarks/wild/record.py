@@ -37,9 +37,7 @@ USUAL = Way("run", "mix")
 WAYS = (USUAL, Way("run", "L1"), Way("debugger", "mix"), Way("debugger", "L1"))
 
 
-def record(
-    repository: Repository, case: Case, way: Way, task: str, checkouts: Path, output: Path, state: str
-) -> None:
+def record(repository: Repository, case: Case, way: Way, task: str, checkouts: Path, output: Path, state: str) -> None:
     """Record a program into ``output`` unless that holds its recording by a recorder of the same ``state``.
 
     Raises:
@@ -83,9 +81,7 @@ def _run(repository: Repository, case: Case, way: Way, task: str, source: Path, 
         options = ["-o", str(output), "--task", task, "--level", way.level]
         command = [sys.executable, "-m", "probe_core.cli", "run", *options, *repository.command]
     try:
-        done = subprocess.run(
-            command, cwd=source, env=variables, capture_output=True, text=True, timeout=SECONDS
-        )
+        done = subprocess.run(command, cwd=source, env=variables, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         raise RecordingError(f"took more than {SECONDS} s") from None
     if done.returncode:

@@ -22,7 +22,7 @@ EXCEPTIONS = yaml.safe_load((NAMES / "exceptions.yaml").read_text("utf-8"))
 SCOPES: dict[str, Any] = {"Torch": torch, "Functional": torch.nn.functional, "Tensor": torch.Tensor}
 """Scopes of PyTorch; the common name of an operation is in the first scope that has it."""
 
-OWN: dict[str, Any] = {
+SOURCE_SCOPES: dict[str, Any] = {
     "Mint": mint,
     "MintFunctional": mint.nn.functional,
     "Functional": ops,
@@ -30,8 +30,8 @@ OWN: dict[str, Any] = {
 }
 """Scopes of MindSpore."""
 
-ALIAS = re.compile(r"Alias (?:for|of) :(?:func|meth):`~?\.?torch\.(\w+)`")
-RELEASE = torch.__version__.partition("+")[0]
+ALIAS_PATTERN = re.compile(r"Alias (?:for|of) :(?:func|meth):`~?\.?torch\.(\w+)`")
+TORCH_RELEASE = torch.__version__.partition("+")[0]
 HEAD = 400
 """Number of characters at the beginning of a docstring that are searched for ``ALIAS``."""
 
@@ -47,62 +47,68 @@ def is_function(owner: Any, name: str) -> bool:
     return not name.startswith("_") or name in EXCEPTIONS["operators"]
 
 
-def functions(owner: Any) -> list[str]:
+def list_functions(owner: Any) -> list[str]:
     """Return the names of the functions of a module, or of the methods of a class."""
     return sorted(name for name in dir(owner) if is_function(owner, name))
 
 
-def word(name: str) -> str | None:
+def find_common_name(name: str) -> str | None:
     """Return the common name of PyTorch's operation with this name; None if there is none."""
     name = EXCEPTIONS["operators"].get(name, name)
     for scope, owner in SCOPES.items():
         if is_function(owner, name):
-            alias = ALIAS.search((getattr(owner, name).__doc__ or "")[:HEAD])
+            alias = ALIAS_PATTERN.search((getattr(owner, name).__doc__ or "")[:HEAD])
             if scope != "Functional" and alias and alias[1] != name and is_function(torch, alias[1]):
                 return f"Torch.{alias[1]}"
             return f"{scope}.{name}"
     return None
 
 
-def spellings() -> tuple[Names, dict[str, str]]:
+def list_spellings() -> tuple[Names, dict[str, str]]:
     """Return all other names of PyTorch's operations: those equal but for the scope, and the others."""
-    named = ((f"{scope}.{name}", word(name)) for scope, owner in SCOPES.items() for name in functions(owner))
-    return sorted_names((own, common) for own, common in named if common and own != common)
+    named = (
+        (f"{scope}.{name}", find_common_name(name)) for scope, owner in SCOPES.items() for name in list_functions(owner)
+    )
+    return split_names((spelling, common) for spelling, common in named if common and spelling != common)
 
 
-def pairs() -> tuple[Names, dict[str, str]]:
+def list_pairs() -> tuple[Names, dict[str, str]]:
     """Return MindSpore's APIs with PyTorch's names: those equal but for the scope, and the others."""
     renamed: dict[str, str] = EXCEPTIONS["renamed"]
     others = set(EXCEPTIONS["others"])
     named: list[tuple[str, str]] = []
-    for scope, owner in OWN.items():
-        for name in functions(owner):
-            own = f"{scope}.{name}"
-            if own in others:
+    for scope, owner in SOURCE_SCOPES.items():
+        for name in list_functions(owner):
+            source_name = f"{scope}.{name}"
+            if source_name in others:
                 continue
-            common = word(renamed[own].partition(".")[2]) if own in renamed else word(name)
+            common = (
+                find_common_name(renamed[source_name].partition(".")[2])
+                if source_name in renamed
+                else find_common_name(name)
+            )
             if common is not None:
-                named.append((own, common))
-    return sorted_names(named)
+                named.append((source_name, common))
+    return split_names(named)
 
 
-def sorted_names(named: Iterable[tuple[str, str]]) -> tuple[Names, dict[str, str]]:
+def split_names(named: Iterable[tuple[str, str]]) -> tuple[Names, dict[str, str]]:
     """Return pairs of names that are equal but for the scope, by both scopes, and the other pairs."""
-    same: Names = {}
+    same_names: Names = {}
     renamed: dict[str, str] = {}
-    for own, common in named:
-        (scope, name), (other, bare) = own.split("."), common.split(".")
+    for source_name, common in named:
+        (scope, name), (common_scope, bare) = source_name.split("."), common.split(".")
         if name == bare:
-            same.setdefault(scope, {}).setdefault(other, []).append(name)
+            same_names.setdefault(scope, {}).setdefault(common_scope, []).append(name)
         else:
-            renamed[own] = common
-    return same, renamed
+            renamed[source_name] = common
+    return same_names, renamed
 
 
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def signature(function: Callable[..., Any]) -> list[str] | None:
+def read_signature(function: Callable[..., Any]) -> list[str] | None:
     """Return the positional parameters of a Python function; None if they are not known."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -113,7 +119,7 @@ def signature(function: Callable[..., Any]) -> list[str] | None:
     return [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
 
 
-def schema(name: str) -> list[str] | None:
+def read_schema(name: str) -> list[str] | None:
     """Return the positional parameters of an operator of PyTorch; those of all overloads, joined by ``|``."""
     if name.endswith("_") or not hasattr(torch.ops.aten, name):
         return None
@@ -125,87 +131,86 @@ def schema(name: str) -> list[str] | None:
             continue
         if any("Dimname" in str(argument.type) for argument in arguments) or "out" in overload:
             continue
-        given = [argument for argument in arguments if not argument.kwarg_only]
-        for position, argument in enumerate(given):
-            own = "input" if argument.name == "self" else argument.name
+        positional = [argument for argument in arguments if not argument.kwarg_only]
+        for position, argument in enumerate(positional):
+            parameter = "input" if argument.name == "self" else argument.name
             if position == len(columns):
                 columns.append([])
-            if own not in columns[position]:
-                columns[position].append(own)
+            if parameter not in columns[position]:
+                columns[position].append(parameter)
     return ["|".join(column) for column in columns] or None
 
 
-def parameters_of(owner: Any, name: str) -> list[str] | None:
+def list_parameters(owner: Any, name: str) -> list[str] | None:
     """Return the names of the arguments of a function of PyTorch; None if they are not known."""
-    words = signature(getattr(owner, name)) if owner is not torch.Tensor else None
-    words = words if words is not None else schema(name)
-    if words is None:
+    names = read_signature(getattr(owner, name)) if owner is not torch.Tensor else None
+    names = names if names is not None else read_schema(name)
+    if names is None:
         return None
-    words = [EXCEPTIONS["words"].get(own, own) if own == "self" else own for own in words]
+    names = [EXCEPTIONS["words"].get(parameter, parameter) if parameter == "self" else parameter for parameter in names]
     if name in EXCEPTIONS["spread"]:
         at = EXCEPTIONS["spread"][name]
-        words = [*words[:at], f"{words[at]}*"]
-    return words
+        names = [*names[:at], f"{names[at]}*"]
+    return names
 
 
-def target_arguments() -> dict[str, list[str]]:
+def list_target_arguments() -> dict[str, list[str]]:
     """Return the arguments of PyTorch's operations by common name; by another name only if they differ."""
     arguments_of: dict[str, list[str]] = {}
     for scope, owner in SCOPES.items():
-        for name in functions(owner):
-            own = parameters_of(owner, name)
-            common = word(name)
-            if own is None or common is None or f"{scope}.{name}" in EXCEPTIONS["no_arguments"]:
+        for name in list_functions(owner):
+            parameters = list_parameters(owner, name)
+            common = find_common_name(name)
+            if parameters is None or common is None or f"{scope}.{name}" in EXCEPTIONS["no_arguments"]:
                 continue
             if f"{scope}.{name}" == common:
-                arguments_of[common] = own
-            elif common in arguments_of and not agree(own, arguments_of[common]):
-                arguments_of[f"{scope}.{name}"] = own
-    return {name: own for name, own in arguments_of.items() if len(own) > 1}
+                arguments_of[common] = parameters
+            elif common in arguments_of and not have_common_names(parameters, arguments_of[common]):
+                arguments_of[f"{scope}.{name}"] = parameters
+    return {name: parameters for name, parameters in arguments_of.items() if len(parameters) > 1}
 
 
-def agree(own: Sequence[str], other: Sequence[str]) -> bool:
+def have_common_names(first: Sequence[str], second: Sequence[str]) -> bool:
     """Return True if two lists of arguments have a name in common at each position."""
     return all(
-        set(left.rstrip("*").split("|")) & set(right.rstrip("*").split("|"))
-        for left, right in zip(own, other)
+        set(left.rstrip("*").split("|")) & set(right.rstrip("*").split("|")) for left, right in zip(first, second)
     )
 
 
-def source_arguments(target: dict[str, list[str]]) -> dict[str, list[str]]:
+def list_source_arguments(target: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return the arguments of MindSpore's APIs whose names or positions differ from PyTorch's."""
-    same, renamed = pairs()
+    same_names, renamed = list_pairs()
     commons = {
-        f"{scope}.{name}": f"{other}.{name}"
-        for scope, others in same.items()
-        for other, names in others.items()
+        f"{scope}.{name}": f"{common_scope}.{name}"
+        for scope, others in same_names.items()
+        for common_scope, names in others.items()
         for name in names
     } | renamed
     arguments_of: dict[str, list[str]] = {}
-    for own, common in commons.items():
-        scope, name = own.split(".")
+    for source_name, common in commons.items():
+        scope, name = source_name.split(".")
         of_torch = target.get(common)
-        given = signature(getattr(OWN[scope], name))
-        if of_torch is None or given is None:
+        parameters = read_signature(getattr(SOURCE_SCOPES[scope], name))
+        if of_torch is None or parameters is None:
             continue
-        words = [translated(parameter, of_torch) for parameter in given]
+        parameter_names = [translate_parameter(parameter, of_torch) for parameter in parameters]
         if name in EXCEPTIONS["spread"]:
             at = EXCEPTIONS["spread"][name]
-            words = [*words[:at], f"{words[at]}*"]
-        if not agree(words, of_torch) or any("|" in parameter for parameter in words):
-            arguments_of[own] = words
+            parameter_names = [*parameter_names[:at], f"{parameter_names[at]}*"]
+        if not have_common_names(parameter_names, of_torch) or any("|" in parameter for parameter in parameter_names):
+            arguments_of[source_name] = parameter_names
     return arguments_of
 
 
-def translated(own: str, of_torch: Sequence[str]) -> str:
+def translate_parameter(parameter: str, of_torch: Sequence[str]) -> str:
     """Return the name of a parameter, after the common one and ``|`` if that is another."""
-    known = {name for column in of_torch for name in column.rstrip("*").split("|")}
-    if own in known:
-        return own
+    target_names = {name for column in of_torch for name in column.rstrip("*").split("|")}
+    if parameter in target_names:
+        return parameter
     for common, others in EXCEPTIONS["synonyms"].items():
-        if own in others and common in known:
-            return f"{common}|{own}"
-    return own
+        if parameter in others and common in target_names:
+            return f"{common}|{parameter}"
+    return parameter
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -213,43 +218,47 @@ def translated(own: str, of_torch: Sequence[str]) -> str:
 
 def main() -> None:
     """Write ``apis.yaml``."""
-    same, renamed = pairs()
-    spelled, aliases = spellings()
-    target = target_arguments()
-    source = source_arguments(target)
-    used = {word(name) for names in same.values() for bare in names.values() for name in bare}
+    same_names, renamed = list_pairs()
+    spelled, aliases = list_spellings()
+    target = list_target_arguments()
+    source = list_source_arguments(target)
+    used = {find_common_name(name) for names in same_names.values() for bare in names.values() for name in bare}
     used |= set(renamed.values())
-    target = {name: own for name, own in target.items() if name in used or word(name.split(".")[1]) in used}
+    target = {
+        name: parameters
+        for name, parameters in target.items()
+        if name in used or find_common_name(name.split(".")[1]) in used
+    }
     lines = [
-        f"# Written by make_names.py from mindspore {mindspore.__version__} and torch {RELEASE}.",
+        f"# Written by make_names.py from mindspore {mindspore.__version__} and torch {TORCH_RELEASE}.",
         "# same: names equal but for the scope; renamed: other pairs; arguments: by position.",
         "mindspore:",
-        *block("same", same),
-        *mapping("renamed", renamed),
-        *arguments("arguments", source),
+        *format_block("same", same_names),
+        *format_mapping("renamed", renamed),
+        *format_arguments("arguments", source),
         "pytorch:",
-        *block("same", spelled),
-        *mapping("renamed", aliases),
-        *arguments("arguments", target),
+        *format_block("same", spelled),
+        *format_mapping("renamed", aliases),
+        *format_arguments("arguments", target),
     ]
     (NAMES / "apis.yaml").write_text("\n".join(lines) + "\n", "utf-8")
 
 
-def block(key: str, names: Names) -> Iterable[str]:
+def format_block(key: str, names: Names) -> Iterable[str]:
     """Yield the lines of names by two scopes, as yaml."""
     yield f"  {key}:"
     for scope, others in names.items():
         yield f"    {scope}:"
-        for other, bare in others.items():
-            yield f"      {other}:"
-            yield from wrapped(bare, "        ")
+        for common_scope, bare in others.items():
+            yield f"      {common_scope}:"
+            yield from wrap_list(bare, "        ")
 
 
-def wrapped(names: Sequence[str], indent: str) -> Iterable[str]:
+def wrap_list(names: Sequence[str], indent: str) -> Iterable[str]:
     """Yield the lines of a list, as yaml."""
     line = f"{indent}["
     for name in names:
-        piece = f"{quoted(name)}, "
+        piece = f"{quote_yaml(name)}, "
         if len(line) + len(piece) > 110:
             yield line.rstrip()
             line = f"{indent} "
@@ -257,21 +266,21 @@ def wrapped(names: Sequence[str], indent: str) -> Iterable[str]:
     yield f"{line.rstrip(', ')}]"
 
 
-def mapping(key: str, pairs: dict[str, str]) -> Iterable[str]:
+def format_mapping(key: str, pairs: dict[str, str]) -> Iterable[str]:
     """Yield the lines of pairs of names, as yaml."""
     yield f"  {key}:" if pairs else f"  {key}: {{}}"
-    for own, common in pairs.items():
-        yield f"    {own}: {common}"
+    for source_name, common in pairs.items():
+        yield f"    {source_name}: {common}"
 
 
-def arguments(key: str, lists: dict[str, list[str]]) -> Iterable[str]:
+def format_arguments(key: str, lists: dict[str, list[str]]) -> Iterable[str]:
     """Yield the lines of the parameters of each API, as yaml."""
     yield f"  {key}:"
-    for name, own in lists.items():
-        yield f"    {name}: [{', '.join(map(quoted, own))}]"
+    for name, parameters in lists.items():
+        yield f"    {name}: [{', '.join(map(quote_yaml, parameters))}]"
 
 
-def quoted(text: str) -> str:
+def quote_yaml(text: str) -> str:
     """Return a text that yaml reads as this text; quoted if need be."""
     return text if yaml.safe_load(text) == text and not text.endswith("*") else f'"{text}"'
 

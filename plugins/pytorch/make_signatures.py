@@ -36,20 +36,20 @@ def main() -> None:
         f"{scope}.{name} {' '.join(names)}\n"
         for scope, owner in SCOPES.items()
         for name in sorted(dir(owner))
-        if (names := arguments(scope, owner, name))
+        if (names := list_arguments(scope, owner, name))
     ]
     FILE.write_text(HEAD + "".join(lines), "utf-8")
 
 
-def arguments(scope: str, owner: Any, name: str) -> list[str]:
+def list_arguments(scope: str, owner: Any, name: str) -> list[str]:
     """Return the names of the positional arguments of a function; empty if none but the first has any."""
     function = getattr(owner, name, None)
     if not callable(function) or inspect.isclass(function):
         return []
-    forms = list(signatures(function, name))
+    forms = list(iterate_signatures(function, name))
     if not forms and name.endswith("_") and not name.startswith("_"):  # documented as that of another
         base = getattr(owner, name[:-1], None)
-        forms = list(signatures(base, name[:-1])) if base is not None else []
+        forms = list(iterate_signatures(base, name[:-1])) if base is not None else []
     if scope == "Tensor":
         if name.startswith("__"):
             base = name.strip("_")
@@ -59,30 +59,30 @@ def arguments(scope: str, owner: Any, name: str) -> list[str]:
     longest = max(map(len, forms), default=0)
     names = []
     for place in range(longest):
-        known = {form[place] for form in forms if place < len(form)}
-        names.append(known.pop() if len(known) == 1 else "-")
+        candidates = {form[place] for form in forms if place < len(form)}
+        names.append(candidates.pop() if len(candidates) == 1 else "-")
     while names and names[-1] == "-":
         names.pop()
     return names if len(names) > 1 else []
 
 
-def signatures(function: Any, name: str) -> Iterator[list[str]]:
+def iterate_signatures(function: Any, name: str) -> Iterator[list[str]]:
     """Yield the names of the positional arguments of each documented form of a function."""
     with suppress(ValueError):  # no Python function
         if not inspect.isfunction(function):
             raise ValueError
         parameters = list(inspect.signature(function).parameters.values())
-        if all(one.kind is not one.VAR_POSITIONAL for one in parameters):
-            yield [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+        if all(parameter.kind is not parameter.VAR_POSITIONAL for parameter in parameters):
+            yield [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
             return
     text = (getattr(function, "__doc__", None) or "").replace("\\\n", " ")
     for match in re.finditer(rf"^\s*(?:\.\. function:: )?(?:torch\.)?{re.escape(name)}\((.*)\)", text, re.M):
         names: list[str] = []
         for part in re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", match[1]).split(","):
-            word = re.match(r"\s*(\*?[A-Za-z_]\w*)", part)
-            if word is None or word[1].startswith("*"):
+            name_match = re.match(r"\s*(\*?[A-Za-z_]\w*)", part)
+            if name_match is None or name_match[1].startswith("*"):
                 break
-            names.append(word[1])
+            names.append(name_match[1])
         if match[1].strip().startswith("*") and len(match[1].strip()) > 1 and match[1].strip()[1] != ",":
             names = ["-"]
         yield names

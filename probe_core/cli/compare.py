@@ -9,25 +9,25 @@ import click
 
 from probe_core import engine
 from probe_core.cli import console
-from probe_core.cli.extending import asked, given
-from probe_core.cli.main import FINISHED
-from probe_core.cli.options import CompareFile, Location, Numbers, read_compare_file
-from probe_core.cli.running import INCOMPLETE, SUSPECT, run_plan
+from probe_core.cli.extending import collect_option_actions, find_set_parameters
+from probe_core.cli.main import EXIT_FINISHED
+from probe_core.cli.options import CompareFile, Location, NumberRanges, read_compare_file
+from probe_core.cli.running import FAIL_ON_INCOMPLETE, FAIL_ON_SUSPECT, run_plan
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
-from probe_core.library import OUTPUT, planned
+from probe_core.library import DEFAULT_OUTPUT, create_plan
 from probe_core.model.plan import DEFAULT_FORMATS
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.store.layout import PAIR_RANKS
 
-BARE = Path()
-FILE = click.Path(path_type=Path)
-MAPPING: dict[str, Any] = {"is_flag": False, "flag_value": "", "type": FILE}
+NO_VALUE = Path()
+FILE_TYPE = click.Path(path_type=Path)
+OPTIONAL_VALUE_SETTINGS: dict[str, Any] = {"is_flag": False, "flag_value": "", "type": FILE_TYPE}
 """Settings of an option that may stand without a value."""
 
 
-def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
+def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
     """Return the names in an option's value, each once; a value without any is a mistake."""
     names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
     if text is not None and not names:
@@ -39,14 +39,15 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @click.command(cls=Command)
 @click.argument("target", required=False, type=Location())
 @click.argument("golden", required=False, type=Location())
-@option("-i", "--input", "compare_file", also=["--input_path"], type=FILE,
+@option("-i", "--input", "compare_file", also=["--input_path"], type=FILE_TYPE,
     help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.")  # fmt: skip
 @option("-tp", "--target-path", type=Location(), hidden=True, help="TARGET (drop-in spelling).")
 @option("-gp", "--golden-path", type=Location(), hidden=True, help="GOLDEN (drop-in spelling).")
 @option("--xlsx", "is_xlsx", is_flag=True, hidden=True, help="Write xlsx (drop-in spelling).")
 @option("-tensor_log", "--is-print-compare-log", "print_log", is_flag=True, hidden=True,
     help="With -tp and -gp: print the causes and the summary, too.")  # fmt: skip
-@option("-o", "--output", also=["--output_path"], is_flag=False, flag_value=OUTPUT, default=OUTPUT, type=FILE,
+@option("-o", "--output", also=["--output_path"], is_flag=False, flag_value=DEFAULT_OUTPUT,
+    default=DEFAULT_OUTPUT, type=FILE_TYPE,
     help="Directory of the result files; created if absent.  [default: ./output]")  # fmt: skip
 @option("--framework", help="Framework of the runs; detected if not given.")
 @option("-s", "--stack-mode", is_flag=True,
@@ -61,21 +62,21 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 )
 @option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Pairing: exact, fuzzy, align, …")
 @option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
-@option("-dm", "--data-mapping", "mapping", type=FILE,
+@option("-dm", "--data-mapping", "mapping", type=FILE_TYPE,
     help="YAML file that pairs row names: 'target name: golden name'.")  # fmt: skip
-@option("-am", "--api-mapping", **MAPPING,
+@option("-am", "--api-mapping", **OPTIONAL_VALUE_SETTINGS,
     help="Pair the APIs of two frameworks; a YAML file overrides the built-in mapping.")  # fmt: skip
-@option("-cm", "--cell-mapping", **MAPPING,
+@option("-cm", "--cell-mapping", **OPTIONAL_VALUE_SETTINGS,
     help="Pair the modules of two frameworks; a YAML file pairs names: 'fc.Dense: head.Linear'.")  # fmt: skip
-@option("-lm", "--layer-mapping", type=FILE, help="YAML file that pairs the children of module classes.")
+@option("-lm", "--layer-mapping", type=FILE_TYPE, help="YAML file that pairs the children of module classes.")
 @option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
     help="Show this metric as well, with parameters if any: ulp:limit=4; may be repeated.")  # fmt: skip
-@option("--policy", "policies", metavar="NAME[,NAME…]", callback=names_in,
+@option("--policy", "policies", metavar="NAME[,NAME…]", callback=parse_names,
     help="Judge rows by these policies: the first gives the verdict, each further one a column.")  # fmt: skip
-@option("--format", "formats", metavar="NAME[,NAME…]", callback=names_in,
+@option("--format", "formats", metavar="NAME[,NAME…]", callback=parse_names,
     help="Formats of the result: xlsx, csv, jsonl, …  [default: xlsx and a page]")  # fmt: skip
-@option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only: 0,2-4.")
-@option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks of the target only: 0-3,8.")
+@option("--step", "steps", type=NumberRanges(), default=(), help="Compare these steps only: 0,2-4.")
+@option("--rank", "ranks", type=NumberRanges(), default=(), help="Compare these ranks of the target only: 0-3,8.")
 @option("--pair-ranks", type=click.Choice(PAIR_RANKS), default="auto",
     help="Pair ranks by number or in order.  [default: by number; in order if both runs have equally many "
     "and no number in common]")  # fmt: skip
@@ -84,7 +85,7 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @option("--executor", metavar="NAME", help="Where to run comparisons: threads, processes, …")
 @option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
 @option("--resume", is_flag=True, help="Resume an interrupted comparison; finished ranks are kept.")
-@option("--fail-on", type=click.Choice(["warning", "error", SUSPECT, INCOMPLETE]),
+@option("--fail-on", type=click.Choice(["warning", "error", FAIL_ON_SUSPECT, FAIL_ON_INCOMPLETE]),
     help="Exit with 1 if a row has this level or a worse one, a call is named as a cause (suspect), or "
     "values were not compared (incomplete); always on NOT COMPARABLE and CANNOT TELL.")  # fmt: skip
 @option("--print-plan", is_flag=True, help="Print the plan of the comparison as JSON, and stop.")
@@ -120,8 +121,8 @@ def compare(
     """
     manager = ctx.find_object(Manager) or Manager()
     is_drop_in = compare_file is not None or target_path is not None or golden_path is not None
-    runs = _runs(target, golden, compare_file, (target_path, golden_path), print_log=print_log)
-    settings |= {name: True for name in ("api_mapping", "cell_mapping") if settings[name] == BARE}
+    runs = _choose_runs(target, golden, compare_file, (target_path, golden_path), print_log=print_log)
+    settings |= {name: True for name in ("api_mapping", "cell_mapping") if settings[name] == NO_VALUE}
     settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
     pages = [] if is_drop_in or is_xlsx or compare_only else manager.specs("reporters", ReporterSpec)
     tables = ("csv",) if compare_file is None and is_drop_in and not is_xlsx else DEFAULT_FORMATS
@@ -132,17 +133,17 @@ def compare(
     settings["answer"] = not compare_only
     settings["advise"] = settings["answer"] and (compare_file is not None or not is_drop_in)
     settings["stack"], settings["stack_path"] = runs.stack and stack_mode, runs.stack
-    plan = planned(manager, runs.target, runs.golden, settings)
-    for change, values in given(ctx, manager):
-        plan = change(plan, values, asked(ctx))
+    plan = create_plan(manager, runs.target, runs.golden, settings)
+    for change, values in collect_option_actions(ctx, manager):
+        plan = change(plan, values, find_set_parameters(ctx))
     if print_plan:
         console.show_json(plan.describe())
-        return FINISHED
+        return EXIT_FINISHED
     engine.tune_process()
     return run_plan(plan, manager, fail_on, brief=not runs.print_log, is_drop_in=is_drop_in)
 
 
-def _runs(
+def _choose_runs(
     target: Path | None,
     golden: Path | None,
     compare_file: Path | None,
@@ -172,9 +173,7 @@ def _runs(
         raise UserError("-tensor_log needs -tp and -gp.", "Leave it out: the summary is printed without it.")
     if compare_file is not None:
         if target is not None:
-            raise UserError(
-                "-i (--input) and TARGET exclude each other.", "Give a compare file, or two paths."
-            )
+            raise UserError("-i (--input) and TARGET exclude each other.", "Give a compare file, or two paths.")
         return read_compare_file(compare_file)
     if target is None or golden is None:
         raise UserError(

@@ -19,9 +19,9 @@ from unicodedata import east_asian_width
 
 import click
 
-from probe_core.errors import printable
-from probe_core.progress import Watch, watched
-from probe_core.safe_text import safe, safe_json
+from probe_core.errors import make_printable
+from probe_core.progress import ProgressListener, listen_to_progress
+from probe_core.safe_text import escape_invisible, format_safe_json
 
 
 def prepare() -> None:
@@ -52,9 +52,9 @@ def _print(text: str, *, err: bool, lines: bool) -> None:
     """
     pieces = _MARK.split(text)
     keep = "\n" if lines else ""
-    shown = [safe(pieces[0], keep)]
+    shown = [escape_invisible(pieces[0], keep)]
     for on, piece in zip(pieces[1::2], pieces[2::2]):
-        piece = safe(piece, keep)
+        piece = escape_invisible(piece, keep)
         colour = on.removesuffix("bold").removesuffix("+") or None
         shown.append(click.style(piece, fg=colour, bold=on.endswith("bold") or None) if on else piece)
     with suppress(BrokenPipeError):
@@ -71,11 +71,11 @@ def show(text: str = "", *, lines: bool = False, wrap: bool = False) -> None:
             it can be pasted.
     """
     if wrap and sys.stdout.isatty():
-        text, lines = _wrapped(safe(text, _STYLE[0]), shutil.get_terminal_size().columns), True
+        text, lines = _wrap(escape_invisible(text, _STYLE[0]), shutil.get_terminal_size().columns), True
     _print(text, err=False, lines=lines)
 
 
-def _wrapped(text: str, width: int) -> str:
+def _wrap(text: str, width: int) -> str:
     """Return a text in lines of at most ``width`` columns, the further ones indented by 4 more."""
     indent = " " * (len(text) - len(text.lstrip(" ")))
     lines, used = [indent], len(indent)
@@ -98,24 +98,24 @@ def note(text: str, *, lines: bool = False) -> None:
 def show_json(value: Any) -> None:
     """Print a result as JSON that parses to the same value, whatever it holds."""
     with suppress(BrokenPipeError):
-        click.echo(safe_json(value, indent=2))
+        click.echo(format_safe_json(value, indent=2))
 
 
 def warn(text: str) -> None:
     """Print a warning."""
-    note(f"{style('warning', fg='yellow')}: {printable(text)}")
+    note(f"{style('warning', fg='yellow')}: {make_printable(text)}")
 
 
 def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
     """Print a mistake in the input: what it is, how to mend it, the choices."""
-    note(f"{style('error', fg='red', bold=True)}: {printable(what)}")
+    note(f"{style('error', fg='red', bold=True)}: {make_printable(what)}")
     if fix:
-        note(f"  {printable(fix)}")
+        note(f"  {make_printable(fix)}")
     for choice in choices:
-        note(f"    {printable(choice)}")
+        note(f"    {make_printable(choice)}")
 
 
-def usage(problem: click.ClickException) -> None:
+def show_usage_error(problem: click.ClickException) -> None:
     """Print a mistake in the command line; of similar options, only the spellings that the help shows."""
     fix = ""
     if isinstance(problem, click.NoSuchOption) and problem.ctx is not None and problem.possibilities:
@@ -126,13 +126,13 @@ def usage(problem: click.ClickException) -> None:
     error(problem.format_message(), fix)
 
 
-def defect(where: str) -> None:
+def show_defect(where: str) -> None:
     """Print a defect of probe, with its traceback."""
     note(traceback.format_exc().rstrip(), lines=True)
     error("This is a defect of probe.", f"Please report it with the lines above at {where}.")
 
 
-def is_of_output(problem: BrokenPipeError) -> bool:
+def is_output_pipe(problem: BrokenPipeError) -> bool:
     """Return True for a pipe that broke when click printed to it."""
     last = problem.__traceback__
     while last is not None and last.tb_next is not None:
@@ -149,7 +149,7 @@ def close_broken_pipes() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _lines_of_progress(label: str) -> Watch:
+def _create_line_listener(label: str) -> ProgressListener:
     """Return a listener that prints a line if the last one, or the beginning, is long ago."""
     printed = time.monotonic()
 
@@ -163,13 +163,13 @@ def _lines_of_progress(label: str) -> Watch:
 
 
 @contextmanager
-def progress(label: str = "") -> Iterator[Callable[[], AbstractContextManager[None]]]:
+def show_progress(label: str = "") -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Show a bar for each phase of the work on a terminal, and a line now and then in a pipe.
 
     The block gets a context manager: lines that are printed within it appear above the bar.
     """
     if not sys.stderr.isatty():
-        with watched(_lines_of_progress(label)):
+        with listen_to_progress(_create_line_listener(label)):
             yield nullcontext
         return
     bar: Any = None
@@ -181,12 +181,12 @@ def progress(label: str = "") -> Iterator[Callable[[], AbstractContextManager[No
             if bar is not None:
                 bar.render_finish()
             phase = what
-            bar = click.progressbar(length=total, label=safe(f"{what} {label}".rstrip()), file=sys.stderr)
+            bar = click.progressbar(length=total, label=escape_invisible(f"{what} {label}".rstrip()), file=sys.stderr)
             bar.render_progress()
         bar.update(done - bar.pos)
 
     @contextmanager
-    def above() -> Iterator[None]:
+    def print_above() -> Iterator[None]:
         nonlocal bar
         if bar is not None:
             bar.render_finish()
@@ -194,8 +194,8 @@ def progress(label: str = "") -> Iterator[Callable[[], AbstractContextManager[No
         yield
 
     try:
-        with watched(watch):
-            yield above
+        with listen_to_progress(watch):
+            yield print_above
     finally:
         if bar is not None:
             bar.render_finish()

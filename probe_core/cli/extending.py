@@ -9,52 +9,55 @@ from typing import Any
 import click
 
 from probe_core.cli.spelling import Option as SpelledOption
-from probe_core.plugins.blame import blamed
+from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import Option, OptionSpec
 
-_GIVEN = "probe.given"
+_VALUES_KEY = "probe.given"
 """The key under which a context keeps the given options: spec name to values by the option's name."""
 
 
-def extended(name: str, command: click.Command, manager: Manager) -> click.Command:
+def add_plugin_options(name: str, command: click.Command, manager: Manager) -> click.Command:
     """Return a copy of a command with the options that plugins add to it."""
-    more: list[click.Parameter] = []
+    added_options: list[click.Parameter] = []
     for spec in manager.specs("options", OptionSpec):
         if spec.command.replace("_", "-") == name.replace("_", "-"):
-            with blamed(spec.title, spec.origin):
-                more += [_parameter(spec, option) for option in spec.options]
-    if not more:
+            with blame_plugin(spec.title, spec.origin):
+                added_options += [_create_parameter(spec, option) for option in spec.options]
+    if not added_options:
         return command
     command = copy.copy(command)
-    command.params = [*command.params, *more]
+    command.params = [*command.params, *added_options]
     return command
 
 
-def given(ctx: click.Context, manager: Manager) -> list[tuple[Any, Mapping[str, Any]]]:
+def collect_option_actions(ctx: click.Context, manager: Manager) -> list[tuple[Any, Mapping[str, Any]]]:
     """Return what each given option of a plugin calls, with the values.
 
     Raises:
         UserError: An option was given without one that it needs.
     """
-    values: Mapping[str, Mapping[str, Any]] = ctx.meta.get(_GIVEN, {})
-    return [(manager.find("options", name, OptionSpec).action(own), own) for name, own in values.items()]
+    values: Mapping[str, Mapping[str, Any]] = ctx.meta.get(_VALUES_KEY, {})
+    return [
+        (manager.find("options", name, OptionSpec).action(option_values), option_values)
+        for name, option_values in values.items()
+    ]
 
 
-def asked(ctx: click.Context) -> frozenset[str]:
+def find_set_parameters(ctx: click.Context) -> frozenset[str]:
     """Return the names of a command's own parameters that the command line sets."""
     default = click.core.ParameterSource.DEFAULT
     return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is not default)
 
 
-def _parameter(spec: OptionSpec, option: Option) -> click.Parameter:
+def _create_parameter(spec: OptionSpec, option: Option) -> click.Parameter:
     from probe_core.cli.options import Location  # here: a listing of commands needs no readers
 
     text: Any = click.Choice(option.choices) if option.choices else str
 
-    def keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    def store_value(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
         if value not in (None, False):
-            ctx.meta.setdefault(_GIVEN, {}).setdefault(spec.name, {})[option.name] = value
+            ctx.meta.setdefault(_VALUES_KEY, {}).setdefault(spec.name, {})[option.name] = value
 
     return SpelledOption(
         (*option.flags, f"{spec.name}_{option.name}"),
@@ -63,5 +66,5 @@ def _parameter(spec: OptionSpec, option: Option) -> click.Parameter:
         metavar=option.metavar or None,
         help=option.help,
         expose_value=False,
-        callback=keep,
+        callback=store_value,
     )

@@ -11,103 +11,105 @@ import click
 
 from probe_core import __version__
 from probe_core.cli import console
-from probe_core.cli.extending import extended
-from probe_core.cli.spelling import both
-from probe_core.errors import UserError, said
+from probe_core.cli.extending import add_plugin_options
+from probe_core.cli.spelling import list_spellings
+from probe_core.errors import UserError, describe_error
 from probe_core.files.packaged import load_yaml
-from probe_core.plugins.blame import blamed, what_to_do
+from probe_core.plugins.blame import blame_plugin, describe_fix
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import CommandSpec
 
-FINISHED, FOUND, MISTAKE, LOST, DEFECT, INTERRUPTED = 0, 1, 2, 3, 70, 130
+EXIT_FINISHED, EXIT_FINDINGS, EXIT_USER_ERROR, EXIT_DATA_LOST, EXIT_DEFECT, EXIT_INTERRUPTED = 0, 1, 2, 3, 70, 130
 EXIT_CODES = {
-    FINISHED: "The command finished, whatever it found.",
-    FOUND: "With `--fail-on`: found what it asks for, or the verdict is `NOT COMPARABLE` or `CANNOT TELL`.",
-    MISTAKE: "The command line, an input file or a plugin is at fault; no value of two runs could be "
+    EXIT_FINISHED: "The command finished, whatever it found.",
+    EXIT_FINDINGS: "With `--fail-on`: found what it asks for, or the verdict is `NOT COMPARABLE` or `CANNOT TELL`.",
+    EXIT_USER_ERROR: "The command line, an input file or a plugin is at fault; no value of two runs could be "
     "measured; or `--fail-on` had nothing to judge.",
-    LOST: "The command finished, but lost something: a call that ended its process, a file, a record.",
-    DEFECT: "A defect of probe; a traceback is printed.",
-    INTERRUPTED: "The command was interrupted (Ctrl-C); finished files are kept.",
+    EXIT_DATA_LOST: "The command finished, but lost something: a call that ended its process, a file, a record.",
+    EXIT_DEFECT: "A defect of probe; a traceback is printed.",
+    EXIT_INTERRUPTED: "The command was interrupted (Ctrl-C); finished files are kept.",
 }
 """The meaning of each exit code (docs/command-line.md#exit-codes)."""
-ISSUES = "the project's issue tracker"
+ISSUE_TRACKER = "the project's issue tracker"
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """The commands of all plugins; one is imported when it is called, and none for a listing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the main names, in the order of the help."""
-        return sorted(_manager(ctx).names("commands"))
+        return sorted(_get_manager(ctx).names("commands"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with a name, which may be an alias; an unknown one is a mistake."""
-        manager = _manager(ctx)
-        name = _names(manager).get(cmd_name)
+        manager = _get_manager(ctx)
+        name = _map_names(manager).get(cmd_name)
         if name is None:
             if ctx.resilient_parsing:  # a shell asks for completions
                 return None
-            raise refused_commands().get(cmd_name.replace("-", "_")) or manager.missing("commands", cmd_name)
+            raise load_unsupported_commands().get(cmd_name.replace("-", "_")) or manager.create_missing_error(
+                "commands", cmd_name
+            )
         spec = manager.find("commands", name, CommandSpec)
         command: object = spec.make()
         if not isinstance(command, click.Command):
-            with blamed(spec.title, spec.origin):
+            with blame_plugin(spec.title, spec.origin):
                 raise TypeError(f"{spec.factory} is no click command")
-        return extended(name, command, manager)
+        return add_plugin_options(name, command, manager)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete main names, from the specs alone, and options."""
         from click.shell_completion import CompletionItem
 
-        specs = {item.spec.name: item.spec for item in _manager(ctx).contributions("commands")}
+        specs = {item.spec.name: item.spec for item in _get_manager(ctx).contributions("commands")}
         names = [name for name in sorted(specs) if name.startswith(incomplete)]
-        found = [CompletionItem(name, help=specs[name].summary) for name in names]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        completions = [CompletionItem(name, help=specs[name].summary) for name in names]
+        return [*completions, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; a broken pipe is a defect, except that of the output."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            if console.is_of_output(error):
-                return FINISHED
+            if console.is_output_pipe(error):
+                return EXIT_FINISHED
             raise RuntimeError("a pipe to another process broke") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a line for each command, from the specs alone."""
-        names = _names(_manager(ctx))
+        names = _map_names(_get_manager(ctx))
         lines = {}
-        for item in _manager(ctx).contributions("commands"):
+        for item in _get_manager(ctx).contributions("commands"):
             also = ", ".join(name for name, main in names.items() if main == item.spec.name != name)
             lines[item.spec.name] = f"{item.spec.summary} Also: {also}." if also else item.spec.summary
         with formatter.section("Commands"):
             formatter.write_dl(sorted(lines.items()))
 
 
-def refused_commands() -> dict[str, UserError]:
+def load_unsupported_commands() -> dict[str, UserError]:
     """Return the error for each command of another tool that probe does not have, by its name."""
     entries = load_yaml(__package__, "refused_commands.yaml").items()
     return {name: UserError(text["refusal"], text["instead"]) for name, text in entries}
 
 
-def _names(manager: Manager) -> dict[str, str]:
+def _map_names(manager: Manager) -> dict[str, str]:
     """Return the main name for each name of a command."""
-    found = {name: name for name in manager.names("commands")}
+    main_names = {name: name for name in manager.names("commands")}
     for item in manager.contributions("commands"):
         for name in (item.spec.name, *getattr(item.spec, "aliases", ())):
-            for text in both(name):
-                found.setdefault(text, item.spec.name)
-    return found
+            for text in list_spellings(name):
+                main_names.setdefault(text, item.spec.name)
+    return main_names
 
 
-def _manager(ctx: click.Context) -> Manager:
+def _get_manager(ctx: click.Context) -> Manager:
     manager = ctx.find_object(Manager)
     if manager is None:
         manager = ctx.obj = Manager()
     return manager
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-f", "--framework", help="Framework of the runs; detected if not given.")
 @click.version_option(__version__, prog_name="probe")
 @click.pass_context
@@ -134,36 +136,36 @@ def run(arguments: list[str] | None = None) -> int:
         try:
             manager = Manager()
             code: Any = cli.main(arguments, prog_name="probe", standalone_mode=False, obj=manager)
-            return code if isinstance(code, int) else FINISHED
+            return code if isinstance(code, int) else EXIT_FINISHED
         except UserError as error:
             console.error(error.what, error.fix, error.choices)
-            return MISTAKE
+            return EXIT_USER_ERROR
         except click.ClickException as error:
             if type(error).__name__ == "NoArgsIsHelpError":  # which click before 8.2 lacks
                 console.note(error.format_message(), lines=True)
             else:
-                console.usage(error)
-            return MISTAKE
+                console.show_usage_error(error)
+            return EXIT_USER_ERROR
         except click.exceptions.Exit as stop:
             return int(stop.exit_code)
         except (click.Abort, KeyboardInterrupt):
             console.note("Interrupted; finished files are kept.")
-            return INTERRUPTED
+            return EXIT_INTERRUPTED
         except SystemExit:
             if sys.stdout is streams[0]:
                 raise
             sys.stdout, sys.stderr = streams  # nobody read the help; click would have us exit with 1
-            return FINISHED
+            return EXIT_FINISHED
         except Exception as error:
-            plugin = None if manager is None else manager.culprit(error.__traceback__)
+            plugin = None if manager is None else manager.find_culprit(error.__traceback__)
             if plugin is None:
-                console.defect(ISSUES)
-                return DEFECT
+                console.show_defect(ISSUE_TRACKER)
+                return EXIT_DEFECT
             console.note(traceback.format_exc().rstrip(), lines=True)
             console.error(
-                f"{plugin.origin}, a plugin, failed: {said(error)}.", what_to_do(plugin.distribution)
+                f"{plugin.origin}, a plugin, failed: {describe_error(error)}.", describe_fix(plugin.distribution)
             )
-            return MISTAKE
+            return EXIT_USER_ERROR
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:

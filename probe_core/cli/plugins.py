@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, MISTAKE
-from probe_core.errors import counted
-from probe_core.plugins.blame import what_to_do
+from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.errors import format_count
+from probe_core.plugins.blame import describe_fix
 from probe_core.plugins.manager import Manager, Plugin
-from probe_core.testing.addresses import unresolved
+from probe_core.testing.addresses import explain_unresolved
 
 
 @click.command()
@@ -38,40 +38,45 @@ def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
     if as_json:
         console.show_json(described)
     else:
-        _table(described)
-    return FINISHED
+        _print_table(described)
+    return EXIT_FINISHED
 
 
 def _check(manager: Manager, as_json: bool) -> int:
     """Try every contribution, and print those that fail or share a name."""
-    from probe_core.testing.check import check  # here: nothing else needs it
+    from probe_core.testing.check import check_plugins  # here: nothing else needs it
 
-    found = check(manager)
+    result = check_plugins(manager)
     if as_json:
-        console.show_json(asdict(found))
+        console.show_json(asdict(result))
     else:
-        for word, failures in (("failed", found.failed), ("conflict", found.conflicts)):
+        for word, failures in (("failed", result.failed), ("conflict", result.conflicts)):
             for failure in failures:
                 console.show(f"{console.style(word, fg='red')}  {failure.problem}")
                 console.show(f"    fix: {failure.fix}")
-        for failure in found.lacking:
+        for failure in result.lacking:
             console.show(f"not here  {failure.problem}")
-        waiting = f", {len(found.lacking)} waiting for a missing package" if found.lacking else ""
-        made, conflicts = counted(found.made, "contribution"), counted(len(found.conflicts), "conflict")
-        console.show(f"{made} tried, {len(found.failed)} failed, {conflicts}{waiting}")
-    return MISTAKE if found.failed or found.conflicts else FINISHED
+        waiting = f", {len(result.lacking)} waiting for a missing package" if result.lacking else ""
+        tried, conflicts = format_count(result.made, "contribution"), format_count(len(result.conflicts), "conflict")
+        console.show(f"{tried} tried, {len(result.failed)} failed, {conflicts}{waiting}")
+    return EXIT_USER_ERROR if result.failed or result.conflicts else EXIT_FINISHED
 
 
 def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:
-    own = [(key, one) for key in manager.kinds for one in manager.contributions(key) if one.plugin is plugin]
+    contributions = [
+        (key, contribution)
+        for key in manager.kinds
+        for contribution in manager.contributions(key)
+        if contribution.plugin is plugin
+    ]
     summaries: dict[str, dict[str, str]] = {}
-    for kind, item in own:
+    for kind, item in contributions:
         summaries.setdefault(kind, {})[item.spec.name] = item.spec.summary
     wrong = [
         f"{item.spec.title}: {problem}"
-        for _, item in own
+        for _, item in contributions
         for where in (item.spec.factory, getattr(item.spec, "ahead", ""))
-        if isinstance(where, str) and where and (problem := unresolved(where))
+        if isinstance(where, str) and where and (problem := explain_unresolved(where))
     ]
     problem = plugin.problem or "; ".join(wrong)
     return {
@@ -80,12 +85,12 @@ def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:
         "version": plugin.version,
         "status": "broken" if problem else "ok",
         "problem": problem,
-        "fix": plugin.fix or (what_to_do(plugin.distribution) if problem else ""),
+        "fix": plugin.fix or (describe_fix(plugin.distribution) if problem else ""),
         "contributes": summaries,
     }
 
 
-def _table(described: list[dict[str, Any]]) -> None:
+def _print_table(described: list[dict[str, Any]]) -> None:
     for plugin in described:
         status = console.style("broken", fg="red") if plugin["problem"] else console.style("ok", fg="green")
         console.show(f"{console.style(plugin['name'], bold=True)}  {plugin['distribution']} "

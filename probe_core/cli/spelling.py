@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 
-def both(name: str) -> tuple[str, ...]:
+def list_spellings(name: str) -> tuple[str, ...]:
     """Return a name with dashes and with underscores: ``--fail-on`` and ``--fail_on``."""
     bare = name.lstrip("-")
     start = name[: len(name) - len(bare)]
@@ -25,12 +25,10 @@ class Option(click.Option):
         silent: Other spellings, not listed.
     """
 
-    def __init__(
-        self, *arguments: Any, also: Sequence[str] = (), silent: Sequence[str] = (), **settings: Any
-    ) -> None:
+    def __init__(self, *arguments: Any, also: Sequence[str] = (), silent: Sequence[str] = (), **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.also = also
-        self.accepted = [text for name in (*self.opts, *also, *silent) for text in both(name)]
+        self.accepted = [text for name in (*self.opts, *also, *silent) for text in list_spellings(name)]
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Have the parser accept all spellings."""
@@ -45,17 +43,18 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then their other spellings."""
         super().format_options(ctx, formatter)
-        options = [one for one in self.get_params(ctx) if isinstance(one, Option)]
-        rows = [(one.opts[-1], ", ".join(one.also)) for one in options if one.also]
-        names = [*(one.opts[-1] for one in options), *(name for one in options for name in one.also)]
-        dashed = next((both(name) for name in names if len(both(name)) > 1), None)
+        options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, Option)]
+        rows = [(parameter.opts[-1], ", ".join(parameter.also)) for parameter in options if parameter.also]
+        names = [
+            *(parameter.opts[-1] for parameter in options),
+            *(name for parameter in options for name in parameter.also),
+        ]
+        dashed = next((list_spellings(name) for name in names if len(list_spellings(name)) > 1), None)
         if dashed:
             with formatter.section("Other spellings"):
                 if rows:
                     formatter.write_dl(rows)
-                formatter.write_text(
-                    f"Dashes and underscores within a name are interchangeable: {', '.join(dashed)}."
-                )
+                formatter.write_text(f"Dashes and underscores within a name are interchangeable: {', '.join(dashed)}.")
 
 
 option = partial(click.option, cls=Option)

@@ -21,19 +21,19 @@ from probe_core.errors import UserError
 
 FILE_MODE = 0o640
 DIRECTORY_MODE = 0o750
-TRIES = 10
-LONGEST_STEM = 50
+MAX_DIRECTORY_TRIES = 10
+MAX_STEM_LENGTH = 50
 """Characters of a file's name that its temporary name repeats; names are limited to 255 bytes."""
-OLD = 24 * 3600.0
+MAX_LEFTOVER_AGE_SECONDS = 24 * 3600.0
 """Seconds after which a temporary file of another machine, whose processes cannot be checked, is removed."""
-_PART = re.compile(r"\..*\.([0-9a-f]{6})\.(\d+)\.[0-9a-f]{8}\.part", re.DOTALL)
-_DIRECTORY = re.compile(r"probe-([0-9a-f]{6})-(\d+)-.+", re.DOTALL)
+_TEMPORARY_NAME = re.compile(r"\..*\.([0-9a-f]{6})\.(\d+)\.[0-9a-f]{8}\.part", re.DOTALL)
+_PRIVATE_DIRECTORY_NAME = re.compile(r"probe-([0-9a-f]{6})-(\d+)-.+", re.DOTALL)
 
 
 def make_directory(path: Path) -> None:
     """Create the output directory ``path`` with its parents, and check that it is writable."""
     try:
-        for tries_left in reversed(range(TRIES)):
+        for tries_left in reversed(range(MAX_DIRECTORY_TRIES)):
             try:
                 for parent in reversed([path, *path.parents]):
                     if not parent.is_dir():
@@ -45,7 +45,7 @@ def make_directory(path: Path) -> None:
     except FileExistsError:
         raise UserError(f"{path} is a file, not a directory.", "Give a directory.") from None
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
-        raise refused(path, error) from None
+        raise create_path_error(path, error) from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise UserError(
             f"The output directory {path} is not writable.",
@@ -61,28 +61,28 @@ def open_file(path: Path, flags: int) -> int:
         OSError: It cannot be opened.
     """
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    mend = "Remove it, or give another directory."
+    fix = "Remove it, or give another directory."
     if not flags & os.O_EXCL:
         refuse_link(path)
     try:
         descriptor = os.open(path, flags, FILE_MODE)
     except OSError as error:
         if error.errno == errno.ELOOP:  # replaced by a link since the check
-            raise _link(path) from None
+            raise _create_link_error(path) from None
         raise
     state = None if flags & os.O_EXCL else os.fstat(descriptor)  # a new file needs no check
     if state is not None and (not stat.S_ISREG(state.st_mode) or state.st_nlink > 1):
         os.close(descriptor)
         is_file = stat.S_ISREG(state.st_mode)
-        what = "is a hard link to another file" if is_file else "is not a regular file"
-        raise UserError(f'"{path}" {what}, and probe does not write to it.', mend)
+        problem = "is a hard link to another file" if is_file else "is not a regular file"
+        raise UserError(f'"{path}" {problem}, and probe does not write to it.', fix)
     if hasattr(os, "fchmod") and flags & (os.O_WRONLY | os.O_RDWR):
         with suppress(OSError):  # another user's file, or a file system without modes
             os.fchmod(descriptor, FILE_MODE)
     return descriptor
 
 
-def create(path: Path) -> int:
+def create_file(path: Path) -> int:
     """Create a private file and return its descriptor; raise FileExistsError if ``path`` exists."""
     return open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
@@ -90,13 +90,11 @@ def create(path: Path) -> int:
 def refuse_link(path: Path) -> None:
     """Raise a UserError if ``path``, which probe makes itself, is a symbolic link."""
     if path.is_symlink():
-        raise _link(path)
+        raise _create_link_error(path)
 
 
-def _link(path: Path) -> UserError:
-    return UserError(
-        f'"{path}" is a link, which probe does not follow.', "Remove it, or give another directory."
-    )
+def _create_link_error(path: Path) -> UserError:
+    return UserError(f'"{path}" is a link, which probe does not follow.', "Remove it, or give another directory.")
 
 
 class AtomicFile:
@@ -111,7 +109,7 @@ class AtomicFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.temporary, descriptor = _begin(path)
+        self.temporary, descriptor = _create_temporary(path)
         os.close(descriptor)
 
     def commit(self, path: Path | None = None) -> Path:
@@ -121,7 +119,7 @@ class AtomicFile:
             self.temporary.replace(final)
         except OSError as error:
             self.discard()
-            raise refused(final, error) from None
+            raise create_path_error(final, error) from None
         return final
 
     def discard(self) -> None:
@@ -131,18 +129,18 @@ class AtomicFile:
 
 
 @contextmanager
-def writing(path: Path, what: str) -> Iterator[Path]:
+def write_atomically(path: Path, subject: str) -> Iterator[Path]:
     """Yield the temporary path of a file, which appears as ``path`` if the block ends without an error.
 
     Raises:
-        UserError: It cannot be written, and ``what`` begins the message.
+        UserError: It cannot be written, and ``subject`` begins the message.
     """
     file = AtomicFile(path)
     try:
         yield file.temporary
     except OSError as error:
         file.discard()
-        raise not_written(what, path.parent, error) from None
+        raise create_write_error(subject, path.parent, error) from None
     except BaseException:
         file.discard()
         raise
@@ -150,26 +148,26 @@ def writing(path: Path, what: str) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replace_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a file to write to, which replaces ``path`` if the block ends without an error."""
-    temporary, descriptor = _begin(path)
+    temporary, descriptor = _create_temporary(path)
     try:
-        with os.fdopen(descriptor, "wb") as written:
-            yield written
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _begin(path: Path) -> tuple[Path, int]:
+def _create_temporary(path: Path) -> tuple[Path, int]:
     """Create the temporary file of ``path``; return its path and descriptor."""
-    token = f"{_place()}.{os.getpid()}.{os.urandom(4).hex()}"
-    temporary = path.with_name(f".{path.name[-LONGEST_STEM:]}.{token}.part")
+    token = f"{_hash_machine()}.{os.getpid()}.{os.urandom(4).hex()}"
+    temporary = path.with_name(f".{path.name[-MAX_STEM_LENGTH:]}.{token}.part")
     try:
-        return temporary, create(temporary)
+        return temporary, create_file(temporary)
     except OSError as error:
-        raise refused(path, error) from None
+        raise create_path_error(path, error) from None
 
 
 # -- leftovers of killed processes -----------------------------------------------------------------
@@ -182,39 +180,39 @@ def remove_leftovers(directory: Path, part: str = "") -> None:
     """
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            match = _PART.fullmatch(entry.name)
+            match = _TEMPORARY_NAME.fullmatch(entry.name)
             if match is None or part not in entry.name:
                 continue
             with suppress(OSError):
                 state = entry.stat(follow_symlinks=False)
-                is_here = (
-                    match[1] == _place() and os.name != "nt"
-                )  # on Windows, checking a process might end it
-                is_left = not _is_alive(int(match[2])) if is_here else time.time() - state.st_mtime > OLD
-                if is_left and stat.S_ISREG(state.st_mode) and _is_own(state):
+                is_here = match[1] == _hash_machine() and os.name != "nt"  # on Windows, checking a process might end it
+                is_left = (
+                    not _is_alive(int(match[2])) if is_here else time.time() - state.st_mtime > MAX_LEFTOVER_AGE_SECONDS
+                )
+                if is_left and stat.S_ISREG(state.st_mode) and _is_owned_by_user(state):
                     Path(entry.path).unlink()
 
 
-def private_directory() -> Path:
+def create_private_directory() -> Path:
     """Create a directory for temporary files, readable by this user only; remove leftover ones."""
     remove_private_directories()
-    return Path(tempfile.mkdtemp(prefix=f"probe-{_place()}-{os.getpid()}-"))
+    return Path(tempfile.mkdtemp(prefix=f"probe-{_hash_machine()}-{os.getpid()}-"))
 
 
 def remove_private_directories() -> None:
     """Remove the temporary directories of this user's killed processes on this machine."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            match = _DIRECTORY.fullmatch(entry.name)
-            if match is None or match[1] != _place() or _is_alive(int(match[2])):
+            match = _PRIVATE_DIRECTORY_NAME.fullmatch(entry.name)
+            if match is None or match[1] != _hash_machine() or _is_alive(int(match[2])):
                 continue
             with suppress(OSError):
-                if entry.is_dir(follow_symlinks=False) and _is_own(entry.stat(follow_symlinks=False)):
+                if entry.is_dir(follow_symlinks=False) and _is_owned_by_user(entry.stat(follow_symlinks=False)):
                     shutil.rmtree(entry.path, ignore_errors=True)
 
 
 @cache
-def _place() -> str:
+def _hash_machine() -> str:
     """Return a hash of this machine and of the container in which process numbers are valid."""
     try:
         space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - the target is no path
@@ -223,7 +221,7 @@ def _place() -> str:
     return f"{zlib.crc32(f'{platform.node()}|{space}'.encode()) & 0xFFFFFF:06x}"
 
 
-def _is_own(state: os.stat_result) -> bool:
+def _is_owned_by_user(state: os.stat_result) -> bool:
     return not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
 
 
@@ -246,27 +244,27 @@ def write_text(path: Path, text: str) -> None:
     """Replace ``path`` by a file that holds ``text``; readers see the old file or the new one."""
     data = text.encode()
     try:
-        with replacing(path) as file:
+        with replace_file(path) as file:
             file.write(data)
     except OSError as error:
-        raise refused(path, error) from None
+        raise create_path_error(path, error) from None
 
 
-def not_written(what: str, directory: Path | str, error: OSError) -> UserError:
+def create_write_error(subject: str, directory: Path | str, error: OSError) -> UserError:
     """Return the error of a result that cannot be written to ``directory`` although it was writable before.
 
     Args:
-        what: The subject of the message, such as ``The result``.
+        subject: The subject of the message, such as ``The result``.
         directory: The directory as the message shows it.
         error: The error of the operating system.
     """
     return UserError(
-        f"{what} cannot be written to {directory}: {error.strerror or error}.",
+        f"{subject} cannot be written to {directory}: {error.strerror or error}.",
         "Free some space there, or give another directory with -o.",
     )
 
 
-def refused(path: Path, error: Exception) -> UserError:
+def create_path_error(path: Path, error: Exception) -> UserError:
     """Return the error for a ``path`` that cannot be written."""
     return UserError(
         f'"{path}" cannot be written: {getattr(error, "strerror", None) or "no such path"}.',

@@ -15,75 +15,75 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import FILE_MODE, make_directory, refused
+from probe_core.files.atomic import FILE_MODE, create_path_error, make_directory
 
-FORM = "%Y%m%d%H%M%S"
-MOST = 1000
+TIME_STAMP_FORMAT = "%Y%m%d%H%M%S"
+MAX_TRIED_SECONDS = 1000
 """Number of seconds that are tried before giving up."""
-_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_SAFE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """Flags for ``os.open`` that refuse links and do not wait for the reader of a pipe."""
-_CLAIM = re.compile(r"\.(\d{14})\.claim")
+_CLAIM_NAME = re.compile(r"\.(\d{14})\.claim")
 
 
-def time_stamp() -> str:
+def get_time_stamp() -> str:
     """Return the current time in the format of the result files' names."""
-    return time.strftime(FORM)
+    return time.strftime(TIME_STAMP_FORMAT)
 
 
-def next_second(time_stamp: str) -> str:
+def add_second(time_stamp: str) -> str:
     """Return the time stamp one second later."""
-    return (datetime.strptime(time_stamp, FORM) + timedelta(seconds=1)).strftime(FORM)
+    return (datetime.strptime(time_stamp, TIME_STAMP_FORMAT) + timedelta(seconds=1)).strftime(TIME_STAMP_FORMAT)
 
 
 @contextmanager
-def claimed(
-    directory: Path, time_stamp: str, parts: Collection[str] = (), *, resumes: bool = False
+def claim_time_stamp(
+    directory: Path, time_stamp: str, parts: Collection[str] = (), *, is_resumed: bool = False
 ) -> Iterator[str]:
-    """Reserve the first free time stamp from ``time_stamp`` on in ``directory`` while the block runs.
+    """Reserve the first free time stamp from ``get_time_stamp`` on in ``directory`` while the block runs.
 
     Args:
         directory: The directory of the results.
         time_stamp: The earliest time stamp, as 14 digits.
         parts: Subdirectories that hold results as well.
-        resumes: True to complete the results of exactly this time stamp.
+        is_resumed: True to complete the results of exactly this time stamp.
 
     Raises:
         UserError: The directory is not writable, or the command to resume is still running.
     """
     make_directory(directory)
     _remove_stale(directory, time_stamp)
-    for _ in range(MOST):
-        descriptor = _created(directory, time_stamp, resumes)
+    for _ in range(MAX_TRIED_SECONDS):
+        descriptor = _create_claim(directory, time_stamp, is_resumed)
         if descriptor is None:
-            time_stamp = next_second(time_stamp)
+            time_stamp = add_second(time_stamp)
             continue
         try:
-            if resumes or not _is_taken(directory, time_stamp, parts):
+            if is_resumed or not _is_taken(directory, time_stamp, parts):
                 yield time_stamp
                 return
         finally:
             os.close(descriptor)  # first, because Windows cannot remove an open file
             with suppress(OSError):
-                _path(directory, time_stamp).unlink(missing_ok=True)
-        time_stamp = next_second(time_stamp)
+                _get_claim_path(directory, time_stamp).unlink(missing_ok=True)
+        time_stamp = add_second(time_stamp)
     raise UserError(f"No new file can be created in {directory}.", "Give another directory with -o.")
 
 
-def _path(directory: Path, time_stamp: str) -> Path:
+def _get_claim_path(directory: Path, time_stamp: str) -> Path:
     return directory / f".{time_stamp}.claim"
 
 
-def _created(directory: Path, time_stamp: str, resumes: bool) -> int | None:
+def _create_claim(directory: Path, time_stamp: str, is_resumed: bool) -> int | None:
     """Create, open and lock the claim file; return None if another process has it."""
-    path = _path(directory, time_stamp)
-    flags = os.O_WRONLY | os.O_CREAT | _SAFELY | (0 if resumes else os.O_EXCL)
+    path = _get_claim_path(directory, time_stamp)
+    flags = os.O_WRONLY | os.O_CREAT | _SAFE_FLAGS | (0 if is_resumed else os.O_EXCL)
     try:
         descriptor = os.open(path, flags, FILE_MODE)
     except FileExistsError:
         return None
     except OSError as error:
-        raise refused(path, error) from None
-    if _lock(descriptor) is False and resumes:
+        raise create_path_error(path, error) from None
+    if _lock(descriptor) is False and is_resumed:
         os.close(descriptor)
         raise UserError(
             f"The comparison of {time_stamp} in {directory} is still running.",
@@ -94,10 +94,10 @@ def _created(directory: Path, time_stamp: str, resumes: bool) -> int | None:
 
 def _is_taken(directory: Path, time_stamp: str, parts: Collection[str]) -> bool:
     """Return True if results of an earlier command carry the time stamp."""
-    own = _path(directory, time_stamp).name
+    claim_name = _get_claim_path(directory, time_stamp).name
     for part in {"", *parts}:
         with suppress(FileNotFoundError, NotADirectoryError):
-            if any(time_stamp in path.name and path.name != own for path in (directory / part).iterdir()):
+            if any(time_stamp in path.name and path.name != claim_name for path in (directory / part).iterdir()):
                 return True
     return False
 
@@ -106,11 +106,11 @@ def _remove_stale(directory: Path, time_stamp: str) -> None:
     """Remove the claim files that killed processes left for earlier seconds."""
     with suppress(OSError):
         for path in directory.iterdir():
-            match = _CLAIM.fullmatch(path.name)
+            match = _CLAIM_NAME.fullmatch(path.name)
             if match is None or match[1] >= time_stamp:
                 continue
             with suppress(OSError):
-                descriptor = os.open(path, os.O_WRONLY | _SAFELY)
+                descriptor = os.open(path, os.O_WRONLY | _SAFE_FLAGS)
                 try:
                     if _lock(descriptor):
                         path.unlink(missing_ok=True)

@@ -17,30 +17,30 @@ from typing import Any
 from probe_core.errors import UserError
 from probe_core.files.location import is_remote
 
-LARGEST = 1 << 30
+MAX_FILE_BYTES = 1 << 30
 """Largest size in bytes of a file that is read as a whole."""
-MOST_NODES = 1_000_000
+MAX_NODES = 1_000_000
 """Largest number of nodes in a yaml file, with those behind aliases and merge keys counted each time."""
-DEEPEST = 100
+MAX_DEPTH = 100
 """Largest depth of nested values in a yaml file."""
-LONGEST = 1000
+MAX_SCALAR_LENGTH = 1000
 """Largest number of characters of a number or a date in a yaml file."""
-LARGEST_NUMBER = 1_000_000
+MAX_NUMBER = 1_000_000
 """Largest step or rank that is accepted."""
 _COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|#[^\n]*|/\*.*?\*/', re.DOTALL)
-_KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISDIR, "a directory"))
+_FILE_KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISDIR, "a directory"))
 
 
-def numbers(text: str, option: str) -> tuple[int, ...]:
+def parse_numbers(text: str, option: str) -> tuple[int, ...]:
     """Return the numbers in a text such as ``0,2-4`` in ascending order, each once."""
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,7})(?:-(\d{1,7}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if not first <= last <= LARGEST_NUMBER:
+        if not first <= last <= MAX_NUMBER:
             raise UserError(f'{option}: "{part}" is no number or range such as 2-4.', "Write it like 0,2-4.")
-        found.update(range(first, last + 1))
-    return tuple(sorted(found))
+        values.update(range(first, last + 1))
+    return tuple(sorted(values))
 
 
 def check_regular(path: Path) -> None:
@@ -53,12 +53,12 @@ def check_regular(path: Path) -> None:
         return
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode):
-        kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "a device")
+        kind = next((name for is_kind, name in _FILE_KINDS if is_kind(mode)), "a device")
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
         raise OSError(number, f"it is {kind}, not a regular file", os.fspath(path))
 
 
-def read_given(path: Path) -> bytes:
+def read_regular_file(path: Path) -> bytes:
     """Return the content of a regular file.
 
     Raises:
@@ -66,28 +66,28 @@ def read_given(path: Path) -> bytes:
         ValueError: The path contains characters that no file name can have.
     """
     check_regular(path)
-    if path.stat().st_size > LARGEST:
-        raise OSError(errno.EFBIG, f"it is larger than {LARGEST >> 30} GiB", os.fspath(path))
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"it is larger than {MAX_FILE_BYTES >> 30} GiB", os.fspath(path))
     return path.read_bytes()
 
 
-def load_object(path: Path, what: str, *, has_comments: bool = False) -> dict[str, Any]:
-    """Return the JSON object in a small file; ``what`` is the kind of file in messages.
+def load_object(path: Path, file_kind: str, *, has_comments: bool = False) -> dict[str, Any]:
+    """Return the JSON object in a small file; ``file_kind`` is the kind of file in messages.
 
     With ``has_comments``, comments (``// …``, ``# …`` and ``/* … */``) are ignored.
     """
     try:
-        data = read_given(path)
+        data = read_regular_file(path)
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise UserError(
-            f"The {what} {path} cannot be read: {getattr(error, 'strerror', None) or 'no such path'}.",
+            f"The {file_kind} {path} cannot be read: {getattr(error, 'strerror', None) or 'no such path'}.",
             "Check the path and its permissions.",
         ) from None
     if not data.strip():
-        raise UserError(f"The {what} {path} is empty.", f"Give a {what} that holds a JSON object.")
+        raise UserError(f"The {file_kind} {path} is empty.", f"Give a {file_kind} that holds a JSON object.")
     text = data.decode("utf-8-sig", "replace")
     try:
-        value = json.loads(_COMMENT.sub(_blank, text) if has_comments else text)
+        value = json.loads(_COMMENT.sub(_blank_comment, text) if has_comments else text)
     except json.JSONDecodeError as error:
         at = len(text[: error.pos].encode("utf-8"))
         problem = f"{error.msg.removesuffix(' at')} at byte {at}"
@@ -98,22 +98,21 @@ def load_object(path: Path, what: str, *, has_comments: bool = False) -> dict[st
     else:
         problem = ""
     if problem:
-        raise UserError(
-            f"The {what} {path} is not valid JSON: {problem}.", "Correct the file, or write it again."
-        )
+        raise UserError(f"The {file_kind} {path} is not valid JSON: {problem}.", "Correct the file, or write it again.")
     if not isinstance(value, dict):
         raise UserError(
-            f"The {what} {path} holds {_kind(value)} where an object was expected.", 'It must begin with "{".'
+            f"The {file_kind} {path} holds {_describe_type(value)} where an object was expected.",
+            'It must begin with "{".',
         )
     return value
 
 
-def _blank(match: re.Match[str]) -> str:
+def _blank_comment(match: re.Match[str]) -> str:
     """Return a text as it is, and spaces for a comment, so that the places of errors stay the same."""
     return match[1] or " " * len(match[0])
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     names = {list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
 
@@ -141,8 +140,8 @@ def parse_yaml(text: str) -> Any:
                 raise yaml.composer.ComposerError(None, None, why, event.start_mark)
 
             self.depth += 1
-            if self.depth > DEEPEST:
-                refuse(f"values are nested more than {DEEPEST} deep")
+            if self.depth > MAX_DEPTH:
+                refuse(f"values are nested more than {MAX_DEPTH} deep")
             node: Any = super().compose_node(parent, index)
             self.depth -= 1
             if is_alias:
@@ -150,23 +149,23 @@ def parse_yaml(text: str) -> Any:
                     refuse("an alias refers to a value that contains it")
                 return node
             if isinstance(node, yaml.ScalarNode):
-                if len(node.value) > LONGEST and not node.tag.endswith(":str"):
-                    refuse(f"a number or a date of more than {LONGEST} characters")
+                if len(node.value) > MAX_SCALAR_LENGTH and not node.tag.endswith(":str"):
+                    refuse(f"a number or a date of more than {MAX_SCALAR_LENGTH} characters")
                 children: list[Any] = []
             elif isinstance(node, yaml.SequenceNode):
                 children = node.value
             else:
                 children = [part for pair in node.value for part in pair]
             sizes[id(node)] = 1 + sum(sizes[id(child)] for child in children)
-            if sizes[id(node)] > MOST_NODES:
-                refuse(f"it expands to more than {MOST_NODES:,} values")
+            if sizes[id(node)] > MAX_NODES:
+                refuse(f"it expands to more than {MAX_NODES:,} values")
             return node
 
     sizes: dict[int, int] = {}
     return yaml.load(text, Loader=Loader)
 
 
-def yaml_problem(error: Exception) -> str:
+def describe_yaml_error(error: Exception) -> str:
     """Return the line of a yaml error, and the limit that was exceeded, to follow "is not valid yaml"."""
     mark = getattr(error, "problem_mark", None)
     where = f" at line {mark.line + 1}" if mark else ""

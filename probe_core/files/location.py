@@ -17,7 +17,7 @@ from probe_core.errors import UserError
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
-def location(text: str | os.PathLike[str]) -> Path:
+def parse_location(text: str | os.PathLike[str]) -> Path:
     """Return the local or remote path for a text.
 
     Raises:
@@ -42,9 +42,9 @@ def location(text: str | os.PathLike[str]) -> Path:
         remote = upath.UPath(text)
         remote.fs  # noqa: B018 - opens the file system, and fails if a package is missing
     except (ValueError, ImportError, OSError) as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
-            f"{text} cannot be reached: {why}.",
+            f"{text} cannot be reached: {reason}.",
             "Check the URL, and install the package that fsspec names for it, such as s3fs for s3://.",
         ) from None
     return cast(Path, remote)

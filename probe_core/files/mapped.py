@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-UNGUARDED = -1
+UNGUARDED_NUMBER = -1
 
 
 class Guard(Protocol):
@@ -33,18 +33,18 @@ class Guard(Protocol):
         """Return True if zeros were read in place of the file's content."""
 
 
-class _Here:
+class _GuardHolder:
     """The guard of this process."""
 
     guard: Guard | None = None
 
 
-def use(guard: Guard | None) -> None:
+def install_guard(guard: Guard | None) -> None:
     """Map files under ``guard`` from now on; None to read them instead."""
-    _Here.guard = guard
+    _GuardHolder.guard = guard
 
 
-class _Watched(threading.local):
+class _MappingContext(threading.local):
     """A context in which files may be mapped; its code checks the mapped files for problems after use."""
 
     on = 0
@@ -57,15 +57,15 @@ class _Watched(threading.local):
         self.on -= 1
 
 
-watched = _Watched()
+allow_mapping = _MappingContext()
 
 
-def state_of(status: os.stat_result) -> tuple[int, ...]:
+def get_file_state(status: os.stat_result) -> tuple[int, ...]:
     """Return the size, time of change and identity of a file, to detect changes."""
     return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
 
 
-class Mapped(mmap.mmap):
+class MappedFile(mmap.mmap):
     """A memory-mapped file that can tell whether it was changed since.
 
     Attributes:
@@ -77,26 +77,26 @@ class Mapped(mmap.mmap):
     needed: int | None = None
     file: io.FileIO | None = None
     _guard: Guard | None = None
-    _number: int = UNGUARDED
+    _number: int = UNGUARDED_NUMBER
     _state: tuple[int, ...]
 
     @classmethod
-    def of(cls, descriptor: int, path: str | os.PathLike[str]) -> Mapped | None:
+    def from_descriptor(cls, descriptor: int, path: str | os.PathLike[str]) -> MappedFile | None:
         """Map an open file; return None if it cannot be guarded.
 
         Raises:
             OSError: The file cannot be mapped.
             ValueError: The file is empty.
         """
-        guard = _Here.guard
-        if not watched.on or (guard is None and sys.platform != "win32"):
+        guard = _GuardHolder.guard
+        if not allow_mapping.on or (guard is None and sys.platform != "win32"):
             return None
-        state = state_of(os.fstat(descriptor))
+        state = get_file_state(os.fstat(descriptor))
         memory = cls(descriptor, 0, access=mmap.ACCESS_READ)
         memory.path, memory._state = path, state
         if guard is not None:
             memory._number = guard.watch(memory)
-            if memory._number == UNGUARDED:
+            if memory._number == UNGUARDED_NUMBER:
                 return None
             memory._guard = guard
         return memory
@@ -107,43 +107,43 @@ class Mapped(mmap.mmap):
         if self.file is not None:
             self.file.close()
 
-    def problem(self) -> str | None:
+    def find_problem(self) -> str | None:
         """Return a sentence on the change of the file since it was mapped; None if it did not change."""
         if self._guard is not None and self._guard.torn(self._number):
-            return cut_off(self.path) + ("" if self.size() < len(self) else ", or its disk failed")
+            return describe_truncation(self.path) + ("" if self.size() < len(self) else ", or its disk failed")
         if self.needed is not None:
-            return cut_off(self.path) if self.size() < self.needed else None
+            return describe_truncation(self.path) if self.size() < self.needed else None
         try:
             status = os.stat(self.path) if self.file is None else os.fstat(self.file.fileno())  # noqa: PTH116
-            now = state_of(status)
+            now = get_file_state(status)
         except OSError:  # removed, which leaves the mapping intact
             now = ()
         if now == self._state:
             return None
         if self.size() < self._state[0]:
-            return cut_off(self.path)
+            return describe_truncation(self.path)
         if now[2:] != self._state[2:]:  # replaced by another file, which leaves the mapping intact
             return None
-        return f"{name_of(self.path)} was changed while it was read"
+        return f"{get_name(self.path)} was changed while it was read"
 
 
-def name_of(path: str | os.PathLike[str]) -> str:
+def get_name(path: str | os.PathLike[str]) -> str:
     """Return the name of a file in messages."""
     return os.path.basename(path)  # noqa: PTH119
 
 
-def cut_off(path: str | os.PathLike[str]) -> str:
+def describe_truncation(path: str | os.PathLike[str]) -> str:
     """Return the sentence on a file that was truncated."""
-    return f"{name_of(path)} was cut off while it was read"
+    return f"{get_name(path)} was cut off while it was read"
 
 
-def mapping_of(array: np.ndarray[Any, Any]) -> Mapped | None:
+def find_mapped_file(array: np.ndarray[Any, Any]) -> MappedFile | None:
     """Return the mapped file behind ``array``; None if there is none."""
-    owner = owner_of(array)
-    return owner if isinstance(owner, Mapped) else None
+    owner = find_memory_owner(array)
+    return owner if isinstance(owner, MappedFile) else None
 
 
-def owner_of(array: np.ndarray[Any, Any]) -> Any:
+def find_memory_owner(array: np.ndarray[Any, Any]) -> Any:
     """Return the object that holds the memory of ``array``."""
     owner: Any = array
     while isinstance(owner, (np.ndarray, memoryview)):

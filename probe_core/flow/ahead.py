@@ -14,67 +14,67 @@ from typing import TypeVar
 import numpy as np
 
 from probe_core import engine
-from probe_core.files.mapped import Mapped, owner_of
+from probe_core.files.mapped import MappedFile, find_memory_owner
 from probe_core.model.measure import Array, OpenPair, PairGroup
 
 T = TypeVar("T")
-Ahead = Callable[[PairGroup], None]
+GroupFunction = Callable[[PairGroup], None]
 
-LARGE = 512 << 10
+MIN_PARALLEL_BYTES = 512 << 10
 """Smallest size in bytes of a group's tensors that is worth another thread."""
-ANNOUNCED = 64 << 10
+MIN_ANNOUNCED_BYTES = 64 << 10
 """Smallest size in bytes of an array that is announced; the system reads as much ahead by itself."""
-MAPPED, BYTES = 48, 32 << 20
+MAX_MAPPED_FILES, MAX_GROUP_BYTES = 48, 32 << 20
 """Limits of a group: mapped files, and bytes of tensors. Mapped files stay open: 96 in two groups, and some
 systems allow 256 in all."""
 
 
-def grouped(pairs: Iterable[OpenPair]) -> Iterator[PairGroup]:
+def group_pairs(pairs: Iterable[OpenPair]) -> Iterator[PairGroup]:
     """Yield pairs in groups, in order; without pairs, an empty group."""
     group: list[OpenPair] = []
-    mapped: set[Mapped | None] = set()
+    mapped: set[MappedFile | None] = set()
     size = first = 0
     for number, pair in enumerate(pairs, 1):
         group.append(pair)
         size += pair.nbytes
         mapped.update(pair.mappings)
-        if len(mapped - {None}) >= MAPPED or size >= BYTES:
+        if len(mapped - {None}) >= MAX_MAPPED_FILES or size >= MAX_GROUP_BYTES:
             yield PairGroup(group)
             group, mapped, size, first = [], set(), 0, number
     if group or not first:
         yield PairGroup(group)
 
 
-def measured_ahead(
-    groups: Iterable[tuple[T, PairGroup]], functions: Sequence[Ahead]
+def measure_ahead(
+    groups: Iterable[tuple[T, PairGroup]], functions: Sequence[GroupFunction]
 ) -> Iterator[tuple[T, PairGroup]]:
     """Yield labelled groups in order, and call ``functions`` with each large one beforehand.
 
     With a single thread, nothing is done ahead.
     """
-    if engine.threads() == 1:
+    if engine.count_threads() == 1:
         yield from groups
         return
-    before: tuple[tuple[T, PairGroup], Future[None] | None] | None = None
+    previous: tuple[tuple[T, PairGroup], Future[None] | None] | None = None
     with ThreadPoolExecutor(1, "probe-ahead") as thread:
         for item in groups:
             measurable = item[1].measurable
-            is_large = sum(pair.nbytes for pair in measurable) >= LARGE
-            begun = thread.submit(_call, functions, measurable) if is_large else None
-            if before is not None:
-                yield _finished(*before)
-            before = item, begun
-        if before is not None:
-            yield _finished(*before)
+            is_large = sum(pair.nbytes for pair in measurable) >= MIN_PARALLEL_BYTES
+            future = thread.submit(_measure_group, functions, measurable) if is_large else None
+            if previous is not None:
+                yield _await_future(*previous)
+            previous = item, future
+        if previous is not None:
+            yield _await_future(*previous)
 
 
-def _finished(item: tuple[T, PairGroup], begun: Future[None] | None) -> tuple[T, PairGroup]:
-    if begun is not None:
-        begun.exception()  # wait; a failure is raised again when the metric measures the group
+def _await_future(item: tuple[T, PairGroup], future: Future[None] | None) -> tuple[T, PairGroup]:
+    if future is not None:
+        future.exception()  # wait; a failure is raised again when the metric measures the group
     return item
 
 
-def _call(functions: Sequence[Ahead], group: PairGroup) -> None:
+def _measure_group(functions: Sequence[GroupFunction], group: PairGroup) -> None:
     for pair in group:
         announce(pair.target)
         announce(pair.golden)
@@ -84,7 +84,7 @@ def _call(functions: Sequence[Ahead], group: PairGroup) -> None:
 
 def announce(array: Array) -> None:
     """Ask the system to read the mapped file behind a large array, if there is one."""
-    owner = owner_of(array) if array.nbytes >= ANNOUNCED else None
+    owner = find_memory_owner(array) if array.nbytes >= MIN_ANNOUNCED_BYTES else None
     if not isinstance(owner, mmap.mmap) or not hasattr(owner, "madvise"):
         return
     first = array.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data

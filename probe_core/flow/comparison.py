@@ -12,22 +12,22 @@ from pathlib import Path
 
 import numpy as np
 
-from probe_core.errors import UserError, counted, nearest, some
-from probe_core.flow.ahead import grouped, measured_ahead
-from probe_core.flow.judging import Judging
+from probe_core.errors import UserError, find_nearest_names, format_count, format_list
+from probe_core.flow.ahead import group_pairs, measure_ahead
+from probe_core.flow.judging import JudgeChain
 from probe_core.flow.opening import open_runs
-from probe_core.flow.table import LARGEST_SHEET
+from probe_core.flow.table import MAX_SHEET_ROWS
 from probe_core.flow.tools import Tools
-from probe_core.flow.viewing import check_views, views
-from probe_core.matching.captured import comparable
+from probe_core.flow.viewing import check_views, create_views
+from probe_core.matching.captured import exclude_uncaptured
 from probe_core.matching.matching import ROW_COST, Matching, Region, RowOrder
 from probe_core.model import Advice, Column, Mode, Op, Suspect
 from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan, StackMode
 from probe_core.model.run import Run
-from probe_core.model.watched import WatchedMetric
-from probe_core.plugins.blame import PluginError, blamed
+from probe_core.model.watched import MetricCheck
+from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Matcher
 from probe_core.plugins.specs import (
@@ -41,15 +41,15 @@ from probe_core.plugins.specs import (
     address,
 )
 from probe_core.store.layout import RunPair
-from probe_core.store.names import is_gradient, without_count
+from probe_core.store.names import drop_count, is_gradient
 
-BY_FILE = "mapping"
+MAPPING_MATCHER = "mapping"
 """Name of the matcher for mapping files (``-dm``)."""
-UNREADABLE_KEPT = 5
+MAX_LISTED_UNREADABLE = 5
 """Number of unreadable files that the summary names."""
-BATCH_ROWS, BATCH_COST = 4096, 512 * ROW_COST
+MAX_BATCH_ROWS, MAX_BATCH_COST = 4096, 512 * ROW_COST
 """Limits of a batch: rows, and costs of rows whose tensors are measured."""
-REGION_SHOWN = 6
+MAX_LISTED_REGION_CALLS = 6
 """Number of calls of a region that are named."""
 
 
@@ -59,7 +59,7 @@ def check_plan(plan: Plan, manager: Manager) -> None:
     Raises:
         UserError: A mapping file cannot be read, a format cannot be written, or a name does not exist.
     """
-    matchers = [plan.matcher, None if plan.mapping is None else BY_FILE]
+    matchers = [plan.matcher, None if plan.mapping is None else MAPPING_MATCHER]
     for kind, names, spec in (
         ("reporters", plan.formats, ReporterSpec),
         ("matchers", [name for name in matchers if name], MatcherSpec),
@@ -69,12 +69,12 @@ def check_plan(plan: Plan, manager: Manager) -> None:
         for name in names:
             chosen = manager.find(kind, name, spec)
             if isinstance(chosen, ReporterSpec) and chosen.check:
-                with blamed(chosen.title, chosen.origin):
+                with blame_plugin(chosen.title, chosen.origin):
                     address(chosen.check)()
     check_views(plan, manager)
 
 
-class Comparison:
+class RunComparison:
     """Two opened and matched runs, with the metrics and policies for the kind of data in them."""
 
     def __init__(self, plan: Plan, manager: Manager, target: Path, golden: Path) -> None:
@@ -83,13 +83,12 @@ class Comparison:
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
-        self.target, self.golden, notes = comparable(*open_runs(plan, manager, target, golden))
+        self.target, self.golden, notes = exclude_uncaptured(*open_runs(plan, manager, target, golden))
         self.notes += notes
         for side, run in (("target", self.target), ("golden", self.golden)):
             if run.header.unfinished:
                 self.notes.append(
-                    f"the {side} is unfinished, and calls after its last record are missing: "
-                    f"{run.header.unfinished}"
+                    f"the {side} is unfinished, and calls after its last record are missing: {run.header.unfinished}"
                 )
         self.mode = self.target.mode
         self.is_debug = self.target.is_debug
@@ -98,35 +97,35 @@ class Comparison:
         self.finders = manager.specs("finders", FinderSpec)[:1]
         asking: list[AnswerSpec | FinderSpec] = [*answer_specs, *self.finders]
         self._tools = Tools(plan, manager, self.mode, asking, partial(_blame, self.notes))
-        viewed = views(plan, manager, self.target, self.golden)
-        self.notes += viewed.notes
-        self.target, self.golden = viewed.compared or (self.target, self.golden)
-        self._hints, self._write_pairs = viewed.hints, viewed.write_pairs
-        self._matcher = viewed.matcher
-        name = viewed.matcher if plan.mapping is None else BY_FILE
+        run_views = create_views(plan, manager, self.target, self.golden)
+        self.notes += run_views.notes
+        self.target, self.golden = run_views.compared or (self.target, self.golden)
+        self._hints, self._write_pairs = run_views.hints, run_views.write_pairs
+        self._matcher = run_views.matcher
+        name = run_views.matcher if plan.mapping is None else MAPPING_MATCHER
         spec = manager.find("matchers", name, MatcherSpec)
         matcher: Matcher = spec.make()
-        with blamed(spec.title, spec.origin):
-            matching = matcher.match(viewed.target, viewed.golden, replace(plan, matcher=viewed.matcher))
+        with blame_plugin(spec.title, spec.origin):
+            matching = matcher.match(run_views.target, run_views.golden, replace(plan, matcher=run_views.matcher))
             if not isinstance(matching, Matching):
                 raise TypeError(f"match must return a Matching, not {type(matching).__name__}")
         if not matching.matched:
-            raise _nothing_matched(self.target, self.golden, viewed.notes)
+            raise _create_no_match_error(self.target, self.golden, run_views.notes)
         self.matching = matching
         self._order = RowOrder(matching, self.target, self.golden)
         self.row_count = self._order.row_count
-        self._limit = (BATCH_COST, self._order.costs()) if self.mode is Mode.TENSOR else (BATCH_ROWS,)
-        self.regions = [_region(region, self.target, self.golden) for region in matching.regions]
+        self._limit = (MAX_BATCH_COST, self._order.compute_costs()) if self.mode is Mode.TENSOR else (MAX_BATCH_ROWS,)
+        self.regions = [_describe_region(region, self.target, self.golden) for region in matching.regions]
         self._shifted = self._find_shifted()
         self.highlights = self._can_highlight()
         self.has_stacks = self._use_stacks()
-        self.table = self._tools.table(self.has_stacks)
+        self.table = self._tools.create_table(self.has_stacks)
         self.shown: Sequence[tuple[str, str]] = self._tools.shown
 
     def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
         """Yield the batches of a further comparison, judged by the same judges."""
-        with closing(Comparison(plan, self.manager, target, golden)) as further:
-            judging = Judging(self.manager, False, self.blame)
+        with closing(RunComparison(plan, self.manager, target, golden)) as further:
+            judging = JudgeChain(self.manager, False, self.blame)
             for batch in further.batches(rank):
                 judging.apply(batch)
                 yield batch
@@ -139,9 +138,9 @@ class Comparison:
     def batches(self, rank: int = 0, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
         """Yield the measured rows of the target's ops from ``start`` up to ``stop``, in table order."""
         order = self._order
-        spans = order.spans(start, len(order.ops) if stop is None else stop, *self._limit)
+        spans = order.yield_spans(start, len(order.ops) if stop is None else stop, *self._limit)
         batches = (self.batch(first, last, rank) for first, last in spans)
-        for batch in self._measured_by_pair(batches) if self._tools.opens_pairs else batches:
+        for batch in self._measure_by_pair(batches) if self._tools.opens_pairs else batches:
             if not self._tools.opens_pairs:
                 self._tools.begin(batch)
             self._tools.end(batch)
@@ -149,12 +148,12 @@ class Comparison:
 
     def batch(self, start: int, stop: int, rank: int = 0) -> RowBatch:
         """Return the rows of the target's ops from ``start`` up to ``stop``, which are not measured."""
-        return self._order.batch(start, stop, partial(self.describe, rank=rank), self._stack_of)
+        return self._order.create_batch(start, stop, partial(self.describe, rank=rank), self._find_stack)
 
     def chunks(self, count: int) -> list[tuple[int, int]]:
         """Split the target's ops into about ``count`` ranges of equal cost, as (start, stop)."""
-        costs = self._order.costs()
-        return [*self._order.spans(0, len(self._order.ops), costs.sum() / max(1, count), costs)]
+        costs = self._order.compute_costs()
+        return [*self._order.yield_spans(0, len(self._order.ops), costs.sum() / max(1, count), costs)]
 
     def look(self, batch: RowBatch) -> None:
         """Note known differences between frameworks that may explain the rows of a batch."""
@@ -174,14 +173,14 @@ class Comparison:
         columns: Sequence[Column] = self.manager.find("tables", mode.value, TableSpec).make()
         return columns
 
-    def watched_metrics(self) -> list[WatchedMetric]:
+    def watched_metrics(self) -> list[MetricCheck]:
         """Return the metrics, to check whether each measures any row."""
-        return self._tools.watched()
+        return self._tools.create_metric_checks()
 
     def take_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Add tensor files that a worker could not read."""
         self.unreadable_count += count
-        self.unreadable += lines[: UNREADABLE_KEPT - len(self.unreadable)]
+        self.unreadable += lines[: MAX_LISTED_UNREADABLE - len(self.unreadable)]
 
     def take_notes(self, lines: Sequence[str]) -> None:
         """Add the notes of a worker, each once."""
@@ -190,7 +189,7 @@ class Comparison:
     def describe(self, op: str, rank: int) -> Op:
         """Return the context of an op for judges and the report."""
         ancestors = self.target.construct.ancestors(op)
-        is_shifted = bool(self._shifted) and without_count(op) in self._shifted
+        is_shifted = bool(self._shifted) and drop_count(op) in self._shifted
         return Op(op, ancestors, is_shifted, rank, self.mode is Mode.TENSOR)
 
     def close(self) -> None:
@@ -198,10 +197,10 @@ class Comparison:
         self.target.close()
         self.golden.close()
 
-    def _stack_of(self, op: str) -> tuple[str, ...] | None:
+    def _find_stack(self, op: str) -> tuple[str, ...] | None:
         return None if is_gradient(op) else self.target.stack_of(op)
 
-    def _opened(self, batches: Iterable[RowBatch]) -> Iterator[tuple[tuple[RowBatch, int], PairGroup]]:
+    def _open_pairs(self, batches: Iterable[RowBatch]) -> Iterator[tuple[tuple[RowBatch, int], PairGroup]]:
         """Yield all pairs, opened, in groups, each with its batch and its first row."""
         for batch in batches:
             pairs = (
@@ -209,32 +208,32 @@ class Comparison:
                 for pair in batch.pairs(0, len(batch))
             )
             first = 0
-            for group in grouped(pairs):
+            for group in group_pairs(pairs):
                 yield (batch, first), group
                 first += len(group)
 
-    def _measured_by_pair(self, batches: Iterable[RowBatch]) -> Iterator[RowBatch]:
-        ahead = measured_ahead(self._opened(batches), self._tools.ahead)
+    def _measure_by_pair(self, batches: Iterable[RowBatch]) -> Iterator[RowBatch]:
+        ahead = measure_ahead(self._open_pairs(batches), self._tools.ahead)
         for batch, groups in groupby(ahead, key=lambda item: item[0][0]):
             self._tools.begin(batch)
             for (_, first), group in groups:
                 self._measure(batch, np.arange(first, first + len(group)), group)
             yield batch
 
-    def blame(self, error: PluginError, means: str) -> None:
+    def blame(self, error: PluginError, consequence: str) -> None:
         """Note once that a plugin failed, and the meaning for the result."""
-        _blame(self.notes, error, means)
+        _blame(self.notes, error, consequence)
 
     def _measure(self, batch: RowBatch, lines: Array, group: PairGroup) -> None:
         """Measure a group; again, as unreadable, the rows whose mapped files changed meanwhile."""
         try:
             self._tools.measure_group(batch, lines, group)
             memories = {memory for pair in group for memory in pair.mappings}
-            looked_at = {memory: None if memory is None else memory.problem() for memory in memories}
-            problems = {memory: problem for memory, problem in looked_at.items() if problem is not None}
-            spoiled = [place for place, pair in enumerate(group) if pair.spoil(problems)]
-            if spoiled:
-                self._tools.measure_group(batch, lines[spoiled], PairGroup([group[n] for n in spoiled]))
+            checked = {memory: None if memory is None else memory.find_problem() for memory in memories}
+            problems = {memory: problem for memory, problem in checked.items() if problem is not None}
+            changed_places = [place for place, pair in enumerate(group) if pair.invalidate(problems)]
+            if changed_places:
+                self._tools.measure_group(batch, lines[changed_places], PairGroup([group[n] for n in changed_places]))
         finally:
             for pair in group:
                 pair.close()
@@ -245,10 +244,8 @@ class Comparison:
     def _can_highlight(self) -> bool:
         if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
             return False
-        if self.row_count > LARGEST_SHEET:
-            self.notes.append(
-                f"{self.row_count:,} rows do not fit into one sheet, so nothing is highlighted."
-            )
+        if self.row_count > MAX_SHEET_ROWS:
+            self.notes.append(f"{self.row_count:,} rows do not fit into one sheet, so nothing is highlighted.")
             return False
         return True
 
@@ -257,15 +254,15 @@ class Comparison:
         if self._matcher != "exact" or self.is_debug:
             return frozenset()
         target_counts, golden_counts = (
-            Counter(without_count(name) for name in run.names() if not name.startswith("Module."))
+            Counter(drop_count(name) for name in run.names() if not name.startswith("Module."))
             for run in (self.target, self.golden)
         )
         names = target_counts.keys() & golden_counts.keys()
         shifted = {name for name in names if target_counts[name] != golden_counts[name]}
         if shifted:
-            first = next(name for name in map(without_count, self.target.names()) if name in shifted)
+            first = next(name for name in map(drop_count, self.target.names()) if name in shifted)
             self.notes.append(
-                f"one run calls {counted(len(shifted), 'API')} more often, such as {first}; their rows may "
+                f"one run calls {format_count(len(shifted), 'API')} more often, such as {first}; their rows may "
                 "be paired wrongly, and no verdict rests on them. Use -f (calls in order) or --match align."
             )
         return frozenset(shifted)
@@ -280,10 +277,10 @@ class Comparison:
         return True
 
 
-def _region(region: Region, target: Run, golden: Run) -> str:
+def _describe_region(region: Region, target: Run, golden: Run) -> str:
     """Return the description of a region without partners for the summary."""
     target_names, golden_names = (
-        some([run.names()[index] for index in side], REGION_SHOWN)
+        format_list([run.names()[index] for index in side], MAX_LISTED_REGION_CALLS)
         for run, side in ((target, region.target), (golden, region.golden))
     )
     if target_names and golden_names:
@@ -291,21 +288,21 @@ def _region(region: Region, target: Run, golden: Run) -> str:
     return f"inserted: {target_names}" if target_names else f"missing: {golden_names}"
 
 
-def _blame(notes: list[str], error: PluginError, means: str) -> None:
+def _blame(notes: list[str], error: PluginError, consequence: str) -> None:
     """Note once that a plugin failed; a function, so that no reference keeps a failed comparison alive."""
-    note = f"{error.what} {means} {error.fix}"
+    note = f"{error.what} {consequence} {error.fix}"
     if note not in notes:
         notes.append(note)
 
 
-def _nothing_matched(target: Run, golden: Run, notes: Sequence[str]) -> UserError:
+def _create_no_match_error(target: Run, golden: Run, notes: Sequence[str]) -> UserError:
     """Return the error of two runs without any pair, with the names that come closest."""
     what = "No row of the target has a partner in the golden."
     if notes and target.header.framework != golden.header.framework:
         first, *more = (f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)
         return UserError(what, first, more)
     golden_names = golden.names()
-    closest = [(key, nearest(key, golden_names, 1)) for key in target.names()[:5]]
+    closest = [(key, find_nearest_names(key, golden_names, 1)) for key in target.names()[:5]]
     lines = [f"{key}  (nearest in the golden: {close[0] if close else 'none'})" for key, close in closest]
     lines += [f"the golden begins with {name}" for name in golden_names[:1]]
     return UserError(

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from probe_core.model import Ruling
 from probe_core.model.batches import RowBatch
-from probe_core.plugins.blame import PluginError, fault
+from probe_core.plugins.blame import PluginError, create_plugin_error
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Highlighter, Judge
 from probe_core.plugins.specs import HighlightSpec, JudgeSpec, Spec
@@ -25,7 +25,7 @@ Change = Callable[[RowBatch], None]
 """A function that applies the changes of a plugin to a batch."""
 
 
-class Judging:
+class JudgeChain:
     """The judges and highlighters of one comparison.
 
     Args:
@@ -36,8 +36,8 @@ class Judging:
 
     def __init__(self, manager: Manager, highlight: bool, blame: Blame) -> None:
         self._blame = blame
-        judges = sorted(_each_once(manager, "judges", JudgeSpec, blame), key=lambda spec: spec.order)
-        marking = _each_once(manager, "highlighters", HighlightSpec, blame) if highlight else []
+        judges = sorted(_find_unique_specs(manager, "judges", JudgeSpec, blame), key=lambda spec: spec.order)
+        marking = _find_unique_specs(manager, "highlighters", HighlightSpec, blame) if highlight else []
         self._changes: list[tuple[Spec, Change]] = []
         for spec in (*judges, *marking):
             try:
@@ -54,7 +54,7 @@ class Judging:
             try:
                 change(batch)
             except BaseException as error:
-                blame = fault(error, spec.title, spec.origin)
+                blame = create_plugin_error(error, spec.title, spec.origin)
                 if blame is None:
                     raise
                 self._changes.remove(entry)
@@ -66,15 +66,15 @@ def _judge(name: str, judge: Judge, batch: RowBatch) -> None:
     """Change the verdicts that a judge rules on."""
     if hasattr(judge, "judge_batch"):
         for line, ruling in judge.judge_batch(batch).items():
-            batch.rule(range(len(batch))[line], name, _checked(ruling))
+            batch.rule(range(len(batch))[line], name, _check_ruling(ruling))
         return
     for number, (_, rows) in enumerate(batch.all_rows()):
         rulings = judge.judge(batch.op(number), rows)
         for place, ruling in rulings.items() if len(rulings) else ():
-            batch.rule(batch.lines(number)[place], name, _checked(ruling))
+            batch.rule(batch.lines(number)[place], name, _check_ruling(ruling))
 
 
-def _checked(ruling: Any) -> Ruling:
+def _check_ruling(ruling: Any) -> Ruling:
     if not isinstance(ruling, Ruling):
         raise TypeError(f"judge must return a Ruling for each row to change, not {type(ruling).__name__}")
     return ruling
@@ -88,16 +88,16 @@ def _mark(name: str, highlighter: Highlighter, batch: RowBatch) -> None:
             batch.mark(lines[place], mark)
 
 
-def _each_once(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
+def _find_unique_specs(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
     """Return the contributions of a kind that is always used; of several with the same name, the first."""
     specs: dict[str, S] = {}
     for spec in manager.specs(kind, as_type):
         if spec.name in specs:
-            both = f"{specs[spec.name].origin} and {spec.origin}"
-            several = PluginError(
-                f"{both} both provide {spec.title[0].lower()}{spec.title[1:]}.", "Uninstall one of them."
+            origins = f"{specs[spec.name].origin} and {spec.origin}"
+            error = PluginError(
+                f"{origins} both provide {spec.title[0].lower()}{spec.title[1:]}.", "Uninstall one of them."
             )
-            blame(several, "The first is used.")
+            blame(error, "The first is used.")
         else:
             specs[spec.name] = spec
     return list(specs.values())

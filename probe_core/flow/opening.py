@@ -11,12 +11,12 @@ from probe_core.files.given import check_regular
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.plugins.blame import PluginError, blamed
-from probe_core.plugins.distributions import provider
+from probe_core.plugins.blame import PluginError, blame_plugin
+from probe_core.plugins.distributions import find_provider
 from probe_core.plugins.manager import Manager, warn
 from probe_core.plugins.protocols import Reader
 from probe_core.plugins.specs import ReaderSpec
-from probe_core.store.sniff import framework_of
+from probe_core.store.sniff import read_framework
 
 
 def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple[Run, Run]:
@@ -26,11 +26,13 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
         UserError: A run cannot be read or is empty, or the two hold different kinds of data.
     """
     framework = plan.framework
-    if framework is not None and _knows(manager, target, framework) is not _knows(manager, golden, framework):
+    if framework is not None and _has_sure_reader(manager, target, framework) is not _has_sure_reader(
+        manager, golden, framework
+    ):
         framework = None  # it does not apply to the run that another framework recorded
-    with ExitStack() as opened:  # which closes them unless they can be compared
-        both = (open_run(manager, path, framework) for path in (target, golden))
-        target_run, golden_run = runs = [opened.enter_context(closing(run)) for run in both]
+    with ExitStack() as stack:  # which closes them unless they can be compared
+        run_iterator = (open_run(manager, path, framework) for path in (target, golden))
+        target_run, golden_run = runs = [stack.enter_context(closing(run)) for run in run_iterator]
         if target_run.is_debug != golden_run.is_debug:
             raise UserError(
                 f"{target.name} and {golden.name} do not hold the same kind of records.",
@@ -38,23 +40,22 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
             )
         if target_run.mode is not golden_run.mode:
             raise UserError(
-                f"The target holds {_contents(target_run)} and the golden holds {_contents(golden_run)}.",
+                f"The target holds {_describe_contents(target_run)} "
+                f"and the golden holds {_describe_contents(golden_run)}.",
                 "Record both runs with the same task (and the same summary_mode).",
             )
         for run in runs:
             if not run.starts[-1]:
-                raise UserError(
-                    f"{run.path} holds no values.", "Record it again; check scope and list in config.json."
-                )
-        opened.pop_all()
+                raise UserError(f"{run.path} holds no values.", "Record it again; check scope and list in config.json.")
+        stack.pop_all()
     return target_run, golden_run
 
 
-def _knows(manager: Manager, path: Path, framework: str) -> bool:
-    return any(known.sure for known in _readers(manager, path, framework))
+def _has_sure_reader(manager: Manager, path: Path, framework: str) -> bool:
+    return any(candidate.sure for candidate in _find_readers(manager, path, framework))
 
 
-class _Known(NamedTuple):
+class _ReaderCandidate(NamedTuple):
     """A reader with its confidence that it can read a record file."""
 
     sure: int
@@ -62,30 +63,30 @@ class _Known(NamedTuple):
     reader: Reader
 
 
-def _readers(manager: Manager, path: Path, framework: str | None) -> list[_Known]:
+def _find_readers(manager: Manager, path: Path, framework: str | None) -> list[_ReaderCandidate]:
     """Return all readers (of ``framework``, if given) with their confidence in a record file."""
     try:
         check_regular(path)
     except OSError as error:
-        raise _refused(path, error) from None
-    known: list[_Known] = []
+        raise _create_read_error(path, error) from None
+    candidates: list[_ReaderCandidate] = []
     for spec in manager.specs("readers", ReaderSpec):
         if framework is None or spec.framework == framework:
             spec = manager.find("readers", spec.name, ReaderSpec)
             try:
                 reader: Reader = spec.make()
-                with blamed(spec.title, spec.origin):
+                with blame_plugin(spec.title, spec.origin):
                     sure = int(reader.sniff(path))
             except PluginError as error:
                 if framework is not None:
                     raise
                 warn(error, "The other readers are used instead.")
                 continue
-            known.append(_Known(sure, spec, reader))
-    return known
+            candidates.append(_ReaderCandidate(sure, spec, reader))
+    return candidates
 
 
-def _contents(run: Run) -> str:
+def _describe_contents(run: Run) -> str:
     return {
         Mode.TENSOR: "tensors (task tensor)",
         Mode.STATISTICS: "statistics (task statistics)",
@@ -104,12 +105,12 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
     Raises:
         UserError: The file cannot be read, or no installed reader knows its format.
     """
-    readers = _readers(manager, path, framework)
-    known = sorted({reader.spec.framework for reader in readers})
+    readers = _find_readers(manager, path, framework)
+    known_frameworks = sorted({reader.spec.framework for reader in readers})
     if not any(reader.sure for reader in readers):
-        recorded = framework or _recorded_from(path)
-        if recorded and recorded not in known and provider("readers", recorded) is not None:
-            raise manager.missing("readers", recorded)
+        recorded = framework or _find_recorded_framework(path)
+        if recorded and recorded not in known_frameworks and find_provider("readers", recorded) is not None:
+            raise manager.create_missing_error("readers", recorded)
     if not readers:
         wanted = f' for framework "{framework}"' if framework else ""
         frameworks = {spec.framework for spec in manager.specs("readers", ReaderSpec)}
@@ -125,26 +126,24 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
         try:
             path.open("rb").close()
         except OSError as error:
-            raise _refused(path, error) from None
+            raise _create_read_error(path, error) from None
         raise UserError(
-            f"{path} was not recorded from {' or '.join(known)}.",
+            f"{path} was not recorded from {' or '.join(known_frameworks)}.",
             "Leave --framework out to detect the framework."
             if framework
             else "Install the plugin of the framework that recorded it.",
         )
-    with blamed(best.spec.title, best.spec.origin):
+    with blame_plugin(best.spec.title, best.spec.origin):
         return best.reader.open(path)
 
 
-def _refused(path: Path, error: OSError) -> UserError:
-    return UserError(
-        f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
-    )
+def _create_read_error(path: Path, error: OSError) -> UserError:
+    return UserError(f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions.")
 
 
-def _recorded_from(path: Path) -> str | None:
+def _find_recorded_framework(path: Path) -> str | None:
     """Return the framework that the record file names, if it can be read and names any."""
     try:
-        return framework_of(path)
+        return read_framework(path)
     except OSError:
         return None

@@ -11,46 +11,46 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from probe_core.flow.comparison import Comparison
-from probe_core.flow.judging import Judging
-from probe_core.flow.writing import Output
+from probe_core.flow.comparison import RunComparison
+from probe_core.flow.judging import JudgeChain
+from probe_core.flow.writing import OutputFiles
 from probe_core.model import Advice
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
-from probe_core.model.report import Finder, Kept, LineNumbers, Report
-from probe_core.model.watched import Watch
-from probe_core.plugins.blame import PluginError, blamed
+from probe_core.model.report import Finder, LineNumbers, NoFinder, Report
+from probe_core.model.watched import MeasurementCheck
+from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Answerer, Witness
 from probe_core.plugins.specs import AnswerSpec, FinderSpec
-from probe_core.progress import tell
+from probe_core.progress import report_progress
 from probe_core.store.layout import RunPair
 
-Measured = Callable[[Comparison], Iterator[RowBatch]]
+BatchSource = Callable[[RunComparison], Iterator[RowBatch]]
 """A function that yields the measured batches of a comparison."""
 
 
-def compare_pair(plan: Plan, manager: Manager, pair: RunPair, measured: Measured | None = None) -> Report:
+def compare_pair(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Report:
     """Compare one record file with another, and notify the plugins before and after.
 
     Args:
         plan: The options of the comparison.
         manager: The plugins.
         pair: The two record files.
-        measured: The source of the rows; None to measure them in this process.
+        batch_source: The source of the rows; None to measure them in this process.
     """
     manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
-    report = compare_quietly(plan, manager, pair, measured)
+    report = compare_quietly(plan, manager, pair, batch_source)
     manager.notify("probe_run_finished", report=report)
     return report
 
 
-def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, measured: Measured | None = None) -> Report:
+def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Report:
     """Compare one record file with another without notifying plugins."""
     started = time.monotonic()
-    comparison = Comparison(plan, manager, pair.target, pair.golden)
+    comparison = RunComparison(plan, manager, pair.target, pair.golden)
     try:
-        batches = comparison.batches(pair.rank) if measured is None else measured(comparison)
+        batches = comparison.batches(pair.rank) if batch_source is None else batch_source(comparison)
         report = _write(comparison, batches, manager, pair)
     finally:
         comparison.close()
@@ -58,14 +58,14 @@ def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, measured: Measu
     return report
 
 
-class _Blamed(NamedTuple):
+class _PluginWitness(NamedTuple):
     """A witness whose errors name its plugin."""
 
     spec: AnswerSpec
     witness: Witness
 
     def write(self, batch: RowBatch) -> None:
-        with blamed(self.spec.title, self.spec.origin):
+        with blame_plugin(self.spec.title, self.spec.origin):
             if hasattr(self.witness, "write_batch"):
                 self.witness.write_batch(batch)
                 return
@@ -73,54 +73,54 @@ class _Blamed(NamedTuple):
                 self.witness.write(batch.op(number), rows)
 
     def close(self, *, interrupted: bool = False) -> Path:
-        with blamed(self.spec.title, self.spec.origin):
+        with blame_plugin(self.spec.title, self.spec.origin):
             return self.witness.close(interrupted=interrupted)
 
     def discard(self) -> None:
-        with blamed(self.spec.title, self.spec.origin):
+        with blame_plugin(self.spec.title, self.spec.origin):
             self.witness.discard()
 
 
-def _witnesses(comparison: Comparison, manager: Manager, pair: RunPair) -> list[_Blamed]:
+def _create_witnesses(comparison: RunComparison, manager: Manager, pair: RunPair) -> list[_PluginWitness]:
     """Return the witnesses of the answers that the plan asks for."""
-    witnesses: list[_Blamed] = []
+    witnesses: list[_PluginWitness] = []
     try:
         for name in comparison.plan.answers:
             spec = manager.find("answers", name, AnswerSpec)
             answerer: Answerer = spec.make()
-            with blamed(spec.title, spec.origin):
+            with blame_plugin(spec.title, spec.origin):
                 witness = answerer.witness(comparison, pair)
-            witnesses += [] if witness is None else [_Blamed(spec, witness)]
+            witnesses += [] if witness is None else [_PluginWitness(spec, witness)]
     except BaseException:
         _discard(witnesses)
         raise
     return witnesses
 
 
-def finder_of(manager: Manager) -> Finder:
+def create_finder(manager: Manager) -> Finder:
     """Return the finder of suspects of the first plugin that has one; otherwise one that finds none."""
     specs = manager.specs("finders", FinderSpec)
-    finder: Finder = specs[0].make() if specs else Kept()
+    finder: Finder = specs[0].make() if specs else NoFinder()
     return finder
 
 
-def _answer(report: Report, comparison: Comparison, pair: RunPair) -> None:
+def _add_answer(report: Report, comparison: RunComparison, pair: RunPair) -> None:
     """Let the finder of suspects give the verdict; without one if its plugin fails."""
     for spec in comparison.finders:
         try:
-            with blamed(spec.title, spec.origin):
+            with blame_plugin(spec.title, spec.origin):
                 report.answer = report.finder.answer(report, comparison, pair)
         except PluginError as error:
             report.problems.append(f"{error.what} There is no verdict. {error.fix}")
     comparison.explain(report.suspects)
 
 
-def _discard(writers: Sequence[Output | _Blamed]) -> None:
+def _discard(writers: Sequence[OutputFiles | _PluginWitness]) -> None:
     for writer in writers:
         writer.discard()
 
 
-def _write(comparison: Comparison, batches: Iterator[RowBatch], manager: Manager, pair: RunPair) -> Report:
+def _write(comparison: RunComparison, batches: Iterator[RowBatch], manager: Manager, pair: RunPair) -> Report:
     plan = comparison.plan
     report = Report(
         pair.name,
@@ -130,35 +130,35 @@ def _write(comparison: Comparison, batches: Iterator[RowBatch], manager: Manager
         comparison.row_count,
         notes=comparison.notes,
         regions=comparison.regions,
-        finder=finder_of(manager),
-        watch=Watch(comparison.mode, comparison.watched_metrics()),
+        finder=create_finder(manager),
+        watch=MeasurementCheck(comparison.mode, comparison.watched_metrics()),
         opened=comparison,
     )
-    output = Output(plan, manager, pair, comparison.table, report, comparison.is_debug)
+    output = OutputFiles(plan, manager, pair, comparison.table, report, comparison.is_debug)
     if not manager.names("finders"):
-        why = str(manager.missing("finders", "suspects")).replace("\n", " ")
-        report.notes.append(f"there is no verdict. {why}")
-    witnesses: list[_Blamed] = []
+        reason = str(manager.create_missing_error("finders", "suspects")).replace("\n", " ")
+        report.notes.append(f"there is no verdict. {reason}")
+    witnesses: list[_PluginWitness] = []
     done = 0
     try:
-        witnesses = _witnesses(comparison, manager, pair)
-        judging = Judging(manager, comparison.highlights, comparison.blame)
+        witnesses = _create_witnesses(comparison, manager, pair)
+        judge_chain = JudgeChain(manager, comparison.highlights, comparison.blame)
         try:
             for batch in batches:
-                judging.apply(batch)
+                judge_chain.apply(batch)
                 output.write(batch)
                 comparison.look(batch)
                 report.add(batch, LineNumbers(output.line, done))
                 for witness in witnesses:
                     witness.write(batch)
                 done += len(batch)
-                tell("comparing", done, comparison.row_count)
+                report_progress("comparing", done, comparison.row_count)
             report.conclude()
         except KeyboardInterrupt:
             report.interrupted = True
         report.unreadable, report.unreadable_count = comparison.unreadable, comparison.unreadable_count
         is_partial = report.interrupted
-        _answer(report, comparison, pair)
+        _add_answer(report, comparison, pair)
         report.files = output.close(report.answer if plan.answer else None, interrupted=is_partial)
         report.faults, report.opened = output.faults, None
     except BaseException:

@@ -15,25 +15,25 @@ import numpy as np
 
 from probe_core.model import Cell, Column, Measurement, Mode, Percent, Slot, Statistic
 from probe_core.model.batches import PairSide, RowBatch
-from probe_core.model.columns import FLOAT, INTEGER, MAX_EXACT, NULL, Array, Interned
-from probe_core.model.messages import NAN, NOT_AVAILABLE, absent, join, message
+from probe_core.model.columns import FLOAT, INTEGER, MAX_EXACT_INTEGER, NULL, Array, InternTable
+from probe_core.model.messages import NAN, NOT_AVAILABLE, format_message, format_missing_cell, join_messages
 
 NO_FILE = "-1"
-LARGEST_RATIO = 1e300
+MAX_RATIO = 1e300
 """Limit of ratios, so that their percentages are finite."""
-NUMBER, WHOLE, PERCENT = -1, -2, -3
+NUMBER_CODE, INTEGER_CODE, PERCENT_CODE = -1, -2, -3
 """Codes of cells that show a float, an integer, and a ratio in percent."""
-LARGEST_SHEET = 1_048_500
+MAX_SHEET_ROWS = 1_048_500
 """Largest number of rows of one sheet, without its header; a longer table is split and not highlighted
 (docs/tables.md#limits)."""
 
-MESSAGE = Column("Err_message", "row.message")
-CONSISTENT = Column("Requires_grad Consistent", "row.consistent")
-STACK = Column("NPU_Stack_Info", "row.stack")
+MESSAGE_COLUMN = Column("Err_message", "row.message")
+CONSISTENT_COLUMN = Column("Requires_grad Consistent", "row.consistent")
+STACK_COLUMN = Column("NPU_Stack_Info", "row.stack")
 """Columns that the core treats specially: messages, agreement and call stacks."""
 
 
-def metrics_of(columns: Sequence[Column]) -> tuple[str, ...]:
+def find_metrics(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return the metrics that columns show, each once, in their order."""
     sources = (column.source.partition(".")[0] for column in columns)
     return tuple(dict.fromkeys(name for name in sources if name not in ("target", "golden", "row")))
@@ -60,42 +60,42 @@ class Table:
             extra: Further columns, as pairs of a metric and the name of its column.
             labels: Names of further policies, each of which gets a column with its labels.
         """
-        columns = [column for column in columns if stack or column != STACK]
-        own = [column.header for column in columns]
-        named = Counter([*own, *(name for _, name in extra), *labels])
+        columns = [column for column in columns if stack or column != STACK_COLUMN]
+        headers = [column.header for column in columns]
+        header_counts = Counter([*headers, *(name for _, name in extra), *labels])
         for metric, name in extra:
-            columns.append(Column(name if named[name] == 1 else f"{metric}: {name}", f"{metric}.{name}"))
+            columns.append(Column(name if header_counts[name] == 1 else f"{metric}: {name}", f"{metric}.{name}"))
         for name in labels:
-            columns.append(Column(name if named[name] == 1 else f"policy: {name}", f"row.policy.{name}"))
+            columns.append(Column(name if header_counts[name] == 1 else f"policy: {name}", f"row.policy.{name}"))
         self.mode = mode
         self.headers = tuple(column.header for column in columns)
         self.sources = [(column.source, column.style) for column in columns]
 
-    def columns(self, batch: RowBatch, *, all_digits: bool = False) -> list[CellColumn]:
+    def create_columns(self, batch: RowBatch, *, all_digits: bool = False) -> list[CellColumn]:
         """Return the cells of a batch; numbers rounded as in docs/tables.md#digits, or with all digits."""
-        return [self._column(batch, *source, all_digits=all_digits) for source in self.sources]
+        return [self._create_column(batch, *source, all_digits=all_digits) for source in self.sources]
 
-    def rows(self, batch: RowBatch, *, all_digits: bool = False) -> Iterator[Sequence[Cell]]:
+    def yield_rows(self, batch: RowBatch, *, all_digits: bool = False) -> Iterator[Sequence[Cell]]:
         """Yield the cells of each row of a batch."""
-        return zip(*(column.cells() for column in self.columns(batch, all_digits=all_digits)))
+        return zip(*(column.get_cells() for column in self.create_columns(batch, all_digits=all_digits)))
 
-    def _column(self, batch: RowBatch, source: str, style: str, *, all_digits: bool) -> CellColumn:
+    def _create_column(self, batch: RowBatch, source: str, style: str, *, all_digits: bool) -> CellColumn:
         part, _, name = source.partition(".")
         if part == "row":
-            return _of_row(batch, name)
+            return _create_row_column(batch, name)
         if part in ("target", "golden"):
-            return _of_side(batch.target if part == "target" else batch.golden, name)
+            return _create_side_column(batch.target if part == "target" else batch.golden, name)
         measured = batch.results.measurements[source]
-        style = _EXACT.get(style, style) if all_digits else style
-        cells = [_show(item, style, self.mode) for item in measured.others[1:]]
-        kind, numbers = PERCENT if style == "percent" else NUMBER, measured.numbers
-        if style in _EXACT:
+        style = _EXACT_STYLES.get(style, style) if all_digits else style
+        cells = [_format_measurement(item, style, self.mode) for item in measured.others[1:]]
+        kind, numbers = PERCENT_CODE if style == "percent" else NUMBER_CODE, measured.numbers
+        if style in _EXACT_STYLES:
             numbers = np.array([_STYLES[style](number) for number in numbers.tolist()], float)
-        is_shown = np.isfinite(numbers) if kind == NUMBER else (numbers >= 0) & (numbers < LARGEST_RATIO)
+        is_shown = np.isfinite(numbers) if kind == NUMBER_CODE else (numbers >= 0) & (numbers < MAX_RATIO)
         codes = np.where(measured.codes == 0, kind, measured.codes - 1)
         others = np.flatnonzero((measured.codes == 0) & ~is_shown)
         codes[others] = np.arange(len(cells), len(cells) + len(others))
-        cells += [_show(Measurement(number), style, self.mode) for number in numbers[others].tolist()]
+        cells += [_format_measurement(Measurement(number), style, self.mode) for number in numbers[others].tolist()]
         return CellColumn(codes, cells, numbers)
 
 
@@ -113,34 +113,34 @@ class CellColumn:
     texts: Sequence[Cell]
     numbers: Array | None = None
 
-    def cells(self) -> list[Cell]:
+    def get_cells(self) -> list[Cell]:
         """Return the cell of each row."""
         texts, codes = self.texts, self.codes.tolist()
         if self.numbers is None:
             return [texts[code] for code in codes]
         return [
-            texts[code] if code >= 0 else number if code == NUMBER else _NUMBERS[code](number)
+            texts[code] if code >= 0 else number if code == NUMBER_CODE else _NUMBER_CONVERTERS[code](number)
             for code, number in zip(codes, self.numbers.tolist())
         ]
 
 
-_NUMBERS: dict[int, Callable[[float], Cell]] = {WHOLE: int, PERCENT: Percent}
+_NUMBER_CONVERTERS: dict[int, Callable[[float], Cell]] = {INTEGER_CODE: int, PERCENT_CODE: Percent}
 
 
-def _show(measurement: Measurement, style: str, mode: Mode) -> Cell:
+def _format_measurement(measurement: Measurement, style: str, mode: Mode) -> Cell:
     """Return the cell of a measurement."""
     value, reason = measurement
     if reason is not None:
-        return absent(reason, mode)
+        return format_missing_cell(reason, mode)
     if isinstance(value, float) and (style == "percent" or (style != "plain" and value - value == 0)):
         return _STYLES[style](value)
-    return spell(value) if isinstance(value, float) else value
+    return format_statistic(value) if isinstance(value, float) else value
 
 
 # -- cells ---------------------------------------------------------------------------------
 
 
-def spell(value: Statistic) -> Cell:
+def format_statistic(value: Statistic) -> Cell:
     """Return a statistic as the tables write it (docs/tables.md#digits)."""
     if type(value) is float and value - value == 0:  # finite, as nearly all are
         return value
@@ -151,7 +151,7 @@ def spell(value: Statistic) -> Cell:
             return NAN
         if math.isinf(value):
             return "inf" if value > 0 else "-inf"
-    if isinstance(value, int) and abs(value) >= MAX_EXACT:
+    if isinstance(value, int) and abs(value) >= MAX_EXACT_INTEGER:
         return str(value)  # beyond what a spreadsheet's numbers hold
     return value
 
@@ -159,11 +159,11 @@ def spell(value: Statistic) -> Cell:
 STATISTICS = ("max", "min", "mean", "l2norm")
 
 
-def _of_side(side: PairSide, name: str) -> CellColumn:
+def _create_side_column(side: PairSide, name: str) -> CellColumn:
     """Return a column that shows a field of the values of one side."""
     columns, present = side.columns, side.is_present
     if name in STATISTICS:
-        return _of_statistic(side, STATISTICS.index(name))
+        return _create_statistic_column(side, STATISTICS.index(name))
     if name in ("dtype", "shape", "requires_grad"):
         codes, texts = {
             "dtype": (side.column("dtype"), columns.dtypes),
@@ -185,19 +185,19 @@ def _of_side(side: PairSide, name: str) -> CellColumn:
     return CellColumn(codes, [*cells, NOT_AVAILABLE])
 
 
-def _of_statistic(side: PairSide, place: int) -> CellColumn:
+def _create_statistic_column(side: PairSide, place: int) -> CellColumn:
     types, numbers = side.column("types")[:, place], side.column("numbers")[:, place]
-    codes = np.where(types == INTEGER, WHOLE, NUMBER)
-    texts = Interned()
-    special = ~np.isfinite(numbers) | ((types != FLOAT) & ((types != INTEGER) | (abs(numbers) >= MAX_EXACT)))
+    codes = np.where(types == INTEGER, INTEGER_CODE, NUMBER_CODE)
+    texts = InternTable()
+    special = ~np.isfinite(numbers) | ((types != FLOAT) & ((types != INTEGER) | (abs(numbers) >= MAX_EXACT_INTEGER)))
     for line in np.flatnonzero(special & side.is_present).tolist():
         value = side.columns.statistic(int(side.lines[line]), place)
-        codes[line] = texts.code(spell(value))
-    codes[~side.is_present] = texts.code(NOT_AVAILABLE)
+        codes[line] = texts.encode(format_statistic(value))
+    codes[~side.is_present] = texts.encode(NOT_AVAILABLE)
     return CellColumn(codes, texts, numbers)
 
 
-def _of_row(batch: RowBatch, name: str) -> CellColumn:
+def _create_row_column(batch: RowBatch, name: str) -> CellColumn:
     """Return a column that is derived from the rows."""
     if name == "consistent":
         codes = np.where(batch.is_matched, np.where(batch.requires_grad_differs, 1, 2), 0)
@@ -206,52 +206,52 @@ def _of_row(batch: RowBatch, name: str) -> CellColumn:
         verdicts = batch.verdicts if name == "label" else batch.results.further[name.removeprefix("policy.")]
         return CellColumn(verdicts.codes, [verdict.label for verdict in verdicts.table])
     if name == "stack":
-        texts = Interned()
-        codes = np.full(len(batch), texts.code(NOT_AVAILABLE))
+        texts = InternTable()
+        codes = np.full(len(batch), texts.encode(NOT_AVAILABLE))
         for number, line in batch.stack_lines.items():
             stack = batch.stack(number)
-            codes[line] = 0 if stack is None else texts.code(_frames(stack))
+            codes[line] = 0 if stack is None else texts.encode(_format_frames(stack))
         return CellColumn(codes, texts)
     if name == "message":
-        texts = Interned()
-        codes = np.full(len(batch), texts.code(""))
-        for line in {*np.flatnonzero(batch.has_reason(message)).tolist(), *batch.marks}:
-            codes[line] = texts.code(_message(batch, line))
+        texts = InternTable()
+        codes = np.full(len(batch), texts.encode(""))
+        for line in {*np.flatnonzero(batch.has_reason(format_message)).tolist(), *batch.marks}:
+            codes[line] = texts.encode(_format_message(batch, line))
         return CellColumn(codes, texts)
     if name == "data_name":
-        files = [str([*map(_file, pair[:2])]) for pair in batch.pairs(0, len(batch))]
+        files = [str([*map(_get_file, pair[:2])]) for pair in batch.pairs(0, len(batch))]
         return CellColumn(np.arange(len(batch)), files)
     raise LookupError(f"a row has no field {name!r:.40}")
 
 
-def _message(batch: RowBatch, line: int) -> str:
+def _format_message(batch: RowBatch, line: int) -> str:
     reasons, mark = batch.reasons(line), batch.marks.get(line)
     if not reasons and mark is None:
         return ""
-    marks = [message(reason) for reason in mark.reasons] if mark else []
-    return "\n".join(part for part in (join(reasons), *dict.fromkeys(marks)) if part)
+    marks = [format_message(reason) for reason in mark.reasons] if mark else []
+    return "\n".join(part for part in (join_messages(reasons), *dict.fromkeys(marks)) if part)
 
 
-def _file(slot: Slot | None) -> str:
+def _get_file(slot: Slot | None) -> str:
     return NOT_AVAILABLE if slot is None else slot.value.data_name or NO_FILE
 
 
 @lru_cache(maxsize=4096)
-def _frames(stack: tuple[str, ...]) -> str:
+def _format_frames(stack: tuple[str, ...]) -> str:
     return str(list(stack))
 
 
 # -- styles of numbers ---------------------------------------------------------------------
 
 
-def _cosine(value: float) -> Cell:
+def _round_cosine(value: float) -> Cell:
     return round(value, 6) if value > 0.9999 else round(value, 12)
 
 
-_EXACT = {"decimals": "plain", "cosine": "plain"}
+_EXACT_STYLES = {"decimals": "plain", "cosine": "plain"}
 """Replacements for styles that round, for files with all digits."""
 _STYLES: dict[str, Callable[[float], Cell]] = {
     "decimals": lambda value: round(value, 12),
-    "cosine": _cosine,
+    "cosine": _round_cosine,
     "percent": Percent,
 }

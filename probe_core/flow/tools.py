@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe_core.errors import UserError
-from probe_core.flow.ahead import Ahead
-from probe_core.flow.table import Table, metrics_of
+from probe_core.flow.ahead import GroupFunction
+from probe_core.flow.table import Table, find_metrics
 from probe_core.model import Column, Level, Measurement, Mode, Reason, Verdict
 from probe_core.model.batches import OBSTACLES, RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan
 from probe_core.model.results import LineMeasurements, MeasurementColumn, VerdictColumn
-from probe_core.model.watched import WatchedMetric
-from probe_core.plugins.blame import PluginError, blamed, fault
+from probe_core.model.watched import MetricCheck
+from probe_core.plugins.blame import PluginError, blame_plugin, create_plugin_error
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.parameters import split
+from probe_core.plugins.parameters import split_parameters
 from probe_core.plugins.protocols import Metric, Policy
 from probe_core.plugins.specs import (
     AnswerSpec,
@@ -32,19 +32,19 @@ from probe_core.plugins.specs import (
     address,
 )
 
-RECORD = {
+RECORD_FIXES = {
     Mode.TENSOR: "Record both runs with task tensor",
     Mode.STATISTICS: "Record both runs with task statistics",
     Mode.MD5: "Record both runs with task statistics and summary_mode md5",
 }
 
 
-UNJUDGED = Verdict(Level.SKIP, "", measured=False)
+UNJUDGED_VERDICT = Verdict(Level.SKIP, "", measured=False)
 """Verdict of rows that are not judged yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Tool:
+class _ActiveMetric:
     """A metric in use; ``asked`` is its name with parameters, ``names`` the keys of its measurements."""
 
     asked: str
@@ -59,7 +59,7 @@ class _Tool:
         return hasattr(self.metric, "measure_batch")
 
 
-class _Judging(NamedTuple):
+class _ActivePolicy(NamedTuple):
     """A policy in use; it judges batches, or groups of pairs of tensors and all other pairs singly."""
 
     spec: PolicySpec
@@ -68,7 +68,7 @@ class _Judging(NamedTuple):
     is_grouped: bool
 
     @classmethod
-    def of(cls, spec: PolicySpec, mode: Mode) -> _Judging:
+    def from_spec(cls, spec: PolicySpec, mode: Mode) -> _ActivePolicy:
         """Return the policy of a spec, for runs that hold data of a mode."""
         policy = spec.make()
         is_columnar = hasattr(policy, "judge_batch") and mode in getattr(policy, "batch_modes", Mode)
@@ -89,7 +89,7 @@ class Tools:
         plan: Plan,
         manager: Manager,
         mode: Mode,
-        asking: Sequence[AnswerSpec | FinderSpec],
+        answer_specs: Sequence[AnswerSpec | FinderSpec],
         blame: Callable[[PluginError, str], None],
     ) -> None:
         self._mode = mode
@@ -101,44 +101,42 @@ class Tools:
         unusable = [name for name, spec in zip(plan.policies, policies) if mode not in spec.modes]
         policies = [spec for spec in policies if mode in spec.modes]
         if unusable and not policies:
-            raise _no_policy(unusable[0], manager.find("policies", unusable[0], PolicySpec), mode)
+            raise _create_policy_error(unusable[0], manager.find("policies", unusable[0], PolicySpec), mode)
         chosen = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
-        self._policy = _Judging.of(chosen, mode)
+        self._policy = _ActivePolicy.from_spec(chosen, mode)
         self._labelled = policies[1:]
-        names = dict.fromkeys(name for spec in asking for name in spec.policies)
+        names = dict.fromkeys(name for spec in answer_specs for name in spec.policies)
         further = [*self._labelled, *(manager.find("policies", name, PolicySpec) for name in names)]
-        self._further = [_Judging.of(spec, mode) for spec in {spec.name: spec for spec in further}.values()]
-        own = metrics_of(self._columns)
-        wanted = [name for spec in policies for name in spec.metrics] + list(plan.metrics)
-        self._added = tuple(dict.fromkeys(name for name in wanted if name not in own))
-        asked = [
-            *own,
+        self._further = [_ActivePolicy.from_spec(spec, mode) for spec in {spec.name: spec for spec in further}.values()]
+        table_metrics = find_metrics(self._columns)
+        further_metrics = [name for spec in policies for name in spec.metrics] + list(plan.metrics)
+        self._added = tuple(dict.fromkeys(name for name in further_metrics if name not in table_metrics))
+        metric_names = [
+            *table_metrics,
             *self._added,
             *chosen.metrics,
-            *(name for spec in asking for name in spec.metrics.get(mode, ())),
-            *_read_by_highlighters(plan, manager, mode),
+            *(name for spec in answer_specs for name in spec.metrics.get(mode, ())),
+            *_find_highlighter_metrics(plan, manager, mode),
         ]
         self._asked = plan.metrics
-        self._tools = [_tool(name, manager, mode) for name in dict.fromkeys(asked)]
+        self._tools = [_create_tool(name, manager, mode) for name in dict.fromkeys(metric_names)]
         self.names = frozenset(tool.spec.name for tool in self._tools)
-        self.shown: Sequence[tuple[str, str]] = self._columns_of(own)
-        self.ahead = self._found_ahead()
+        self.shown: Sequence[tuple[str, str]] = self._find_columns(table_metrics)
+        self.ahead = self._find_group_functions()
 
-    def table(self, stack: bool) -> Table:
+    def create_table(self, stack: bool) -> Table:
         """Return the table, with a column for each further metric and for each further policy."""
         labels = tuple(spec.name for spec in self._labelled)
-        return Table(
-            self._mode, self._columns, stack=stack, extra=self._columns_of(self._added), labels=labels
-        )
+        return Table(self._mode, self._columns, stack=stack, extra=self._find_columns(self._added), labels=labels)
 
     @property
     def opens_pairs(self) -> bool:
         """True if a metric or policy measures or judges pair by pair."""
-        columnar = [*(tool.is_columnar for tool in self._tools), *(one.is_columnar for one in self._judgings)]
+        columnar = [*(tool.is_columnar for tool in self._tools), *(judging.is_columnar for judging in self._judgings)]
         return not all(columnar)
 
     @property
-    def _judgings(self) -> list[_Judging]:
+    def _judgings(self) -> list[_ActivePolicy]:
         return [self._policy, *self._further]
 
     def begin(self, batch: RowBatch) -> None:
@@ -147,13 +145,13 @@ class Tools:
         for tool in self._tools:
             columns = [MeasurementColumn(count) for _ in tool.names]
             if tool.is_columnar:
-                columns = self._found(tool, tool.metric.measure_batch, batch)  # type: ignore[attr-defined]
+                columns = self._measure_items(tool, tool.metric.measure_batch, batch)  # type: ignore[attr-defined]
                 for code, obstacle in enumerate(OBSTACLES[1:], 1):
                     lines = np.flatnonzero(batch.obstacles == code)
                     for column in columns if len(lines) else ():
-                        column.codes[lines] = column.code(Measurement(None, obstacle))
+                        column.codes[lines] = column.encode(Measurement(None, obstacle))
             results.measurements.update(zip(tool.names, columns))
-        verdicts = [VerdictColumn([UNJUDGED], np.zeros(count, np.int32)) for _ in self._judgings]
+        verdicts = [VerdictColumn([UNJUDGED_VERDICT], np.zeros(count, np.int32)) for _ in self._judgings]
         results.verdicts = verdicts[0]
         results.further = {judging.spec.name: column for judging, column in zip(self._further, verdicts[1:])}
 
@@ -173,8 +171,8 @@ class Tools:
             singles: Sequence[int] = range(len(group))
             measure = getattr(tool.metric, "measure_group", None)
             if measure is not None and len(measured):
-                for column, own in zip(columns, self._found(tool, measure, measured)):
-                    column.put(lines[are_measurable], own)
+                for column, group_column in zip(columns, self._measure_items(tool, measure, measured)):
+                    column.put(lines[are_measurable], group_column)
                 singles = rest
             for place in singles:
                 for column, measurement in zip(columns, self._measure(tool, group[place])):
@@ -184,10 +182,10 @@ class Tools:
                 continue
             singles = range(len(group))
             if judging.is_grouped and len(measured):
-                taken = {name: column.of(lines[are_measurable]) for name, column in measurements.items()}
-                with blamed(judging.spec.title, judging.spec.origin):
+                taken = {name: column.select(lines[are_measurable]) for name, column in measurements.items()}
+                with blame_plugin(judging.spec.title, judging.spec.origin):
                     column = judging.policy.judge_group(measured, taken)  # type: ignore[attr-defined]
-                    judged.put(lines[are_measurable], _checked(column, len(measured), "judge_group"))
+                    judged.put(lines[are_measurable], _check_verdicts(column, len(measured), "judge_group"))
                 singles = rest
             for place in singles:
                 line = lines.item(place)
@@ -202,25 +200,25 @@ class Tools:
             if judging.is_columnar:
                 results.further[judging.spec.name] = self._judge_batch(judging, batch)
 
-    def _judge(self, judging: _Judging, pair: OpenPair, measurements: LineMeasurements) -> Verdict:
+    def _judge(self, judging: _ActivePolicy, pair: OpenPair, measurements: LineMeasurements) -> Verdict:
         try:
             verdict = judging.policy.judge(pair, measurements)
             if type(verdict) is not Verdict:
                 raise TypeError(f"judge must return a Verdict, not {type(verdict).__name__}")
         except BaseException as error:  # a third party's policy, which may raise SystemExit
-            blame = fault(error, judging.spec.title, judging.spec.origin)
+            blame = create_plugin_error(error, judging.spec.title, judging.spec.origin)
             if blame is None:
                 raise
             raise blame from error
         return verdict
 
-    def _judge_batch(self, judging: _Judging, batch: RowBatch) -> VerdictColumn:
-        with blamed(judging.spec.title, judging.spec.origin):
+    def _judge_batch(self, judging: _ActivePolicy, batch: RowBatch) -> VerdictColumn:
+        with blame_plugin(judging.spec.title, judging.spec.origin):
             verdicts = judging.policy.judge_batch(batch)  # type: ignore[attr-defined]
-            return _checked(verdicts, len(batch), "judge_batch")
+            return _check_verdicts(verdicts, len(batch), "judge_batch")
 
-    def _found(
-        self, tool: _Tool, method: Callable[[Any], list[MeasurementColumn]], items: RowBatch | PairGroup
+    def _measure_items(
+        self, tool: _ActiveMetric, method: Callable[[Any], list[MeasurementColumn]], items: RowBatch | PairGroup
     ) -> list[MeasurementColumn]:
         """Return the columns that a metric's method gives a batch or a group."""
         count = len(items)
@@ -237,31 +235,31 @@ class Tools:
                 column.codes[:] = 1
         return columns
 
-    def watched(self) -> list[WatchedMetric]:
+    def create_metric_checks(self) -> list[MetricCheck]:
         """Return the metrics, to check whether each measures any row."""
         return [
-            WatchedMetric(tool.asked, str(tool.spec.origin), tool.names, tool.asked in self._asked)
+            MetricCheck(tool.asked, str(tool.spec.origin), tool.names, tool.asked in self._asked)
             for tool in self._tools
         ]
 
-    def _columns_of(self, asked: Sequence[str]) -> list[tuple[str, str]]:
-        tools = [tool for tool in self._tools if tool.asked in asked]
+    def _find_columns(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        tools = [tool for tool in self._tools if tool.asked in names]
         return [(tool.asked, column) for tool in tools for column in tool.spec.columns]
 
-    def _found_ahead(self) -> list[Ahead]:
+    def _find_group_functions(self) -> list[GroupFunction]:
         """Return the functions that metrics want to be called beforehand; a missing one costs only time."""
-        functions: dict[str, Ahead] = {}
+        functions: dict[str, GroupFunction] = {}
         for tool in self._tools:
             location = tool.spec.ahead
             if location and location not in functions:
                 try:
-                    with blamed(f"{tool.spec.title}: {location}", tool.spec.origin):
+                    with blame_plugin(f"{tool.spec.title}: {location}", tool.spec.origin):
                         functions[location] = address(location)
                 except PluginError as error:
                     self._blame(error, "The metric still measures, but more slowly.")
         return list(functions.values())
 
-    def _measure(self, tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
+    def _measure(self, tool: _ActiveMetric, pair: OpenPair) -> Sequence[Measurement]:
         columns = tool.spec.columns
         obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
         if obstacle is not None:
@@ -273,23 +271,23 @@ class Tools:
                 raise TypeError(f"measure must return a list of Measurement, not {type(measured).__name__}")
             if len(measured) != len(columns):
                 raise ValueError(f"measure must return {len(columns)} Measurement, not {len(measured)}")
-            return [_sound(item) for item in measured] if is_third_party else measured
+            return [_check_measurement(item) for item in measured] if is_third_party else measured
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a third party's metric may raise SystemExit
             return [self._note_failure(tool, error)] * len(columns)
 
-    def _note_failure(self, tool: _Tool, error: BaseException) -> Measurement:
+    def _note_failure(self, tool: _ActiveMetric, error: BaseException) -> Measurement:
         """Note once that a third party's metric failed, and return the measurement that states it."""
         if tool.is_third_party and tool.asked not in self._blamed:
             self._blamed.add(tool.asked)
-            blame = fault(error, tool.spec.title, tool.spec.origin)
+            blame = create_plugin_error(error, tool.spec.title, tool.spec.origin)
             if blame is not None:
                 self._blame(blame, "Its cells in such rows are N/A, and Err_message shows the error.")
         return Measurement.failed(error, tool.asked)
 
 
-def _read_by_highlighters(plan: Plan, manager: Manager, mode: Mode) -> list[str]:
+def _find_highlighter_metrics(plan: Plan, manager: Manager, mode: Mode) -> list[str]:
     """Return the metrics that highlighters read and that can measure the data in the runs."""
     if not plan.highlight or mode is Mode.MD5:
         return []
@@ -299,38 +297,38 @@ def _read_by_highlighters(plan: Plan, manager: Manager, mode: Mode) -> list[str]
         if mode is Mode.TENSOR or spec.needs is not Needs.TENSOR
     }
     names = (name for spec in manager.specs("highlighters", HighlightSpec) for name in spec.metrics)
-    return [name for name in names if split(name)[0] in measurable]
+    return [name for name in names if split_parameters(name)[0] in measurable]
 
 
-def _tool(asked: str, manager: Manager, mode: Mode) -> _Tool:
+def _create_tool(asked: str, manager: Manager, mode: Mode) -> _ActiveMetric:
     """Return the metric called ``asked``, or raise UserError if it needs tensors and the runs hold none."""
     spec = manager.find("metrics", asked, MetricSpec)
     if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:
         raise UserError(
-            f'The metric "{split(asked)[0]}" needs tensors, and these runs hold {mode.value} only.',
+            f'The metric "{split_parameters(asked)[0]}" needs tensors, and these runs hold {mode.value} only.',
             "Record both runs with task tensor, or leave the metric out.",
         )
     names = tuple(f"{asked}.{column}" for column in spec.columns)
     metric = spec.make()
-    return _Tool(asked, spec, metric, names, not spec.origin.is_of_probe)
+    return _ActiveMetric(asked, spec, metric, names, not spec.origin.is_of_probe)
 
 
-def _checked(verdicts: Any, count: int, method: str) -> VerdictColumn:
+def _check_verdicts(verdicts: Any, count: int, method: str) -> VerdictColumn:
     """Return what a policy's ``method`` gives a batch or group; raise TypeError if it is not valid."""
     if not isinstance(verdicts, VerdictColumn) or len(verdicts.codes) != count:
         raise TypeError(f"{method} must return a VerdictColumn with a verdict for each row")
     return verdicts
 
 
-def _no_policy(asked: str, spec: PolicySpec, mode: Mode) -> UserError:
+def _create_policy_error(name: str, spec: PolicySpec, mode: Mode) -> UserError:
     needed = " or ".join(mode.value for mode in spec.modes)
     return UserError(
-        f'The policy "{asked}" judges runs that hold {needed}, and these hold {mode.value}.',
-        f"{RECORD[spec.modes[0]]}, or choose another policy.",
+        f'The policy "{name}" judges runs that hold {needed}, and these hold {mode.value}.',
+        f"{RECORD_FIXES[spec.modes[0]]}, or choose another policy.",
     )
 
 
-def _sound(measured: Any) -> Measurement:
+def _check_measurement(measured: Any) -> Measurement:
     """Check a third party's measurement, and convert numpy scalars; raise TypeError if it is not valid."""
     if not isinstance(measured, Measurement):
         raise TypeError(f"measure must return a list of Measurement, not of {type(measured).__name__}")

@@ -8,9 +8,9 @@ from probe_core.errors import UserError
 from probe_core.matching.views import Views
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.plugins.blame import blamed
-from probe_core.plugins.distributions import given, missing, provider
-from probe_core.plugins.manager import ONLY, Manager
+from probe_core.plugins.blame import blame_plugin
+from probe_core.plugins.distributions import create_missing_error, find_provider, list_contributions
+from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
 from probe_core.plugins.protocols import Viewer
 from probe_core.plugins.specs import ViewSpec
 
@@ -21,37 +21,37 @@ def check_views(plan: Plan, manager: Manager) -> None:
     Raises:
         UserError: A mapping file is not valid, or the plugin that reads it is not installed.
     """
-    absent = _absent(manager, "Mapping names (-am, -cm, -lm)") if plan.maps_names else None
+    absent = _find_missing_views(manager, "Mapping names (-am, -cm, -lm)") if plan.maps_names else None
     if absent is not None:
         raise absent
-    for spec, viewer in _viewers(manager):
-        with blamed(spec.title, spec.origin):
+    for spec, viewer in _create_viewers(manager):
+        with blame_plugin(spec.title, spec.origin):
             viewer.check(plan)
 
 
-def views(plan: Plan, manager: Manager, target: Run, golden: Run) -> Views:
+def create_views(plan: Plan, manager: Manager, target: Run, golden: Run) -> Views:
     """Return both runs as the plan's matcher sees them; unchanged if no plugin offers a view.
 
     Raises:
         UserError: A plugin cannot make the view that the plan asks for.
     """
-    for spec, viewer in _viewers(manager):
-        with blamed(spec.title, spec.origin):
+    for spec, viewer in _create_viewers(manager):
+        with blame_plugin(spec.title, spec.origin):
             result = viewer.views(plan, manager, target, golden)
             if result is not None and not isinstance(result, Views):
                 raise TypeError(f"views must return Views or None, not {type(result).__name__}")
         if result is not None:
             return result
-    note = _unmapped(manager, target, golden)
+    note = _describe_missing_mapping(manager, target, golden)
     return Views(target, golden, plan.matcher or "exact", (note,) if note else ())
 
 
-def _unmapped(manager: Manager, target: Run, golden: Run) -> str:
+def _describe_missing_mapping(manager: Manager, target: Run, golden: Run) -> str:
     """Return the note that two frameworks are compared without a plugin that maps names, or an empty text."""
     frameworks = target.header.framework, golden.header.framework
     if frameworks[0] == frameworks[1]:
         return ""
-    absent = _absent(manager, "Mapping the names of one to the other")
+    absent = _find_missing_views(manager, "Mapping the names of one to the other")
     if absent is None:
         return ""
     return (
@@ -60,13 +60,13 @@ def _unmapped(manager: Manager, target: Run, golden: Run) -> str:
     )
 
 
-def _viewers(manager: Manager) -> Iterator[tuple[ViewSpec, Viewer]]:
+def _create_viewers(manager: Manager) -> Iterator[tuple[ViewSpec, Viewer]]:
     for spec in manager.specs("views", ViewSpec):
         yield spec, spec.make()
 
 
-def _absent(manager: Manager, what: str) -> UserError | None:
+def _find_missing_views(manager: Manager, subject: str) -> UserError | None:
     """Return the error that says how to install probe's own views; None if they are installed."""
-    absent = next((name for name in given("views") if name not in manager.names("views")), None)
-    distribution = absent and provider("views", absent)
-    return missing(what, distribution, ONLY) if distribution else None
+    absent = next((name for name in list_contributions("views") if name not in manager.names("views")), None)
+    distribution = absent and find_provider("views", absent)
+    return create_missing_error(subject, distribution, PLUGINS_VARIABLE) if distribution else None

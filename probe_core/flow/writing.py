@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from probe_core.files.atomic import AtomicFile, make_directory, not_written, writing
+from probe_core.files.atomic import AtomicFile, create_write_error, make_directory, write_atomically
 from probe_core.flow.table import Table
 from probe_core.model import Advice, Cell
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.model.report import Report
-from probe_core.plugins.blame import fault
+from probe_core.plugins.blame import create_plugin_error
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import AnswerWriter, Reporter
 from probe_core.plugins.specs import ReporterSpec
-from probe_core.safe_text import safe
+from probe_core.safe_text import escape_invisible
 from probe_core.store.layout import RunPair
 
 
@@ -66,7 +66,7 @@ def write_table(
         raise
 
 
-class Output:
+class OutputFiles:
     """The result files of one comparison, one for each format of the plan.
 
     Attributes:
@@ -102,12 +102,12 @@ class Output:
                 except BaseException as error:
                     if file is not None:
                         file.discard()
-                    self._lose(spec, error)
+                    self._note_failure(spec, error)
                 else:
                     self._sinks.append(_Sink(spec, reporter, file, writer))
         except OSError as error:
             self.discard()
-            raise not_written("The result", self._directory, error) from None
+            raise create_write_error("The result", self._directory, error) from None
         except BaseException:
             self.discard()
             raise
@@ -130,15 +130,15 @@ class Output:
                 except BaseException as error:
                     self._drop(sink, error)
         except OSError as error:
-            raise not_written("The result", self._directory, error) from None
+            raise create_write_error("The result", self._directory, error) from None
 
     def _write(self, sink: _Sink, batch: RowBatch) -> None:
         writer, all_digits = sink.writer, sink.spec.all_digits
         if hasattr(writer, "write_batch"):
-            writer.write_batch(self._table.columns(batch, all_digits=all_digits), batch)
+            writer.write_batch(self._table.create_columns(batch, all_digits=all_digits), batch)
             return
         colours = {line: mark.colour for line, mark in batch.marks.items()}
-        cells = self._table.rows(batch, all_digits=all_digits)
+        cells = self._table.yield_rows(batch, all_digits=all_digits)
         if not sink.spec.page:
             for line, shown in enumerate(cells):
                 writer.write(shown, colours.get(line))
@@ -169,7 +169,7 @@ class Output:
                     path.with_name(f"{path.stem}_interrupted{path.suffix}").unlink(missing_ok=True)
         except OSError as error:
             self.discard()
-            raise not_written("The result", self._directory, error) from None
+            raise create_write_error("The result", self._directory, error) from None
         return finished
 
     def discard(self) -> None:
@@ -184,20 +184,20 @@ class Output:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a third-party writer may raise anything
-            if fault(error, sink.spec.title, sink.spec.origin) is None:
+            if create_plugin_error(error, sink.spec.title, sink.spec.origin) is None:
                 raise
         finally:
             sink.file.discard()
 
     def _drop(self, sink: _Sink, error: BaseException) -> None:
         """Remove the file whose reporter raised ``error``, and keep writing the others."""
-        self._lose(sink.spec, error)
-        self._sinks = [other for other in self._sinks if other is not sink]
+        self._note_failure(sink.spec, error)
+        self._sinks = [candidate for candidate in self._sinks if candidate is not sink]
         self._abandon(sink)
 
-    def _lose(self, spec: ReporterSpec, error: BaseException) -> None:
+    def _note_failure(self, spec: ReporterSpec, error: BaseException) -> None:
         """Note that a plugin failed to write its file; raise ``error`` if it is no plugin's fault."""
-        blame = None if isinstance(error, OSError) else fault(error, spec.title, spec.origin)
+        blame = None if isinstance(error, OSError) else create_plugin_error(error, spec.title, spec.origin)
         if blame is None:
             raise error
         self.faults.append(f"{blame.what} Its file is not written. {blame.fix}")
@@ -205,8 +205,8 @@ class Output:
     def write_advice(self, advice: Advice) -> Path:
         """Write the advisor's file: the line and name of the row, and the advice."""
         path = self._directory / f"{self._sort}advisor{self._label}_{self._time_stamp}.txt"
-        where = f"Line: {safe(str(advice.line))}\nSuspect Nodes: {safe(advice.node)}\n"
-        text = where + safe(f"Expert Advice: {advice.text}\n", keep="\n")
-        with writing(path, "The result") as temporary:
+        where = f"Line: {escape_invisible(str(advice.line))}\nSuspect Nodes: {escape_invisible(advice.node)}\n"
+        text = where + escape_invisible(f"Expert Advice: {advice.text}\n", keep="\n")
+        with write_atomically(path, "The result") as temporary:
             temporary.write_text(text, "utf-8")
         return path

@@ -10,35 +10,35 @@ from pathlib import Path
 
 import numpy as np
 
-from probe_core.errors import counted, some
+from probe_core.errors import format_count, format_list
 from probe_core.model import Record, Value
 from probe_core.model.run import Construct, Run
 
-MAX_NAMED_SCOPES = 5
+MAX_LISTED_SCOPES = 5
 
 
-def comparable(target: Run, golden: Run) -> tuple[Run, Run, tuple[str, ...]]:
+def exclude_uncaptured(target: Run, golden: Run) -> tuple[Run, Run, tuple[str, ...]]:
     """Return both runs without the calls that the other recorder cannot capture, and notes on these calls."""
-    results = [_without_uncaptured(*sides) for sides in ((target, golden), (golden, target))]
+    results = [_exclude_uncaptured(*sides) for sides in ((target, golden), (golden, target))]
     notes = [
-        f"not compared: {note}, which the recorder of the {other} did not record"
-        for (_, note), other in zip(results, ("golden", "target"))
+        f"not compared: {note}, which the recorder of the {side_name} did not record"
+        for (_, note), side_name in zip(results, ("golden", "target"))
         if note
     ]
     return results[0][0], results[1][0], tuple(notes)
 
 
-def _without_uncaptured(run: Run, other: Run) -> tuple[Run, str]:
-    """Return ``run`` without the calls that the recorder of ``other`` cannot capture, and what was left out.
+def _exclude_uncaptured(run: Run, partner_run: Run) -> tuple[Run, str]:
+    """Return ``run`` without the calls that the recorder of ``partner_run`` cannot capture, and what was left out.
 
     A recorder captures the families that its header lists, and the scopes of which it recorded a call, but
     not the operators that it saw and was configured to ignore.
     """
-    missing = run.header.families.keys() - other.header.families.keys()
+    missing = run.header.families.keys() - partner_run.header.families.keys()
     scopes = {scope for family in missing for scope in run.header.families[family]}
     if scopes:
-        scopes -= {name.partition(".")[0] for name in other.names()}
-    ignored = other.header.unrecorded
+        scopes -= {name.partition(".")[0] for name in partner_run.names()}
+    ignored = partner_run.header.unrecorded
     if not scopes and not ignored:
         return run, ""
     names = run.names()
@@ -49,7 +49,7 @@ def _without_uncaptured(run: Run, other: Run) -> tuple[Run, str]:
     }
     if not left_out:
         return run, ""
-    note = f"{counted(len(left_out), 'call')} of {some(sorted(set(left_out.values())), MAX_NAMED_SCOPES)}"
+    note = f"{format_count(len(left_out), 'call')} of {format_list(sorted(set(left_out.values())), MAX_LISTED_SCOPES)}"
     return PartialRun(run, [place for place in range(len(names)) if place not in left_out]), note
 
 
@@ -61,15 +61,15 @@ class PartialRun(Run):
         kept: The indices of its records.
     """
 
-    def __init__(self, run: Run, kept: Sequence[int]) -> None:
+    def __init__(self, run: Run, record_indices: Sequence[int]) -> None:
         self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
-        self._run, self._kept = run, kept
+        self._run, self._kept = run, record_indices
         names = run.names()
-        self._names = [names[place] for place in kept]
+        self._names = [names[place] for place in record_indices]
         self._index = {name: index for index, name in enumerate(self._names)}
-        lengths = (run.starts[place + 1] - run.starts[place] for place in kept)
+        lengths = (run.starts[place + 1] - run.starts[place] for place in record_indices)
         self.starts = array("q", accumulate(lengths, initial=0))
-        self.signatures = array("q", (run.signatures[place] for place in kept))
+        self.signatures = array("q", (run.signatures[place] for place in record_indices))
 
     def names(self) -> Sequence[str]:
         """Return the names of the records, in the order of the run."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from probe_core.matching.matching import Matching, canonical_index, partners_of
+from probe_core.matching.matching import Matching, index_by_canonical_name, partners_of
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.store.names import canonical
+from probe_core.store.names import canonicalize
 
 
-class Exact:
+class ExactMatcher:
     """Matcher that pairs by name alone; shape and dtype are compared afterwards (docs/pairing.md#exact)."""
 
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
@@ -18,8 +18,8 @@ class Exact:
         for index, name in enumerate(target.names()):
             golden_index = golden.find(name)
             if golden_index is None:
-                by_name = canonical_index(golden) if by_name is None else by_name
-                golden_index = by_name.get(canonical(name))
+                by_name = index_by_canonical_name(golden) if by_name is None else by_name
+                golden_index = by_name.get(canonicalize(name))
                 if golden_index is not None and target.find(golden.names()[golden_index]) is not None:
                     golden_index = None
             matching.partners.extend(partners_of(target, index, golden, golden_index))

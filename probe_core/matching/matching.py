@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from probe_core.model import How, Op, Record
-from probe_core.model.batches import HOWS, PairSide, RowBatch
+from probe_core.model.batches import MATCH_KINDS, PairSide, RowBatch
 from probe_core.model.columns import Array
 from probe_core.model.run import Run
-from probe_core.store.names import canonical
+from probe_core.store.names import canonicalize
 
-NONE = -1
+NO_PARTNER = -1
 ROW_COST = 16_384
 """Fixed cost of a row, as a number of elements that take the same time to measure."""
 
@@ -51,7 +51,7 @@ class Matching:
     @property
     def matched(self) -> int:
         """The number of target slots with a partner."""
-        return len(self.partners) - self.partners.count(NONE)
+        return len(self.partners) - self.partners.count(NO_PARTNER)
 
 
 def pair_slots(target: Record, golden: Record) -> list[int]:
@@ -60,22 +60,22 @@ def pair_slots(target: Record, golden: Record) -> list[int]:
     Equal row names pair, the k-th of a repeated name with the k-th (docs/pairing.md#rows). The rest pairs
     by place, because recorder versions name the rows of the same value differently.
     """
-    partners = [NONE] * len(target.slots)
-    free = _positions(range(len(golden.slots)), [slot.name for slot in golden.slots])
+    partners = [NO_PARTNER] * len(target.slots)
+    free = _group_positions(range(len(golden.slots)), [slot.name for slot in golden.slots])
     for position, slot in enumerate(target.slots):
         if queue := free.get(slot.name):
             partners[position] = queue.pop()
-    if NONE in partners:
+    if NO_PARTNER in partners:
         taken = set(partners)
         rest = [position for position in range(len(golden.slots)) if position not in taken]
-        places = _positions(rest, [golden.slots[position].place for position in rest])
+        places = _group_positions(rest, [golden.slots[position].place for position in rest])
         for position, slot in enumerate(target.slots):
-            if partners[position] == NONE and (queue := places.get(slot.place)):
+            if partners[position] == NO_PARTNER and (queue := places.get(slot.place)):
                 partners[position] = queue.pop()
     return partners
 
 
-def _positions(positions: Sequence[int], keys: Sequence[object]) -> dict[object, list[int]]:
+def _group_positions(positions: Sequence[int], keys: Sequence[object]) -> dict[object, list[int]]:
     positions_of: dict[object, list[int]] = {}
     for position, key in zip(reversed(positions), reversed(keys)):
         positions_of.setdefault(key, []).append(position)
@@ -95,17 +95,17 @@ def partners_of(target: Run, target_index: int, golden: Run, golden_index: int |
     """
     length = target.starts[target_index + 1] - target.starts[target_index]
     if golden_index is None:
-        return [NONE] * length
+        return [NO_PARTNER] * length
     start, end = golden.starts[golden_index], golden.starts[golden_index + 1]
     if target.signatures[target_index] == golden.signatures[golden_index] and end - start == length:
         return range(start, end)
     positions = pair_slots(target.record(target_index), golden.record(golden_index))
-    return [NONE if position == NONE else start + position for position in positions]
+    return [NO_PARTNER if position == NO_PARTNER else start + position for position in positions]
 
 
-def canonical_index(run: Run) -> dict[str, int]:
+def index_by_canonical_name(run: Run) -> dict[str, int]:
     """Return the index of each record by its canonical name, which recorder versions share."""
-    return {canonical(key): index for index, key in enumerate(run.names())}
+    return {canonicalize(key): index for index, key in enumerate(run.names())}
 
 
 class RowOrder:
@@ -123,23 +123,23 @@ class RowOrder:
         self.ops = target.names() or [""]
         partners = np.asarray(matching.partners, np.int64)
         numbers, golden_numbers = np.arange(len(partners)), np.arange(golden.starts[-1])
-        holder = np.full(len(golden_numbers), NONE)  # the first row of the target with each golden value
-        paired = np.flatnonzero(partners != NONE)[::-1]
+        holder = np.full(len(golden_numbers), NO_PARTNER)  # the first row of the target with each golden value
+        paired = np.flatnonzero(partners != NO_PARTNER)[::-1]
         holder[partners[paired]] = paired
-        alone = np.flatnonzero(holder == NONE)
-        last_held = np.maximum.accumulate(np.where(holder == NONE, NONE, golden_numbers))[alone]
-        above = np.append(holder, NONE)[last_held]
+        alone = np.flatnonzero(holder == NO_PARTNER)
+        last_held = np.maximum.accumulate(np.where(holder == NO_PARTNER, NO_PARTNER, golden_numbers))[alone]
+        above = np.append(holder, NO_PARTNER)[last_held]
         order = np.argsort(np.concatenate((numbers, above)), kind="stable")
-        self._targets = np.concatenate((numbers, np.full(len(alone), NONE)))[order]
+        self._targets = np.concatenate((numbers, np.full(len(alone), NO_PARTNER)))[order]
         self._goldens = np.concatenate((partners, alone))[order]
-        how = np.full(len(partners), HOWS.index(matching.how))
-        how[np.array([*matching.mapped], int)] = HOWS.index(How.MAPPED)
-        how[partners == NONE] = HOWS.index(How.NAME)
-        golden_how = np.full(len(golden_numbers), HOWS.index(How.NAME))
+        match_codes = np.full(len(partners), MATCH_KINDS.index(matching.how))
+        match_codes[np.array([*matching.mapped], int)] = MATCH_KINDS.index(How.MAPPED)
+        match_codes[partners == NO_PARTNER] = MATCH_KINDS.index(How.NAME)
+        golden_match_codes = np.full(len(golden_numbers), MATCH_KINDS.index(How.NAME))
         for region in matching.regions:
-            _mark_region(how, target, region.target)
-            _mark_region(golden_how, golden, region.golden)
-        self._how = np.concatenate((how, golden_how[alone]))[order]
+            _mark_region(match_codes, target, region.target)
+            _mark_region(golden_match_codes, golden, region.golden)
+        self._how = np.concatenate((match_codes, golden_match_codes[alone]))[order]
         record_of = np.repeat(np.arange(len(target)), np.diff(np.asarray(target.starts)))
         records = np.concatenate((record_of, np.append(record_of, 0)[above]))
         counts = np.bincount(records, minlength=len(self.ops))
@@ -147,16 +147,14 @@ class RowOrder:
         self.row_count = len(order)
         self._translations: dict[str, Array] = {}
 
-    def costs(self) -> Array:
+    def compute_costs(self) -> Array:
         """Return the cost of measuring the tensors of each row, in elements."""
         values = self._target.values
         sizes = np.array([float(math.prod(shape or ())) for _, shape in values.extents] or [0.0])
-        costs: Array = ROW_COST + np.where(self._targets == NONE, 0, sizes[values.extent[self._targets]])
+        costs: Array = ROW_COST + np.where(self._targets == NO_PARTNER, 0, sizes[values.extent[self._targets]])
         return costs
 
-    def spans(
-        self, start: int, stop: int, limit: float, costs: Array | None = None
-    ) -> Iterator[tuple[int, int]]:
+    def yield_spans(self, start: int, stop: int, limit: float, costs: Array | None = None) -> Iterator[tuple[int, int]]:
         """Split the ops from ``start`` up to ``stop`` into ranges of at most ``limit`` rows, or of one op.
 
         Args:
@@ -172,12 +170,12 @@ class RowOrder:
             yield start, end
             start = end
 
-    def batch(
+    def create_batch(
         self,
         start: int,
         stop: int,
         describe: Callable[[str], Op] = Op,
-        stack_of: Callable[[str], tuple[str, ...] | None] = lambda op: None,
+        find_stack: Callable[[str], tuple[str, ...] | None] = lambda op: None,
     ) -> RowBatch:
         """Return the rows of the ops from ``start`` up to ``stop``.
 
@@ -185,7 +183,7 @@ class RowOrder:
             start: The first op.
             stop: The op after the last.
             describe: Function that returns the context of an op.
-            stack_of: Function that returns the frames of an op.
+            find_stack: Function that returns the frames of an op.
         """
         first, last = self._starts[start], self._starts[stop]
         return RowBatch(
@@ -196,12 +194,12 @@ class RowOrder:
             PairSide(self._golden.values, self._goldens[first:last]),
             self._how[first:last],
             describe,
-            stack_of,
+            find_stack,
             self._translations,
         )
 
 
-def _mark_region(how: Array, run: Run, records: Sequence[int]) -> None:
+def _mark_region(match_codes: Array, run: Run, records: Sequence[int]) -> None:
     """Set the way of matching of all values of the records of a region."""
     for record in records:
-        how[run.starts[record] : run.starts[record + 1]] = HOWS.index(How.REGION)
+        match_codes[run.starts[record] : run.starts[record + 1]] = MATCH_KINDS.index(How.REGION)

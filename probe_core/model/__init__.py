@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probe_core.exports import exporter
+from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_core.model.answers import *  # noqa: F403
     from probe_core.model.rows import *  # noqa: F403
     from probe_core.model.values import *  # noqa: F403
 
-__getattr__ = exporter(
+__getattr__ = create_exporter(
     __name__,
     {
         "answers": "Answer Coverage Finding Note NoteKind Outcome",
-        "rows": "GRAVITY Advice Cell Changed Colour Column Counts Drift How Level Mark Measurement "
+        "rows": "GRAVITY Advice Cell Changed Colour Column RowCounts Drift How Level Mark Measurement "
         "Measurements Op Pair Percent Quantity Reason Row Ruling Suspect Verdict",
         "values": "Kind Mode Record Side Slot Statistic Statistics Transfer Value",
     },

@@ -172,16 +172,16 @@ class Answer:
             LookupError, TypeError, ValueError: The data does not describe an answer.
         """
         return cls(
-            Outcome(plain["outcome"]), str(plain["text"]), tuple(map(_finding, plain["causes"])),
+            Outcome(plain["outcome"]), str(plain["text"]), tuple(map(_create_finding, plain["causes"])),
             Coverage(**plain["coverage"]), tuple(plain["missing"]), tuple(plain["next"]),
             tuple(Note(NoteKind(kind), str(text), str(op)) for kind, text, op in plain["notes"]),
-            dict(plain["baseline"]), tuple(plain["incomplete"]), tuple(map(_finding, plain["withdrawn"])),
-            tuple(Condition(*one) for one in plain["conditions"]), tuple(plain["unknown_conditions"]),
+            dict(plain["baseline"]), tuple(plain["incomplete"]), tuple(map(_create_finding, plain["withdrawn"])),
+            tuple(Condition(*condition) for condition in plain["conditions"]), tuple(plain["unknown_conditions"]),
             dict(plain["reference"]),
         )  # fmt: skip
 
 
-def _finding(plain: Mapping[str, Any]) -> Finding:
+def _create_finding(plain: Mapping[str, Any]) -> Finding:
     """Return the finding that plain data describes."""
     parts: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
     return Finding(**parts | {"reason": Reason(*plain["reason"])})

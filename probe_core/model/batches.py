@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.model.columns import BIG, NONE, NULL, SCALAR, TEXT, Array, ValueColumns
-from probe_core.model.dtypes import same
-from probe_core.model.results import LineMeasurements, Results, VerdictColumn
+from probe_core.model.columns import BIG_INTEGER, NONE, NULL, SCALAR, TEXT, Array, ValueColumns
+from probe_core.model.dtypes import is_same_dtype
+from probe_core.model.results import BatchResults, LineMeasurements, VerdictColumn
 from probe_core.model.rows import Changed, How, Mark, Op, Pair, Reason, Row, Ruling
 from probe_core.model.values import OMISSIONS, Slot
 
-BLOCK = 256
+PAIRS_PER_BLOCK = 256
 """Number of pairs that are made together."""
 ABSENT = -1
 """Line of a missing side of a pair."""
-HOWS = tuple(How)
+MATCH_KINDS = tuple(How)
 """Ways of matching by their codes."""
 OBSTACLES = (None, Reason("no_target"), Reason("no_golden"), Reason("shape"), *map(Reason, OMISSIONS))
 """Reasons why recorded metadata cannot be compared, by their codes."""
-_IS_NUMERIC = np.array([kind not in (NONE, TEXT) for kind in range(BIG + 1)])
-_NOTES = tuple(
+_IS_NUMERIC = np.array([kind not in (NONE, TEXT) for kind in range(BIG_INTEGER + 1)])
+_NOTE_REASONS = tuple(
     map(Reason, ("no_target", "no_golden", "region", "requires_grad", "dtype", "scalar_differs", "fuzzy"))
 )
 
@@ -92,20 +92,20 @@ class RowBatch:
         starts: Array,
         target: PairSide,
         golden: PairSide,
-        how: Array,
+        match_codes: Array,
         describe: Callable[[str], Op] = Op,
-        stack_of: Callable[[str], tuple[str, ...] | None] = lambda op: None,
+        find_stack: Callable[[str], tuple[str, ...] | None] = lambda op: None,
         translations: dict[str, Array] | None = None,
     ) -> None:
         self.first_op, self.ops, self.starts = first_op, ops, starts
-        self.target, self.golden, self.how = target, golden, how
-        self.results = Results()
+        self.target, self.golden, self.how = target, golden, match_codes
+        self.results = BatchResults()
         self.marks: dict[int, Mark] = {}
         self.changes: dict[int, tuple[Changed, ...]] = {}
-        self._describe, self._stack_of = describe, stack_of
+        self._describe, self._stack_of = describe, find_stack
         self._translations = {} if translations is None else translations
-        self._pairs: list[Pair | None] = [None] * len(how)
-        self._rows: list[Row | None] = [None] * len(how)
+        self._pairs: list[Pair | None] = [None] * len(match_codes)
+        self._rows: list[Row | None] = [None] * len(match_codes)
 
     def __len__(self) -> int:
         return len(self.how)
@@ -144,45 +144,43 @@ class RowBatch:
     @cached_property
     def have_equal_extents(self) -> Array:
         """True for rows whose sides have the same text of the shape."""
-        return self._equal_texts("extent", lambda extent: extent[0])
+        return self._compare_texts("extent", lambda extent: extent[0])
 
     @cached_property
     def have_same_dtypes(self) -> Array:
         """True for rows whose sides have the same dtype, however it is spelled."""
-        are_same = self._equal_texts("dtype", str)
+        are_same = self._compare_texts("dtype", str)
         tables = self.target.columns.dtypes, self.golden.columns.dtypes
         codes = self.target.column("dtype"), self.golden.column("dtype")
         for line in np.flatnonzero(~are_same & self.is_matched).tolist():
-            are_same[line] = same(tables[0][codes[0][line]], tables[1][codes[1][line]])
+            are_same[line] = is_same_dtype(tables[0][codes[0][line]], tables[1][codes[1][line]])
         return are_same
 
     @cached_property
     def requires_grad_differs(self) -> Array:
         """``Pair.requires_grad_differs`` of each row."""
         differs: Array = self.target.column("grad") != self.golden.column("grad")
-        return self._by_pair("requires_grad_differs", differs)
+        return self._evaluate_pair_property("requires_grad_differs", differs)
 
     @cached_property
     def scalars_differ(self) -> Array:
         """``Pair.scalars_differ`` of each row."""
         are_scalars = (self.target.column("kind") == SCALAR) & (self.golden.column("kind") == SCALAR)
         is_equal = self.equal_statistics[:, 0] & (self.target.column("types")[:, 0] != NONE)
-        return self._by_pair("scalars_differ", are_scalars & ~is_equal)
+        return self._evaluate_pair_property("scalars_differ", are_scalars & ~is_equal)
 
     @cached_property
     def equal_statistics(self) -> Array:
         """True where both sides have the same statistic by Python's ``==``, of shape (rows, 4)."""
         sides = self.target, self.golden
-        (types, numbers), (ref_types, ref_numbers) = (
-            (side.column("types"), side.column("numbers")) for side in sides
-        )
+        (types, numbers), (ref_types, ref_numbers) = ((side.column("types"), side.column("numbers")) for side in sides)
         are_plain = _IS_NUMERIC[types] & _IS_NUMERIC[ref_types]
         equal: Array = (are_plain & (numbers == ref_numbers)) | ((types == NONE) & (ref_types == NONE))
         are_texts = (types == TEXT) & (ref_types == TEXT)
         if are_texts.any():
-            codes = self._golden_codes("texts", str)[np.where(are_texts, ref_numbers, 0).astype(int)]
+            codes = self._encode_texts("texts", str)[np.where(are_texts, ref_numbers, 0).astype(int)]
             equal |= are_texts & (codes == numbers)
-        for line in np.flatnonzero(((types == BIG) | (ref_types == BIG)).any(axis=1)).tolist():
+        for line in np.flatnonzero(((types == BIG_INTEGER) | (ref_types == BIG_INTEGER)).any(axis=1)).tolist():
             target, golden = self.pair(line)[:2]
             if target is not None and golden is not None:
                 values = zip(target.value.statistics, golden.value.statistics)
@@ -192,15 +190,15 @@ class RowBatch:
     @cached_property
     def flags(self) -> Array:
         """The notes of each row as bits, in the order of ``_NOTES``."""
-        is_fuzzy = self.how == HOWS.index(How.FUZZY)
+        is_fuzzy = self.how == MATCH_KINDS.index(How.FUZZY)
         bits = (
             ~self.target.is_present,
             self.target.is_present & ~self.golden.is_present,
-            self.how == HOWS.index(How.REGION),
+            self.how == MATCH_KINDS.index(How.REGION),
             self.requires_grad_differs,
             self.is_matched & self.have_equal_extents & ~self.have_same_dtypes,
             self.scalars_differ,
-            self._by_pair("names_differ", is_fuzzy),
+            self._evaluate_pair_property("names_differ", is_fuzzy),
         )
         flags = np.zeros(len(self), np.uint8)
         for place, bit in enumerate(bits):
@@ -209,16 +207,16 @@ class RowBatch:
 
     def notes(self, line: int) -> tuple[Reason, ...]:
         """Return the reasons that apply to a pair whatever is measured (docs/tables.md#messages)."""
-        return notes_of(int(self.flags[line]))
+        return decode_notes(int(self.flags[line]))
 
-    def has_reason(self, wanted: Callable[[Reason], object]) -> Array:
-        """Return True for rows with a reason for which ``wanted`` is true; highlights do not count."""
-        by_flags = [any(map(wanted, notes_of(flags))) for flags in range(1 << len(_NOTES))]
+    def has_reason(self, is_wanted: Callable[[Reason], object]) -> Array:
+        """Return True for rows with a reason for which ``is_wanted`` is true; highlights do not count."""
+        by_flags = [any(map(is_wanted, decode_notes(flags))) for flags in range(1 << len(_NOTE_REASONS))]
         has_reason: Array = np.array(by_flags)[self.flags]
         for column in self.results.measurements.values():
-            reasons = [other.reason for other in column.others]
-            has_reason |= np.array([bool(reason and wanted(reason)) for reason in reasons])[column.codes]
-        return has_reason | self.verdicts.of_each(lambda verdict: any(map(wanted, verdict.reasons)))
+            reasons = [measurement.reason for measurement in column.others]
+            has_reason |= np.array([bool(reason and is_wanted(reason)) for reason in reasons])[column.codes]
+        return has_reason | self.verdicts.map_verdicts(lambda verdict: any(map(is_wanted, verdict.reasons)))
 
     def mark(self, line: int, mark: Mark) -> None:
         """Highlight a row."""
@@ -235,14 +233,14 @@ class RowBatch:
             *self.verdicts.table[self.verdicts.codes[line]].reasons,
         ]
 
-    def _equal_texts(self, name: str, text: Callable[[Any], str]) -> Array:
+    def _compare_texts(self, name: str, text: Callable[[Any], str]) -> Array:
         """Return True for rows whose entries in the tables of a column have the same text."""
-        codes = self._golden_codes(f"{name}s", text)[self.golden.column(name)]
-        first = self._golden_codes(f"{name}s", text, of_target=True)[self.target.column(name)]
+        codes = self._encode_texts(f"{name}s", text)[self.golden.column(name)]
+        first = self._encode_texts(f"{name}s", text, of_target=True)[self.target.column(name)]
         equal: Array = codes == first
         return equal
 
-    def _golden_codes(self, table: str, text: Callable[[Any], str], *, of_target: bool = False) -> Array:
+    def _encode_texts(self, table: str, text: Callable[[Any], str], *, of_target: bool = False) -> Array:
         """Return the first position in the target's table of each text of the golden's, or ``ABSENT``."""
         key = f"{table} of the {'target' if of_target else 'golden'}"
         if key not in self._translations:
@@ -252,9 +250,9 @@ class RowBatch:
             self._translations[key] = np.array(codes or [ABSENT])
         return self._translations[key]
 
-    def _by_pair(self, name: str, wanted: Array) -> Array:
-        """Return a property of ``Pair`` for the matched rows in ``wanted``, and False for the others."""
-        truth = wanted & self.is_matched
+    def _evaluate_pair_property(self, name: str, candidates: Array) -> Array:
+        """Return a property of ``Pair`` for the matched rows in ``candidates``, and False for the others."""
+        truth = candidates & self.is_matched
         for line in np.flatnonzero(truth).tolist():
             truth[line] = getattr(self.pair(line), name)
         return truth
@@ -265,8 +263,8 @@ class RowBatch:
         """Return the pair of a row."""
         pair = self._pairs[line]
         if pair is None:
-            start = line - line % BLOCK
-            pair = self.pairs(start, min(start + BLOCK, len(self)))[line - start]
+            start = line - line % PAIRS_PER_BLOCK
+            pair = self.pairs(start, min(start + PAIRS_PER_BLOCK, len(self)))[line - start]
         return pair
 
     def pairs(self, start: int, stop: int) -> list[Pair]:
@@ -275,8 +273,8 @@ class RowBatch:
             lines = np.arange(start, stop)
             sides = self.target.slots(lines), self.golden.slots(lines)
             self._pairs[start:stop] = [
-                Pair(target, golden, HOWS[how])
-                for target, golden, how in zip(*sides, self.how[start:stop].tolist())
+                Pair(target, golden, MATCH_KINDS[match_code])
+                for target, golden, match_code in zip(*sides, self.how[start:stop].tolist())
             ]
         return self._pairs[start:stop]  # type: ignore[return-value]
 
@@ -284,7 +282,7 @@ class RowBatch:
         """Return the context of an op of the batch."""
         return self._describe(self.ops[number])
 
-    def key_of(self, line: int) -> str:
+    def find_op_key(self, line: int) -> str:
         """Return the name of the op of a row."""
         return self.ops[int(np.searchsorted(self.starts, line, "right")) - 1]
 
@@ -313,7 +311,7 @@ class RowBatch:
                 self.ops[number],
                 LineMeasurements(results.measurements, line),
                 verdict,
-                notes_of(flags),
+                decode_notes(flags),
                 self.marks.get(line),
                 self.stack(number) if line == self.stack_lines.get(number) else None,
                 dict(zip(names, further)),
@@ -339,9 +337,9 @@ class RowBatch:
         for number, op in enumerate(self.ops):
             yield op, self.rows(number)
 
-    def ops_of(self, wanted: Array) -> list[int]:
-        """Return the ops of the batch with a row in ``wanted``."""
-        ops = np.searchsorted(self.starts, np.flatnonzero(wanted), "right") - 1
+    def find_ops(self, is_wanted: Array) -> list[int]:
+        """Return the ops of the batch with a row in ``is_wanted``."""
+        ops = np.searchsorted(self.starts, np.flatnonzero(is_wanted), "right") - 1
         return [*dict.fromkeys(ops.tolist())]  # np.unique imports numpy.ma, which takes 40 ms
 
     # -- changes -------------------------------------------------------------------------------------
@@ -358,6 +356,6 @@ class RowBatch:
 
 
 @cache
-def notes_of(flags: int) -> tuple[Reason, ...]:
+def decode_notes(flags: int) -> tuple[Reason, ...]:
     """Return the reasons of a row's flags."""
-    return tuple(note for place, note in enumerate(_NOTES) if flags >> place & 1)
+    return tuple(note for place, note in enumerate(_NOTE_REASONS) if flags >> place & 1)

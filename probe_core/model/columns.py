@@ -28,24 +28,24 @@ Array = np.ndarray[Any, Any]
 SIDES, KINDS = tuple(Side), tuple(Kind)
 """Sides and kinds by their codes."""
 TENSOR, SCALAR, NULL = map(KINDS.index, (Kind.TENSOR, Kind.SCALAR, Kind.NULL))
-NONE, FLOAT, INTEGER, BOOLEAN, TEXT, BIG = range(6)
+NONE, FLOAT, INTEGER, BOOLEAN, TEXT, BIG_INTEGER = range(6)
 """Type codes of statistics. ``BIG`` is an integer that float64 does not hold."""
-MAX_EXACT = 1 << 53
+MAX_EXACT_INTEGER = 1 << 53
 """Largest magnitude up to which float64 holds all integers."""
 
-_TYPES = {type(None): NONE, float: FLOAT, int: INTEGER, bool: BOOLEAN, str: TEXT}
-_FLOATS = [FLOAT] * 4
+_TYPE_CODES = {type(None): NONE, float: FLOAT, int: INTEGER, bool: BOOLEAN, str: TEXT}
+_ALL_FLOATS = [FLOAT] * 4
 _SIDES_WITHOUT_NAME = (Side.DEBUG, Side.PARAMETERS_GRAD)
 
 
-class Interned(list[Any]):
+class InternTable(list[Any]):
     """A table of distinct items, which columns refer to by their codes."""
 
     def __init__(self) -> None:
         super().__init__()
         self._codes: dict[Any, int] = {}
 
-    def code(self, item: Any) -> int:
+    def encode(self, item: Any) -> int:
         """Return the code of an item, which is added if it is new."""
         code = self._codes.get(item)
         if code is None:
@@ -106,7 +106,7 @@ class ValueColumns:
 
     def set_data_names(self, data_names: Sequence[str | None]) -> None:
         """Set the names of all data, which are those of the rows as well, without the file's suffix."""
-        endings = Interned()
+        endings = InternTable()
         lines = [line for line, name in enumerate(data_names) if name is not None]
         data = self.data.copy()
         for line, name in zip(lines, self.row_names(np.array(lines, int))):
@@ -114,7 +114,7 @@ class ValueColumns:
             row_name = data_name.rpartition(".")[0] or data_name
             if row_name != name:
                 self.names[line] = row_name
-            data[line] = endings.code(data_name[len(row_name) :])
+            data[line] = endings.encode(data_name[len(row_name) :])
         self.data, self.endings = data, endings
 
     @cached_property
@@ -154,14 +154,13 @@ class ValueColumns:
         """Return views of lines."""
         names, places = self.row_names(lines), self.places
         columns = (
-            column[lines].tolist()
-            for column in (self.place, self.kind, self.dtype, self.extent, self.grad, self.data)
+            column[lines].tolist() for column in (self.place, self.kind, self.dtype, self.extent, self.grad, self.data)
         )
         slots: list[Slot] = []
         for line, name, types, numbers, place, kind, dtype, extent, grad, data in zip(
             lines.tolist(), names, self.types[lines].tolist(), self.numbers[lines].tolist(), *columns
         ):
-            if types != _FLOATS:
+            if types != _ALL_FLOATS:
                 numbers = [self.statistic(line, place) for place in range(4)]
             text, shape = self.extents[extent]
             value = Value(
@@ -183,7 +182,7 @@ class ValueColumns:
     def statistic(self, line: int, place: int) -> Statistic:
         """Return the maximum, minimum, mean or norm of a line, for 0 to 3, as it was recorded."""
         kind, number = self.types[line, place], float(self.numbers[line, place])
-        if kind == BIG:
+        if kind == BIG_INTEGER:
             return self.exact[line, place]
         if kind == INTEGER:
             return int(number)
@@ -205,8 +204,8 @@ class ColumnsBuilder:
         self.has_checksum = False
         self._keys: list[str] = []
         self._key, self._row_names = "", list[str]()
-        self._places, self._dtypes, self._extents = Interned(), Interned(), Interned()
-        self._texts, self._endings = Interned(), Interned()
+        self._places, self._dtypes, self._extents = InternTable(), InternTable(), InternTable()
+        self._texts, self._endings = InternTable(), InternTable()
         self._place, self._dtype, self._extent, self._data = (array("i") for _ in range(4))
         self._kind, self._grad = bytearray(), array("b")
         self._types, self._numbers = bytearray(), array("d")
@@ -241,7 +240,7 @@ class ColumnsBuilder:
         kind, dtype, extent, shape, statistics, checksum, grad, data_name, transfer, omission = value
         line, place = len(self._checksums), self._codes.get((side, path))
         if place is None:
-            place = self._codes[side, path] = self._places.code((suffix_of(side, path), side, path))
+            place = self._codes[side, path] = self._places.encode((format_suffix(side, path), side, path))
         composed = self._key + self._places[place][0]
         if name is None:
             name = composed if data_name is None else data_name.rpartition(".")[0] or data_name
@@ -250,10 +249,10 @@ class ColumnsBuilder:
         self._row_names.append(name)
         self._place.append(place)
         self._kind.append(KINDS.index(kind))
-        self._dtype.append(self._dtypes.code(dtype))
-        self._extent.append(self._extents.code((extent, shape)))
+        self._dtype.append(self._dtypes.encode(dtype))
+        self._extent.append(self._extents.encode((extent, shape)))
         self._grad.append(-1 if grad is None else grad)
-        self._data.append(-1 if data_name is None else self._endings.code(data_name.removeprefix(name)))
+        self._data.append(-1 if data_name is None else self._endings.encode(data_name.removeprefix(name)))
         if data_name is not None and not data_name.startswith(name):
             self._data_names[line] = data_name
         self._checksums.append(checksum)
@@ -273,13 +272,13 @@ class ColumnsBuilder:
 
     def _add_statistic(self, line: int, place: int, item: Statistic) -> None:
         item = item.item() if isinstance(item, np.generic) else item
-        kind, number = _TYPES[type(item)], 0.0
+        kind, number = _TYPE_CODES[type(item)], 0.0
         if isinstance(item, str):
-            number = self._texts.code(item)
+            number = self._texts.encode(item)
         elif item is not None:
-            number = as_float(item)
-        if type(item) is int and not -MAX_EXACT <= item <= MAX_EXACT:
-            kind, self._exact[line, place] = BIG, item
+            number = convert_to_float(item)
+        if type(item) is int and not -MAX_EXACT_INTEGER <= item <= MAX_EXACT_INTEGER:
+            kind, self._exact[line, place] = BIG_INTEGER, item
         self._types.append(kind)
         self._numbers.append(number)
 
@@ -297,7 +296,7 @@ class ColumnsBuilder:
             (self._extent, self._extents, part.extent, part.extents),
             (self._data, self._endings, part.data, part.endings),
         ):
-            places = np.array([*map(table.code, part_table), -1], np.intc)
+            places = np.array([*map(table.encode, part_table), -1], np.intc)
             column.frombytes(places[codes].tobytes())
         self._kind += part.kind.tobytes()
         self._grad.frombytes(part.grad.tobytes())
@@ -305,7 +304,7 @@ class ColumnsBuilder:
         are_texts = part.types == TEXT
         numbers = part.numbers
         if are_texts.any():
-            codes = np.array([*map(self._texts.code, part.texts)], np.float64)
+            codes = np.array([*map(self._texts.encode, part.texts)], np.float64)
             numbers = numbers.copy()
             numbers[are_texts] = codes[numbers[are_texts].astype(int)]
         self._numbers.frombytes(numbers.tobytes())
@@ -352,13 +351,13 @@ class ColumnsBuilder:
         )
 
 
-def suffix_of(side: Side, path: str) -> str:
+def format_suffix(side: Side, path: str) -> str:
     """Return the part of a row name after the name of the record."""
     head = "" if side in _SIDES_WITHOUT_NAME else f".{side.value}"
     return f"{head}.{path}" if path else head
 
 
-def columns_of(records: Iterable[Record]) -> ValueColumns:
+def create_columns(records: Iterable[Record]) -> ValueColumns:
     """Return the values of records as columns."""
     builder = ColumnsBuilder()
     for record in records:
@@ -369,7 +368,7 @@ def columns_of(records: Iterable[Record]) -> ValueColumns:
     return builder.finish()
 
 
-def as_float(value: float) -> float:
+def convert_to_float(value: float) -> float:
     """Return a number as float64; one beyond the range of float64 is inf or -inf."""
     try:
         return float(value)

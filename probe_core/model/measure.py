@@ -9,18 +9,18 @@ from typing import Any, Protocol, TypeVar, overload
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files.mapped import Mapped, mapping_of, watched
+from probe_core.files.mapped import MappedFile, allow_mapping, find_mapped_file
 from probe_core.model import Kind, Mode, Pair, Reason, Slot, Value
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 
-BLOCK = 8_192
+BLOCK_ELEMENTS = 8_192
 """Elements per block; both sides in float64 fit into the cache of a processor core."""
-PIECE = 16 * BLOCK
+PIECE_ELEMENTS = 16 * BLOCK_ELEMENTS
 """Elements of a non-contiguous tensor that are copied at a time."""
 
-NOTHING_MAPPED = None, None
+NO_MAPPINGS = None, None
 
 
 class Tensors(Protocol):
@@ -56,15 +56,15 @@ class OpenPair:
         self._shared: dict[object, object] = {}
         self._target: Array | None = None
         self._golden: Array | None = None
-        self.mappings: tuple[Mapped | None, Mapped | None] = NOTHING_MAPPED
-        self.recorded_obstacle = self._recorded_obstacle()
+        self.mappings: tuple[MappedFile | None, MappedFile | None] = NO_MAPPINGS
+        self.recorded_obstacle = self._find_recorded_obstacle()
         self.obstacle = self.recorded_obstacle
         if mode is Mode.TENSOR:
-            self.obstacle = self._tensor_obstacle() or self._open(target, golden)
+            self.obstacle = self._find_tensor_obstacle() or self._open_tensors(target, golden)
 
     # -- obstacles, in the order of docs/tables.md#preparation --------------------------------
 
-    def _recorded_obstacle(self) -> Reason | None:
+    def _find_recorded_obstacle(self) -> Reason | None:
         target, golden = self.pair.target, self.pair.golden
         if target is None:
             return Reason("no_target")
@@ -76,7 +76,7 @@ class OpenPair:
             return Reason("shape")
         return Reason("shape") if target.value.extent != golden.value.extent else None
 
-    def _tensor_obstacle(self) -> Reason | None:
+    def _find_tensor_obstacle(self) -> Reason | None:
         target, golden = self.pair.target, self.pair.golden
         if target is None:
             return Reason("no_target")
@@ -93,9 +93,9 @@ class OpenPair:
             return Reason("no_target_file")
         return Reason("no_golden_file") if golden.value.data_name is None else None
 
-    def _open(self, target: Tensors, golden: Tensors) -> Reason | None:
+    def _open_tensors(self, target: Tensors, golden: Tensors) -> Reason | None:
         arrays: list[Array] = []
-        with watched:
+        with allow_mapping:
             for slot, run in ((self.pair.target, target), (self.pair.golden, golden)):
                 assert slot is not None
                 try:
@@ -111,7 +111,7 @@ class OpenPair:
         if not (is_numeric(first) and is_numeric(second)):
             return Reason("unreadable_data")
         self._target, self._golden = first, second
-        self.mappings = mapping_of(first), mapping_of(second)
+        self.mappings = find_mapped_file(first), find_mapped_file(second)
         return None
 
     # -- the data ------------------------------------------------------------------------------
@@ -149,20 +149,20 @@ class OpenPair:
 
         Contiguous arrays come whole and uncopied, others as copies of ``PIECE`` elements in C order.
         """
-        both = self.target, self.golden
-        if all(array.flags.c_contiguous and array.dtype.isnative for array in both):
+        arrays = self.target, self.golden
+        if all(array.flags.c_contiguous and array.dtype.isnative for array in arrays):
             yield self.target.reshape(-1), self.golden.reshape(-1)
             return
-        for start in range(0, self.target.size, PIECE):
-            first, second = (array.flat[start : start + PIECE] for array in both)
-            yield _native(first), _native(second)
+        for start in range(0, self.target.size, PIECE_ELEMENTS):
+            first, second = (array.flat[start : start + PIECE_ELEMENTS] for array in arrays)
+            yield _convert_to_native(first), _convert_to_native(second)
 
     def blocks(self) -> Iterator[tuple[Array, Array]]:
         """Yield both arrays in equal flat blocks of float64 or complex128 that may be written to."""
-        wide = wide_dtype(self.target, self.golden)
+        wide = find_wide_dtype(self.target, self.golden)
         for first, second in self.flat():
-            for start in range(0, first.size, BLOCK):
-                part = slice(start, start + BLOCK)
+            for start in range(0, first.size, BLOCK_ELEMENTS):
+                part = slice(start, start + BLOCK_ELEMENTS)
                 yield first[part].astype(wide), second[part].astype(wide)
 
     def once(self, function: Callable[[OpenPair], T]) -> T:
@@ -175,12 +175,12 @@ class OpenPair:
         """Store ``result`` as what ``once(function)`` returns."""
         self._shared[function] = result
 
-    def spoil(self, problems: Mapping[Mapped | None, str]) -> bool:
+    def invalidate(self, problems: Mapping[MappedFile | None, str]) -> bool:
         """Close the pair as unreadable if one of its mapped files is in ``problems``; return True if so.
 
         Measurements that were made of the pair before are not valid then.
         """
-        mappings, self.mappings = self.mappings, NOTHING_MAPPED
+        mappings, self.mappings = self.mappings, NO_MAPPINGS
         if not problems:
             return False
         for slot, memory in zip(self.slots, mappings):
@@ -231,7 +231,7 @@ class PairGroup(Sequence[OpenPair]):
         return self._shared[function]  # type: ignore[return-value]
 
 
-def _native(array: Array) -> Array:
+def _convert_to_native(array: Array) -> Array:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -242,6 +242,6 @@ def is_numeric(array: Array) -> bool:
     return array.dtype.kind in "biufc"
 
 
-def wide_dtype(*arrays: Array) -> np.dtype[Any]:
+def find_wide_dtype(*arrays: Array) -> np.dtype[Any]:
     """Return the dtype in which errors are computed: complex128 for complex data, float64 for all other."""
     return np.dtype(np.complex128 if any(a.dtype.kind == "c" for a in arrays) else np.float64)

@@ -32,7 +32,7 @@ class Text:
     cell: str = UNSUPPORTED
 
 
-REASONS: dict[str, Text] = {
+REASON_TEXTS: dict[str, Text] = {
     # a partner is missing or differs
     "no_golden": Text("No bench data matched.", 10),
     "no_target": Text("No NPU data matched.", 10),
@@ -65,7 +65,7 @@ REASONS: dict[str, Text] = {
     "evidence": Text(),
     "drift": Text(),
 }
-_OTHER = Text(rank=55)
+_UNKNOWN_TEXT = Text(rank=55)
 
 
 def register(texts: Mapping[str, Text]) -> None:
@@ -77,24 +77,26 @@ def register(texts: Mapping[str, Text]) -> None:
     for code, text in texts.items():
         if not isinstance(code, str) or not isinstance(text, Text):
             raise TypeError(f"probe_reasons must return texts by their codes, not {code!r:.40}: {text!r:.40}")
-        REASONS.setdefault(code, text)
+        REASON_TEXTS.setdefault(code, text)
 
 
-def message(reason: Reason) -> str:
+def format_message(reason: Reason) -> str:
     """Return the message of a reason; an unknown code shows its detail."""
-    text = REASONS.get(reason.code)
+    text = REASON_TEXTS.get(reason.code)
     if text is None:
         return reason.detail
     return text.message.format(reason.detail) if "{}" in text.message else text.message
 
 
-def join(reasons: Iterable[Reason]) -> str:
+def join_messages(reasons: Iterable[Reason]) -> str:
     """Return the messages of one cell, each once, in the order of docs/tables.md#messages."""
-    told = {text: REASONS.get(item.code, _OTHER).rank for item in reasons if (text := message(item))}
-    return " ".join(sorted(told, key=told.__getitem__))
+    ranks = {
+        text: REASON_TEXTS.get(item.code, _UNKNOWN_TEXT).rank for item in reasons if (text := format_message(item))
+    }
+    return " ".join(sorted(ranks, key=ranks.__getitem__))
 
 
-def absent(reason: Reason, mode: Mode) -> str:
+def format_missing_cell(reason: Reason, mode: Mode) -> str:
     """Return the text of a cell whose measurement has no value."""
-    cell = REASONS.get(reason.code, _OTHER).cell
+    cell = REASON_TEXTS.get(reason.code, _UNKNOWN_TEXT).cell
     return cell if mode is Mode.TENSOR or cell == NAN else NOT_AVAILABLE

@@ -118,18 +118,18 @@ class Plan:
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as plain data, for ``--print-plan``."""
-        described: dict[str, Any] = plain(self)
+        described: dict[str, Any] = convert_to_plain(self)
         return described
 
 
-def plain(value: Any) -> Any:
+def convert_to_plain(value: Any) -> Any:
     """Return a value of dataclasses, enumerations and paths as data that JSON can express."""
     if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: convert_to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Path) or is_remote(value):
         return str(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {plain(key): plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {convert_to_plain(key): convert_to_plain(item) for key, item in value.items()}
+    return [convert_to_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Op, Row, Suspect
+from probe_core.model import GRAVITY, Advice, Level, Mode, Op, Row, RowCounts, Suspect
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
-from probe_core.model.watched import Watch
+from probe_core.model.watched import MeasurementCheck
 
 
 class LineNumbers(Sequence[str]):
@@ -26,7 +26,7 @@ class LineNumbers(Sequence[str]):
     def __init__(self, line: Callable[[int], str], first: int, count: int = 0) -> None:
         self.line, self.first, self._count = line, first, count
 
-    def of(self, lines: range) -> LineNumbers:
+    def select(self, lines: range) -> LineNumbers:
         """Return the positions of a range of these rows."""
         return LineNumbers(self.line, self.first + lines.start, len(lines))
 
@@ -66,7 +66,7 @@ class Finder(Protocol):
 
 
 @dataclass(slots=True)
-class Kept:
+class NoFinder:
     """A finder that finds nothing, of a comparison without plugins that look for suspects."""
 
     found: list[Suspect] = field(default_factory=list)
@@ -106,9 +106,9 @@ class Report:
     mode: Mode
     row_count: int
     op_count: int = 0
-    counts: Counts = field(default_factory=Counts)
-    finder: Finder = field(default_factory=Kept)
-    watch: Watch | None = None
+    counts: RowCounts = field(default_factory=RowCounts)
+    finder: Finder = field(default_factory=NoFinder)
+    watch: MeasurementCheck | None = None
     opened: Any = None
     unreadable: list[str] = field(default_factory=list)
     unreadable_count: int = 0
@@ -147,7 +147,7 @@ class Report:
     def add(self, batch: RowBatch, lines: LineNumbers) -> None:
         """Count the rows of a batch; ``lines`` are their positions in the result files."""
         self.op_count += len(batch.ops)
-        watch = self.watch = self.watch or Watch(self.mode)
+        watch = self.watch = self.watch or MeasurementCheck(self.mode)
         counts = self.counts
         for level, count in zip(Level, np.bincount(batch.verdicts.levels, minlength=len(Level)).tolist()):
             counts.levels[level] += count
@@ -158,12 +158,12 @@ class Report:
         add_batch = getattr(self.finder, "add_batch", None)
         if add_batch is not None:
             add_batch(batch, lines)
-        elif type(self.finder) is not Kept:
+        elif type(self.finder) is not NoFinder:
             for number, (_, rows) in enumerate(batch.all_rows()):
-                self.finder.add(batch.op(number), rows, lines.of(batch.lines(number)))
+                self.finder.add(batch.op(number), rows, lines.select(batch.lines(number)))
 
     def conclude(self) -> None:
         """Note after the last row what could not be measured."""
-        watch = self.watch = self.watch or Watch(self.mode)
+        watch = self.watch = self.watch or MeasurementCheck(self.mode)
         self.notes += watch.notes()
         self.problems += watch.problems(self.counts.rows)

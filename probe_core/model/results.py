@@ -34,17 +34,17 @@ class MeasurementColumn:
         if type(measurement.value) is float and measurement.reason is None:
             self.numbers[line], self.codes[line] = measurement.value, 0
         else:
-            self.codes[line] = self.code(measurement)
+            self.codes[line] = self.encode(measurement)
 
-    def code(self, measurement: Measurement) -> int:
+    def encode(self, measurement: Measurement) -> int:
         """Return the code of a measurement that is not a float."""
-        for code, other in enumerate(self.others[1:9], 1):
-            if other is measurement or (other.value is None and other == measurement):
+        for code, candidate in enumerate(self.others[1:9], 1):
+            if candidate is measurement or (candidate.value is None and candidate == measurement):
                 return code
         self.others.append(measurement)
         return len(self.others) - 1
 
-    def of(self, lines: Array) -> MeasurementColumn:
+    def select(self, lines: Array) -> MeasurementColumn:
         """Return the measurements of some rows."""
         column = MeasurementColumn(0, self.others[1:])
         column.numbers, column.codes = self.numbers[lines], self.codes[lines]
@@ -52,19 +52,19 @@ class MeasurementColumn:
 
     def put(self, lines: Array, column: MeasurementColumn) -> None:
         """Set the measurements of some rows to those of another column."""
-        codes = np.array([0, *map(self.code, column.others[1:])], np.int32)
+        codes = np.array([0, *map(self.encode, column.others[1:])], np.int32)
         self.numbers[lines], self.codes[lines] = column.numbers, codes[column.codes]
 
     @property
     def floats(self) -> Array:
         """The number of each row as a float; nan in rows without one."""
-        others = [np.nan if other.number is None else float(other.number) for other in self.others]
+        others = [np.nan if measurement.number is None else float(measurement.number) for measurement in self.others]
         return np.where(self.codes == 0, self.numbers, np.array(others)[self.codes])
 
     @property
     def has_value(self) -> Array:
         """True for rows with a value."""
-        return np.array([True, *(other.value is not None for other in self.others[1:])])[self.codes]
+        return np.array([True, *(measurement.value is not None for measurement in self.others[1:])])[self.codes]
 
 
 class LineMeasurements(Mapping[str, Measurement]):
@@ -115,7 +115,7 @@ class VerdictColumn:
             self.drifts = np.full((len(self.codes), len(Drift._fields)), np.nan)
         if self.drifts is not None:
             self.drifts[line] = verdict.drift or np.nan
-        self.codes[line] = self._code(verdict if verdict.drift is None else verdict._replace(drift=None))
+        self.codes[line] = self._encode(verdict if verdict.drift is None else verdict._replace(drift=None))
 
     def put(self, lines: Array, column: VerdictColumn) -> None:
         """Set the verdicts on some rows to those of another column."""
@@ -123,17 +123,17 @@ class VerdictColumn:
             self.drifts = np.full((len(self.codes), len(Drift._fields)), np.nan)
         if self.drifts is not None:
             self.drifts[lines] = np.nan if column.drifts is None else column.drifts
-        self.codes[lines] = np.array([*map(self._code, column.table)], np.int32)[column.codes]
+        self.codes[lines] = np.array([*map(self._encode, column.table)], np.int32)[column.codes]
 
-    def _code(self, bare: Verdict) -> int:
+    def _encode(self, bare: Verdict) -> int:
         """Return the code of a verdict without a distance."""
-        for code, other in enumerate(self.table[:8]):
-            if other is bare or other == bare:
+        for code, candidate in enumerate(self.table[:8]):
+            if candidate is bare or candidate == bare:
                 return code
         self.table.append(bare)
         return len(self.table) - 1
 
-    def of_each(self, field: Callable[[Verdict], Any]) -> Array:
+    def map_verdicts(self, field: Callable[[Verdict], Any]) -> Array:
         """Return a property of each row's verdict."""
         return np.array([field(verdict) for verdict in self.table])[self.codes]
 
@@ -145,11 +145,11 @@ class VerdictColumn:
     @property
     def levels(self) -> Array:
         """The gravity of each row's level."""
-        return self.of_each(lambda verdict: GRAVITY[verdict.level])
+        return self.map_verdicts(lambda verdict: GRAVITY[verdict.level])
 
 
 @dataclass
-class Results:
+class BatchResults:
     """The measurements and verdicts of a batch, which processes exchange."""
 
     measurements: dict[str, MeasurementColumn] = field(default_factory=dict)

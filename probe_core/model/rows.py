@@ -14,8 +14,8 @@ from enum import Enum, IntEnum
 from operator import add
 from typing import NamedTuple, Union
 
-from probe_core.errors import said
-from probe_core.model.dtypes import foreign, same
+from probe_core.errors import describe_error
+from probe_core.model.dtypes import is_foreign_spelling, is_same_dtype
 from probe_core.model.values import Kind, Side, Slot
 
 Cell = Union[int, float, bool, str, None]
@@ -80,7 +80,7 @@ class Pair(NamedTuple):
             return False
         is_unrecorded = None in (target.requires_grad, golden.requires_grad)
         are_tensors = target.kind is golden.kind is Kind.TENSOR
-        return not (is_unrecorded and are_tensors and foreign(target.dtype, golden.dtype))
+        return not (is_unrecorded and are_tensors and is_foreign_spelling(target.dtype, golden.dtype))
 
     @property
     def scalars_differ(self) -> bool:
@@ -94,7 +94,7 @@ class Pair(NamedTuple):
         if first is None:  # a size or a slice, which has a checksum only
             return target.checksum != golden.checksum
         if isinstance(first, str) and isinstance(second, str):
-            return not same(first, second)
+            return not is_same_dtype(first, second)
         return first != second and not (first != first and second != second)
 
     @property
@@ -138,7 +138,7 @@ class Measurement(NamedTuple):
     @classmethod
     def failed(cls, error: BaseException, metric: str) -> Measurement:
         """Return a measurement without a value because the metric of that name raised ``error``."""
-        return cls.absent("metric_failed", f"{metric} failed: {said(error)}")
+        return cls.absent("metric_failed", f"{metric} failed: {describe_error(error)}")
 
     @property
     def number(self) -> float | None:
@@ -348,7 +348,7 @@ class Advice:
 
 
 @dataclass(slots=True)
-class Counts:
+class RowCounts:
     """Numbers of rows by verdict and by match."""
 
     levels: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
@@ -357,10 +357,10 @@ class Counts:
     target_only: int = 0
     golden_only: int = 0
 
-    def __add__(self, other: Counts) -> Counts:
+    def __add__(self, other: RowCounts) -> RowCounts:
         levels = {level: count + other.levels[level] for level, count in self.levels.items()}
-        own, others = astuple(self)[1:], astuple(other)[1:]
-        return Counts(levels, *map(add, own, others))
+        counts, other_counts = astuple(self)[1:], astuple(other)[1:]
+        return RowCounts(levels, *map(add, counts, other_counts))
 
     @property
     def rows(self) -> int:

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from probe_core.errors import UserError
-from probe_core.model.columns import ValueColumns, columns_of
+from probe_core.model.columns import ValueColumns, create_columns
 from probe_core.model.values import Mode, Record, Value
 
-DEEPEST = 200
+MAX_ANCESTORS = 200
 """Limit on the number of modules around a call, against cycles in damaged files."""
-KEPT_SLOTS = 120_000
+MAX_CACHED_SLOTS = 120_000
 """Number of slots that a view of a run keeps in memory; others are made again when needed."""
 
 
@@ -48,7 +48,7 @@ class Construct:
         self._parents = parents
         self._around: dict[str, tuple[str, ...]] = {}
 
-    def renamed(self, rename: Callable[[str], str]) -> Construct:
+    def rename_modules(self, rename: Callable[[str], str]) -> Construct:
         """Return a copy with all names passed through ``rename``."""
         return Construct({rename(child): rename(parent) for child, parent in self._parents.items()})
 
@@ -63,7 +63,7 @@ class Construct:
             return ()
         if parent not in self._around:
             ancestors = [parent]
-            while (above := self._parents.get(ancestors[-1])) and len(ancestors) < DEEPEST:
+            while (above := self._parents.get(ancestors[-1])) and len(ancestors) < MAX_ANCESTORS:
                 ancestors.append(above)
             self._around[parent] = tuple(ancestors)
         return self._around[parent]
@@ -112,7 +112,7 @@ class Run(Protocol):
     @cached_property
     def values(self) -> ValueColumns:
         """All values of the run as columns."""
-        return columns_of(self.records())
+        return create_columns(self.records())
 
     def __len__(self) -> int:
         return len(self.names())
@@ -172,6 +172,6 @@ class HeldRun(Run):
         return self._records[index]
 
 
-def signature(record: Record) -> int:
+def compute_signature(record: Record) -> int:
     """Return a hash of the row names of a record."""
     return hash(tuple([slot.name for slot in record.slots]))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from probe_core.model.batches import ABSENT, HOWS, PairSide, RowBatch
-from probe_core.model.columns import columns_of
+from probe_core.model.batches import ABSENT, MATCH_KINDS, PairSide, RowBatch
+from probe_core.model.columns import create_columns
 from probe_core.model.results import VerdictColumn
 from probe_core.model.rows import Op, Pair, Verdict
 from probe_core.model.values import Kind, Record, Side, Slot, Value
@@ -16,7 +16,7 @@ NO_SLOT = Slot("", Side.INPUT, "", Value(Kind.NULL, "None", "None"))
 """The value of a side without values, to which no row refers."""
 
 
-def batch_of(pairs: Sequence[Pair], op: Op | None = None, verdicts: Sequence[Verdict] = ()) -> RowBatch:
+def create_batch(pairs: Sequence[Pair], op: Op | None = None, verdicts: Sequence[Verdict] = ()) -> RowBatch:
     """Return a batch of one op with the given pairs, and with verdicts if there are any."""
     described = op or Op("")
     sides: list[PairSide] = []
@@ -25,10 +25,10 @@ def batch_of(pairs: Sequence[Pair], op: Op | None = None, verdicts: Sequence[Ver
         count = iter(range(len(present)))
         lines = np.array([ABSENT if slot is None else next(count) for slot in slots], int)
         # a run without values has a null value, to which no line refers
-        sides.append(PairSide(columns_of([Record(0, described.key, present or (NO_SLOT,))]), lines))
-    how = np.array([HOWS.index(pair.how) for pair in pairs], int)
+        sides.append(PairSide(create_columns([Record(0, described.key, present or (NO_SLOT,))]), lines))
+    match_codes = np.array([MATCH_KINDS.index(pair.how) for pair in pairs], int)
     batch = RowBatch(
-        0, [described.key], np.array([0, len(pairs)]), sides[0], sides[1], how, lambda key: described
+        0, [described.key], np.array([0, len(pairs)]), sides[0], sides[1], match_codes, lambda key: described
     )
     batch.results.verdicts = VerdictColumn([], np.zeros(len(pairs), np.int32))
     for line, verdict in enumerate(verdicts):

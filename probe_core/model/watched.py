@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe_core.errors import counted
+from probe_core.errors import format_count
 from probe_core.model import Level, Mode, Reason
 from probe_core.model.batches import RowBatch
-from probe_core.model.messages import message
+from probe_core.model.messages import format_message
 
-FAILED = "metric_failed"
-NO_PARTNER = ("no_target", "no_golden", "golden_unmatched")
+FAILED_REASON = "metric_failed"
+UNMATCHED_REASONS = ("no_target", "no_golden", "golden_unmatched")
 
 
 @dataclass(slots=True)
-class WatchedMetric:
+class MetricCheck:
     """A metric that has not measured any row so far.
 
     Attributes:
@@ -35,24 +35,24 @@ class WatchedMetric:
     first_error: str = ""
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def gives_a_number(self, batch: RowBatch) -> bool:
+    def has_number(self, batch: RowBatch) -> bool:
         """Return True if the metric measured a row; if not, note the reasons."""
-        own = [batch.results.measurements[column] for column in self.columns]
-        if any(column.has_value.any() for column in own):
+        columns = [batch.results.measurements[column] for column in self.columns]
+        if any(column.has_value.any() for column in columns):
             return True
-        for codes in zip(*(column.codes.tolist() for column in own)):
-            reasons = (column.others[code].reason for column, code in zip(own, codes))
+        for codes in zip(*(column.codes.tolist() for column in columns)):
+            reasons = (column.others[code].reason for column, code in zip(columns, codes))
             self._note(next((reason for reason in reasons if reason is not None), None))
         return False
 
     def _note(self, reason: Reason | None) -> None:
-        if reason is None or reason.code in NO_PARTNER:
+        if reason is None or reason.code in UNMATCHED_REASONS:
             return
-        if reason.code == FAILED:
+        if reason.code == FAILED_REASON:
             self.failures += 1
             self.first_error = self.first_error or reason.detail.partition(" failed: ")[2]
         else:
-            self.reasons[message(reason) or reason.code.replace("_", " ")] += 1
+            self.reasons[format_message(reason) or reason.code.replace("_", " ")] += 1
 
     @property
     def problem(self) -> str:
@@ -69,11 +69,11 @@ class WatchedMetric:
 
 
 @dataclass(slots=True)
-class Watch:
+class MeasurementCheck:
     """The rows of a comparison, checked one by one for measurements."""
 
     mode: Mode
-    metrics: list[WatchedMetric] = field(default_factory=list)
+    metrics: list[MetricCheck] = field(default_factory=list)
     measured: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
     _first: dict[str, str] = field(default_factory=dict)
@@ -81,19 +81,19 @@ class Watch:
 
     def look(self, batch: RowBatch) -> int:
         """Check a batch, and return the number of its rows that were measured."""
-        self.metrics = [metric for metric in self.metrics if not metric.gives_a_number(batch)]
+        self.metrics = [metric for metric in self.metrics if not metric.has_number(batch)]
         verdicts = batch.verdicts
-        is_judged = verdicts.of_each(lambda verdict: verdict.measured and verdict.level is not Level.SKIP)
+        is_judged = verdicts.map_verdicts(lambda verdict: verdict.measured and verdict.level is not Level.SKIP)
         is_measured = is_judged & batch.is_matched
         if not self.measured:
             first = int(is_measured.argmax()) if is_measured.any() else len(batch)
             for line in range(first):
-                self._reasons.update({text for text in map(message, batch.reasons(line)) if text})
+                self._reasons.update({text for text in map(format_message, batch.reasons(line)) if text})
         self.measured += int(is_measured.sum())
         if self.mode is Mode.MD5:
-            differs = batch.is_matched & verdicts.of_each(lambda verdict: verdict.level is not Level.PASS)
+            differs = batch.is_matched & verdicts.map_verdicts(lambda verdict: verdict.level is not Level.PASS)
             for line in np.flatnonzero(differs).tolist():  # its table has no messages
-                for text in {text for text in map(message, batch.reasons(line)) if text}:
+                for text in {text for text in map(format_message, batch.reasons(line)) if text}:
                     self._counts[text] += 1
                     self._first.setdefault(text, batch.pair(line).name)
         return int(is_measured.sum())
@@ -101,7 +101,7 @@ class Watch:
     def notes(self) -> list[str]:
         """Return the messages of a table of checksums, which has no column for them."""
         counts = sorted(self._counts.items())
-        return [f"{counted(count, 'row')}, such as {self._first[text]}: {text}" for text, count in counts]
+        return [f"{format_count(count, 'row')}, such as {self._first[text]}: {text}" for text, count in counts]
 
     def problems(self, rows: int) -> list[str]:
         """Return the reasons why the comparison gives no verdict; empty if it gives one."""

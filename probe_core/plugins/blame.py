@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from probe_core.errors import Defect, UserError, said
-from probe_core.plugins.distributions import how_to_install, is_of_probe
+from probe_core.errors import Defect, UserError, describe_error
+from probe_core.plugins.distributions import describe_installation, is_of_probe
 
 
 class Origin(NamedTuple):
@@ -33,10 +33,10 @@ class PluginError(UserError):
     """An error of a plugin, with its name and the way to fix it."""
 
 
-def what_to_do(distribution: str) -> str:
+def describe_fix(distribution: str) -> str:
     """Return the sentence on how to fix a broken plugin."""
     if is_of_probe(distribution):
-        return f"Install it again. {how_to_install(distribution)}"
+        return f"Install it again. {describe_installation(distribution)}"
     if not distribution:
         return "Report it to its authors."
     return (
@@ -45,24 +45,24 @@ def what_to_do(distribution: str) -> str:
     )
 
 
-def fault(error: BaseException, what: str, origin: Origin) -> PluginError | None:
+def create_plugin_error(error: BaseException, subject: str, origin: Origin) -> PluginError | None:
     """Return the error that names a plugin as the cause of an exception; None if it is not the cause.
 
     Args:
         error: The exception.
-        what: The failed part of the plugin, such as ``The metric "mine"``.
+        subject: The failed part of the plugin, such as ``The metric "mine"``.
         origin: The distribution of the plugin.
     """
     if isinstance(error, (KeyboardInterrupt, UserError, Defect)):
         return None
     if origin.is_of_probe and not isinstance(error, ImportError):
         return None
-    return PluginError(f"{what} of {origin} failed: {said(error)}.", what_to_do(origin.distribution))
+    return PluginError(f"{subject} of {origin} failed: {describe_error(error)}.", describe_fix(origin.distribution))
 
 
 @contextmanager
-def blamed(what: str, origin: Origin, passing: type[Exception] = UserError) -> Iterator[None]:
-    """Turn exceptions of a plugin in the block, except ``passing``, into errors that name the plugin.
+def blame_plugin(subject: str, origin: Origin, allowed: type[Exception] = UserError) -> Iterator[None]:
+    """Turn exceptions of a plugin in the block, except ``allowed``, into errors that name the plugin.
 
     Raises:
         PluginError: The plugin raised an exception that is not meant for the user.
@@ -70,7 +70,7 @@ def blamed(what: str, origin: Origin, passing: type[Exception] = UserError) -> I
     try:
         yield
     except BaseException as error:  # including SystemExit, because a plugin must not end a command
-        blame = None if isinstance(error, passing) else fault(error, what, origin)
+        blame = None if isinstance(error, allowed) else create_plugin_error(error, subject, origin)
         if blame is None:
             raise
         raise blame from error

@@ -9,15 +9,15 @@ from probe_core.plugins.specs import CommandSpec, ExecutorSpec, MatcherSpec
 @hookimpl
 def probe_matchers() -> list[MatcherSpec]:
     """Return the matcher that needs no plugin."""
-    return [MatcherSpec("exact", "equal names", "probe_core.matching.exact:Exact")]
+    return [MatcherSpec("exact", "equal names", "probe_core.matching.exact:ExactMatcher")]
 
 
 @hookimpl
 def probe_executors() -> list[ExecutorSpec]:
     """Return the executors that work on every machine."""
     return [
-        ExecutorSpec("threads", "threads of this process", "probe_core.ranks.executors:Threads"),
-        ExecutorSpec("processes", "processes of this machine", "probe_core.ranks.executors:Processes"),
+        ExecutorSpec("threads", "threads of this process", "probe_core.ranks.executors:ThreadExecutor"),
+        ExecutorSpec("processes", "processes of this machine", "probe_core.ranks.executors:ProcessExecutor"),
     ]
 
 

@@ -13,39 +13,41 @@ from probe_core.files.packaged import load_yaml
 
 
 @cache
-def _listed() -> Mapping[str, Mapping[str, list[str]]]:
+def _load_distributions() -> Mapping[str, Mapping[str, list[str]]]:
     listed: dict[str, Any] = load_yaml(__package__, "distributions.yaml")
     return listed
 
 
 def is_of_probe(distribution: str) -> bool:
     """Return True for a distribution of this repository, whose faults are defects of probe."""
-    return distribution == "probe-core" or distribution in _listed()
+    return distribution == "probe-core" or distribution in _load_distributions()
 
 
-def provider(kind: str, name: str) -> str | None:
+def find_provider(kind: str, name: str) -> str | None:
     """Return the distribution of this repository that gives a contribution; None if none does."""
     name = name.replace("_", "-") if kind == "commands" else name
-    return next((dist for dist, kinds in _listed().items() if name in kinds.get(kind, ())), None)
+    return next((dist for dist, kinds in _load_distributions().items() if name in kinds.get(kind, ())), None)
 
 
-def given(kind: str) -> list[str]:
+def list_contributions(kind: str) -> list[str]:
     """Return the names of all contributions of a kind in the distributions of this repository."""
-    return [name for contributions in _listed().values() for name in contributions.get(kind, ())]
+    return [name for contributions in _load_distributions().values() for name in contributions.get(kind, ())]
 
 
-def how_to_install(distribution: str) -> str:
+def describe_installation(distribution: str) -> str:
     """Return the sentence with the commands that install a distribution of this repository."""
-    clone = " ".join(f"./{one}" for one in _listed().get(distribution, {}).get("directories", ["."]))
+    clone = " ".join(
+        f"./{directory}" for directory in _load_distributions().get(distribution, {}).get("directories", ["."])
+    )
     wheels = f"pip install --no-index --find-links FOLDER {distribution}"
     return f"In a clone of probe: pip install {clone}; from a folder of wheels: {wheels}"
 
 
-def missing(what: str, distribution: str, switch: str) -> UserError:
+def create_missing_error(subject: str, distribution: str, switch: str) -> UserError:
     """Return the error for a contribution whose distribution is not installed or is left out.
 
     Args:
-        what: The contribution, such as ``The format "xlsx"``.
+        subject: The contribution, such as ``The format "xlsx"``.
         distribution: The distribution of this repository that gives it.
         switch: The environment variable that selects the plugins to load.
     """
@@ -53,11 +55,11 @@ def missing(what: str, distribution: str, switch: str) -> UserError:
         version = metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return UserError(
-            f"{what} comes with {distribution}, which is not installed.", how_to_install(distribution)
+            f"{subject} comes with {distribution}, which is not installed.", describe_installation(distribution)
         )
     name = distribution.removeprefix("probe-")
     chosen = os.environ.get(switch, name).replace(" ", "").split(",")
     left_out, fix = ("is installed and left out", "See probe plugins for the reason.")
     if name not in chosen:
         left_out, fix = f"{switch} leaves out", f"Add {name} to {switch}."
-    return UserError(f"{what} comes with {distribution} {version}, which {left_out}.", fix)
+    return UserError(f"{subject} comes with {distribution} {version}, which {left_out}.", fix)

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pluggy
 
 from probe_core import __version__
-from probe_core.errors import UserError, meant, said
+from probe_core.errors import UserError, describe_error, suggest_name
 from probe_core.plugins import builtins, hookspecs
-from probe_core.plugins.blame import Origin, PluginError, what_to_do
-from probe_core.plugins.distributions import given, missing, provider
+from probe_core.plugins.blame import Origin, PluginError, describe_fix
+from probe_core.plugins.distributions import create_missing_error, find_provider, list_contributions
 from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
-from probe_core.plugins.parameters import read, split
+from probe_core.plugins.parameters import parse_parameters, split_parameters
 from probe_core.plugins.specs import KINDS, ExecutorSpec, ReaderSpec, Spec, address, problem_of
-from probe_core.store.files import FILES
+from probe_core.store.files import DEFAULT_RECORD_FILES
 from probe_core.store.frames import FRAMEWORK_FRAMES
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S", bound=Spec)
 
-ONLY = "PROBE_PLUGINS"
-CORE = "core"
+PLUGINS_VARIABLE = "PROBE_PLUGINS"
+CORE_PLUGIN = "core"
 
 
 class PluginWarning(UserWarning):
@@ -95,23 +95,23 @@ class Manager:
         self.plugins: dict[str, Plugin] = {}
         self._kits: dict[str, Plugin] = {}
         self._contributions: dict[str, list[Contribution]] = {}
-        core = Plugin(CORE, "probe-core", __version__)
+        core = Plugin(CORE_PLUGIN, "probe-core", __version__)
         declared = dict.fromkeys(KINDS, core.origin)
         installed = metadata.entry_points()  # slow, reads the files of every distribution
-        for point in _unique(installed.select(group=HOOKSPECS) if kits is None else kits):
+        for point in _drop_duplicates(installed.select(group=HOOKSPECS) if kits is None else kits):
             self._declare(point, declared)
         self._lacks_hooks = bool(self.plugins)  # unknown hooks may be those of a broken kit
         self._add(core, lambda: builtins)
-        for point in _wanted(installed.select(group=GROUP) if entry_points is None else entry_points):
-            self._add(_plugin_of(point), point.load)
+        for point in _select_entry_points(installed.select(group=GROUP) if entry_points is None else entry_points):
+            self._add(_create_plugin(point), point.load)
 
     # -- loading -----------------------------------------------------------------------
 
     def _declare(self, point: metadata.EntryPoint, declared: dict[str, Origin]) -> None:
         """Add the hooks of a kit, or leave it out if broken; ``declared`` maps each kind to its origin."""
-        kit = _plugin_of(point)
+        kit = _create_plugin(point)
         kit.name = point.value
-        with self._guarded(kit):
+        with self._guard(kit):
             module = point.load()
             for kind, spec in module.KINDS.items():
                 if kind in declared:
@@ -129,12 +129,12 @@ class Manager:
 
     def _add(self, plugin: Plugin, load: Callable[[], Any]) -> None:
         if plugin.name in self.plugins:
-            other = self.plugins[plugin.name]
+            existing = self.plugins[plugin.name]
             plugin.name = f"{plugin.name} ({plugin.distribution})"
-            self._leave_out(plugin, f"its name is taken by {other.origin}", "Uninstall one of the two.")
+            self._leave_out(plugin, f"its name is taken by {existing.origin}", "Uninstall one of the two.")
             return
         self.plugins[plugin.name] = plugin
-        with self._guarded(plugin):
+        with self._guard(plugin):
             module = load()
             self._pluggy.register(module, plugin.name)
             if not self._lacks_hooks:
@@ -142,41 +142,41 @@ class Manager:
 
     def _check_hooks(self, module: Any) -> None:
         """Raise TypeError for a hook with an unknown name or without ``@hookimpl``, which pluggy ignores."""
-        known = [name for name in vars(self._pluggy.hook) if name.startswith("probe_")]
+        hook_names = [name for name in vars(self._pluggy.hook) if name.startswith("probe_")]
         try:
             self._pluggy.check_pending()
         except pluggy.PluginValidationError as error:
             match = re.search(r"unknown hook '(\w+)'", str(error))
-            close = meant(match[1], known) if match else None
-            raise TypeError(f"{said(error)}; did you mean {close}?") if close else error from None
-        for name in known:
+            close = suggest_name(match[1], hook_names) if match else None
+            raise TypeError(f"{describe_error(error)}; did you mean {close}?") if close else error from None
+        for name in hook_names:
             hook = getattr(module, name, None)
             if isinstance(hook, FunctionType) and not hasattr(hook, f"{GROUP}_impl"):
                 raise TypeError(f"{name} is not marked with @hookimpl")
 
     @contextmanager
-    def _guarded(self, plugin: Plugin) -> Iterator[None]:
+    def _guard(self, plugin: Plugin) -> Iterator[None]:
         """Leave out a plugin that raises an exception in the block."""
         try:
             yield
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin must not end the command, not even with SystemExit
-            self._leave_out(plugin, said(error))
+            self._leave_out(plugin, describe_error(error))
 
-    def _take_reasons(self) -> None:
+    def _register_reasons(self) -> None:
         """Register the texts of the plugins' reason codes."""
         from probe_core.model.messages import register
 
         for implementation in self._pluggy.hook.probe_reasons.get_hookimpls():
-            with self._guarded(self.plugins[implementation.plugin_name]):
+            with self._guard(self.plugins[implementation.plugin_name]):
                 texts: Any = implementation.function()
                 register(texts)
 
     def _leave_out(self, plugin: Plugin, problem: str, fix: str = "") -> None:
         self.plugins[plugin.name] = plugin
         plugin.problem = problem
-        plugin.fix = fix or f"{what_to_do(plugin.distribution)} {ONLY} chooses the plugins to load."
+        plugin.fix = fix or f"{describe_fix(plugin.distribution)} {PLUGINS_VARIABLE} chooses the plugins to load."
         module = self._pluggy.get_plugin(plugin.name)
         if module is not None:
             self._pluggy.unregister(module)
@@ -186,39 +186,37 @@ class Manager:
     def contributions(self, kind: str) -> list[Contribution]:
         """Return all contributions of a kind (``metrics``, ``readers``, …), in the order of the plugins."""
         if kind == "tables" and kind not in self._contributions:
-            self._take_reasons()  # needed by tables only
+            self._register_reasons()  # needed by tables only
         if kind not in self._contributions:
             self._contributions[kind] = self._collect(kind)
         return self._contributions[kind]
 
-    def _type_of(self, kind: str) -> type[Spec] | None:
+    def _find_spec_type(self, kind: str) -> type[Spec] | None:
         """Return the spec class of a kind; None if its kit is broken."""
         named = self.kinds.get(kind)
         if not isinstance(named, str):
             return named
         spec_type: type[Spec] | None = None
-        with self._guarded(self._kits[kind]):
+        with self._guard(self._kits[kind]):
             self.kinds[kind] = spec_type = _check_kind(kind, address(named))
         return spec_type
 
     def _collect(self, kind: str) -> list[Contribution]:
-        wanted = self._type_of(kind)
-        if wanted is None:
+        spec_type = self._find_spec_type(kind)
+        if spec_type is None:
             return []
         contributions: list[Contribution] = []
         caller: pluggy.HookCaller = getattr(self._pluggy.hook, f"probe_{kind}")
         for implementation in caller.get_hookimpls():
             plugin = self.plugins[implementation.plugin_name]
-            with self._guarded(plugin):
+            with self._guard(plugin):
                 returned: Any = implementation.function() or ()
                 if not isinstance(returned, Iterable):
                     raise TypeError(f"probe_{kind} must return a list, not {type(returned).__name__}")
                 specs = list(returned)
                 for spec in specs:
-                    if not isinstance(spec, wanted):
-                        raise TypeError(
-                            f"probe_{kind} must return {wanted.__name__}, not {type(spec).__name__}"
-                        )
+                    if not isinstance(spec, spec_type):
+                        raise TypeError(f"probe_{kind} must return {spec_type.__name__}, not {type(spec).__name__}")
                     if problem := problem_of(spec):
                         raise TypeError(f"probe_{kind}: {problem}")
                 contributions += [Contribution(replace(spec, origin=plugin.origin), plugin) for spec in specs]
@@ -239,40 +237,42 @@ class Manager:
         Raises:
             UserError: No plugin or several plugins give it, or a parameter is not valid.
         """
-        name, given = split(name)
+        name, texts = split_parameters(name)
         matches = [item for item in self.contributions(kind) if item.spec.name == name]
         if not matches:
-            raise self.missing(kind, name)
+            raise self.create_missing_error(kind, name)
         if len(matches) > 1:
             raise UserError(
-                f'Several plugins provide a {singular(kind)} called "{name}".',
-                f"Uninstall all but one, or name the plugins you want in {ONLY}:",
+                f'Several plugins provide a {format_kind(kind)} called "{name}".',
+                f"Uninstall all but one, or name the plugins you want in {PLUGINS_VARIABLE}:",
                 [str(item.plugin.origin) for item in matches],
             )
         spec = matches[0].spec
         assert isinstance(spec, as_type)
-        return replace(spec, values=read(spec.title, spec.parameters, given)) if given else spec
+        return replace(spec, values=parse_parameters(spec.title, spec.parameters, texts)) if texts else spec
 
     def record_files(self) -> RecordFiles:
         """Return the names of the record files of all readers, those of the core's own format first."""
         files = (spec.record_files for spec in self.specs("readers", ReaderSpec))
-        return tuple(dict.fromkeys((FILES, *files)))
+        return tuple(dict.fromkeys((DEFAULT_RECORD_FILES, *files)))
 
-    def scheduled(self) -> str | None:
+    def find_scheduled_executor(self) -> str | None:
         """Return the executor that ``--scheduler`` selects, installed or not; None if there is none."""
         names = [spec.name for spec in self.specs("executors", ExecutorSpec) if spec.has_scheduler]
-        return next(iter([*names, *given("executors")]), None)
+        return next(iter([*names, *list_contributions("executors")]), None)
 
-    def missing(self, kind: str, name: str) -> UserError:
+    def create_missing_error(self, kind: str, name: str) -> UserError:
         """Return the error for a contribution that no plugin gives: a package to install, or valid names."""
-        known = provider(kind, name)
-        if known is not None:
-            return missing(f'The {singular(kind)} "{name}"', known, ONLY)
+        distribution = find_provider(kind, name)
+        if distribution is not None:
+            return create_missing_error(f'The {format_kind(kind)} "{name}"', distribution, PLUGINS_VARIABLE)
         names = self.names(kind)
-        close = meant(name, names) or next((one for one in names if one.startswith(name)), None)
+        close = suggest_name(name, names) or next(
+            (candidate for candidate in names if candidate.startswith(name)), None
+        )
         fix = f"Did you mean {close}? Use one of these:" if close else "Use one of these:"
         return UserError(
-            f'There is no {singular(kind)} called "{name}".',
+            f'There is no {format_kind(kind)} called "{name}".',
             fix if names else "No installed plugin provides any; see probe plugins.",
             names,
         )
@@ -290,16 +290,16 @@ class Manager:
         for implementation in caller.get_hookimpls():
             wanted = {name: arguments[name] for name in implementation.argnames}
             try:
-                answers.append(_expected(implementation.function(**wanted), returns))
+                answers.append(_check_answer(implementation.function(**wanted), returns))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # as in _guarded
                 origin = self.plugins[implementation.plugin_name].origin
-                what = f"{hook} of {origin} failed: {said(error)}."
-                warn(PluginError(what, what_to_do(origin.distribution)), "The comparison goes on without it.")
+                what = f"{hook} of {origin} failed: {describe_error(error)}."
+                warn(PluginError(what, describe_fix(origin.distribution)), "The comparison goes on without it.")
         return [answer for answer in answers if answer is not None]
 
-    def culprit(self, trace: TracebackType | None) -> Plugin | None:
+    def find_culprit(self, trace: TracebackType | None) -> Plugin | None:
         """Return the third-party plugin whose code a traceback runs through; None if there is none."""
         third_party = {item.package: item for item in self.plugins.values() if not item.origin.is_of_probe}
         while trace is not None:
@@ -316,18 +316,18 @@ def _check_kind(kind: str, spec: Any) -> type[Spec]:
     return spec
 
 
-def warn(error: PluginError, means: str) -> None:
-    """Warn that a plugin failed while the work continues; ``means`` is the effect on the result."""
-    warnings.warn(f"{error.what} {means} {error.fix}", PluginWarning, stacklevel=3)
+def warn(error: PluginError, effect: str) -> None:
+    """Warn that a plugin failed while the work continues; ``effect`` is the effect on the result."""
+    warnings.warn(f"{error.what} {effect} {error.fix}", PluginWarning, stacklevel=3)
 
 
-def _expected(answer: T, kind: type[object] | None) -> T:
+def _check_answer(answer: T, kind: type[object] | None) -> T:
     if answer is not None and kind is not None and not isinstance(answer, kind):
         raise TypeError(f"must return {kind.__name__}, not {type(answer).__name__}")
     return answer
 
 
-def _plugin_of(point: metadata.EntryPoint) -> Plugin:
+def _create_plugin(point: metadata.EntryPoint) -> Plugin:
     """Return the plugin of an entry point; the version is empty if the distribution is damaged."""
     name, version = point.name, ""
     if point.dist is not None:
@@ -337,28 +337,28 @@ def _plugin_of(point: metadata.EntryPoint) -> Plugin:
     return Plugin(point.name, name, version, package=point.value.partition(":")[0].partition(".")[0].strip())
 
 
-def singular(kind: str) -> str:
+def format_kind(kind: str) -> str:
     """Return the singular of a kind in messages: ``policy`` for ``policies``, ``format`` for reporters."""
     return {"policies": "policy", "reporters": "format"}.get(kind, kind[:-1]).replace("_", " ")
 
 
-def _unique(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:
+def _drop_duplicates(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:
     """Return the entry points by name, without the duplicates of a distribution that is on the path twice."""
     unique = {(point.name, point.value): point for point in points}
     return [unique[key] for key in sorted(unique)]  # a directory lists distributions in any order
 
 
-def _wanted(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:
-    unique = _unique(points)
-    only = os.environ.get(ONLY)
+def _select_entry_points(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:
+    unique = _drop_duplicates(points)
+    only = os.environ.get(PLUGINS_VARIABLE)
     if only is None:
         return unique
     names = [name.strip() for name in only.split(",") if name.strip()]
     for name in names:
-        if name != CORE and name not in {point.name for point in unique}:
-            close = [point.name for point in unique if _plugin_of(point).distribution == name]
+        if name != CORE_PLUGIN and name not in {point.name for point in unique}:
+            close = [point.name for point in unique if _create_plugin(point).distribution == name]
             text = f"Did you mean {close[0]}, the plugin of the distribution {name}? " if close else ""
             text += f"Installed: {', '.join(sorted(point.name for point in unique)) or 'none'}."
-            text = f"{ONLY} names {name}, and no installed plugin has that name. {text}"
+            text = f"{PLUGINS_VARIABLE} names {name}, and no installed plugin has that name. {text}"
             warnings.warn(text, PluginWarning, stacklevel=2)
     return [point for point in unique if point.name in names]

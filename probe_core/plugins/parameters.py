@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from probe_core.errors import UserError, nearest
+from probe_core.errors import UserError, find_nearest_names
 
-TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
+TRUE_TEXTS, FALSE_TEXTS = ("true", "yes", "1"), ("false", "no", "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,46 +26,46 @@ class Parameter:
     help: str
 
 
-def split(text: str) -> tuple[str, dict[str, str]]:
+def split_parameters(text: str) -> tuple[str, dict[str, str]]:
     """Split ``name:parameter=value:parameter=value`` into the name and the parameters.
 
     Raises:
         UserError: A part after the name is not ``parameter=value``.
     """
     name, *parts = text.split(":")
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in parts:
         key, equals, value = part.partition("=")
         if not key or not equals:
             raise UserError(f'"{part}" in "{text}" is not a parameter.', f"Write {name}:parameter=value.")
-        if key in given:
+        if key in texts:
             raise UserError(f'"{text}" gives {key} twice.', "Leave one of them out.")
-        given[key] = value
-    return name, given
+        texts[key] = value
+    return name, texts
 
 
-def read(title: str, parameters: tuple[Parameter, ...], given: Mapping[str, str]) -> dict[str, Any]:
+def parse_parameters(title: str, parameters: tuple[Parameter, ...], texts: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of parameters given as texts; ``title`` is their owner in messages.
 
     Raises:
         UserError: A parameter does not exist, or a value has the wrong type.
     """
-    known = {parameter.name: parameter for parameter in parameters}
+    by_name = {parameter.name: parameter for parameter in parameters}
     values: dict[str, Any] = {}
-    for name, text in given.items():
-        if name not in known:
+    for name, text in texts.items():
+        if name not in by_name:
             lines = [f"{parameter.name}: {parameter.help}" for parameter in parameters]
-            close = nearest(name, known, 1)
+            close = find_nearest_names(name, by_name, 1)
             others = "Use one of these:" if lines else "It has none; leave it out."
             fix = f"Did you mean {close[0]}?" if close else others
             raise UserError(f'{title} has no parameter "{name}".', fix, lines)
-        values[name] = _value(title, known[name], text)
+        values[name] = _parse_value(title, by_name[name], text)
     return values
 
 
-def _value(title: str, parameter: Parameter, text: str) -> Any:
-    if parameter.kind is bool and text.lower() in TRUE + FALSE:
-        return text.lower() in TRUE
+def _parse_value(title: str, parameter: Parameter, text: str) -> Any:
+    if parameter.kind is bool and text.lower() in TRUE_TEXTS + FALSE_TEXTS:
+        return text.lower() in TRUE_TEXTS
     if parameter.kind is not bool:
         try:
             return parameter.kind(text)

@@ -190,8 +190,8 @@ class Answerer(Protocol):
 class PlanOption(Protocol):
     """A function that changes the plan of ``compare`` for the options of a plugin."""
 
-    def __call__(self, plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
-        """Return the plan to carry out; ``asked`` are the names of the options that the user gave."""
+    def __call__(self, plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:
+        """Return the plan to carry out; ``option_names`` are the names of the options that the user gave."""
 
 
 class MergeOption(Protocol):

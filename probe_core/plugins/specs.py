@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from probe_core.errors import UserError
 from probe_core.model.values import Mode
-from probe_core.plugins.blame import Origin, blamed
+from probe_core.plugins.blame import Origin, blame_plugin
 from probe_core.plugins.parameters import Parameter
-from probe_core.store.files import FILES
+from probe_core.store.files import DEFAULT_RECORD_FILES
 
 if TYPE_CHECKING:
     from concurrent import futures
@@ -66,9 +66,9 @@ class Spec:
         Raises:
             PluginError: The plugin raised an exception.
         """
-        with blamed(self.title, self.origin):
-            made = address(self.factory) if isinstance(self.factory, str) else self.factory
-            return made(**self.values)
+        with blame_plugin(self.title, self.origin):
+            factory = address(self.factory) if isinstance(self.factory, str) else self.factory
+            return factory(**self.values)
 
 
 def problem_of(spec: Spec) -> str:
@@ -200,7 +200,7 @@ class ImportedSpec(Spec):
         Raises:
             PluginError: It cannot be imported.
         """
-        with blamed(self.title, self.origin):
+        with blame_plugin(self.title, self.origin):
             return address(self.factory) if isinstance(self.factory, str) else self.factory()
 
 
@@ -248,7 +248,7 @@ class ReaderSpec(Spec):
     """
 
     framework: str = ""
-    record_files: tuple[str, ...] = FILES
+    record_files: tuple[str, ...] = DEFAULT_RECORD_FILES
     framework_frames: tuple[str, ...] = ()
 
 

@@ -21,51 +21,51 @@ from probe_core.ranks import processes
 
 T = TypeVar("T")
 
-PRELOADED = ("probe_core.ranks.worker", "probe_core.flow.pipeline", "ml_dtypes", "yaml")
+PRELOADED_MODULES = ("probe_core.ranks.worker", "probe_core.flow.pipeline", "ml_dtypes", "yaml")
 """Modules that every process needs and that do not depend on the environment; the server that processes are
 forked from imports them once."""
 
 
-class Threads:
+class ThreadExecutor:
     """Executor on threads of this process, which start at once but share an interpreter."""
 
     place = Place.HERE
 
     def open(self, jobs: int, scheduler: str | None) -> Pool:
         """Return a pool of ``jobs`` threads; 0 for one per processor."""
-        _refuse(scheduler, "threads")
-        jobs = jobs or engine.cores()
+        _refuse_scheduler(scheduler, "threads")
+        jobs = jobs or engine.count_cores()
         return Pool(ThreadPoolExecutor(jobs, "probe"), jobs)
 
 
-class Processes:
+class ProcessExecutor:
     """Executor on processes of this machine, each with its own interpreter."""
 
     place = Place.MACHINE
 
     def open(self, jobs: int, scheduler: str | None) -> Pool:
         """Return a pool of ``jobs`` processes; 0 for one per processor."""
-        _refuse(scheduler, "processes")
-        jobs = jobs or engine.cores()
-        method = processes.start_method()
+        _refuse_scheduler(scheduler, "processes")
+        jobs = jobs or engine.count_cores()
+        method = processes.choose_start_method()
         context = multiprocessing.get_context(method)
         if method == "forkserver":
-            processes.mark_temporary()
-            context.set_forkserver_preload(list(PRELOADED))
+            processes.mark_temporary_directory()
+            context.set_forkserver_preload(list(PRELOADED_MODULES))
         processes.start_resource_tracker()
-        return Pool(_Workers(jobs, context, prepare_process, (processes.our_variables(),)), jobs)
+        return Pool(_IsolatedProcessPool(jobs, context, prepare_process, (processes.collect_variables(),)), jobs)
 
 
-class _Workers(ProcessPoolExecutor):
+class _IsolatedProcessPool(ProcessPoolExecutor):
     """A process pool whose processes do not import the script that started them."""
 
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Call the function in a process, which starts when it is first needed."""
-        with processes.clean_start(), processes.interrupts_held():  # until prepare_process lets them in
+        with processes.isolate_start(), processes.hold_interrupts():  # until prepare_process lets them in
             return super().submit(function, *args, **kwargs)
 
 
-def _refuse(scheduler: str | None, name: str) -> None:
+def _refuse_scheduler(scheduler: str | None, name: str) -> None:
     if scheduler is not None:
         raise UserError(
             f"The executor {name} has no scheduler.",
@@ -76,7 +76,7 @@ def _refuse(scheduler: str | None, name: str) -> None:
 # -- in a process of a pool ------------------------------------------------------------------------
 
 
-class _Busy:
+class _BusyFlag:
     """A flag that is set while the process makes a call, which Ctrl-C then ends."""
 
     now = False
@@ -91,25 +91,25 @@ def prepare_process(variables: Mapping[str, str]) -> None:
     from probe_core.plugins.manager import PluginWarning
 
     with contextlib.suppress(ValueError):  # not in the main thread of its process
-        signal.signal(signal.SIGINT, _interrupted)
-    processes.take_variables(variables)
+        signal.signal(signal.SIGINT, _handle_interrupt)
+    processes.replace_variables(variables)
     processes.end_with_parent()
     warnings.simplefilter("ignore", PluginWarning)  # the parent process has warned already
     engine.tune_process()
     engine.use_threads(1)
-    processes.let_interrupts_in()
+    processes.unblock_interrupts()
 
 
-def _interrupted(*_: Any) -> None:
-    if _Busy.now:
+def _handle_interrupt(*_: Any) -> None:
+    if _BusyFlag.now:
         raise KeyboardInterrupt
 
 
 @contextmanager
-def busy() -> Iterator[None]:
+def allow_interrupts() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt in a worker process while the block runs."""
-    _Busy.now = True
+    _BusyFlag.now = True
     try:
         yield
     finally:
-        _Busy.now = False
+        _BusyFlag.now = False

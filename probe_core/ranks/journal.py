@@ -14,18 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import make_directory, not_written, open_file, refuse_link, remove_leftovers
+from probe_core.files.atomic import create_write_error, make_directory, open_file, refuse_link, remove_leftovers
 from probe_core.files.location import is_remote
 from probe_core.model.plan import Plan
 from probe_core.model.report import Finder, Report
-from probe_core.ranks.report_json import report_from, report_to
+from probe_core.ranks.report_json import parse_report, serialize_report
 from probe_core.store.files import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
 from probe_core.store.layout import RunPair
 
-PREFIX = "compare_progress_"
-NOT_COMPARED = frozenset(
-    {"time_stamp", "jobs", "executor", "scheduler", "resume", "output", "ranks", "steps"}
-)
+JOURNAL_PREFIX = "compare_progress_"
+CHANGEABLE_FIELDS = frozenset({"time_stamp", "jobs", "executor", "scheduler", "resume", "output", "ranks", "steps"})
 """Fields of a plan that may change between the interrupted comparison and the resuming one."""
 
 
@@ -37,8 +35,8 @@ class Journal:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self._path = plan.output / f"{PREFIX}{plan.time_stamp}.jsonl"
-        self._plan = _identity(plan)
+        self._path = plan.output / f"{JOURNAL_PREFIX}{plan.time_stamp}.jsonl"
+        self._plan = _describe_identity(plan)
         self._lines: dict[str, dict[str, Any]] = {}
         self._read: dict[str, list[Any]] = {}
         self.time_stamp = plan.time_stamp
@@ -46,31 +44,31 @@ class Journal:
     @classmethod
     def resume(cls, plan: Plan) -> Journal | None:
         """Return the newest journal of the same plan in the output directory; None if there is none."""
-        wanted = _identity(plan)
+        wanted = _describe_identity(plan)
         with suppress(OSError):
-            for path in sorted(plan.output.glob(f"{PREFIX}*.jsonl"), reverse=True):
-                lines = list(_lines(path)) if path.is_file() and not path.is_symlink() else []
+            for path in sorted(plan.output.glob(f"{JOURNAL_PREFIX}*.jsonl"), reverse=True):
+                lines = list(_read_lines(path)) if path.is_file() and not path.is_symlink() else []
                 if lines and lines[0].get("plan") == wanted:
                     journal = cls(plan)
                     journal._path = path
-                    journal.time_stamp = path.stem.removeprefix(PREFIX)
+                    journal.time_stamp = path.stem.removeprefix(JOURNAL_PREFIX)
                     journal._lines = {str(line.get("pair")): line for line in lines[1:]}
                     for directory in (plan.output, *plan.output.glob("**/step*")):
                         remove_leftovers(directory, journal.time_stamp)
                     return journal
         return None
 
-    def finished(self, pair: RunPair, finder: Finder) -> Report | None:
+    def find_report(self, pair: RunPair, finder: Finder) -> Report | None:
         """Return the report of a pair that an earlier command finished, with ``finder``; None if it did not.
 
         It is valid while its inputs have the same sizes and times and its result files exist.
         """
-        read = self._read[_key(pair)] = _read(pair)
-        line = self._lines.get(_key(pair))
+        read = self._read[_get_key(pair)] = _fingerprint_inputs(pair)
+        line = self._lines.get(_get_key(pair))
         if line is None:
             return None
         with suppress(OSError, LookupError, OverflowError, TypeError, ValueError):
-            report = report_from(line["report"], finder)
+            report = parse_report(line["report"], finder)
             if line["read"] == read and all(file.is_file() for file in report.files):
                 return report
         return None
@@ -86,9 +84,9 @@ class Journal:
 
     def add(self, pair: RunPair, report: Report) -> None:
         """Note that a rank is finished; if that fails, resuming compares the rank again."""
-        read = self._read.get(_key(pair)) or _read(pair)  # its state before it was compared
+        read = self._read.get(_get_key(pair)) or _fingerprint_inputs(pair)  # its state before it was compared
         with suppress(UserError):
-            self._append({"pair": _key(pair), "read": read, "report": report_to(report)})
+            self._append({"pair": _get_key(pair), "read": read, "report": serialize_report(report)})
 
     def end(self) -> None:
         """Remove the journal."""
@@ -104,35 +102,35 @@ class Journal:
             with os.fdopen(descriptor, "a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            raise not_written("The result", self._path.parent, error) from None
+            raise create_write_error("The result", self._path.parent, error) from None
 
 
-def _key(pair: RunPair) -> str:
+def _get_key(pair: RunPair) -> str:
     """Return the identity of a pair, which includes its step."""
     return f"{pair.name}|{pair.target.absolute()}|{pair.golden.absolute()}"
 
 
-def _identity(plan: Plan) -> dict[str, Any]:
+def _describe_identity(plan: Plan) -> dict[str, Any]:
     """Return the part of a plan that must be equal for a comparison to be resumed."""
     described = plan.describe()
     for side in ("target", "golden"):
         if "://" not in described[side]:
             described[side] = str(Path(described[side]).absolute())
-    same = {name: value for name, value in described.items() if name not in NOT_COMPARED}
+    same = {name: value for name, value in described.items() if name not in CHANGEABLE_FIELDS}
     for path in (plan.mapping, plan.api_mapping, plan.cell_mapping, plan.layer_mapping, plan.stack_path):
         if isinstance(path, Path):
-            same[f"{path}"] = _fingerprint(path)
+            same[f"{path}"] = _compute_fingerprint(path)
     return json.loads(json.dumps(same))  # type: ignore[no-any-return]
 
 
-def _read(pair: RunPair) -> list[Any]:
+def _fingerprint_inputs(pair: RunPair) -> list[Any]:
     """Return the fingerprints of all files that comparing a pair reads."""
     file_names = ("", STACK_FILE, CONSTRUCT_FILE, TENSOR_DIRECTORY)
     sides = (pair.target, pair.golden)
-    return [_fingerprint(path.parent / name if name else path) for path in sides for name in file_names]
+    return [_compute_fingerprint(path.parent / name if name else path) for path in sides for name in file_names]
 
 
-def _fingerprint(path: Any) -> Any:
+def _compute_fingerprint(path: Any) -> Any:
     """Return the size and time of a local file or directory, or the version of a remote file."""
     try:
         if is_remote(path):
@@ -143,7 +141,7 @@ def _fingerprint(path: Any) -> Any:
     return [state.st_size, state.st_mtime_ns]
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the complete lines of a journal; its last may be incomplete."""
     for line in path.read_text("utf-8", "replace").splitlines():
         with suppress(ValueError, RecursionError):

@@ -16,20 +16,20 @@ from multiprocessing import resource_tracker, util
 from multiprocessing.util import Finalize
 from typing import Any
 
-from probe_core.files.atomic import private_directory
+from probe_core.files.atomic import create_private_directory
 
-LONGEST_DIRECTORY = 56
+MAX_TEMPORARY_PATH_LENGTH = 56
 """Longest path of the temporary directory in characters. The fork server puts a socket into it, whose path is
 limited to about a hundred."""
 
 
-def start_method() -> str:
+def choose_start_method() -> str:
     """Return the way to start processes: forked from a server, which is quick, or each from nothing."""
-    can_fork = hasattr(os, "fork") and len(tempfile.gettempdir()) <= LONGEST_DIRECTORY
+    can_fork = hasattr(os, "fork") and len(tempfile.gettempdir()) <= MAX_TEMPORARY_PATH_LENGTH
     return "forkserver" if can_fork else "spawn"
 
 
-def mark_temporary() -> None:
+def mark_temporary_directory() -> None:
     """Let multiprocessing keep its socket in a directory whose name contains this process's number.
 
     The directory is removed when the process ends. If the process is killed, the next probe process can
@@ -37,12 +37,12 @@ def mark_temporary() -> None:
     """
     settings = getattr(multiprocessing.current_process(), "_config", None)  # read by its get_temp_dir
     if settings is not None and settings.get("tempdir") is None:
-        home = private_directory()
+        home = create_private_directory()
         Finalize(None, shutil.rmtree, args=(home,), kwargs={"ignore_errors": True}, exitpriority=-100)
         settings["tempdir"] = str(home)
 
 
-ISOLATION = ("-P",) if sys.version_info >= (3, 11) else ("-I",)
+ISOLATION_FLAGS = ("-P",) if sys.version_info >= (3, 11) else ("-I",)
 """Options of an interpreter that keep the working directory off its import path.
 
 Python 3.10 has no ``-P``. Its ``-I`` also ignores ``PYTHONPATH`` and the packages of the user until the
@@ -51,7 +51,7 @@ process receives the import path of its parent.
 
 
 @contextmanager
-def clean_start() -> Iterator[None]:
+def isolate_start() -> Iterator[None]:
     """Keep processes that start in the block from importing the main script or the working directory.
 
     multiprocessing starts its processes, its fork server and its resource tracker by ``python -c``, which
@@ -65,7 +65,7 @@ def clean_start() -> Iterator[None]:
     for name in hidden:
         del main.__dict__[name]
     main.__spec__ = None
-    with _isolated_interpreters():
+    with _isolate_interpreters():
         try:
             yield
         finally:
@@ -76,11 +76,11 @@ _isolation_lock = threading.RLock()
 
 
 @contextmanager
-def _isolated_interpreters() -> Iterator[None]:
+def _isolate_interpreters() -> Iterator[None]:
     """Add ``ISOLATION`` to the command lines that multiprocessing makes in the block, in any thread."""
     with _isolation_lock:
         flags_of_this_interpreter: Any = util._args_from_interpreter_flags  # type: ignore[attr-defined]
-        util._args_from_interpreter_flags = lambda: [*flags_of_this_interpreter(), *ISOLATION]  # type: ignore[attr-defined]
+        util._args_from_interpreter_flags = lambda: [*flags_of_this_interpreter(), *ISOLATION_FLAGS]  # type: ignore[attr-defined]
         try:
             yield
         finally:
@@ -90,14 +90,14 @@ def _isolated_interpreters() -> Iterator[None]:
 def start_resource_tracker() -> None:
     """Start multiprocessing's resource tracker, unless it runs.
 
-    Call this before ``interrupts_held``, because starting the tracker unblocks Ctrl-C.
+    Call this before ``hold_interrupts``, because starting the tracker unblocks Ctrl-C.
     """
-    with clean_start():
+    with isolate_start():
         resource_tracker.ensure_running()
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
+def hold_interrupts() -> Iterator[None]:
     """Delay Ctrl-C until the end of the block; it stays blocked in processes that start in the block."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -109,7 +109,7 @@ def interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def our_variables() -> dict[str, str]:
+def collect_variables() -> dict[str, str]:
     """Return the environment variables of probe with their present values."""
     return {name: text for name, text in os.environ.items() if name.startswith("PROBE_")}
 
@@ -117,15 +117,15 @@ def our_variables() -> dict[str, str]:
 # -- in a new process ------------------------------------------------------------------------------
 
 
-def take_variables(variables: Mapping[str, str]) -> None:
+def replace_variables(variables: Mapping[str, str]) -> None:
     """Replace probe's environment variables, which are outdated in processes forked from the server."""
-    for name in our_variables():
+    for name in collect_variables():
         del os.environ[name]
     os.environ.update(variables)
 
 
-def let_interrupts_in() -> None:
-    """Accept Ctrl-C again in a process that started within ``interrupts_held``."""
+def unblock_interrupts() -> None:
+    """Accept Ctrl-C again in a process that started within ``hold_interrupts``."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 

@@ -8,53 +8,60 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from probe_core.files.location import location
+from probe_core.files.location import parse_location
 from probe_core.model.answers import Answer
-from probe_core.model.plan import plain
+from probe_core.model.plan import convert_to_plain
 from probe_core.model.report import Finder, Report
 
-OMITTED = ("finder", "answer", "watch", "opened", "advice", "faults", "interrupted")
+OMITTED_FIELDS = ("finder", "answer", "watch", "opened", "advice", "faults", "interrupted")
 """Fields of a report that are needed only while it is made, that a finished one has not set, or that are
 written in a form of their own."""
 
 
-def report_to(report: Report) -> dict[str, Any]:
+def serialize_report(report: Report) -> dict[str, Any]:
     """Return a report as plain data."""
-    kept = {name: plain(getattr(report, name)) for name in _kinds(Report) if name not in OMITTED}
+    values = {
+        name: convert_to_plain(getattr(report, name)) for name in _get_field_types(Report) if name not in OMITTED_FIELDS
+    }
     answer = report.answer
-    return kept | {"finder": report.finder.plain(), "answer": None if answer is None else answer.plain()}
+    return values | {"finder": report.finder.plain(), "answer": None if answer is None else answer.plain()}
 
 
-def report_from(data: Any, finder: Finder) -> Report:
+def parse_report(data: Any, finder: Finder) -> Report:
     """Return the report that plain data describes, with a new finder that takes in what was found.
 
     Raises:
         LookupError, TypeError, ValueError: The data does not describe a report.
     """
-    values = {name: _read(kind, data[name]) for name, kind in _kinds(Report).items() if name not in OMITTED}
+    values = {
+        name: _parse_value(kind, data[name])
+        for name, kind in _get_field_types(Report).items()
+        if name not in OMITTED_FIELDS
+    }
     finder.restore(data["finder"])
     answer = data["answer"]
     return Report(**values, finder=finder, answer=None if answer is None else Answer.of(answer))
 
 
-def _kinds(dataclass: type) -> dict[str, Any]:
+def _get_field_types(dataclass: type) -> dict[str, Any]:
     """Return the type of each field."""
     hints = get_type_hints(dataclass)
     return {field.name: hints[field.name] for field in fields(dataclass)}
 
 
-def _read(kind: Any, value: Any) -> Any:
+def _parse_value(kind: Any, value: Any) -> Any:
     """Return the value of type ``kind`` that plain data describes; a float must be finite."""
     items = get_args(kind)
     if get_origin(kind) is list:
-        return [_read(items[0], item) for item in _read(list, value)]
+        return [_parse_value(items[0], item) for item in _parse_value(list, value)]
     if get_origin(kind) is dict:  # by the members of an enumeration, all of them
-        return {key: _read(items[1], _read(dict, value)[key.value]) for key in items[0]}
+        return {key: _parse_value(items[1], _parse_value(dict, value)[key.value]) for key in items[0]}
     if is_dataclass(kind):
-        read = {name: _read(part, _read(dict, value)[name]) for name, part in _kinds(kind).items()}  # type: ignore[arg-type]
+        types = _get_field_types(kind)  # type: ignore[arg-type]
+        read = {name: _parse_value(part, _parse_value(dict, value)[name]) for name, part in types.items()}
         return kind(**read)  # type: ignore[operator]
     if issubclass(kind, (Enum, Path)):
-        return location(_read(str, value)) if issubclass(kind, Path) else kind(value)
+        return parse_location(_parse_value(str, value)) if issubclass(kind, Path) else kind(value)
     if type(value) is not kind or (kind is float and not math.isfinite(value)):
         raise TypeError(f"{value!r:.40} is no {kind.__name__}")
     return value

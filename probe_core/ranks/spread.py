@@ -12,12 +12,12 @@ from probe_core.errors import UserError
 from probe_core.plugins.specs import Pool
 
 T = TypeVar("T")
-AHEAD = 2
+PENDING_CALLS_PER_WORKER = 2
 """Number of pending calls for each worker."""
 
 
 @contextmanager
-def opened(make: Callable[[], Pool]) -> Iterator[Pool]:
+def open_pool(make: Callable[[], Pool]) -> Iterator[Pool]:
     """Yield the pool that ``make`` returns, and shut it down at the end; calls not yet begun are dropped."""
     pool = make()
     try:
@@ -26,7 +26,7 @@ def opened(make: Callable[[], Pool]) -> Iterator[Pool]:
         pool.executor.shutdown(wait=True, cancel_futures=True)
 
 
-def as_finished(
+def yield_as_finished(
     make: Callable[[], Pool], function: Callable[..., T], calls: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, T | BaseException]]:
     """Yield the number of each call with its result or its exception, in the order in which calls finish.
@@ -35,21 +35,21 @@ def as_finished(
     made one by one, so that only the call that kills its worker is lost.
     """
     waiting = deque(range(len(calls)))
-    alone: deque[int] = deque()
-    while waiting or alone:
-        with opened(make) as pool:
-            if alone:
-                number = alone.popleft()
-                yield number, _outcome(_submit(pool, function, calls[number]))
+    isolated_calls: deque[int] = deque()
+    while waiting or isolated_calls:
+        with open_pool(make) as pool:
+            if isolated_calls:
+                number = isolated_calls.popleft()
+                yield number, _await_outcome(_submit(pool, function, calls[number]))
                 continue
-            for number, outcome in _run(pool, function, calls, waiting):
+            for number, outcome in _run_waiting(pool, function, calls, waiting):
                 if isinstance(outcome, BrokenExecutor):
-                    alone.append(number)
+                    isolated_calls.append(number)
                 else:
                     yield number, outcome
 
 
-def _run(
+def _run_waiting(
     pool: Pool, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], waiting: deque[int]
 ) -> Iterator[tuple[int, T | BaseException]]:
     """Make the waiting calls until all are done or the pool breaks; after Ctrl-C, finish the pending ones."""
@@ -62,13 +62,13 @@ def _run(
                 pending[_submit(pool, function, calls[number])] = number
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
-                outcome = _outcome(future)
+                outcome = _await_outcome(future)
                 broken = broken or isinstance(outcome, BrokenExecutor)
                 yield pending.pop(future), outcome
     except KeyboardInterrupt:
         for future, number in pending.items():
             if not future.cancel():
-                yield number, _outcome(future)
+                yield number, _await_outcome(future)
         raise
 
 
@@ -81,7 +81,7 @@ def _submit(pool: Pool, function: Callable[..., T], call: tuple[Any, ...]) -> Fu
         return failed
 
 
-def _outcome(future: Future[Any]) -> Any:
+def _await_outcome(future: Future[Any]) -> Any:
     """Wait for a call, and return its result or exception; raise UserError if its cluster is gone."""
     try:
         error = future.exception()
@@ -95,7 +95,7 @@ def _outcome(future: Future[Any]) -> Any:
     return future.result() if error is None else error
 
 
-def in_order(pool: Pool, function: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+def yield_in_order(pool: Pool, function: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterator[T]:
     """Yield the result of each call, in the order of the calls.
 
     Raises:
@@ -106,28 +106,28 @@ def in_order(pool: Pool, function: Callable[..., T], calls: Iterable[tuple[Any, 
     try:
         for call in calls:
             pending.append(_submit(pool, function, call))
-            if len(pending) >= pool.size * AHEAD:
-                yield _result(pending.popleft())
+            if len(pending) >= pool.size * PENDING_CALLS_PER_WORKER:
+                yield _await_result(pending.popleft())
         while pending:
-            yield _result(pending.popleft())
+            yield _await_result(pending.popleft())
     finally:
         for future in pending:
             future.cancel()
 
 
-def _result(future: Future[T]) -> T:
-    outcome: T | BaseException = _outcome(future)
+def _await_result(future: Future[T]) -> T:
+    outcome: T | BaseException = _await_outcome(future)
     if isinstance(outcome, BrokenExecutor):
-        raise lost(outcome)
+        raise create_lost_error(outcome)
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
 
 
-def lost(error: BaseException) -> UserError:
+def create_lost_error(error: BaseException) -> UserError:
     """Return the error for a call whose worker died."""
-    why = str(error).splitlines()[0] if str(error) else "no reason given"
+    reason = str(error).splitlines()[0] if str(error) else "no reason given"
     return UserError(
-        f"The process that compared it died ({why}).",
+        f"The process that compared it died ({reason}).",
         "Memory may have run out: compare again with --resume and fewer --jobs.",
     )

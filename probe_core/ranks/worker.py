@@ -15,78 +15,76 @@ from typing import TYPE_CHECKING, NamedTuple
 from probe_core import engine
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
-from probe_core.model.results import Results
+from probe_core.model.results import BatchResults
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import Pool
-from probe_core.ranks.executors import busy
-from probe_core.ranks.spread import in_order
+from probe_core.ranks.executors import allow_interrupts
+from probe_core.ranks.spread import yield_in_order
 from probe_core.store.layout import RunPair
 
 if TYPE_CHECKING:
-    from probe_core.flow.comparison import Comparison
+    from probe_core.flow.comparison import RunComparison
     from probe_core.model.report import Report
 
 
-CHUNKS = 4
+CHUNKS_PER_WORKER = 4
 """Number of chunks of a comparison for each worker."""
 
 
 class Chunk(NamedTuple):
     """Results of batches with their ranges of ops, errors of tensor files, and notes for the report."""
 
-    batches: list[tuple[int, int, Results]]
+    batches: list[tuple[int, int, BatchResults]]
     unreadable: list[str]
     unreadable_count: int
     notes: list[str]
 
 
 @cache
-def _manager() -> Manager:
+def _get_manager() -> Manager:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PluginWarning)  # the parent process has warned already
         return Manager()
 
 
-def compare_apart(plan: Plan, pair: RunPair, threads: int, manager: Manager | None = None) -> Report:
+def compare_in_worker(plan: Plan, pair: RunPair, threads: int, manager: Manager | None = None) -> Report:
     """Compare two record files and write the result, on ``threads`` threads."""
     from probe_core.flow.pipeline import compare_quietly
 
-    with busy():
+    with allow_interrupts():
         engine.use_threads(threads)
-        return compare_quietly(plan, manager or _manager(), pair)
+        return compare_quietly(plan, manager or _get_manager(), pair)
 
 
-class _Open(threading.local):
+class _OpenComparison(threading.local):
     """The last comparison of each worker thread."""
 
     key: str = ""
-    comparison: Comparison | None = None
+    comparison: RunComparison | None = None
 
 
-_open = _Open()
+_open = _OpenComparison()
 
 
 def measure_chunk(plan: Plan, pair: RunPair, start: int, stop: int) -> Chunk:
     """Measure the rows of the target's ops from ``start`` up to ``stop``."""
-    with busy():
+    with allow_interrupts():
         engine.use_threads(1)
-        comparison = _opened(plan, pair)
+        comparison = _open_comparison(plan, pair)
         batches = [
             (batch.first_op, batch.first_op + len(batch.ops), batch.results)
             for batch in comparison.batches(pair.rank, start, stop)
         ]
-        chunk = Chunk(
-            batches, list(comparison.unreadable), comparison.unreadable_count, list(comparison.notes)
-        )
+        chunk = Chunk(batches, list(comparison.unreadable), comparison.unreadable_count, list(comparison.notes))
         comparison.unreadable.clear()
         comparison.unreadable_count = 0
     return chunk
 
 
-def measured_by(pool: Pool, pair: RunPair, comparison: Comparison) -> Iterator[RowBatch]:
+def measure_in_pool(pool: Pool, pair: RunPair, comparison: RunComparison) -> Iterator[RowBatch]:
     """Yield the batches of a comparison, measured chunk by chunk by the workers of ``pool``."""
-    calls = [(comparison.plan, pair, *chunk) for chunk in comparison.chunks(pool.size * CHUNKS)]
-    for chunk in in_order(pool, measure_chunk, calls):
+    calls = [(comparison.plan, pair, *chunk) for chunk in comparison.chunks(pool.size * CHUNKS_PER_WORKER)]
+    for chunk in yield_in_order(pool, measure_chunk, calls):
         comparison.take_unreadable(chunk.unreadable, chunk.unreadable_count)
         comparison.take_notes(chunk.notes)
         for first, last, results in chunk.batches:
@@ -95,15 +93,15 @@ def measured_by(pool: Pool, pair: RunPair, comparison: Comparison) -> Iterator[R
             yield batch
 
 
-def _opened(plan: Plan, pair: RunPair) -> Comparison:
+def _open_comparison(plan: Plan, pair: RunPair) -> RunComparison:
     """Return the comparison of two record files; the last one stays open."""
-    from probe_core.flow.comparison import Comparison
+    from probe_core.flow.comparison import RunComparison
 
     key = repr((plan, pair))
     if _open.comparison is None or _open.key != key:
         if _open.comparison is not None:
             _open.comparison.close()
         _open.comparison = None
-        _open.comparison, _open.key = Comparison(plan, _manager(), pair.target, pair.golden), key
+        _open.comparison, _open.key = RunComparison(plan, _get_manager(), pair.target, pair.golden), key
         Finalize(None, _open.comparison.close, exitpriority=1)
     return _open.comparison

@@ -1,6 +1,6 @@
 """Names of the files in a run directory, and of the fields in the header of its record files."""
 
-FILES = ("dump.json", "debug.json")
+DEFAULT_RECORD_FILES = ("dump.json", "debug.json")
 TENSOR_DIRECTORY = "dump_tensor_data"
 STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
@@ -8,9 +8,9 @@ CONDITIONS_FILE = "conditions.json"
 ERROR_FILE = "dump_error_info.log"
 PACKED_FILE = "tensors.safetensors"
 JOURNAL_FILE = "tensors.index.json"
-OURS = "probe"
+PROBE_FIELD = "probe"
 """Header field of runs that probe itself recorded."""
-UNFINISHED, LOST = "unfinished", "lost"
+UNFINISHED_FIELD, LOST_FIELD = "unfinished", "lost"
 """Fields within it: True if the step has not ended, and the error that prevented writing it completely."""
-FAMILIES, UNRECORDED = "families", "unrecorded"
+FAMILIES_FIELD, UNRECORDED_FIELD = "families", "unrecorded"
 """Fields within it: the scopes of each family of calls, and the number of calls that were not recorded."""

@@ -13,24 +13,24 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probe_core.errors import UserError, some
+from probe_core.errors import UserError, format_list
 from probe_core.store.files import (
     CONDITIONS_FILE,
     CONSTRUCT_FILE,
+    DEFAULT_RECORD_FILES,
     ERROR_FILE,
-    FILES,
     STACK_FILE,
     TENSOR_DIRECTORY,
 )
 
 RecordFiles = tuple[tuple[str, ...], ...]
 """The names of record files of each format: that of calls, then that of saved variables."""
-PARTS = ("graph", "pynative")
+MODE_DIRECTORIES = ("graph", "pynative")
 PAIR_RANKS = ("auto", "number", "order")
 """Rules for pairing ranks: in order if no number is common to both runs, by number only, always in order."""
-SINGLE = ""
+SINGLE_LABEL = ""
 """The label of the only comparison."""
-_BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, CONDITIONS_FILE, ERROR_FILE)
+_FILES_BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, CONDITIONS_FILE, ERROR_FILE)
 _STEP = re.compile(r"step(\d{1,9})$")
 _RANK = re.compile(r"(?:rank(\d{0,9})|proc(\d{1,9}))$")
 
@@ -53,7 +53,7 @@ class RunPair:
     target: Path
     golden: Path
     part: str = ""
-    label: str = SINGLE
+    label: str = SINGLE_LABEL
     rank: int = 0
     golden_rank: int = 0
     one_of_two: bool = False
@@ -81,11 +81,11 @@ class Pairing:
     missing: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
-    formats: RecordFiles = (FILES,)
+    formats: RecordFiles = (DEFAULT_RECORD_FILES,)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rank:
+class _RankFiles:
     """A rank of one run; ``given`` is True if the user named it and not a directory above it."""
 
     name: str
@@ -98,7 +98,7 @@ _Steps = dict[str, Path]
 """The step directories by their names below a path; ``""`` for a path that is itself a step or less."""
 
 
-def rank_number(name: str) -> int | None:
+def parse_rank_number(name: str) -> int | None:
     """Return the number in a rank directory's name; None for a bare ``rank`` and for a process."""
     match = _RANK.match(name)
     return int(match[1]) if match and match[1] else None
@@ -109,7 +109,7 @@ def pair_runs(
     golden: Path,
     steps: Collection[int] = (),
     ranks: Collection[int] = (),
-    formats: RecordFiles = (FILES,),
+    formats: RecordFiles = (DEFAULT_RECORD_FILES,),
     pair_ranks: str = PAIR_RANKS[0],
     step_offset: int = 0,
 ) -> Pairing:
@@ -128,15 +128,15 @@ def pair_runs(
         UserError: A path cannot be read or holds no run, or both runs have no step or rank in common.
     """
     if pair_ranks not in PAIR_RANKS:
-        what = f"invalid value for pair_ranks: expected auto, number or order, got {pair_ranks!r:.40}."
-        raise UserError(what, "Choose one of these:", PAIR_RANKS)
+        message = f"invalid value for pair_ranks: expected auto, number or order, got {pair_ranks!r:.40}."
+        raise UserError(message, "Choose one of these:", PAIR_RANKS)
     pairing = Pairing(formats=formats)
     golden_steps = [step + step_offset for step in steps]
     sides = (
-        _chosen(_steps(target, formats), target, steps),
-        _chosen(_steps(golden, formats), golden, golden_steps),
+        _select_steps(_find_steps(target, formats), target, steps),
+        _select_steps(_find_steps(golden, formats), golden, golden_steps),
     )
-    common = _common_steps(sides, (target, golden), pairing, step_offset)
+    common = _find_common_steps(sides, (target, golden), pairing, step_offset)
     refused: list[UserError] = []
     for target_step, golden_step in common:
         part = (target_step or golden_step) if len(common) > 1 else ""
@@ -148,10 +148,8 @@ def pair_runs(
     if refused and not pairing.pairs:
         raise refused[0]
     for refusal in refused:
-        if isinstance(refusal, _Unrecorded):
-            pairing.missing.append(
-                f"{refusal.what} Its recording ended before the first record; it is left out."
-            )
+        if isinstance(refusal, _UnrecordedStepError):
+            pairing.missing.append(f"{refusal.what} Its recording ended before the first record; it is left out.")
         else:
             pairing.damaged.append(refusal.what)
     if not pairing.pairs:
@@ -162,8 +160,8 @@ def pair_runs(
     return pairing
 
 
-def ranks_of(
-    path: Path, steps: Collection[int] = (), formats: RecordFiles = (FILES,)
+def find_ranks(
+    path: Path, steps: Collection[int] = (), formats: RecordFiles = (DEFAULT_RECORD_FILES,)
 ) -> dict[str, dict[int, Path]]:
     """Return the record file of each rank of one run, by the name of the step and the rank's number.
 
@@ -171,24 +169,24 @@ def ranks_of(
         UserError: The path cannot be read or holds no run, or two ranks have the same number.
     """
     files: dict[str, dict[int, Path]] = {}
-    for name, step in _chosen(_steps(path, formats), path, steps).items():
+    for name, step in _select_steps(_find_steps(path, formats), path, steps).items():
         pairing = Pairing(formats=formats)
-        ranks = _by_number(_ranks(step, (), pairing), step, (), pairing)
+        ranks = _index_by_number(_list_ranks(step, (), pairing), step, (), pairing)
         if pairing.damaged:
             raise UserError(pairing.damaged[0], "Correct that directory or move it away, and check again.")
-        records = {number: _records_of(rank, formats) for number, rank in ranks.items()}
+        records = {number: _find_records(rank, formats) for number, rank in ranks.items()}
         files[name] = {number: file for number, file in records.items() if file is not None}
     return files
 
 
-def _records_of(rank: _Rank, formats: RecordFiles) -> Path | None:
-    return next((file for file in rank.files if _kind(file, formats) == 0), None)
+def _find_records(rank: _RankFiles, formats: RecordFiles) -> Path | None:
+    return next((file for file in rank.files if _find_file_kind(file, formats) == 0), None)
 
 
 # -- steps -----------------------------------------------------------------------------------------
 
 
-def _steps(path: Path, formats: RecordFiles) -> _Steps:
+def _find_steps(path: Path, formats: RecordFiles) -> _Steps:
     """Return the steps below ``path``; under ``""`` the path itself if it is a step, a rank or a file."""
     fix = "Give a dump.json, or the directory of a run."
     try:
@@ -201,37 +199,37 @@ def _steps(path: Path, formats: RecordFiles) -> _Steps:
     if not path.is_file() and not path.is_dir():
         raise UserError(f'"{path}" is neither a file nor a directory.', fix)
     if path.is_file():
-        if not path.name.endswith(_all(formats)):
+        if not path.name.endswith(_flatten_names(formats)):
             raise UserError(
                 f"{path} is not a record file.",
                 "Give a file whose name ends in one of these, or its directory:",
-                _all(formats),
+                _flatten_names(formats),
             )
         return {"": path}
-    names = _names(path)
+    names = _list_names(path)
     if len(names) == 1 and re.search(r"_v\d[\w.]*$", names[0]):
-        return _steps(path / names[0], formats)
-    if not any(name in names for name in _all(formats)):
-        steps = {name: path / name for name in _in_order(names, _STEP) if (path / name).is_dir()}
-        for part in PARTS:
+        return _find_steps(path / names[0], formats)
+    if not any(name in names for name in _flatten_names(formats)):
+        steps = {name: path / name for name in _sort_by_number(names, _STEP) if (path / name).is_dir()}
+        for part in MODE_DIRECTORIES:
             if part in names and (path / part).is_dir():
-                inner = [path / part / name for name in _in_order(_names(path / part), _STEP)]
+                inner = [path / part / name for name in _sort_by_number(_list_names(path / part), _STEP)]
                 steps |= {f"{part}/{step.name}": step for step in inner if step.is_dir()}
         if steps:
             return steps
-        if not _in_order(names, _RANK) and not _record_files(path, names, formats):
-            raise _no_run(path, formats)
+        if not _sort_by_number(names, _RANK) and not _find_record_files(path, names, formats):
+            raise _create_no_run_error(path, formats)
     return {"": path}
 
 
-def _no_run(path: Path, formats: RecordFiles, more: str = "") -> UserError:
+def _create_no_run_error(path: Path, formats: RecordFiles, suffix: str = "") -> UserError:
     return UserError(
-        f"There is no {' or '.join(_all(formats))} in {path}{more}.",
+        f"There is no {' or '.join(_flatten_names(formats))} in {path}{suffix}.",
         "Give a dump.json, or a rank, step or dump directory that holds one.",
     )
 
 
-def _chosen(steps: _Steps, path: Path, wanted: Collection[int]) -> _Steps:
+def _select_steps(steps: _Steps, path: Path, wanted: Collection[int]) -> _Steps:
     if not wanted:
         return steps
     if "" in steps:
@@ -239,18 +237,18 @@ def _chosen(steps: _Steps, path: Path, wanted: Collection[int]) -> _Steps:
             f"{path} is not the root of a dump, so no step of it can be chosen.",
             "Leave --step out, or give the directory that holds the step directories.",
         )
-    chosen = {name: step for name, step in steps.items() if _step_number(name) in wanted}
-    lacking = sorted(set(wanted) - {_step_number(name) for name in chosen})
+    chosen = {name: step for name, step in steps.items() if _parse_step_number(name) in wanted}
+    lacking = sorted(set(wanted) - {_parse_step_number(name) for name in chosen})
     if lacking:
-        raise UserError(f"{path} has no step {some(lacking)}.", "Choose among its steps:", list(steps))
+        raise UserError(f"{path} has no step {format_list(lacking)}.", "Choose among its steps:", list(steps))
     return chosen
 
 
-def _step_number(name: str) -> int:
+def _parse_step_number(name: str) -> int:
     return int(name.rpartition("step")[2])
 
 
-def _common_steps(
+def _find_common_steps(
     sides: tuple[_Steps, _Steps], paths: tuple[Path, Path], pairing: Pairing, offset: int
 ) -> list[tuple[str, str]]:
     """Return the steps to compare: those of equal numbers plus the offset, or two that the user named."""
@@ -264,31 +262,29 @@ def _common_steps(
                     [str(step) for step in steps.values()],
                 )
         return [(next(iter(target_steps)), next(iter(golden_steps)))]
-    partners = {name: _shifted(name, offset) for name in target_steps}
+    partners = {name: _shift_step(name, offset) for name in target_steps}
     common = [(name, partner) for name, partner in partners.items() if partner in golden_steps]
     if not common:
         raise UserError(
             f"{paths[0]} holds {', '.join(target_steps)} and {paths[1]} holds {', '.join(golden_steps)}.",
             "They share no step. Give the directories of two steps to compare different ones.",
         )
-    for who, own, paired in zip(("target", "golden"), sides, zip(*common)):
-        alone = [name for name in own if name not in paired]
-        if alone:
-            pairing.missing.append(f"Only the {who} has {some(alone)}.")
+    for side_name, side_steps, paired in zip(("target", "golden"), sides, zip(*common)):
+        unpaired = [name for name in side_steps if name not in paired]
+        if unpaired:
+            pairing.missing.append(f"Only the {side_name} has {format_list(unpaired)}.")
     return common
 
 
-def _shifted(name: str, offset: int) -> str:
+def _shift_step(name: str, offset: int) -> str:
     """Return the name of a step whose number is larger by an offset."""
-    return f"{name.rpartition('step')[0]}step{_step_number(name) + offset}" if offset else name
+    return f"{name.rpartition('step')[0]}step{_parse_step_number(name) + offset}" if offset else name
 
 
 # -- ranks -----------------------------------------------------------------------------------------
 
 
-def match_ranks(
-    targets: Collection[int], goldens: Collection[int], pair_ranks: str = PAIR_RANKS[0]
-) -> dict[int, int]:
+def match_ranks(targets: Collection[int], goldens: Collection[int], pair_ranks: str = PAIR_RANKS[0]) -> dict[int, int]:
     """Return the golden rank of each target rank that has one (docs/pairing.md#ranks).
 
     Args:
@@ -312,14 +308,14 @@ def match_ranks(
     return {number: number for number in sorted(common)}
 
 
-def _numbers(path: Path, formats: RecordFiles) -> list[int]:
+def _find_rank_numbers(path: Path, formats: RecordFiles) -> list[int]:
     """Return the numbers of the ranks in a step, or of a path that is one rank."""
-    names = [path.parent.name] if path.is_file() else _names(path)
-    if path.is_file() or _record_files(path, names, formats):
+    names = [path.parent.name] if path.is_file() else _list_names(path)
+    if path.is_file() or _find_record_files(path, names, formats):
         names = [path.parent.name if path.is_file() else path.name]
     else:
-        names = [name for name in _in_order(names, _RANK) if (path / name).is_dir()]
-    return [rank_number(name) or 0 for name in names]
+        names = [name for name in _sort_by_number(names, _RANK) if (path / name).is_dir()]
+    return [parse_rank_number(name) or 0 for name in names]
 
 
 def _pair_ranks(
@@ -332,102 +328,114 @@ def _pair_ranks(
 ) -> None:
     """Add the record files of two steps, or of two other paths, to the pairing."""
     formats = pairing.formats
-    matches = match_ranks(_numbers(target_step, formats), _numbers(golden_step, formats), pair_ranks)
+    matches = match_ranks(
+        _find_rank_numbers(target_step, formats), _find_rank_numbers(golden_step, formats), pair_ranks
+    )
     wanted_goldens = frozenset(matches.get(number, number) for number in wanted)
-    targets = _ranks(target_step, wanted, pairing)
-    goldens = _ranks(golden_step, wanted_goldens, pairing)
-    alone = len(targets) == len(goldens) == 1 and not (wanted and _has_several(target_step, golden_step))
-    if alone and any(rank.number is None or rank.given for rank in (*targets, *goldens)):
+    targets = _list_ranks(target_step, wanted, pairing)
+    goldens = _list_ranks(golden_step, wanted_goldens, pairing)
+    is_single = len(targets) == len(goldens) == 1 and not (wanted and _has_several_ranks(target_step, golden_step))
+    if is_single and any(rank.number is None or rank.given for rank in (*targets, *goldens)):
         number = next((rank.number for rank in (*targets, *goldens) if rank.number is not None), 0)
         common = {number: (targets[0], goldens[0])}
         matches = {number: number}
         unpaired: tuple[Sequence[int], Sequence[int]] = (), ()
     else:
-        first = _by_number(targets, target_step, goldens, pairing)
-        second = _by_number(goldens, golden_step, targets, pairing)
-        matches = {ours: theirs for ours, theirs in matches.items() if ours in first and theirs in second}
-        common = {ours: (first[ours], second[theirs]) for ours, theirs in matches.items()}
+        first = _index_by_number(targets, target_step, goldens, pairing)
+        second = _index_by_number(goldens, golden_step, targets, pairing)
+        matches = {
+            target_rank: partner_rank
+            for target_rank, partner_rank in matches.items()
+            if target_rank in first and partner_rank in second
+        }
+        common = {
+            target_rank: (first[target_rank], second[partner_rank]) for target_rank, partner_rank in matches.items()
+        }
         unpaired = sorted(first.keys() - common.keys()), sorted(second.keys() - set(matches.values()))
     lacking = sorted(wanted - common.keys())
     if lacking:
         everything = Pairing(formats=pairing.formats)
         _pair_ranks(target_step, golden_step, part, frozenset(), everything, pair_ranks)
         raise UserError(
-            f"Not both of {target_step} and {golden_step} have rank {some(lacking)}.",
+            f"Not both of {target_step} and {golden_step} have rank {format_list(lacking)}.",
             "Choose ranks with --rank that both have:",
             [str(number) for number in dict.fromkeys(pair.rank for pair in everything.pairs)],
         )
     where = f" in {part}" if part else ""
-    for who, numbers in zip(("target", "golden"), unpaired):
+    for side_name, numbers in zip(("target", "golden"), unpaired):
         if numbers and not wanted:
-            pairing.missing.append(f"Only the {who} has rank {some(numbers)}{where}.")
-    renumbered = [f"{ours} with {theirs}" for ours, theirs in matches.items() if ours != theirs]
+            pairing.missing.append(f"Only the {side_name} has rank {format_list(numbers)}{where}.")
+    renumbered = [
+        f"{target_rank} with {partner_rank}"
+        for target_rank, partner_rank in matches.items()
+        if target_rank != partner_rank
+    ]
     if renumbered:
-        pairing.notes.append(f"The ranks are paired in order{where}: {some(renumbered)}.")
+        pairing.notes.append(f"The ranks are paired in order{where}: {format_list(renumbered)}.")
     for number, (target, golden) in common.items():
         if not wanted or number in wanted:
-            other = f"-rank{matches[number]}" if matches[number] != number else ""
-            label = SINGLE if alone else f"rank{number}{other}"
+            golden_suffix = f"-rank{matches[number]}" if matches[number] != number else ""
+            label = SINGLE_LABEL if is_single else f"rank{number}{golden_suffix}"
             files = _pair_files(target, golden, f"rank {number}{where}", pairing)
-            for place, both in enumerate(files):
-                pairing.pairs.append(RunPair(*both, part, label, number, matches[number], place > 0))
+            for place, file_pair in enumerate(files):
+                pairing.pairs.append(RunPair(*file_pair, part, label, number, matches[number], place > 0))
 
 
-def _has_several(*paths: Path) -> bool:
+def _has_several_ranks(*paths: Path) -> bool:
     """Return True if a step holds more than one rank."""
-    return any(len(_in_order(_names(path), _RANK)) > 1 for path in paths if not path.is_file())
+    return any(len(_sort_by_number(_list_names(path), _RANK)) > 1 for path in paths if not path.is_file())
 
 
-def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]:
+def _list_ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_RankFiles]:
     """Return the wanted ranks in a step directory; the only one for a rank directory or a file."""
     if path.is_file():
-        return [_Rank(path.parent.name, rank_number(path.parent.name), (path,), given=True)]
-    names = _names(path)
-    own = _record_files(path, names, pairing.formats)
-    if own:
-        return [_Rank(path.name, rank_number(path.name), own, given=True)]
-    directories = [name for name in _in_order(names, _RANK) if (path / name).is_dir()]
-    ranks: list[_Rank] = []
+        return [_RankFiles(path.parent.name, parse_rank_number(path.parent.name), (path,), given=True)]
+    names = _list_names(path)
+    record_files = _find_record_files(path, names, pairing.formats)
+    if record_files:
+        return [_RankFiles(path.name, parse_rank_number(path.name), record_files, given=True)]
+    directories = [name for name in _sort_by_number(names, _RANK) if (path / name).is_dir()]
+    ranks: list[_RankFiles] = []
     unreadable: list[UserError] = []
-    before, is_begun = len(pairing.damaged), _STEP.match(path.name) is not None
+    damaged_count, is_begun = len(pairing.damaged), _STEP.match(path.name) is not None
     for name in directories:
-        if wanted and rank_number(name) not in (None, *wanted):
+        if wanted and parse_rank_number(name) not in (None, *wanted):
             continue
         try:
-            inside = _names(path / name)
+            inside = _list_names(path / name)
         except UserError as error:
             pairing.damaged.append(error.what)
             unreadable.append(error)
             is_begun = False
             continue
-        files = _record_files(path / name, inside, pairing.formats)
+        files = _find_record_files(path / name, inside, pairing.formats)
         if files:
-            ranks.append(_Rank(name, rank_number(name), files))
+            ranks.append(_RankFiles(name, parse_rank_number(name), files))
         else:
             is_begun = is_begun and _is_unrecorded(inside)
-            pairing.damaged.append(f"There is no {' or '.join(_all(pairing.formats))} in {path / name}.")
+            pairing.damaged.append(f"There is no {' or '.join(_flatten_names(pairing.formats))} in {path / name}.")
     if not ranks and not (directories and wanted):
-        nothing = _no_run(path, pairing.formats, " or its ranks" if directories else "")
+        nothing = _create_no_run_error(path, pairing.formats, " or its ranks" if directories else "")
         problem = unreadable[0] if unreadable else nothing
         if is_begun and directories:  # a killed recording is no damage
-            del pairing.damaged[before:]
-            raise _Unrecorded(problem.what, problem.fix)
+            del pairing.damaged[damaged_count:]
+            raise _UnrecordedStepError(problem.what, problem.fix)
         raise problem
     return ranks
 
 
-class _Unrecorded(UserError):
+class _UnrecordedStepError(UserError):
     """A step whose recording started, but without records of any rank."""
 
 
 def _is_unrecorded(names: Sequence[str]) -> bool:
     """Return True if a rank directory holds only files that are written before the first record."""
-    return all(name in _BEFORE_RECORDS or name.endswith(".part") for name in names)
+    return all(name in _FILES_BEFORE_RECORDS or name.endswith(".part") for name in names)
 
 
-def _by_number(
-    ranks: Sequence[_Rank], path: Path, others: Sequence[_Rank], pairing: Pairing
-) -> dict[int, _Rank]:
+def _index_by_number(
+    ranks: Sequence[_RankFiles], path: Path, others: Sequence[_RankFiles], pairing: Pairing
+) -> dict[int, _RankFiles]:
     """Return the ranks by number; the only one without a number is rank 0, unless the user named it."""
     if others and len(ranks) == 1 and ranks[0].given and ranks[0].number is None:
         raise UserError(
@@ -435,76 +443,74 @@ def _by_number(
             "Give one of them, or choose it with --rank:",
             [str(file) for rank in others for file in rank.files],
         )
-    by_number: dict[int, _Rank] = {}
+    by_number: dict[int, _RankFiles] = {}
     doubled: dict[int, str] = {}
     for rank in ranks:
         number = rank.number or 0
         if number in by_number:
-            both = f"{by_number[number].name} and {rank.name}"
-            doubled[number] = f"{path} holds two ranks of number {number}: {both}."
+            names = f"{by_number[number].name} and {rank.name}"
+            doubled[number] = f"{path} holds two ranks of number {number}: {names}."
         by_number[number] = rank
     pairing.damaged += doubled.values()  # reported and not compared
     return {number: rank for number, rank in by_number.items() if number not in doubled}
 
 
-def _pair_files(target: _Rank, golden: _Rank, what: str, pairing: Pairing) -> list[tuple[Path, Path]]:
+def _pair_files(target: _RankFiles, golden: _RankFiles, subject: str, pairing: Pairing) -> list[tuple[Path, Path]]:
     """Pair the record files of two ranks by kind; two files that the user named pair whatever their kind."""
     if target.given and golden.given and len(target.files) == len(golden.files) == 1:
         return [(target.files[0], golden.files[0])]
     targets, goldens = (
-        {_kind(file, pairing.formats): file for file in rank.files} for rank in (target, golden)
+        {_find_file_kind(file, pairing.formats): file for file in rank.files} for rank in (target, golden)
     )
     pairs = [(file, goldens[kind]) for kind, file in targets.items() if kind in goldens]
     if not pairs:
         pairing.damaged.append(
-            f"The target holds {target.files[0].name} of {what}, and the golden {golden.files[0].name}; "
+            f"The target holds {target.files[0].name} of {subject}, and the golden {golden.files[0].name}; "
             "compare dump.json with dump.json, or debug.json with debug.json."
         )
-    for who, own, other in (("target", targets, goldens), ("golden", goldens, targets)):
-        alone = [file.name for kind, file in own.items() if kind not in other]
-        if pairs and alone:
-            pairing.missing.append(f"Only the {who} has {', '.join(alone)} of {what}.")
+    for side_name, side_files, partner_files in (("target", targets, goldens), ("golden", goldens, targets)):
+        unpaired = [file.name for kind, file in side_files.items() if kind not in partner_files]
+        if pairs and unpaired:
+            pairing.missing.append(f"Only the {side_name} has {', '.join(unpaired)} of {subject}.")
     return pairs
 
 
-def _kind(path: Path, formats: RecordFiles) -> int:
+def _find_file_kind(path: Path, formats: RecordFiles) -> int:
     """Return the kind of a record file: 0 for calls, 1 for saved variables."""
     return next(kind for names in formats for kind, name in enumerate(names) if path.name.endswith(name))
 
 
-def _all(formats: RecordFiles) -> tuple[str, ...]:
+def _flatten_names(formats: RecordFiles) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in formats for name in names))
 
 
-def _record_files(directory: Path, names: Sequence[str], formats: RecordFiles) -> tuple[Path, ...]:
+def _find_record_files(directory: Path, names: Sequence[str], formats: RecordFiles) -> tuple[Path, ...]:
     """Return the record files among ``names``, one of each kind, earlier formats first, suffixes last."""
     files: dict[int, Path] = {}
     for format in formats:
         for kind, name in enumerate(format):
             if name in names:
                 files.setdefault(kind, directory / name)
-    suffixes = tuple(name for name in _all(formats) if name[0] == "." and not _in_order(names, _RANK))
-    found = [] if files else sorted(name for name in names if name.endswith(suffixes))
-    if len(found) > 1:
-        raise UserError(f"{directory} holds several record files.", "Give one of them:", found)
-    return tuple(files[kind] for kind in sorted(files)) or tuple(directory / name for name in found)
+    suffixes = tuple(name for name in _flatten_names(formats) if name[0] == "." and not _sort_by_number(names, _RANK))
+    matches = [] if files else sorted(name for name in names if name.endswith(suffixes))
+    if len(matches) > 1:
+        raise UserError(f"{directory} holds several record files.", "Give one of them:", matches)
+    return tuple(files[kind] for kind in sorted(files)) or tuple(directory / name for name in matches)
 
 
 # -- directories -----------------------------------------------------------------------------------
 
 
-def _names(path: Path) -> list[str]:
+def _list_names(path: Path) -> list[str]:
     """Return the names in a directory, in no order."""
     try:
         return [entry.name for entry in path.iterdir()]
     except OSError as error:
-        raise UserError(
-            f"{path} cannot be read: {error.strerror or error}.", "Check its permissions."
-        ) from None
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.", "Check its permissions.") from None
 
 
-def _in_order(names: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
+def _sort_by_number(names: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
     """Return the names that match the pattern, by their numbers."""
     numbered = ((pattern.match(name), name) for name in names)
-    known = [(int(next(filter(None, found.groups()), -1)), name) for found, name in numbered if found]
-    return [name for _, name in sorted(known)]
+    matching_names = [(int(next(filter(None, match.groups()), -1)), name) for match, name in numbered if match]
+    return [name for _, name in sorted(matching_names)]

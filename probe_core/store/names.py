@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-GRADIENT = "parameters_grad"
+GRADIENT_PART = "parameters_grad"
 
 _MODULE_COUNT = re.compile(r"\.(forward|backward)\.\d+$")
 _API_COUNT = re.compile(r"\.\d+\.(forward|backward)$")
@@ -20,7 +20,7 @@ _GRADIENT_COUNT = re.compile(r"\.parameters_grad\.0$")
 
 def is_gradient(key: str) -> bool:
     """Return True if a part of the name is ``parameters_grad`` (docs/pairing.md#gradients-of-parameters)."""
-    return GRADIENT in key.split(".")
+    return GRADIENT_PART in key.split(".")
 
 
 def is_debug(key: str) -> bool:
@@ -28,12 +28,12 @@ def is_debug(key: str) -> bool:
     return key.endswith(".debug")
 
 
-def canonical(key: str) -> str:
+def canonicalize(key: str) -> str:
     """Return the name that all recorder versions share: without the ``.0`` of parameter gradients."""
     return _GRADIENT_COUNT.sub(".parameters_grad", key)
 
 
-def without_count(key: str) -> str:
+def drop_count(key: str) -> str:
     """Return the name without its call count, for fuzzy matching (docs/pairing.md#fuzzy).
 
     ``Functional.conv2d.1.forward`` becomes ``Functional.conv2d.forward``, and
@@ -46,4 +46,4 @@ def without_count(key: str) -> str:
         return f"{head.rpartition('.')[0]}.{phase}"
     if _DEBUG_COUNT.search(key):
         return key.rsplit(".", 2)[0] + ".debug"
-    return canonical(key)
+    return canonicalize(key)

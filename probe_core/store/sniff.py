@@ -6,15 +6,15 @@ import re
 from pathlib import Path
 
 _FRAMEWORK = re.compile(rb'"framework"\s*:\s*"([^"]*)"')
-HEAD = 4096
+MAX_HEADER_BYTES = 4096
 
 
-def framework_of(path: Path) -> str | None:
+def read_framework(path: Path) -> str | None:
     """Return the framework that the header of a record file names; None if there is none.
 
     Raises:
         OSError: The file cannot be read.
     """
     with path.open("rb") as file:
-        match = _FRAMEWORK.search(file.read(HEAD))
+        match = _FRAMEWORK.search(file.read(MAX_HEADER_BYTES))
     return None if match is None else match.group(1).decode("utf-8", "replace")

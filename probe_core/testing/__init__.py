@@ -11,7 +11,7 @@ Subclass one of the classes in a test module, and pytest runs its tests on your 
 
 from typing import TYPE_CHECKING
 
-from probe_core.exports import exporter
+from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_core.testing.arrays import EDGES, edge_pairs
@@ -45,7 +45,7 @@ __all__ = [
     "pair_of_values",
 ]
 
-__getattr__ = exporter(
+__getattr__ = create_exporter(
     __name__,
     {
         "arrays": "EDGES edge_pairs",

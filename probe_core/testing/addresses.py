@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 
-def unresolved(text: str) -> str:
+def explain_unresolved(text: str) -> str:
     """Return why ``"package.module:attribute"`` cannot be imported; empty if it seems to exist.
 
     No module is imported; an attribute exists if its name occurs in the source.
@@ -18,7 +18,7 @@ def unresolved(text: str) -> str:
     loaded = sys.modules.get(module)
     if loaded is not None:
         return "" if hasattr(loaded, attribute.partition(".")[0]) else f"{module} has no {attribute}"
-    spec = _spec(module)
+    spec = _find_module_spec(module)
     if spec is None:
         return f"there is no module {module}"
     if spec.origin is None or not spec.origin.endswith(".py"):
@@ -33,7 +33,7 @@ def unresolved(text: str) -> str:
     return f"{module} has no {attribute}"
 
 
-def _spec(module: str) -> ModuleSpec | None:
+def _find_module_spec(module: str) -> ModuleSpec | None:
     """Return the import spec of a module without importing its packages."""
     first, *rest = module.split(".")
     try:

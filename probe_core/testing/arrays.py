@@ -39,6 +39,6 @@ for _array in EDGES.values():
 def edge_pairs() -> Iterator[tuple[str, Array, Array]]:
     """Yield each array with itself and with every other array of its shape, with a label."""
     for name, array in EDGES.items():
-        for other, golden in EDGES.items():
+        for golden_name, golden in EDGES.items():
             if golden.shape == array.shape:
-                yield f"{name} against {other}", array, golden
+                yield f"{name} against {golden_name}", array, golden

@@ -7,16 +7,16 @@ from collections import Counter
 from dataclasses import dataclass
 from importlib import metadata
 
-from probe_core.errors import UserError, said
-from probe_core.plugins.blame import PluginError, what_to_do
-from probe_core.plugins.manager import Manager, singular
+from probe_core.errors import UserError, describe_error
+from probe_core.plugins.blame import PluginError, describe_fix
+from probe_core.plugins.manager import Manager, format_kind
 from probe_core.plugins.specs import Spec, address
 from probe_core.testing.trial import TrialError, TrialFault
 from probe_core.testing.trials import try_contribution, try_observers
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ContributionFailure:
     """A plugin or a contribution that cannot be used.
 
     Attributes:
@@ -35,7 +35,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class PluginCheckResult:
     """The outcome of checking all plugins.
 
     Attributes:
@@ -47,58 +47,64 @@ class Check:
     """
 
     made: int
-    failed: tuple[Failure, ...]
-    lacking: tuple[Failure, ...]
-    conflicts: tuple[Failure, ...]
+    failed: tuple[ContributionFailure, ...]
+    lacking: tuple[ContributionFailure, ...]
+    conflicts: tuple[ContributionFailure, ...]
 
 
-def check(manager: Manager) -> Check:
+def check_plugins(manager: Manager) -> PluginCheckResult:
     """Make every contribution, and let it take part in comparisons of a small pair of runs.
 
     Commands print their help; recorders are imported but not called.
     """
-    made = 0
-    failed: list[Failure] = []
-    lacking: list[Failure] = []
-    conflicts: list[Failure] = []
+    working_count = 0
+    failed: list[ContributionFailure] = []
+    lacking: list[ContributionFailure] = []
+    conflicts: list[ContributionFailure] = []
     for kind in manager.kinds:
         specs = [item.spec for item in manager.contributions(kind)]
         for spec in specs:
-            error = _raised(manager, kind, spec)
-            package = _lacks(error, spec)
+            error = _find_exception(manager, kind, spec)
+            package = _find_missing_package(error, spec)
             if error is None:
-                made += 1
+                working_count += 1
             elif package:
                 problem = f"{spec.title} of {spec.origin} needs {package}, which is not installed."
-                lacking.append(Failure(kind, spec.name, (str(spec.origin),), problem, f"Install {package}."))
+                lacking.append(
+                    ContributionFailure(kind, spec.name, (str(spec.origin),), problem, f"Install {package}.")
+                )
             else:
-                failed.append(_failure(kind, spec, error))
+                failed.append(_create_failure(kind, spec, error))
         for name in (name for name, count in Counter(spec.name for spec in specs).items() if count > 1):
             origins = tuple(str(spec.origin) for spec in specs if spec.name == name)
-            problem = f'The {singular(kind)} "{name}" is given by {" and ".join(origins)}.'
-            conflicts.append(Failure(kind, name, origins, problem, "Uninstall all but one of them."))
+            problem = f'The {format_kind(kind)} "{name}" is given by {" and ".join(origins)}.'
+            conflicts.append(ContributionFailure(kind, name, origins, problem, "Uninstall all but one of them."))
     left_out = [
-        Failure(
+        ContributionFailure(
             "plugins", item.name, (str(item.origin),), f"{item.origin} is left out: {item.problem}.", item.fix
         )
         for item in manager.plugins.values()
         if item.problem
     ]
-    return Check(made, (*left_out, *failed, *_failed_observers(manager)), tuple(lacking), tuple(conflicts))
+    return PluginCheckResult(
+        working_count, (*left_out, *failed, *_find_failed_observers(manager)), tuple(lacking), tuple(conflicts)
+    )
 
 
-def _failed_observers(manager: Manager) -> list[Failure]:
+def _find_failed_observers(manager: Manager) -> list[ContributionFailure]:
     """Return the hooks that raise an exception when they observe a comparison, each once."""
-    failures: dict[tuple[str, str], Failure] = {}
+    failures: dict[tuple[str, str], ContributionFailure] = {}
     for hook, plugin, error in try_observers(manager):
         if error is not None:
-            problem = f"{hook} of {plugin.origin} failed: {said(error)}."
-            failure = Failure("hooks", hook, (str(plugin.origin),), problem, what_to_do(plugin.distribution))
+            problem = f"{hook} of {plugin.origin} failed: {describe_error(error)}."
+            failure = ContributionFailure(
+                "hooks", hook, (str(plugin.origin),), problem, describe_fix(plugin.distribution)
+            )
             failures.setdefault((hook, plugin.name), failure)
     return list(failures.values())
 
 
-def _raised(manager: Manager, kind: str, spec: Spec) -> BaseException | None:
+def _find_exception(manager: Manager, kind: str, spec: Spec) -> BaseException | None:
     """Return the exception of making or trying a contribution; None if it works."""
     try:
         spec.make()
@@ -112,34 +118,34 @@ def _raised(manager: Manager, kind: str, spec: Spec) -> BaseException | None:
     return None
 
 
-def _lacks(error: BaseException | None, spec: Spec) -> str:
+def _find_missing_package(error: BaseException | None, spec: Spec) -> str:
     """Return the missing package that the distribution does not require; empty for other errors."""
     cause = error.__cause__ if isinstance(error, UserError) else error
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return ""
     package = cause.name.partition(".")[0]
-    own = spec.factory.partition(".")[0] if isinstance(spec.factory, str) else ""
+    factory_package = spec.factory.partition(".")[0] if isinstance(spec.factory, str) else ""
     try:
         required = metadata.requires(spec.origin.distribution) or []
     except (metadata.PackageNotFoundError, ValueError):
         required = []
     required = [name for name in required if "extra ==" not in name]
     is_required = any(re.match(rf"{re.escape(package)}(?![\w.-])", name) for name in required)
-    return "" if package == own or is_required else package
+    return "" if package == factory_package or is_required else package
 
 
-def _failure(kind: str, spec: Spec, error: BaseException) -> Failure:
+def _create_failure(kind: str, spec: Spec, error: BaseException) -> ContributionFailure:
     """Return the failure of a contribution, with the way to fix it."""
     if isinstance(error, PluginError):
         problem, fix = error.what, error.fix
     elif isinstance(error, UserError):
         problem, fix = f"{spec.title} of {spec.origin}: {error.what}", error.fix
     elif isinstance(error, TrialFault):
-        problem, fix = str(error), what_to_do(spec.origin.distribution)
+        problem, fix = str(error), describe_fix(spec.origin.distribution)
     elif isinstance(error, (TrialError, AssertionError)) and str(error):
         problem = f"{spec.title} of {spec.origin} failed: {str(error).rstrip('.')}."
-        fix = what_to_do(spec.origin.distribution)
+        fix = describe_fix(spec.origin.distribution)
     else:
-        problem = f"{spec.title} of {spec.origin} failed: {said(error)}."
-        fix = what_to_do(spec.origin.distribution)
-    return Failure(kind, spec.name, (str(spec.origin),), problem, fix)
+        problem = f"{spec.title} of {spec.origin} failed: {describe_error(error)}."
+        fix = describe_fix(spec.origin.distribution)
+    return ContributionFailure(kind, spec.name, (str(spec.origin),), problem, fix)

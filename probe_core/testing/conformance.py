@@ -11,9 +11,9 @@ import numpy as np
 
 from probe_core.model import Measurement
 from probe_core.model.measure import OpenPair, PairGroup
-from probe_core.model.messages import REASONS
+from probe_core.model.messages import REASON_TEXTS
 from probe_core.model.results import MeasurementColumn
-from probe_core.model.single import batch_of
+from probe_core.model.single import create_batch
 from probe_core.plugins.protocols import Metric
 from probe_core.plugins.specs import MetricSpec, Needs
 from probe_core.testing.arrays import EDGES, edge_pairs
@@ -66,7 +66,7 @@ class MetricConformance:
                 assert (item.value is None) != (item.reason is None), name
                 assert not (isinstance(item.value, float) and math.isnan(item.value)), name
                 if item.reason is not None:
-                    assert item.reason.code in REASONS or item.reason.detail, name
+                    assert item.reason.code in REASON_TEXTS or item.reason.detail, name
 
     def test_data_are_left_as_they_were(self) -> None:
         """Check that measuring does not write to the tensors."""
@@ -87,14 +87,14 @@ class MetricConformance:
         """Check that a pair has the same measurements whatever pairs are measured with it."""
         metric: Any = self.metric()
         pairs = [pair_of(target, golden) for _, target, golden in edge_pairs()]
-        found: list[tuple[list[OpenPair], Sequence[MeasurementColumn]]] = []
+        results: list[tuple[list[OpenPair], Sequence[MeasurementColumn]]] = []
         if hasattr(metric, "measure_group"):
             group = PairGroup(pairs).measurable
-            found.append(([*group], metric.measure_group(group)))
+            results.append(([*group], metric.measure_group(group)))
         if hasattr(metric, "measure_batch"):
             usable = [pair for pair in pairs if pair.recorded_obstacle is None]
-            found.append((usable, metric.measure_batch(batch_of([pair.pair for pair in usable]))))
-        for members, columns in found:
+            results.append((usable, metric.measure_batch(create_batch([pair.pair for pair in usable]))))
+        for members, columns in results:
             for place, pair in enumerate(members):
                 assert [column[place] for column in columns] == [*metric.measure(pair)], pair.pair
 

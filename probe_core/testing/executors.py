@@ -11,7 +11,7 @@ from probe_core.errors import UserError
 from probe_core.plugins.protocols import Executor
 from probe_core.plugins.specs import ExecutorSpec, Place, Pool
 
-PATIENCE = 120
+CALL_TIMEOUT_SECONDS = 120
 """Time limit of a call in seconds, including the start of its worker."""
 
 
@@ -49,17 +49,17 @@ class ExecutorConformance:
         with self.pool() as pool:
             calls = [pool.executor.submit(operator.mul, number, 2) for number in range(20)]
             failing = pool.executor.submit(operator.truediv, 1, 0)
-            mistaken = pool.executor.submit(_mistake, "what", "fix")
-            assert [call.result(PATIENCE) for call in calls] == [number * 2 for number in range(20)]
-            assert isinstance(failing.exception(PATIENCE), ZeroDivisionError)
-            error = mistaken.exception(PATIENCE)
+            mistaken = pool.executor.submit(_raise_user_error, "what", "fix")
+            assert [call.result(CALL_TIMEOUT_SECONDS) for call in calls] == [number * 2 for number in range(20)]
+            assert isinstance(failing.exception(CALL_TIMEOUT_SECONDS), ZeroDivisionError)
+            error = mistaken.exception(CALL_TIMEOUT_SECONDS)
             assert isinstance(error, UserError) and (error.what, error.fix) == ("what", "fix")
 
     def test_a_pool_can_be_opened_again(self) -> None:
         """Check that a pool can be opened after another was shut down."""
         for _ in range(2):
             with self.pool() as pool:
-                assert pool.executor.submit(operator.add, 1, 2).result(PATIENCE) == 3
+                assert pool.executor.submit(operator.add, 1, 2).result(CALL_TIMEOUT_SECONDS) == 3
 
     def test_a_scheduler_that_is_not_meant_is_refused(self) -> None:
         """Check for an error if a scheduler is missing, or given but not supported."""
@@ -71,5 +71,5 @@ class ExecutorConformance:
         raise AssertionError("it was opened")
 
 
-def _mistake(what: str, fix: str) -> None:
+def _raise_user_error(what: str, fix: str) -> None:
     raise UserError(what, fix)

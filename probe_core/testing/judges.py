@@ -11,7 +11,7 @@ from probe_core.plugins.specs import JudgeSpec
 from probe_core.testing.arrays import EDGES, edge_pairs
 from probe_core.testing.pairs import pair_of
 
-_KEYS = (
+_OP_KEYS = (
     "Functional.op.0.forward",
     "Functional.empty.0.forward",
     "Functional.op.0.backward",
@@ -32,7 +32,7 @@ class JudgeConformance:
 
     def ops(self) -> Iterator[tuple[Op, list[Row]]]:
         """Yield calls without rows, and calls whose rows are edge cases with each level."""
-        for key in _KEYS:
+        for key in _OP_KEYS:
             yield Op(key), []
             for level in Level:
                 verdict = Verdict(level, "label", failed=level is Level.ERROR)
@@ -60,7 +60,7 @@ class JudgeConformance:
     def test_what_agrees_is_no_error(self) -> None:
         """Check that rows that pass on equal values do not become errors."""
         judge, array = self.judge(), EDGES["plain"]
-        for key in _KEYS:
+        for key in _OP_KEYS:
             pairs = [pair_of(array, array.copy(), f"{key}.{side}").pair for side in _SIDES]
             rows = [Row(pair, key, {}, Verdict(Level.PASS, "Yes")) for pair in pairs]
             rulings = judge.judge(Op(key), rows).values()

@@ -7,27 +7,30 @@ from typing import ClassVar
 
 import numpy as np
 
-from probe_core.matching.matching import NONE, Matching
+from probe_core.matching.matching import NO_PARTNER, Matching
 from probe_core.model.plan import Plan
 from probe_core.plugins.specs import MatcherSpec
 from probe_core.testing.runs import ArrayRun, Calls
 
-_X = np.arange(6, dtype=np.float32)
+_BASE_ARRAY = np.arange(6, dtype=np.float32)
 
 
-def _calls(*names: str) -> Calls:
-    return {name: ([_X + place, _X.reshape(2, 3)], [_X * place]) for place, name in enumerate(names, 1)}
+def _create_calls(*names: str) -> Calls:
+    return {
+        name: ([_BASE_ARRAY + place, _BASE_ARRAY.reshape(2, 3)], [_BASE_ARRAY * place])
+        for place, name in enumerate(names, 1)
+    }
 
 
-_FULL = tuple(f"Functional.{call}.forward" for call in ("a.0", "b.0", "a.1", "c.0"))
+_ALL_CALL_NAMES = tuple(f"Functional.{call}.forward" for call in ("a.0", "b.0", "a.1", "c.0"))
 _RUNS: dict[str, Calls] = {
-    "full": _calls(*_FULL),
-    "without a call": _calls(*_FULL[:1], *_FULL[2:]),
-    "in another order": _calls(*_FULL[::-1]),
-    "of other calls": _calls("Functional.x.0.forward", "Functional.y.0.forward"),
-    "of other shapes": {name: ([_X[:2]], [_X[:2]] * 3) for name in _FULL},
-    "with backward": _calls(*_FULL, "Functional.c.0.backward", "Module.m.Block.forward.0"),
-    "of one call": _calls(_FULL[0]),
+    "full": _create_calls(*_ALL_CALL_NAMES),
+    "without a call": _create_calls(*_ALL_CALL_NAMES[:1], *_ALL_CALL_NAMES[2:]),
+    "in another order": _create_calls(*_ALL_CALL_NAMES[::-1]),
+    "of other calls": _create_calls("Functional.x.0.forward", "Functional.y.0.forward"),
+    "of other shapes": {name: ([_BASE_ARRAY[:2]], [_BASE_ARRAY[:2]] * 3) for name in _ALL_CALL_NAMES},
+    "with backward": _create_calls(*_ALL_CALL_NAMES, "Functional.c.0.backward", "Module.m.Block.forward.0"),
+    "of one call": _create_calls(_ALL_CALL_NAMES[0]),
 }
 
 
@@ -51,13 +54,13 @@ class MatcherConformance:
     def test_each_slot_has_one_partner_or_none(self) -> None:
         """Check for one entry per target slot, and at most one partner per golden slot."""
         for name, calls in _RUNS.items():
-            for other, golden_calls in _RUNS.items():
+            for golden_name, golden_calls in _RUNS.items():
                 target, golden = ArrayRun(calls), ArrayRun(golden_calls)
                 partners = self.match(target, golden).partners
-                paired = [partner for partner in partners if partner != NONE]
-                assert len(partners) == target.starts[-1], (name, other)
-                assert all(0 <= partner < golden.starts[-1] for partner in paired), (name, other)
-                assert len(set(paired)) == len(paired), (name, other)
+                paired = [partner for partner in partners if partner != NO_PARTNER]
+                assert len(partners) == target.starts[-1], (name, golden_name)
+                assert all(0 <= partner < golden.starts[-1] for partner in paired), (name, golden_name)
+                assert len(set(paired)) == len(paired), (name, golden_name)
 
     def test_a_run_pairs_with_itself(self) -> None:
         """Check that every slot of a run pairs with itself."""

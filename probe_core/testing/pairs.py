@@ -12,7 +12,7 @@ from probe_core.model.measure import OpenPair
 Array = np.ndarray[Any, Any]
 
 
-class _Arrays:
+class _SingleTensorRun:
     """A stand-in for a run, with a single tensor in memory."""
 
     def __init__(self, array: Array) -> None:
@@ -24,8 +24,8 @@ class _Arrays:
 
 def pair_of(target: Array, golden: Array, name: str = "Functional.op.0.forward.output.0") -> OpenPair:
     """Return an opened pair of two tensors."""
-    pair = Pair(_slot(name, value_of(target)), _slot(name, value_of(golden)))
-    return OpenPair(pair, Mode.TENSOR, _Arrays(target), _Arrays(golden))
+    pair = Pair(_create_slot(name, value_of(target)), _create_slot(name, value_of(golden)))
+    return OpenPair(pair, Mode.TENSOR, _SingleTensorRun(target), _SingleTensorRun(golden))
 
 
 def pair_of_values(
@@ -33,12 +33,12 @@ def pair_of_values(
     name: str = "Functional.op.0.forward.output.0",
 ) -> OpenPair:  # fmt: skip
     """Return a pair of recorded values without data; None for a missing side."""
-    first, second = (None if value is None else _slot(name, value) for value in (target, golden))
-    nothing = _Arrays(np.empty(0))
+    first, second = (None if value is None else _create_slot(name, value) for value in (target, golden))
+    nothing = _SingleTensorRun(np.empty(0))
     return OpenPair(Pair(first, second), mode, nothing, nothing)
 
 
-def _slot(name: str, value: Value) -> Slot:
+def _create_slot(name: str, value: Value) -> Slot:
     side = Side.OUTPUT if ".output" in name else Side.INPUT
     return Slot(name, side, name.rpartition(".")[2], value)
 

@@ -19,26 +19,24 @@ from probe_core.testing.pairs import pair_of, pair_of_values, value_of
 _SIDES = ("input.0", "input.1", "output.0")
 
 
-class _Measuring:
+class _MeasuredCases:
     """Edge cases measured with ``metrics``, those that the policy reads."""
 
     metrics: ClassVar[tuple[MetricSpec, ...]]
 
-    def measured(self, pair: OpenPair) -> Measurements:
+    def measure(self, pair: OpenPair) -> Measurements:
         """Return the measurements of a pair, as a comparison makes them."""
         measurements: dict[str, Measurement] = {}
         for spec in self.metrics:
             obstacle = pair.obstacle if spec.needs is Needs.TENSOR else pair.recorded_obstacle
             measured = (
-                [Measurement(None, obstacle)] * len(spec.columns)
-                if obstacle is not None
-                else spec.make().measure(pair)
+                [Measurement(None, obstacle)] * len(spec.columns) if obstacle is not None else spec.make().measure(pair)
             )
             names = (f"{spec.name}.{column}" for column in spec.columns)
             measurements.update(zip(names, measured))
         return MappingProxyType(measurements)
 
-    def failed(self) -> Measurements:
+    def create_failed_measurements(self) -> Measurements:
         """Return the measurements of a pair for which every metric failed."""
         error = Measurement.failed(ValueError("no"), "mine")
         names = [f"{spec.name}.{column}" for spec in self.metrics for column in spec.columns]
@@ -52,11 +50,11 @@ class _Measuring:
         pairs.append(("no golden", pair_of_values(value, None, Mode.TENSOR)))
         pairs.append(("no target", pair_of_values(None, value, Mode.TENSOR)))
         for name, pair in pairs:
-            yield name, pair, self.measured(pair)
-        yield "failed", pair_of(EDGES["plain"], EDGES["plain"]), self.failed()
+            yield name, pair, self.measure(pair)
+        yield "failed", pair_of(EDGES["plain"], EDGES["plain"]), self.create_failed_measurements()
 
 
-class PolicyConformance(_Measuring):
+class PolicyConformance(_MeasuredCases):
     """Tests for any policy; set ``spec``, and ``metrics`` to those that it reads."""
 
     spec: ClassVar[PolicySpec]
@@ -82,7 +80,7 @@ class PolicyConformance(_Measuring):
     def test_equal_tensors_are_no_error(self) -> None:
         """Check that equal and finite tensors do not fail."""
         pair = pair_of(EDGES["plain"], EDGES["plain"].copy())
-        verdict = self.policy().judge(pair, self.measured(pair))
+        verdict = self.policy().judge(pair, self.measure(pair))
         assert verdict.level is not Level.ERROR and not verdict.failed
 
     def test_same_verdict_twice(self) -> None:
@@ -107,7 +105,7 @@ class PolicyConformance(_Measuring):
             assert verdicts[line] == policy.judge(pair, measurements), pair.pair
 
 
-class HighlighterConformance(_Measuring):
+class HighlighterConformance(_MeasuredCases):
     """Tests for any highlighter; set ``spec``, and ``metrics`` to those that it reads."""
 
     spec: ClassVar[HighlightSpec]
@@ -125,7 +123,7 @@ class HighlighterConformance(_Measuring):
         yield "none", []
         for name, target, golden in edge_pairs():
             pairs = [pair_of(target, golden, f"Functional.op.0.forward.{side}") for side in _SIDES]
-            yield name, [Row(pair.pair, "op", self.measured(pair), passed) for pair in pairs]
+            yield name, [Row(pair.pair, "op", self.measure(pair), passed) for pair in pairs]
 
     def test_spec_names_what_it_reads(self) -> None:
         """Check for a name, a summary, and the spec of at least one metric."""
@@ -144,7 +142,7 @@ class HighlighterConformance(_Measuring):
         """Check that calls with equal and finite tensors are not marked."""
         array = EDGES["plain"]
         pairs = [pair_of(array, array.copy(), f"Functional.op.0.forward.{side}") for side in _SIDES]
-        rows = [Row(pair.pair, "op", self.measured(pair), Verdict(Level.PASS, "Yes")) for pair in pairs]
+        rows = [Row(pair.pair, "op", self.measure(pair), Verdict(Level.PASS, "Yes")) for pair in pairs]
         assert not self.highlighter().mark(rows)
 
     def test_same_marks_twice(self) -> None:

@@ -18,10 +18,10 @@ class ArrayRun(HeldRun):
 
     def __init__(self, calls: Calls, name: str = "dump.json") -> None:
         self._arrays: dict[str, Array] = {}
-        records = [Record(index, key, self._slots(key, *calls[key])) for index, key in enumerate(calls)]
+        records = [Record(index, key, self._create_slots(key, *calls[key])) for index, key in enumerate(calls)]
         super().__init__(Path(name), Header("tensor", "L1", "none"), Mode.TENSOR, records)
 
-    def _slots(self, key: str, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[Slot, ...]:
+    def _create_slots(self, key: str, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[Slot, ...]:
         slots: list[Slot] = []
         for side, arrays in ((Side.INPUT, inputs), (Side.OUTPUT, outputs)):
             for place, array in enumerate(arrays):

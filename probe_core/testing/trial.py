@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from probe_core.flow.comparison import Comparison
-from probe_core.flow.judging import Judging
-from probe_core.flow.table import MESSAGE
+from probe_core.flow.comparison import RunComparison
+from probe_core.flow.judging import JudgeChain
+from probe_core.flow.table import MESSAGE_COLUMN
 from probe_core.model import Advice, Column, Level, Mode, Row, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
@@ -31,7 +31,7 @@ from probe_core.plugins.specs import (
 from probe_core.store.layout import RunPair
 from probe_core.testing.trial_runs import FRAMEWORK, GOLDEN, TARGET, TrialReader, record_file
 
-ALWAYS_USED = ("judges", "finders", "highlighters", "views")
+ALWAYS_USED_KINDS = ("judges", "finders", "highlighters", "views")
 """Kinds of which every comparison uses all contributions. In a trial, only the tried one takes part."""
 
 
@@ -60,16 +60,17 @@ class TrialManager(Manager):
 
     def contributions(self, kind: str) -> list[Contribution]:
         """Return the contributions of a kind that take part, one of each name."""
-        own = Plugin("trial", "trial", "")
-        tried = [Contribution(self._tried, own)] if kind == self._kind else []
+        trial_plugin = Plugin("trial", "trial", "")
+        tried = [Contribution(self._tried, trial_plugin)] if kind == self._kind else []
         if kind == "readers":
-            return [Contribution(ReaderSpec(FRAMEWORK, "trial", TrialReader, framework=FRAMEWORK), own)]
-        if kind in ALWAYS_USED:
+            return [Contribution(ReaderSpec(FRAMEWORK, "trial", TrialReader, framework=FRAMEWORK), trial_plugin)]
+        if kind in ALWAYS_USED_KINDS:
             return tried
         further = {
-            "policies": [Contribution(PolicySpec(FRAMEWORK, "trial", TrialPolicy), own)],
+            "policies": [Contribution(PolicySpec(FRAMEWORK, "trial", TrialPolicy), trial_plugin)],
             "tables": [
-                Contribution(TableSpec(mode.value, "trial", _columns, policy=FRAMEWORK), own) for mode in Mode
+                Contribution(TableSpec(mode.value, "trial", _create_columns, policy=FRAMEWORK), trial_plugin)
+                for mode in Mode
             ],
         }
         named: dict[str, Contribution] = {}
@@ -85,9 +86,7 @@ class TrialManager(Manager):
         for implementation in getattr(self._pluggy.hook, hook).get_hookimpls():
             error: BaseException | None = None
             try:
-                answer = implementation.function(
-                    **{name: arguments[name] for name in implementation.argnames}
-                )
+                answer = implementation.function(**{name: arguments[name] for name in implementation.argnames})
                 if hook == "probe_advise" and not isinstance(answer, (Advice, type(None))):
                     raise TypeError(f"must return Advice or None, not {type(answer).__name__}")
             except KeyboardInterrupt:
@@ -97,8 +96,8 @@ class TrialManager(Manager):
             yield self.plugins[implementation.plugin_name], error
 
 
-def _columns() -> list[Column]:
-    return [Column("Name", "target.name"), MESSAGE]
+def _create_columns() -> list[Column]:
+    return [Column("Name", "target.name"), MESSAGE_COLUMN]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,39 +114,39 @@ class Trial:
     manager: TrialManager
     directory: Path
 
-    def plan(self, mode: Mode, **fields: Any) -> Plan:
+    def create_plan(self, mode: Mode, **fields: Any) -> Plan:
         """Return the plan of a comparison of the trial runs of a mode, without files."""
-        pair = self.pair(mode)
+        pair = self.create_pair(mode)
         output = self.directory / f"out_{mode.value}"
         plain = {"formats": (), "advise": False, "answer": False, "jobs": 1}
         return Plan(pair.target, pair.golden, output, "0", **{**plain, **fields})
 
-    def pair(self, mode: Mode) -> RunPair:
+    def create_pair(self, mode: Mode) -> RunPair:
         """Return the record files of the trial runs of a mode."""
         target, golden = (record_file(self.directory, mode, side) for side in (TARGET, GOLDEN))
         return RunPair(target, golden)
 
-    def batches(self, opened: Comparison, *, highlight: bool = False) -> Iterator[RowBatch]:
+    def yield_batches(self, comparison: RunComparison, *, highlight: bool = False) -> Iterator[RowBatch]:
         """Yield the judged batches of a comparison; make the cells of their rows.
 
         Raises:
             PluginError: A judge or highlighter failed.
         """
-        judging = Judging(self.manager, highlight, _raise)
-        for batch in opened.batches():
-            judging.apply(batch)
-            deque(opened.table.rows(batch), 0)
+        judge_chain = JudgeChain(self.manager, highlight, _raise)
+        for batch in comparison.batches():
+            judge_chain.apply(batch)
+            deque(comparison.table.yield_rows(batch), 0)
             _ = [(mark.colour, tuple(mark.reasons)) for mark in batch.marks.values()]
             yield batch
 
     def compare(self, mode: Mode, *, highlight: bool = False, **fields: Any) -> list[Row]:
         """Return all rows of a comparison."""
-        plan = self.plan(mode, highlight=highlight, **fields)
-        pair = self.pair(mode)
-        with closing(Comparison(plan, self.manager, pair.target, pair.golden)) as opened:
-            batches = self.batches(opened, highlight=opened.highlights)
+        plan = self.create_plan(mode, highlight=highlight, **fields)
+        pair = self.create_pair(mode)
+        with closing(RunComparison(plan, self.manager, pair.target, pair.golden)) as comparison:
+            batches = self.yield_batches(comparison, highlight=comparison.highlights)
             return [row for batch in batches for _, rows in batch.all_rows() for row in rows]
 
 
-def _raise(error: PluginError, means: str) -> None:
+def _raise(error: PluginError, consequence: str) -> None:
     raise error

@@ -16,7 +16,7 @@ from probe_core.testing.pairs import Array, value_of
 
 FRAMEWORK = "trial"
 MODULE = "Module.net.Net.forward.0"
-FRAME = "File train.py, line 7, in step, \n y = net(x)"
+TRIAL_FRAME = "File train.py, line 7, in step, \n y = net(x)"
 GOLDEN, TARGET = "golden", "target"
 
 
@@ -51,9 +51,9 @@ class TrialRun(HeldRun):
         self._arrays: dict[str, Array] = {}
         self._has_stacks = False
         records = []
-        for index, (key, sides) in enumerate(_calls(is_target)):
+        for index, (key, sides) in enumerate(_yield_calls(is_target)):
             slots = [
-                Slot(name := f"{key}.{side.value}.{place}", side, place, self._value(name, value, mode))
+                Slot(name := f"{key}.{side.value}.{place}", side, place, self._create_value(name, value, mode))
                 for side, values in sides.items()
                 for place, value in values.items()
             ]
@@ -61,7 +61,7 @@ class TrialRun(HeldRun):
         task = "tensor" if mode is Mode.TENSOR else "statistics"
         super().__init__(path, Header(task, "mix", FRAMEWORK), mode, records)
 
-    def _value(self, name: str, value: Any, mode: Mode) -> Value:
+    def _create_value(self, name: str, value: Any, mode: Mode) -> Value:
         if value is None:
             return Value(Kind.NULL, "None", "None")
         if not isinstance(value, np.ndarray):
@@ -97,47 +97,56 @@ class TrialRun(HeldRun):
 
     def stack_of(self, key: str) -> tuple[str, ...] | None:
         """Return the frames of a call."""
-        return (FRAME,) if self._has_stacks else None
+        return (TRIAL_FRAME,) if self._has_stacks else None
 
 
-class _Numbers(NamedTuple):
+class _ArrayFactory(NamedTuple):
     """Arrays of one side; ``error`` is what the target's results are off by."""
 
     error: float
 
-    def array(self, *shape: int, error: float = 0.0, dtype: str = "float32") -> Array:
+    def create_array(self, *shape: int, error: float = 0.0, dtype: str = "float32") -> Array:
         count = int(np.prod(shape))
         values = np.linspace(-1, 1, count, dtype=np.float64) if count else np.empty(0)
         return np.asarray((values + error) * 3, dtype).reshape(shape)
 
-    def result(self, *shape: int, dtype: str = "float32") -> Array:
-        return self.array(*shape, error=self.error, dtype=dtype)
+    def create_result(self, *shape: int, dtype: str = "float32") -> Array:
+        return self.create_array(*shape, error=self.error, dtype=dtype)
 
 
 Sides = Mapping[Side, Mapping[str, Any]]
 
 
-def _calls(is_target: bool) -> Iterator[tuple[str, Sides]]:
+def _yield_calls(is_target: bool) -> Iterator[tuple[str, Sides]]:
     """Yield the calls of one side, in their order."""
-    exact, rounded, wrong = (_Numbers(error if is_target else 0.0) for error in (0.0, 1e-7, 0.5))
-    x, w = exact.array(2, 3), exact.array(3, 4)
-    yield "Functional.linear.0.forward", _call({"0": x, "1": w, "bias": None}, exact.result(2, 4))
-    yield "Functional.gelu.0.forward", _call({"0": x, "approximate": "none"}, rounded.result(2, 4))
-    yield "Functional.dropout.0.forward", _call({"0": x, "p": 0.25 if is_target else 0.5}, wrong.result(2, 4))
-    yield "Functional.softmax.0.forward", _call({"0": wrong.result(2, 4), "dim": 1}, wrong.result(2, 4))
-    yield "Functional.argmax.0.forward", _call({"0": x, "keepdim": True}, wrong.result(2, dtype="int64"))
-    yield "Tensor.view.0.forward", _call({"0": x}, exact.result(2, 4) if is_target else exact.result(8))
-    yield "Tensor.half.0.forward", _call({"0": x}, rounded.result(2, 3, dtype="float16"))
-    yield "Functional.empty.0.forward", _call({"0": 0}, exact.result(0))
-    yield "Tensor.item.0.forward", _call({"0": exact.array()}, 1.5 if is_target else 1.0)
+    exact, rounded, wrong = (_ArrayFactory(error if is_target else 0.0) for error in (0.0, 1e-7, 0.5))
+    x, w = exact.create_array(2, 3), exact.create_array(3, 4)
+    yield "Functional.linear.0.forward", _create_call({"0": x, "1": w, "bias": None}, exact.create_result(2, 4))
+    yield "Functional.gelu.0.forward", _create_call({"0": x, "approximate": "none"}, rounded.create_result(2, 4))
+    yield (
+        "Functional.dropout.0.forward",
+        _create_call({"0": x, "p": 0.25 if is_target else 0.5}, wrong.create_result(2, 4)),
+    )
+    yield (
+        "Functional.softmax.0.forward",
+        _create_call({"0": wrong.create_result(2, 4), "dim": 1}, wrong.create_result(2, 4)),
+    )
+    yield "Functional.argmax.0.forward", _create_call({"0": x, "keepdim": True}, wrong.create_result(2, dtype="int64"))
+    yield (
+        "Tensor.view.0.forward",
+        _create_call({"0": x}, exact.create_result(2, 4) if is_target else exact.create_result(8)),
+    )
+    yield "Tensor.half.0.forward", _create_call({"0": x}, rounded.create_result(2, 3, dtype="float16"))
+    yield "Functional.empty.0.forward", _create_call({"0": 0}, exact.create_result(0))
+    yield "Tensor.item.0.forward", _create_call({"0": exact.create_array()}, 1.5 if is_target else 1.0)
     lonely = "Functional.exp.0.forward" if is_target else "Functional.log.0.forward"
-    yield lonely, _call({"0": x}, exact.result(2, 3))
+    yield lonely, _create_call({"0": x}, exact.create_result(2, 3))
     weight = {Side.PARAMETERS: {"weight": w}}
-    yield MODULE, {**_call({"0": x}, wrong.result(2, 4)), **weight}
-    yield "Functional.linear.0.backward", _call({"0": wrong.result(2, 4)}, wrong.result(2, 3))
-    yield "Module.net.Net.backward.0", _call({"0": wrong.result(2, 4)}, wrong.result(2, 3))
-    yield "Module.net.Net.parameters_grad", {Side.PARAMETERS_GRAD: {"weight": wrong.result(3, 4)}}
+    yield MODULE, {**_create_call({"0": x}, wrong.create_result(2, 4)), **weight}
+    yield "Functional.linear.0.backward", _create_call({"0": wrong.create_result(2, 4)}, wrong.create_result(2, 3))
+    yield "Module.net.Net.backward.0", _create_call({"0": wrong.create_result(2, 4)}, wrong.create_result(2, 3))
+    yield "Module.net.Net.parameters_grad", {Side.PARAMETERS_GRAD: {"weight": wrong.create_result(3, 4)}}
 
 
-def _call(inputs: Mapping[str, Any], output: Any) -> dict[Side, Mapping[str, Any]]:
+def _create_call(inputs: Mapping[str, Any], output: Any) -> dict[Side, Mapping[str, Any]]:
     return {Side.INPUT: inputs, Side.OUTPUT: {"0": output}}

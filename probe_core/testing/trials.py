@@ -15,11 +15,11 @@ from typing import Any
 import click
 
 from probe_core.errors import UserError
-from probe_core.flow.comparison import BY_FILE, Comparison
+from probe_core.flow.comparison import MAPPING_MATCHER, RunComparison
 from probe_core.flow.pipeline import compare_quietly
 from probe_core.model import Mode
 from probe_core.model.report import LineNumbers, Report
-from probe_core.model.watched import FAILED
+from probe_core.model.watched import FAILED_REASON
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Manager, Plugin
 from probe_core.plugins.protocols import Compared, Finished
@@ -40,17 +40,17 @@ from probe_core.store.layout import Pairing
 from probe_core.testing.trial import Trial, TrialError, TrialFault, TrialManager
 from probe_core.testing.trial_runs import FRAMEWORK
 
-MAY_REFUSE = (MatcherSpec, ViewSpec, ReaderSpec, ExecutorSpec, AnswerSpec)
+REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, ExecutorSpec, AnswerSpec)
 """Specs whose contributions may refuse the trial with a UserError, because they need a file, a scheduler or
 runs of another kind."""
 
-CALL_SECONDS = 120
+MAX_CALL_SECONDS = 120
 """Time limit of a call of an executor, including the start of its worker."""
 
-CALLED_OPTIONS = ("compare", "merge_result")
+CALLED_OPTION_COMMANDS = ("compare", "merge_result")
 """Commands of the core, for whose options the factory is a function."""
 
-OBSERVERS = ("probe_run_started", "probe_run_finished", "probe_advise")
+OBSERVER_HOOKS = ("probe_run_started", "probe_run_finished", "probe_advise")
 """Hooks that are called for each comparison instead of giving contributions."""
 
 
@@ -61,32 +61,32 @@ def try_contribution(manager: Manager, kind: str, spec: Spec) -> None:
         TrialError: A result of the contribution is not valid.
         BaseException: The contribution raised it, or a comparison in which it took part.
     """
-    trial = _trial_of(manager, kind)
+    trial = _find_trial(manager, kind)
     if trial is None:
         return
     with TemporaryDirectory(prefix="probe_trial_") as directory, _silence():
         try:
             trial(Trial(spec, TrialManager(manager, kind, spec), Path(directory)))
         except UserError as error:
-            if isinstance(error, PluginError) or not isinstance(spec, MAY_REFUSE):
+            if isinstance(error, PluginError) or not isinstance(spec, REFUSING_SPECS):
                 raise
 
 
 def try_observers(manager: Manager) -> Iterator[tuple[str, Plugin, BaseException | None]]:
     """Call the hooks that observe comparisons, and yield each with its plugin and the exception it raised."""
     with TemporaryDirectory(prefix="probe_trial_") as directory, _silence():
-        own = Spec(FRAMEWORK, "trial", dict)
-        trial = Trial(own, TrialManager(manager, "", own), Path(directory))
+        trial_spec = Spec(FRAMEWORK, "trial", dict)
+        trial = Trial(trial_spec, TrialManager(manager, "", trial_spec), Path(directory))
         for mode in Mode:
-            pair = trial.pair(mode)
-            report = compare_quietly(trial.plan(mode), trial.manager, pair)
+            pair = trial.create_pair(mode)
+            report = compare_quietly(trial.create_plan(mode), trial.manager, pair)
             arguments = {"target": str(pair.target), "golden": str(pair.golden), "report": report}
-            for hook in OBSERVERS:
+            for hook in OBSERVER_HOOKS:
                 for plugin, error in trial.manager.call(hook, **arguments):
                     yield hook, plugin, error
 
 
-def _trial_of(manager: Manager, kind: str) -> Callable[[Trial], None] | None:
+def _find_trial(manager: Manager, kind: str) -> Callable[[Trial], None] | None:
     """Return the trial of a kind: the core's, or that of the kit that declares the kind."""
     if kind in TRIALS:
         return TRIALS[kind]
@@ -118,7 +118,7 @@ def _try_metric(trial: Trial) -> None:
         for row in trial.compare(mode, metrics=(spec.name,)):
             for column in spec.columns:
                 reason = row.measurements[f"{spec.name}.{column}"].reason
-                if reason is not None and reason.code == FAILED:
+                if reason is not None and reason.code == FAILED_REASON:
                     raise TrialError(reason.detail)
 
 
@@ -138,7 +138,7 @@ def _try_in_all_modes(trial: Trial) -> None:
 def _try_matcher(trial: Trial) -> None:
     chosen: dict[str, Any] = {"matcher": trial.spec.name}
     for mode in Mode:
-        trial.compare(mode, **({"mapping": {}} if trial.spec.name == BY_FILE else chosen))
+        trial.compare(mode, **({"mapping": {}} if trial.spec.name == MAPPING_MATCHER else chosen))
 
 
 def _try_table(trial: Trial) -> None:
@@ -147,16 +147,16 @@ def _try_table(trial: Trial) -> None:
 
 def _try_finder(trial: Trial) -> None:
     for mode in Mode:
-        pair = trial.pair(mode)
+        pair = trial.create_pair(mode)
         finder = trial.spec.make()
-        with closing(Comparison(trial.plan(mode), trial.manager, pair.target, pair.golden)) as opened:
+        with closing(RunComparison(trial.create_plan(mode), trial.manager, pair.target, pair.golden)) as comparison:
             report = Report(
-                pair.name, pair.target, pair.golden, mode, opened.row_count, finder=finder, opened=opened
+                pair.name, pair.target, pair.golden, mode, comparison.row_count, finder=finder, opened=comparison
             )
-            for batch in trial.batches(opened):
+            for batch in trial.yield_batches(comparison):
                 report.add(batch, LineNumbers(str, 0))
             report.conclude()
-            report.answer = finder.answer(report, opened, pair)
+            report.answer = finder.answer(report, comparison, pair)
             _ = report.suspects, report.first_failure
         restored = trial.spec.make()
         restored.restore(json.loads(json.dumps(finder.plain())))
@@ -164,11 +164,11 @@ def _try_finder(trial: Trial) -> None:
 
 def _try_answer(trial: Trial) -> None:
     for mode in Mode:
-        pair = trial.pair(mode)
-        plan = trial.plan(mode, answers=(trial.spec.name,))
+        pair = trial.create_pair(mode)
+        plan = trial.create_plan(mode, answers=(trial.spec.name,))
         report = compare_quietly(plan, trial.manager, pair)
-        compared = Compared(plan, trial.manager, Pairing([pair]), (Finished(pair, report),))
-        for conclusion in trial.spec.make().conclude(compared):
+        results = Compared(plan, trial.manager, Pairing([pair]), (Finished(pair, report),))
+        for conclusion in trial.spec.make().conclude(results):
             _ = conclusion.answer, conclusion.is_judged
             conclusion.show(brief=True)
             conclusion.show()
@@ -176,8 +176,8 @@ def _try_answer(trial: Trial) -> None:
 
 def _try_reporter(trial: Trial) -> None:
     for mode in Mode:
-        plan = trial.plan(mode, formats=(trial.spec.name,), highlight=True)
-        report = compare_quietly(plan, trial.manager, trial.pair(mode))
+        plan = trial.create_plan(mode, formats=(trial.spec.name,), highlight=True)
+        report = compare_quietly(plan, trial.manager, trial.create_pair(mode))
         if report.faults:
             raise TrialFault(report.faults[0])
 
@@ -196,7 +196,7 @@ def _try_reader(trial: Trial) -> None:
 def _try_executor(trial: Trial) -> None:
     pool = trial.spec.make().open(1, None)
     try:
-        result = pool.executor.submit(operator.mul, 6, 7).result(CALL_SECONDS)
+        result = pool.executor.submit(operator.mul, 6, 7).result(MAX_CALL_SECONDS)
     finally:
         pool.executor.shutdown(wait=True, cancel_futures=True)
     if result != 42 or pool.size < 1:
@@ -206,7 +206,7 @@ def _try_executor(trial: Trial) -> None:
 def _try_option(trial: Trial) -> None:
     spec: OptionSpec = trial.spec
     function = spec.make()
-    if spec.command in CALLED_OPTIONS and not callable(function):
+    if spec.command in CALLED_OPTION_COMMANDS and not callable(function):
         raise TrialError(f"its factory must be a function, not {type(function).__name__}")
     for option in spec.options:
         if not all(flag.startswith("-") for flag in option.flags):

@@ -9,11 +9,11 @@ from probe_core.matching.views import Views
 from probe_core.model import Kind
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.model.single import batch_of
+from probe_core.model.single import create_batch
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ViewSpec
 
-_PLAN = Plan(Path("target"), Path("golden"), Path("output"), "0")
+_TRIAL_PLAN = Plan(Path("target"), Path("golden"), Path("output"), "0")
 
 
 class ViewConformance:
@@ -25,7 +25,7 @@ class ViewConformance:
 
     def views(self) -> Views:
         """Return both runs as a new viewer shows them."""
-        views = self.spec.make().views(_PLAN, Manager([]), self.target, self.golden)
+        views = self.spec.make().views(_TRIAL_PLAN, Manager([]), self.target, self.golden)
         assert isinstance(views, Views), "target and golden must be runs that the view changes"
         return views
 
@@ -35,7 +35,7 @@ class ViewConformance:
 
     def test_a_plan_without_files_is_not_refused(self) -> None:
         """Check that a plan without mapping files is accepted."""
-        self.spec.make().check(_PLAN)
+        self.spec.make().check(_TRIAL_PLAN)
 
     def test_it_names_a_matcher(self) -> None:
         """Check that the view names a matcher, and that its notes are texts."""
@@ -49,15 +49,15 @@ class ViewConformance:
         for run, view in ((self.target, views.target), (self.golden, views.golden)):
             assert view.shown is run.shown
             assert list(view.starts) == list(run.starts) and len(view.signatures) == len(view.names())
-            for record, own in zip(view.records(), run.records(), strict=True):
-                assert record.index == own.index and view.find(record.key) == record.index
-                for slot, other in zip(record.slots, own.slots, strict=True):
-                    assert (slot.side, slot.value.kind) == (other.side, other.value.kind)
+            for record, original_record in zip(view.records(), run.records(), strict=True):
+                assert record.index == original_record.index and view.find(record.key) == record.index
+                for slot, original_slot in zip(record.slots, original_record.slots, strict=True):
+                    assert (slot.side, slot.value.kind) == (original_slot.side, original_slot.value.kind)
                     if slot.value.kind is Kind.TENSOR:
-                        assert run.tensor(other.value).tobytes() == view.tensor(other.value).tobytes()
+                        assert run.tensor(original_slot.value).tobytes() == view.tensor(original_slot.value).tobytes()
 
     def test_hints_are_texts(self) -> None:
         """Check that there are no hints on no rows and no suspects."""
         hints = self.views().hints
-        assert list(hints.of(batch_of([]))) == [] and list(hints.of_suspects([])) == []
+        assert list(hints.of(create_batch([]))) == [] and list(hints.of_suspects([])) == []
         assert all(isinstance(text, str) for text in hints.explaining)

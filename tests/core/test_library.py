@@ -20,7 +20,7 @@ from support.runs.recorded import forward, tensor, write_run
 import probe_core
 from probe_core.errors import UserError
 from probe_core.flow.tools import Tools
-from probe_core.library import OPTIONS
+from probe_core.library import OPTION_NAMES
 from probe_core.model import Level
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
@@ -43,9 +43,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def run_of(directory: Path, calls: int = 50, wrong: int = 30, value: float = 1.0) -> Path:
     """A run of statistics, whose calls from number ``wrong`` on have another value."""
     leaf = [tensor(value=1.0 if number < wrong else value) for number in range(calls)]
-    calls_ = {
-        f"Torch.add.{n}.forward": forward(leaf[n - 1 if n else 0], output=[leaf[n]]) for n in range(calls)
-    }
+    calls_ = {f"Torch.add.{n}.forward": forward(leaf[n - 1 if n else 0], output=[leaf[n]]) for n in range(calls)}
     write_run(directory, calls_)
     return directory
 
@@ -89,9 +87,7 @@ def test_nothing_is_measured_until_it_is_asked_for(pair: Any, measured: list[str
     assert sorted(path.name for path in tmp_path.iterdir()) == ["golden", "target"]
 
 
-def test_suspects_come_from_one_comparison_with_the_table(
-    pair: Any, measured: list[str], tmp_path: Path
-) -> None:
+def test_suspects_come_from_one_comparison_with_the_table(pair: Any, measured: list[str], tmp_path: Path) -> None:
     comparison = probe_core.compare(*pair)
     comparison.write("csv", tmp_path / "table.csv")
     assert comparison.suspects and len(measured) == 100
@@ -108,9 +104,7 @@ def test_a_metric_that_raises_on_every_row_is_warned_of(runs: Any, monkeypatch: 
     sides = base / "npu_dump", base / "bench_dump"
     comparison = probe_core.compare(*sides, steps=0, ranks=0, metrics="sign_flips", jobs=1)
     for ask in (lambda: list(comparison.rows()), lambda: comparison.counts):
-        with pytest.warns(
-            UserWarning, match='The metric "sign_flips" of probe-sample .* failed on all .*no fl'
-        ):
+        with pytest.warns(UserWarning, match='The metric "sign_flips" of probe-sample .* failed on all .*no fl'):
             ask()
 
 
@@ -128,12 +122,12 @@ VALUES: dict[str, Any] = {
 
 def test_every_option_reaches_the_plan() -> None:
     """In the form in which the command line leaves it."""
-    from probe_core.library import planned
+    from probe_core.library import create_plan
     from probe_core.plugins.manager import Manager
 
-    assert sorted(VALUES) == OPTIONS
+    assert sorted(VALUES) == OPTION_NAMES
     options = {name: value for name, value in VALUES.items() if name != "fuzzy"}
-    plan = planned(Manager(), Path("t"), Path("g"), options).describe()
+    plan = create_plan(Manager(), Path("t"), Path("g"), options).describe()
     assert {name: plan[name] for name in ("advise", "answer", "highlight", "resume", "jobs", "executor", "scheduler")} == {
         "advise": False, "answer": False, "highlight": True, "resume": True, "jobs": 3, "executor": "threads", "scheduler": "tcp://x:1",
     }  # fmt: skip
@@ -141,13 +135,13 @@ def test_every_option_reaches_the_plan() -> None:
     assert plan["steps"] == [1] and plan["ranks"] == [0, 1] and plan["metrics"] == ["ulp:limit=4", "rmse"]
     assert plan["policies"] == ["accuracy"] and plan["formats"] == ["csv"] and plan["mapping"] == {"a": "b"}
     assert plan["stack"] == "show" and plan["stack_path"] == "stack.json" and plan["output"] == "there"
-    assert planned(Manager(), Path("t"), Path("g"), {"fuzzy": True, "metrics": None}).matcher == "fuzzy"
+    assert create_plan(Manager(), Path("t"), Path("g"), {"fuzzy": True, "metrics": None}).matcher == "fuzzy"
 
 
 def test_the_signature_shows_every_option() -> None:
     first, second, *options, further = inspect.signature(probe_core.compare).parameters.values()
     assert [first.name, second.name, further.name] == ["target", "golden", "options"]
-    assert [option.name for option in options] == OPTIONS and further.kind is further.VAR_KEYWORD
+    assert [option.name for option in options] == OPTION_NAMES and further.kind is further.VAR_KEYWORD
     assert {option.kind for option in options} == {inspect.Parameter.KEYWORD_ONLY}
 
 
@@ -187,7 +181,7 @@ def test_an_unknown_option_names_the_nearest(name: str, close: str, pair: Any) -
     with pytest.raises(UserError) as caught:
         probe_core.compare(*pair, **{name: 1})
     assert name in caught.value.what and f"Did you mean {close}?" in caught.value.fix
-    assert {*OPTIONS, "diff_analyze"} <= set(caught.value.choices)
+    assert {*OPTION_NAMES, "diff_analyze"} <= set(caught.value.choices)
 
 
 def test_several_formats_in_one_write_are_refused(pair: Any, tmp_path: Path) -> None:
@@ -273,9 +267,7 @@ def test_the_plans_marks_and_policies_are_in_the_rows(pair: Any) -> None:
 
 
 @pytest.mark.parametrize("format", ["csv", "xlsx", "jsonl"])
-def test_a_table_is_the_same_bytes_as_the_commands(
-    format: str, ranks: Any, probe: Any, tmp_path: Path
-) -> None:
+def test_a_table_is_the_same_bytes_as_the_commands(format: str, ranks: Any, probe: Any, tmp_path: Path) -> None:
     """Without the sheet of the answer, which ``-c`` leaves out."""
     assert probe("compare", *ranks, "-o", tmp_path / "out", "-hl", "-c", "--format", format) == 0, probe.err
     written = probe_core.compare(*ranks, highlight=True).write(format, tmp_path / "deep" / f"table.{format}")
@@ -286,9 +278,7 @@ def test_a_table_is_the_same_bytes_as_the_commands(
         _, step, rank = path.stem.split("_")
         (own,) = (tmp_path / "out" / step).glob(f"compare_result_{rank}_*.{format}")
         assert path.read_bytes() == own.read_bytes()
-    (alone,) = probe_core.compare(*ranks, steps=1, ranks=1, highlight=True).write(
-        format, tmp_path / "x" / "one"
-    )
+    (alone,) = probe_core.compare(*ranks, steps=1, ranks=1, highlight=True).write(format, tmp_path / "x" / "one")
     assert alone == tmp_path / "x" / "one" and alone.read_bytes() == written[-1].read_bytes()
 
 
@@ -351,8 +341,7 @@ def test_the_files_of_the_command(ranks: Any, probe: Any, tmp_path: Path) -> Non
     assert ended == [pair.name for pair in comparison.pairs]
     assert probe("compare", *ranks, "-o", tmp_path / "b", "--format", "csv") == 0
     first, second = (
-        {path.name.rpartition("_")[0]: path.read_bytes() for path in (tmp_path / out).rglob("*.*")}
-        for out in "ab"
+        {path.name.rpartition("_")[0]: path.read_bytes() for path in (tmp_path / out).rglob("*.*")} for out in "ab"
     )
     assert first == second and "compare_summary" in first
 
@@ -366,8 +355,7 @@ def test_the_answer_that_an_option_of_a_plugin_asks_for(
     assert comparison.suspects and comparison.counts
     assert probe("compare", *ranks, "-o", tmp_path / "b", "-da") == 0
     first, second = (
-        {path.name.rpartition("_")[0]: path.read_bytes() for path in (tmp_path / out).rglob("*.*")}
-        for out in "ab"
+        {path.name.rpartition("_")[0]: path.read_bytes() for path in (tmp_path / out).rglob("*.*")} for out in "ab"
     )
     assert first == second and any("diff_analyze" in name for name in first)
     capsys.readouterr()
@@ -498,13 +486,9 @@ def test_a_page_of_a_third_party_without_a_head_is_passed_over(pair: Any, monkey
     assert probe_core.compare(*pair)._repr_html_() == shown
 
 
-@pytest.mark.parametrize(
-    "payload", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>&amp;', EVERYTHING]
-)
+@pytest.mark.parametrize("payload", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>&amp;', EVERYTHING])
 def test_a_notebook_shows_hostile_names_as_text(payload: str, runs: Any, tmp_path: Path) -> None:
-    base = make_hostile(
-        runs("tensor_L1_dist2"), tmp_path / "hostile", payload, ("op", "frame", "module", "text")
-    )
+    base = make_hostile(runs("tensor_L1_dist2"), tmp_path / "hostile", payload, ("op", "frame", "module", "text"))
     comparison = probe_core.compare(base / "npu_dump", base / "bench_dump", steps=0, ranks=0)
     html = comparison._repr_html_()
     assert Tags(html).tags <= {"p", "code", "br", "pre"}

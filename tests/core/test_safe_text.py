@@ -12,7 +12,7 @@ import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
-from probe_matching.written import _yaml
+from probe_matching.written import _format_yaml
 from probe_recording import sites
 from probe_recording.directory import StepDirectory
 from support import ROOT
@@ -21,8 +21,8 @@ from support.measuring import PROPERTY
 from support.runs.hostile_runs import EVERYTHING, dangers
 
 from probe_core.cli import console
-from probe_core.errors import UserError, printable
-from probe_core.safe_text import safe, safe_json
+from probe_core.errors import UserError, make_printable
+from probe_core.safe_text import escape_invisible, format_safe_json
 from probe_core.spreadsheet_text import neutralise
 
 ANY_TEXT = st.text(st.integers(0, 0x10FFFF).map(chr), max_size=20)
@@ -43,7 +43,7 @@ ANY_TEXT = st.text(st.integers(0, 0x10FFFF).map(chr), max_size=20)
     ],
 )
 def test_what_is_shown(text: str, shown: str) -> None:
-    assert safe(text) == printable(text) == shown
+    assert escape_invisible(text) == make_printable(text) == shown
 
 
 @given(ANY_TEXT)
@@ -51,10 +51,10 @@ def test_what_is_shown(text: str, shown: str) -> None:
 @PROPERTY
 def test_any_text(text: str) -> None:
     """Nothing but visible characters comes out, what is shown stays as it is, and JSON means what it meant."""
-    assert not dangers(safe(text))
-    assert safe(safe(text)) == safe(text)
-    assert json.loads(safe_json({text: [text, 1.5]})) == json.loads(json.dumps({text: [text, 1.5]}))
-    assert not dangers(safe_json(text))
+    assert not dangers(escape_invisible(text))
+    assert escape_invisible(escape_invisible(text)) == escape_invisible(text)
+    assert json.loads(format_safe_json({text: [text, 1.5]})) == json.loads(json.dumps({text: [text, 1.5]}))
+    assert not dangers(format_safe_json(text))
     assert neutralise(neutralise(text)) == neutralise(text)
 
 
@@ -95,15 +95,12 @@ def test_an_error_that_is_no_longer_caught_is_safe_too() -> None:
 
 def test_all_printing_goes_through_the_console() -> None:
     """A command that prints by itself would print names as they are."""
-    own = re.compile(
-        r"\bclick\.(?:echo|secho|style|echo_via_pager)\(|(?<![\w.\"'])print\(|sys\.std(?:out|err)\.write"
-    )
+    own = re.compile(r"\bclick\.(?:echo|secho|style|echo_via_pager)\(|(?<![\w.\"'])print\(|sys\.std(?:out|err)\.write")
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for place in ("probe_core", "plugins")
         for path in (ROOT / place).rglob("*.py")
-        if path.name not in ("console.py", "messages.py", "train.py", "make_names.py")
-        and "build" not in path.parts
+        if path.name not in ("console.py", "messages.py", "train.py", "make_names.py") and "build" not in path.parts
         for line in path.read_text("utf-8").splitlines()
         if own.search(line) and not line.startswith("        print(")  # in the examples of hookspecs.py
     ]
@@ -115,16 +112,16 @@ def test_all_printing_goes_through_the_console() -> None:
 
 def test_the_files_of_a_mapping() -> None:
     """Names are plain to read where they can be, and mean the same where they cannot."""
-    assert _yaml({"中文": "é"}) == "中文: é\n"
+    assert _format_yaml({"中文": "é"}) == "中文: é\n"
     names = {"a\u202e\x1b": "b\x9b\ud800\u2028"}
-    assert not dangers(_yaml(names)) and yaml.safe_load(_yaml(names)) == names
+    assert not dangers(_format_yaml(names)) and yaml.safe_load(_format_yaml(names)) == names
 
 
 def test_the_call_stacks_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path that is no UTF-8, and a line of code with a direction mark."""
     lines = ["File /home/\udce9/a.py, line 1, in f, \n x = 1  # 中文 \u202e\x9b"]
     monkeypatch.setattr(sites, "lines_of", lambda stack: lines)
-    stacks = sites.Stacks()
+    stacks = sites.StackTable()
     stacks.add("Torch.abs.0.forward", (-7, 0))
     text = stacks.text()
     assert "中文" in text and not dangers(text)
@@ -154,9 +151,7 @@ def test_a_formula_behind_blanks(blank: str, sign: str) -> None:
     assert ";'" in neutralise(f"a;{blank}{sign}cmd")
 
 
-@pytest.mark.parametrize(
-    "text", ["-1.5", "-0.0", "+inf", "-1e-300", " -1", "-nan", "a - b", "a\nb = c", "x=1", "0 -1"]
-)
+@pytest.mark.parametrize("text", ["-1.5", "-0.0", "+inf", "-1e-300", " -1", "-nan", "a - b", "a\nb = c", "x=1", "0 -1"])
 def test_numbers_and_other_texts_stay(text: str) -> None:
     assert neutralise(text) == text
 

@@ -10,7 +10,7 @@ from probe_diagnosis.frames import own_frame
 from probe_recording.reading.leaves import leaf_of
 
 import probe_core
-from probe_core.model.dtypes import foreign, kind, same
+from probe_core.model.dtypes import get_dtype_kind, is_foreign_spelling, is_same_dtype
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ExecutorSpec, ReaderSpec
@@ -35,8 +35,8 @@ def test_no_file_of_the_core_names_a_framework() -> None:
 
 @pytest.mark.parametrize("package", ["torch.", "mindspore.", "", "jax.numpy."])
 def test_dtypes_of_any_framework(package: str) -> None:
-    assert same(f"{package}bfloat16", "BFloat16") and kind(f"{package}uint8") == "int"
-    assert foreign(f"{package}float32", "other.Float32")
+    assert is_same_dtype(f"{package}bfloat16", "BFloat16") and get_dtype_kind(f"{package}uint8") == "int"
+    assert is_foreign_spelling(f"{package}float32", "other.Float32")
 
 
 def test_leaves_by_the_bare_name_of_their_type() -> None:
@@ -50,11 +50,7 @@ class _Hooks:
 
     @hookimpl
     def probe_readers(self) -> list[ReaderSpec]:
-        return [
-            ReaderSpec(
-                "mine", "mine", dict, record_files=("calls.mine",), framework_frames=("-packages/mine/",)
-            )
-        ]
+        return [ReaderSpec("mine", "mine", dict, record_files=("calls.mine",), framework_frames=("-packages/mine/",))]
 
     @hookimpl
     def probe_executors(self) -> list[ExecutorSpec]:
@@ -68,8 +64,8 @@ def test_a_plugin_contributes_its_files_frames_and_scheduler() -> None:
     assert manager.record_files() == (("dump.json", "debug.json"), ("calls.mine",))
     assert own_frame(frames) == frames[1]
     FRAMEWORK_FRAMES.discard("-packages/mine/")
-    assert manager.scheduled() == "cluster"
+    assert manager.find_scheduled_executor() == "cluster"
 
 
 def test_the_scheduler_of_a_distribution_that_is_not_installed() -> None:
-    assert Manager([]).scheduled() == "dask", "its name, and with it the command that installs it"
+    assert Manager([]).find_scheduled_executor() == "dask", "its name, and with it the command that installs it"

@@ -32,9 +32,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_example_names_the_swapped_tensors(
-    room: Path, probe: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_names_the_swapped_tensors(room: Path, probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(room)
     (command,) = blocks(PAGE, "bash")
     assert probe(*shlex.split(command)[1:]) == 0, probe.err

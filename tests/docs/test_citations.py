@@ -62,9 +62,7 @@ def found(patterns: tuple[str, ...]) -> list[Path]:
     """The text files that patterns name, without what is installed or built."""
     files = {path for pattern in patterns for path in ROOT.glob(pattern)}
     return sorted(
-        path
-        for path in files
-        if path.suffix in SUFFIXES and path.is_file() and not {"build", "dist"} & set(path.parts)
+        path for path in files if path.suffix in SUFFIXES and path.is_file() and not {"build", "dist"} & set(path.parts)
     )
 
 

@@ -66,9 +66,7 @@ def here() -> list[Any]:
 
 
 @pytest.mark.parametrize("line, code", here())
-def test_a_command_runs(
-    line: str, code: int, room: Path, probe: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_runs(line: str, code: int, room: Path, probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(room)
     assert probe(*shlex.split(line)[1:]) == code, probe.err
 
@@ -93,11 +91,7 @@ def test_the_forms_for_issues_and_the_settings_for_pre_commit_are_valid(probe: A
     assert len(forms) == 3
     for form in forms:
         fields = yaml.safe_load(form.read_text("utf-8"))
-        assert (
-            fields["name"]
-            and fields["description"]
-            and all("label" in f["attributes"] for f in fields["body"])
-        )
+        assert fields["name"] and fields["description"] and all("label" in f["attributes"] for f in fields["body"])
     assert probe("plugins", "--json") == 0  # what the forms ask for
     (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"]
     assert [hook["id"] for hook in repository["hooks"]] == ["ruff", "ruff-format", "mypy"]

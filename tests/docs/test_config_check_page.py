@@ -32,9 +32,7 @@ def plain_blocks() -> list[str]:
     return [text for language, text in fenced if not language]
 
 
-def test_the_commands_print_what_the_page_shows(
-    tmp_path: Path, probe: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_print_what_the_page_shows(tmp_path: Path, probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script, answer = plain_blocks()
     collect, compare = (shlex.split(line)[1:] for line in blocks(PAGE, "bash")[0].splitlines())

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from support import ROOT
 
-from probe_core.cli.main import refused_commands
-from probe_core.plugins.manager import ONLY
+from probe_core.cli.main import load_unsupported_commands
+from probe_core.plugins.manager import PLUGINS_VARIABLE
 
 sys.path.append(str(ROOT / "docs"))
 import make_coverage
@@ -23,7 +23,7 @@ ANSWERS = make_coverage.ANSWERS
 def manager() -> Any:
     """The plugins of this repository; the environment stays as it was."""
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv(ONLY, "")
+        environment.setenv(PLUGINS_VARIABLE, "")
         return make_reference.ours()
 
 
@@ -58,7 +58,7 @@ def test_no_statement_is_stale(manager: Any) -> None:
     assert set(ANSWERS["files"]) <= {entry.name for entry in ENTRIES if entry.kind == "file"}
 
 
-@pytest.mark.parametrize("name", sorted(refused_commands()))
+@pytest.mark.parametrize("name", sorted(load_unsupported_commands()))
 def test_a_refused_command_says_why_and_what_to_do(name: str, probe: Any) -> None:
     for spelling in {name, name.replace("_", "-")}:
         assert probe(spelling, "-i", "x") == 2
@@ -68,7 +68,7 @@ def test_a_refused_command_says_why_and_what_to_do(name: str, probe: Any) -> Non
 
 
 def test_commands_that_are_refused_do_not_exist(manager: Any) -> None:
-    assert not {main for name in refused_commands() for main in manager.names("commands") if main == name}
+    assert not {main for name in load_unsupported_commands() for main in manager.names("commands") if main == name}
 
 
 def test_the_list_is_in_the_page() -> None:

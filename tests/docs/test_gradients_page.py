@@ -61,18 +61,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_example_names_the_step_and_the_parameter(
-    runs: Path, probe: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_names_the_step_and_the_parameter(runs: Path, probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(runs)
     (command,) = blocks(PAGE, "bash")
     assert probe(*shlex.split(command)[1:]) == 0, probe.err
     shown = PAGE.read_text("utf-8").partition("```\nSUSPICIOUS:")[2].partition("```")[0].splitlines()
     written = probe.out.splitlines()
     assert written[0] == f"SUSPICIOUS:{shown[0]}"
-    assert [line for line in shown[2:] if "later" not in line] == [
-        line for line in written[2:] if "later" not in line
-    ]
+    assert [line for line in shown[2:] if "later" not in line] == [line for line in written[2:] if "later" not in line]
     answer = json.loads((runs / "out" / "grad_answer.json").read_text())
     text = PAGE.read_text("utf-8")
     for name in (*answer, *answer["finding"]):

@@ -52,9 +52,7 @@ def test_the_settings_record_what_they_promise(number: int, here: Path, probe: A
     rank = here / "mine" / "step0" / "rank"
     data = json.loads((rank / "dump.json").read_text())["data"]
     if number == 0:
-        modules = {
-            name.split(".forward")[0] for name in data if name.startswith("Module") and "forward" in name
-        }
+        modules = {name.split(".forward")[0] for name in data if name.startswith("Module") and "forward" in name}
         assert modules == {"Module.layers.0.Linear", "Module.lm_head.Linear"}
     elif number == 1:
         assert len(data) > 10 and not (here / "mine" / "step1").exists()
@@ -78,9 +76,7 @@ def test_the_scripts_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert torch.ones(3).norm().item() == pytest.approx(record["state.0.debug"]["scale"]["Norm"])
     (here / "out").mkdir()
     cause = {"op": "Torch.exp.0.forward", "statement": "returns values that differ", "where": "train.py"}
-    (here / "out" / "answer_20260101000000.json").write_text(
-        json.dumps({"verdict": "DIVERGED", "causes": [cause]})
-    )
+    (here / "out" / "answer_20260101000000.json").write_text(json.dumps({"verdict": "DIVERGED", "causes": [cause]}))
     exec(compile(read, PAGE.name, "exec"), {})
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "DIVERGED", "Torch.exp.0.forward returns values that differ train.py",

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from probe_recording.keeping.band import band_rule
+from probe_recording.keeping.band import load_band_rule
 from probe_recording.keeping.event import Cause, NoRise
-from probe_recording.keeping.options import DEFAULT_BYTES, DEFAULT_EVENTS
+from probe_recording.keeping.options import DEFAULT_BYTES, DEFAULT_EVENT_COUNT
 from probe_recording.keeping.readings import QuantityKind
 from probe_recording.keeping.watched import MAX_SERIES
 from test_pages import ROOT, blocks
@@ -42,15 +42,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_command_writes_the_steps_before_a_spike(here: Path, probe: Any) -> None:
-    (command,) = [
-        line for block in blocks(PAGE, "bash") for line in block.splitlines() if "--keep-last" in line
-    ]
+    (command,) = [line for block in blocks(PAGE, "bash") for line in block.splitlines() if "--keep-last" in line]
     assert probe(*shlex.split(command)[1:]) == 0, probe.err
     said = [line for line in probe.err.splitlines() if line.startswith("probe: ")]
-    assert (
-        "the loss rose to" in said[0]
-        and "Rose first: the data, input.0 (of the model), in step 100" in said[0]
-    )
+    assert "the loss rose to" in said[0] and "Rose first: the data, input.0 (of the model), in step 100" in said[0]
     assert said[1] == "probe: steps 91 to 100 can be read in moment."
     assert {path.name for path in here.glob("moment/step*")} == {f"step{step}" for step in range(91, 101)}
     event = json.loads((here / "moment/step100/rank/watch.json").read_text())["events"][0]
@@ -98,7 +93,7 @@ def test_the_code_for_mindspore_is_python() -> None:
 
 def test_the_page_states_the_numbers_of_the_rule() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
-    rule = band_rule()
+    rule = load_band_rule()
     needed = rule.level_steps + rule.least_steps
     for part in (
         f"the median of the last {rule.level_steps} values", f"the last {rule.window_steps} distances",
@@ -106,7 +101,7 @@ def test_the_page_states_the_numbers_of_the_rule() -> None:
         f"at least {rule.smallest_rise['loss']} times the level for a loss, {rule.smallest_rise['gradient_norm']} times",
         f"by the same rule with a factor of {rule.smallest_rise['size']}", f"before {needed} values are known",
         f"after {rule.least_steps} of them in a row", f"changed by a factor of {rule.setting_factor} or more",
-        f"{DEFAULT_EVENTS} unless it is given", f"{DEFAULT_BYTES >> 20} MiB unless it is given",
+        f"{DEFAULT_EVENT_COUNT} unless it is given", f"{DEFAULT_BYTES >> 20} MiB unless it is given",
         f"Each of up to {MAX_SERIES} losses",
     ):  # fmt: skip
         assert part in text, part

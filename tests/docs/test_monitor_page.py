@@ -73,9 +73,7 @@ def test_the_alert_of_the_example_writes_an_event_and_records_the_next_step(
     assert "0: Rule AnomalyTurbulence reports anomaly signal in ('0:2.weight/rank0/acc_grad'" in probe.out
 
 
-def test_the_conversion_of_the_page_writes_a_database(
-    training: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_conversion_of_the_page_writes_a_database(training: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(training)
     exec(blocks(PAGE, "python")[1], {})
     assert Path("database/monitor_metrics.db").stat().st_size

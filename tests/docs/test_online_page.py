@@ -65,9 +65,7 @@ def start(line: str, here: Path, changes: dict[str, str]) -> Any:
         line = line.replace(old, new)
     line = re.sub(r"^probe ", f"{shlex.quote(sys.executable)} -m probe_core.cli ", line)
     line = re.sub(r"^python ", f"{shlex.quote(sys.executable)} ", line)
-    return PreloadedPopen(
-        shlex.split(line), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return PreloadedPopen(shlex.split(line), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 class Ran(NamedTuple):
@@ -79,9 +77,7 @@ class Ran(NamedTuple):
     status: str
 
 
-def both(
-    receiver: tuple[str, Path], training: tuple[str, Path], changes: dict[str, str], asked: str = ""
-) -> Ran:
+def both(receiver: tuple[str, Path], training: tuple[str, Path], changes: dict[str, str], asked: str = "") -> Ran:
     """Run both ends, each a command and its directory; ask the receiver for its status in between."""
     found = start(*receiver, changes)
     status = ""
@@ -161,19 +157,20 @@ def test_the_picture_is_that_of_its_script() -> None:
 
 def test_the_options_and_defaults_are_those_of_both_ends() -> None:
     receiver, training = blocks_of_tables("Options")
-    assert {row[0].split()[0].strip("`") for row in receiver} == {
-        flag for option in OPTIONS for flag in option.flags
-    }
+    assert {row[0].split()[0].strip("`") for row in receiver} == {flag for option in OPTIONS for flag in option.flags}
     fields = {name for row in training for name in re.findall(r"`(\w+)`", row[1])}
     assert fields == FIELDS - {"online_run_ut"}
     shown = {row[1].strip("`"): row[2] for row in training}
-    assert [shown[f"online_{name}"] for name in ("wait", "drain")] == [str(place.WAIT), str(place.DRAIN)]
-    assert shown["online_memory"] == f"{place.MEMORY >> 30} GiB"
-    assert shown["online_disk"] == f"{place.DISK >> 30} GiB"
+    assert [shown[f"online_{name}"] for name in ("wait", "drain")] == [
+        str(place.DEFAULT_WAIT_SECONDS),
+        str(place.DEFAULT_DRAIN_SECONDS),
+    ]
+    assert shown["online_memory"] == f"{place.DEFAULT_MEMORY_BYTES >> 30} GiB"
+    assert shown["online_disk"] == f"{place.DEFAULT_DISK_BYTES >> 30} GiB"
     assert shown["online_policy"] == f"`{place.Destination().policy}`"
     own = {row[0].split()[0].strip("`"): row[1] for row in receiver}
-    assert own["--patience"] == f"{settings.PATIENCE:g}"
-    assert own["--most-body"] == own["--window"] == f"{settings.MOST_BODY >> 30} GiB"
+    assert own["--patience"] == f"{settings.SENDER_TIMEOUT_SECONDS:g}"
+    assert own["--most-body"] == own["--window"] == f"{settings.MAX_BODY_BYTES >> 30} GiB"
 
 
 def blocks_of_tables(heading: str) -> list[list[list[str]]]:
@@ -181,6 +178,5 @@ def blocks_of_tables(heading: str) -> list[list[list[str]]]:
     section = PAGE.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
     tables = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
     return [
-        [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-        for table in tables
+        [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]] for table in tables
     ]

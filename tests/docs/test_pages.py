@@ -100,9 +100,7 @@ def test_the_ten_minute_plugin(runs: Any, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(site)}
     base, out = runs("tensor_L1_datamap"), tmp_path / "out"
     command = [sys.executable, "-m", "probe_core.cli", "compare", base / "npu_dump", base / "bench_dump"]
-    preloaded.run(
-        [*command, "-o", out, "--format", "csv", "--metric", "chebyshev"], check=True, env=environment
-    )
+    preloaded.run([*command, "-o", out, "--format", "csv", "--metric", "chebyshev"], check=True, env=environment)
     assert next(out.glob("*.csv")).read_text().splitlines()[0].endswith(",Chebyshev")
     start, *rest = shlex.split(blocks(page, "bash")[1].splitlines()[1])
     assert start == "python"
@@ -138,9 +136,7 @@ def test_the_recorder_of_numpy(tmp_path: Path) -> None:
     starts = {"python": [sys.executable], "probe": [sys.executable, "-m", "probe_core.cli"]}
     for line in commands:
         first, *rest = shlex.split(line)
-        done = preloaded.run(
-            [*starts[first], *rest], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
+        done = preloaded.run([*starts[first], *rest], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, (line, done.stderr)
     assert done.stdout.startswith("DIVERGED: Numpy.exp.0.forward receives values that differ"), done.stdout
     tested = subprocess.run(
@@ -207,9 +203,7 @@ def test_no_page_or_message_installs_our_names_from_an_index() -> None:
     ]
     found = [str(page.relative_to(ROOT)) for page in pages if ours.search(page.read_text("utf-8"))]
     assert found == []
-    extras = (
-        (ROOT / "pyproject.toml").read_text().partition("optional-dependencies")[2].partition("[project")[0]
-    )
+    extras = (ROOT / "pyproject.toml").read_text().partition("optional-dependencies")[2].partition("[project")[0]
     assert "probe-" not in extras
 
 
@@ -244,8 +238,6 @@ def test_installing_names_every_package_that_the_wheels_need() -> None:
     needed: set[str] = set()
     for file in (ROOT / "pyproject.toml", *(ROOT / "plugins").glob("*/pyproject.toml")):
         if file.parent.name not in ("all", "dask"):
-            (listed,) = re.findall(
-                r"^dependencies = \[(.*?)\]", file.read_text("utf-8"), re.MULTILINE | re.DOTALL
-            )
+            (listed,) = re.findall(r"^dependencies = \[(.*?)\]", file.read_text("utf-8"), re.MULTILINE | re.DOTALL)
             needed |= {name.lower() for name in re.findall(r'"([\w-]+)', listed)}
     assert given == {name for name in needed if not name.startswith("probe-")}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_pages import ROOT, blocks
 
-from probe_core.library import OPTIONS
+from probe_core.library import OPTION_NAMES
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import OptionSpec
 
@@ -55,4 +55,4 @@ def test_the_table_lists_every_option() -> None:
     specs = [spec for spec in Manager().specs("options", OptionSpec) if spec.command == "compare"]
     further = {option.keyword for spec in specs for option in spec.options}
     assert "diff_analyze" in further
-    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted({*OPTIONS, *further})
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted({*OPTION_NAMES, *further})

@@ -62,11 +62,11 @@ def test_the_columns_of_the_tables() -> None:
 def test_the_messages_of_the_tables() -> None:
     from probe_metrics.reasons import REASONS as OTHERS
 
-    from probe_core.model.messages import REASONS
+    from probe_core.model.messages import REASON_TEXTS
 
     messages, marks = section("tables", "messages"), section("tables", "highlighting")
     core = (ROOT / "probe_core" / "model" / "messages.py").read_text("utf-8")
-    own = {code: text for code, text in REASONS.items() if f'"{code}": Text(' in core}  # not of other plugins
+    own = {code: text for code, text in REASON_TEXTS.items() if f'"{code}": Text(' in core}  # not of other plugins
     assert len(own) > 10
     for code, text in {**own, **OTHERS}.items():
         if code.startswith("mark_"):
@@ -107,9 +107,7 @@ def test_the_limits_of_the_first_difference() -> None:
 )
 def test_the_thresholds_of_the_standards(key: str, anchor: str) -> None:
     limits = loaded("plugins/metrics/probe_metrics/precheck/thresholds.yaml")
-    first, later = (
-        release for name, release in limits.items() if isinstance(release, dict) and "ulp" in release
-    )
+    first, later = (release for name, release in limits.items() if isinstance(release, dict) and "ulp" in release)
     for release, text in ((first, section("standards", anchor)), (later, section("standards", "releases"))):
         found = numbers(release[key]) if release is first else numbers(release.get(key, {}))
         for number in found:

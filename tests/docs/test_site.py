@@ -66,7 +66,5 @@ def test_blocks_within_lists_are_indented_for_the_site() -> None:
 
 
 def test_what_the_check_looks_for_is_found() -> None:
-    assert LOADED.search('<script src="https://example.org/x.js">') and LOADED.search(
-        "<img src=//example.org/x>"
-    )
+    assert LOADED.search('<script src="https://example.org/x.js">') and LOADED.search("<img src=//example.org/x>")
     assert not LOADED.search('<a href="https://example.org">') and not LOADED.search('<script src="a.js">')

@@ -91,9 +91,7 @@ def test_the_files_of_the_page_on_formats_are_a_run(tmp_path: Path, probe: Any) 
     assert "Functional.relu.0.forward.input.inplace" in table and "File model.py, line 12" in table
 
 
-def test_the_files_of_first_differences_have_the_fields_of_their_page(
-    tmp_path: Path, runs: Any, probe: Any
-) -> None:
+def test_the_files_of_first_differences_have_the_fields_of_their_page(tmp_path: Path, runs: Any, probe: Any) -> None:
     base = runs("tensor_L1_dist2")
     steps = [next((base / side).glob("step*")) for side in ("npu_dump", "bench_dump")]
     assert probe("compare", *steps, "-o", tmp_path, "-da") == 0, probe.err

@@ -49,9 +49,7 @@ class Tab:
             "console": lambda message: self.problems.append(message.text),
             "pageerror": lambda error: self.problems.append(str(error)),
             "dialog": lambda dialog: (self.problems.append(f"dialog {dialog.message}"), dialog.dismiss()),
-            "request": lambda one: (
-                None if one.url.split("#")[0] == address else self.requests.append(one.url)
-            ),
+            "request": lambda one: None if one.url.split("#")[0] == address else self.requests.append(one.url),
         }
         for event, hear in hears.items():
             self.page.on(event, hear)
@@ -149,9 +147,7 @@ def opened(browser: Any) -> Iterator[Open]:
 
     def open_page(path: Path, anchor: str = "", width: int = 1280, scheme: str = "light") -> Tab:
         size = {"width": width, "height": 900}
-        contexts.append(
-            browser.new_context(viewport=size, color_scheme=scheme, offline=True, reduced_motion="reduce")
-        )
+        contexts.append(browser.new_context(viewport=size, color_scheme=scheme, offline=True, reduced_motion="reduce"))
         tabs.append(Tab(contexts[-1], path, anchor))
         return tabs[-1]
 

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 
-def every(
-    names: str, cases: Iterable[Any], ids: Any = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def every(names: str, cases: Iterable[Any], ids: Any = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test for each case in a loop, and fail with every case that failed.
 
     Takes the place of ``pytest.mark.parametrize`` for tests that share nothing from case to case: fixtures are made

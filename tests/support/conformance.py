@@ -10,9 +10,7 @@ import numpy as np
 from probe_metrics.hooks import probe_metrics, probe_policies
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
-METRICS = tuple(
-    spec for spec in probe_metrics() if spec.name in ("cosine", "euclidean", "max_error", "error_ratio")
-)
+METRICS = tuple(spec for spec in probe_metrics() if spec.name in ("cosine", "euclidean", "max_error", "error_ratio"))
 TENSOR_POLICIES = [spec for spec in probe_policies() if spec.name in ("accuracy", "first_difference")]
 
 

@@ -106,10 +106,10 @@ class EasyGuard:
 @contextmanager
 def mapping(guard: mapped.Guard | None) -> Iterator[None]:
     """Within the block large tensor files are mapped, under ``guard``; with None, read."""
-    before = mapped._Here.guard
-    mapped.use(guard)
+    before = mapped._GuardHolder.guard
+    mapped.install_guard(guard)
     try:
-        with mapped.watched:
+        with mapped.allow_mapping:
             yield
     finally:
-        mapped.use(before)
+        mapped.install_guard(before)

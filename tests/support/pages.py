@@ -46,18 +46,14 @@ class Page(HTMLParser):
     def policy(self) -> dict[str, str]:
         """The directives of its Content-Security-Policy."""
         (text,) = [
-            attrs["content"] or ""
-            for _, attrs in self.tags
-            if attrs.get("http-equiv") == "Content-Security-Policy"
+            attrs["content"] or "" for _, attrs in self.tags if attrs.get("http-equiv") == "Content-Security-Policy"
         ]
         return dict(part.strip().partition(" ")[::2] for part in text.split(";"))
 
     @property
     def meta(self) -> dict[str, Any]:
         """The data that its script begins with."""
-        (text,) = re.findall(
-            r'<script type="application/json" id="meta">(.*?)</script>', self.source, re.DOTALL
-        )
+        (text,) = re.findall(r'<script type="application/json" id="meta">(.*?)</script>', self.source, re.DOTALL)
         read: dict[str, Any] = json.loads(text)
         return read
 

@@ -43,9 +43,7 @@ NAMES = (
 def run_directories(base: Path) -> tuple[Path, Path]:
     """The first step's run of both sides, wherever the recorder put it."""
     found = [
-        sorted(
-            path.parent for path in (base / side).rglob("*.json") if path.name in ("dump.json", "debug.json")
-        )
+        sorted(path.parent for path in (base / side).rglob("*.json") if path.name in ("dump.json", "debug.json"))
         for side in ("npu_dump", "bench_dump")
     ]
     return found[0][0], found[1][0]
@@ -90,9 +88,7 @@ def test_tensors_agree_with_float64(version: str, case: str, runs: Any, rows_of:
         ours, theirs = ast.literal_eval(row["Data_name"])
         if isinstance(row["MaxAbsErr"], str) and row["MaxAbsErr"] not in ("inf",):
             continue
-        want = naive(
-            read_pt(target / "dump_tensor_data" / ours), read_pt(golden / "dump_tensor_data" / theirs)
-        )
+        want = naive(read_pt(target / "dump_tensor_data" / ours), read_pt(golden / "dump_tensor_data" / theirs))
         for name in NAMES:
             if not isinstance(row[name], str) or row[name] == "inf":
                 assert_close(row[name], want[name], f"{row['NPU Name']} {name}")
@@ -122,9 +118,7 @@ def test_statistics_agree_with_the_records(version: str, case: str, runs: Any, r
                 if theirs == 0:
                     assert relative == "N/A"
                 else:
-                    assert float(relative.removesuffix("%")) == pytest.approx(
-                        100 * abs((ours - theirs) / theirs)
-                    )
+                    assert float(relative.removesuffix("%")) == pytest.approx(100 * abs((ours - theirs) / theirs))
 
 
 @pytest.mark.parametrize("version", ["1.0.4", "8.3.3", "26.2.0"])
@@ -170,7 +164,5 @@ def test_mindspore_wrong_gradient_is_named(runs: Any, probe: Any, tmp_path: Path
     target, golden = runs("msbug_L1_statistics", "mindspore"), runs("ms_L1_statistics", "mindspore")
     assert probe("compare", target, golden, "-o", tmp_path, "--format", "csv") == 0
     first = "MintFunctional.linear.0.backward"
-    assert probe.out.startswith(
-        f"DIVERGED: {first} returns values that differ, although the statistics of its inputs "
-    )
+    assert probe.out.startswith(f"DIVERGED: {first} returns values that differ, although the statistics of its inputs ")
     assert first_cause(tmp_path) == first

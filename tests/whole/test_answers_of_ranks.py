@@ -62,9 +62,7 @@ def test_ranks_that_agree_are_not_said_to_differ(probe: Any, tmp_path: Path) -> 
         write_run(tmp_path / f"t/rank{rank}", calls(argument=1 + rank))
         write_run(tmp_path / f"g/rank{rank}", calls())
     assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", tmp_path / "o", "--fail-on", "suspect") == 1
-    assert probe.out.startswith(
-        "AGREE: within rounding in all 5 other values that both runs recorded; 1 call was "
-    )
+    assert probe.out.startswith("AGREE: within rounding in all 5 other values that both runs recorded; 1 call was ")
     assert "  agree, but with calls made differently: rank1\n" in probe.out
     assert "  differ:" not in probe.out and "all agree" not in probe.out
 
@@ -91,9 +89,7 @@ def test_a_rank_without_its_partner_is_no_agreement(probe: Any, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("faulty", ["dump.json", "debug.json"])
-def test_calls_and_saved_variables_of_one_rank_each_have_a_verdict(
-    probe: Any, tmp_path: Path, faulty: str
-) -> None:
+def test_calls_and_saved_variables_of_one_rank_each_have_a_verdict(probe: Any, tmp_path: Path, faulty: str) -> None:
     for rank in (0, 1):
         for side in ("t", "g"):
             off = 9.0 if (side, rank) == ("t", 1) else 1.0
@@ -123,6 +119,4 @@ def test_a_later_step_does_not_speak_of_earlier_ones(probe: Any, tmp_path: Path)
     answer = read_answer(tmp_path / "o")
     assert probe.out.startswith("DIVERGED: in step0, Torch.add.0.forward returns values that differ")
     later = answer["steps"][1]["ranks"][0]["causes"][0]["statement"]
-    assert later.startswith(
-        "receives values that differ, and no earlier difference of this step explains them ("
-    )
+    assert later.startswith("receives values that differ, and no earlier difference of this step explains them (")

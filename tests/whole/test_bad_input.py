@@ -308,9 +308,7 @@ def test_a_damaged_tensor_file_costs_a_row_and_is_said(
         path.symlink_to(secret)
     elif damage == "hostile":
         path.write_bytes(
-            data.replace(
-                b"ctorch._utils\n_rebuild_tensor_v2\n", b"cposix\nsystem\n(X\x0b\x00\x00\x00touch boom\n"
-            )
+            data.replace(b"ctorch._utils\n_rebuild_tensor_v2\n", b"cposix\nsystem\n(X\x0b\x00\x00\x00touch boom\n")
         )
     else:
         path.write_bytes(data[: len(data) // 2] if damage == "cut" else damage)
@@ -322,9 +320,7 @@ def test_a_damaged_tensor_file_costs_a_row_and_is_said(
     assert not Path("boom").exists()
 
 
-def test_a_file_of_another_shape_than_its_record_is_a_row(
-    probe: Any, pair_of_runs: Any, tmp_path: Path
-) -> None:
+def test_a_file_of_another_shape_than_its_record_is_a_row(probe: Any, pair_of_runs: Any, tmp_path: Path) -> None:
     target, golden = pair_of_runs
     files = golden / "dump_tensor_data"
     record = json.loads((golden / "dump.json").read_text())["data"]

@@ -17,7 +17,7 @@ import pytest
 from support.programs import preloaded
 from support.runs.details_csv import ENGLISH, GOOD, output, row, write
 
-from probe_core.cli.extending import extended
+from probe_core.cli.extending import add_plugin_options
 from probe_core.cli.main import EXIT_CODES
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import CommandSpec
@@ -50,7 +50,7 @@ NAMES = {
 
 def command(name: str) -> click.Command:
     manager = Manager()
-    return extended(name, manager.find("commands", name, CommandSpec).make(), manager)
+    return add_plugin_options(name, manager.find("commands", name, CommandSpec).make(), manager)
 
 
 def help_of(probe: Any, name: str) -> str:
@@ -259,11 +259,7 @@ def chinese_messages() -> list[str]:
         if path.name in AFTER_DETAILS:
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if (
-                isinstance(node, ast.Call)
-                and getattr(node.func, "id", "") == "Message"
-                and len(node.args) == 2
-            ):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Message" and len(node.args) == 2:
                 text = node.args[0]
                 parts = text.values if isinstance(text, ast.JoinedStr) else [text]
                 found.append("".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in parts))

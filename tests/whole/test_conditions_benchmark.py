@@ -34,10 +34,7 @@ def case_id(case: Case) -> str:
 def test_the_cases_are_many_enough() -> None:
     count = Counter(case.kind for case in ALL)
     assert count[Kind.CONDITIONS] >= 24 and count[Kind.SEEDS] == 20 and count[Kind.SECRETS]
-    assert (
-        count[Kind.EQUAL] == 5 * REPETITIONS
-        and len([one for one in all_cases(20) if one.kind is Kind.EQUAL]) == 100
-    )
+    assert count[Kind.EQUAL] == 5 * REPETITIONS and len([one for one in all_cases(20) if one.kind is Kind.EQUAL]) == 100
     resumed = [case for case in ALL if case.kind is Kind.RESUME]
     assert sum(bool(case.names) for case in resumed) >= 12
     assert {case.target.program for case in resumed if not case.names} == {
@@ -55,9 +52,7 @@ def test_a_case_is_well_formed(case: Case) -> None:
     assert case.target != case.golden
     for name in case.names:
         re.compile(name)
-    should_name = case.kind in (Kind.CONDITIONS, Kind.SEEDS) or (
-        case.kind is Kind.RESUME and bool(case.names)
-    )
+    should_name = case.kind in (Kind.CONDITIONS, Kind.SEEDS) or (case.kind is Kind.RESUME and bool(case.names))
     assert bool(case.names) is should_name
     assert case.names or case.bits is Bits.EQUAL
     assert not (case.accuses_none and case.bits is not Bits.DIFFERENT)
@@ -81,9 +76,7 @@ def printed(output: Path, *lines: str, cause: dict[str, Any] | None = None) -> A
     """The answer that a comparison with these first lines gives."""
     content = {"verdict": lines[0].partition(":")[0], "causes": [cause] if cause else []}
     (output / "answer_1.json").write_text(json.dumps(content))
-    return read_answer(
-        "\n".join((*lines, "  1. Functional.dropout.0.forward", "  condition: too late")), output
-    )
+    return read_answer("\n".join((*lines, "  1. Functional.dropout.0.forward", "  condition: too late")), output)
 
 
 def test_read_answer_takes_the_lines_of_conditions_below_the_verdict(tmp_path: Path) -> None:

@@ -128,9 +128,7 @@ def edge_rows(runs: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def test_metrics_label_and_message(name: str, edge_rows: Any) -> None:
     six, label, message = TENSOR[name]
     row = edge_rows[name]
-    assert tuple(row[column] for column in SIX) == (
-        (six,) * 6 if isinstance(six, str) else pytest.approx(six)
-    )
+    assert tuple(row[column] for column in SIX) == ((six,) * 6 if isinstance(six, str) else pytest.approx(six))
     assert (row[LABEL], row["Err_message"]) == (label, message)
 
 
@@ -149,9 +147,7 @@ def test_stack_stands_on_the_first_row_of_each_op(edge_rows: Any) -> None:
 
 
 @pytest.mark.parametrize("case", ["tensor_L1_edge", "md5_L1_edge"])
-def test_a_call_with_another_argument_is_not_said_to_agree(
-    case: str, runs: Any, probe: Any, tmp_path: Path
-) -> None:
+def test_a_call_with_another_argument_is_not_said_to_agree(case: str, runs: Any, probe: Any, tmp_path: Path) -> None:
     """Arguments of causes behind the first differ as well, however far apart the runs are by then."""
     base = runs(case)
     assert probe("compare", base / "npu_dump", base / "bench_dump", "-o", tmp_path) == 0, probe.err

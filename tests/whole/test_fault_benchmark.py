@@ -240,9 +240,7 @@ def test_statements_on_masks_and_statistics(
     assert bool(falsehoods(*runs, Cause(KEY, f"{KEY}.output.0", statement))) is is_false
 
 
-@pytest.mark.parametrize(
-    ("target", "is_false"), [([1, 2, 3, 4], True), ([4, 3, 2, 1], False), ([4, 3, 2, 1.1], True)]
-)
+@pytest.mark.parametrize(("target", "is_false"), [([1, 2, 3, 4], True), ([4, 3, 2, 1], False), ([4, 3, 2, 1.1], True)])
 def test_statements_on_values_that_are_mixed_up(tmp_path: Path, target: Any, is_false: bool) -> None:
     runs = [written(tmp_path / str(side), 1.0, 1.0, one) for side, one in enumerate((target, [1, 2, 3, 4]))]
     assert bool(falsehoods(*runs, Cause(KEY, "", MIXED))) is is_false
@@ -258,9 +256,7 @@ def test_recorded_tensors_are_read_as_they_were(tmp_path: Path) -> None:
     kinds = set()
     for op in run.data:
         for leaf in run.leaves(op).values():
-            name = (
-                str((leaf or {}).get("data_name", "")).removesuffix(".pt") if isinstance(leaf, dict) else ""
-            )
+            name = str((leaf or {}).get("data_name", "")).removesuffix(".pt") if isinstance(leaf, dict) else ""
             if name in stored and stored[name].dtype in (torch.bfloat16, torch.float32, torch.int64):
                 kinds.add(stored[name].dtype)
                 array = run.tensor(leaf)

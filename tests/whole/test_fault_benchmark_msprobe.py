@@ -60,9 +60,7 @@ def step(tmp_path: Path) -> Step:
 def written(run: Path, calls: list[str]) -> None:
     """A recorded step."""
     run.mkdir(parents=True)
-    (run / "dump.json").write_text(
-        json.dumps({"data": {call: {"input_args": [float("nan")]} for call in calls}})
-    )
+    (run / "dump.json").write_text(json.dumps({"data": {call: {"input_args": [float("nan")]} for call in calls}}))
     parents = {LINEAR: BLOCK, MUL: NORM, NORM: BLOCK, BLOCK: None}
     (run / "construct.json").write_text(json.dumps(parents))
 

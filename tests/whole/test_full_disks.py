@@ -103,7 +103,7 @@ def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
         "probe_precheck.cli.api_precision_compare",
         "probe_legacy.convert_command",
     ):
-        monkeypatch.setattr(f"{module}.time_stamp", lambda: STAMP)
+        monkeypatch.setattr(f"{module}.get_time_stamp", lambda: STAMP)
 
 
 def files(out: Path) -> dict[str, bytes]:
@@ -222,12 +222,8 @@ def test_one_rank_among_many(tmp_path: Path, format_: str) -> None:
         check=False,
     )
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    assert re.search(
-        r"^error: rank1: The result cannot be written to .*: File too large\.$", done.stderr, re.M
-    )
+    assert re.search(r"^error: rank1: The result cannot be written to .*: File too large\.$", done.stderr, re.M)
     found = sorted(re.sub(r"\d{14}", "T", path.name) for path in (tmp_path / "o").iterdir())
-    assert [name for name in found if "result" in name] == [
-        f"compare_result_rank{n}_T.{format_}" for n in (0, 2)
-    ]
+    assert [name for name in found if "result" in name] == [f"compare_result_rank{n}_T.{format_}" for n in (0, 2)]
     assert f"compare_summary_T.{format_}" in found and "compare_progress_T.jsonl" in found
     assert not [name for name in found if name.startswith(".")]

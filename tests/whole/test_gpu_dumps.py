@@ -32,9 +32,7 @@ def answer(probe: Probe, dumps: Path, target: str, golden: str, tmp_path: Path) 
     [("vit-cuda32", "vit-cpu32"), ("vit-cudabf", "vit-cpubf"), ("vit-cudabf", "vit-cuda32"),
      ("unet-cudabf", "unet-cpubf"), ("gcn-sgdcuda", "gcn-sgdcpu")],
 )  # fmt: skip
-def test_runs_on_another_device_agree(
-    probe: Probe, dumps: Path, target: str, golden: str, tmp_path: Path
-) -> None:
+def test_runs_on_another_device_agree(probe: Probe, dumps: Path, target: str, golden: str, tmp_path: Path) -> None:
     """Rounding of earlier steps, the device itself, and sums of integers are no differences."""
     told = answer(probe, dumps, target, golden, tmp_path)
     assert told.startswith("AGREE: within rounding in all ")

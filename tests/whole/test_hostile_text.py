@@ -60,15 +60,11 @@ COMMANDS: dict[str, Command] = {
 }  # fmt: skip
 
 
-def hostile(
-    runs: Runs, home: Path, case: str, payload: str = EVERYTHING, fields: Sequence[str] = READABLE
-) -> Path:
+def hostile(runs: Runs, home: Path, case: str, payload: str = EVERYTHING, fields: Sequence[str] = READABLE) -> Path:
     make_hostile(runs(CASES[case], "26.2.0"), home, payload, fields)
     names = {f"Functional.{payload}linear.0.forward": f"Functional.{payload}nothing.0.forward"}
     (home / "mapping.yaml").write_text(json.dumps(names), "utf-8")
-    (home / "compare.json").write_text(
-        json.dumps({"npu_path": payload, "bench_path": payload, payload: 1}), "utf-8"
-    )
+    (home / "compare.json").write_text(json.dumps({"npu_path": payload, "bench_path": payload, payload: 1}), "utf-8")
     return home
 
 
@@ -80,9 +76,7 @@ def check_files(out: Path) -> None:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 assert not formulas(cell for row in csv.reader(file) for cell in row), path.name
         if path.suffix == ".txt":
-            assert re.fullmatch(
-                r"Line: .*\nSuspect Nodes: .*\nExpert Advice: (.*\n)+", path.read_text("utf-8")
-            )
+            assert re.fullmatch(r"Line: .*\nSuspect Nodes: .*\nExpert Advice: (.*\n)+", path.read_text("utf-8"))
     for path in out.rglob("*.xlsx"):
         for sheet in load_workbook(path):
             cells = [cell for row in sheet.iter_rows() for cell in row if isinstance(cell.value, str)]
@@ -102,9 +96,7 @@ def check(probe: Any, command: Command, home: Path, out: Path) -> None:
 # -- in a pipe --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "case", ["tensor", *(pytest.param(case, marks=SLOW) for case in ("statistics", "md5"))]
-)
+@pytest.mark.parametrize("case", ["tensor", *(pytest.param(case, marks=SLOW) for case in ("statistics", "md5"))])
 def test_every_command_in_a_pipe(case: str, runs: Runs, probe: Any, tmp_path: Path) -> None:
     home = hostile(runs, tmp_path / "home", case)
     for number, command in enumerate(COMMANDS.values()):
@@ -126,9 +118,7 @@ def test_the_first_difference_is_named_all_the_same(runs: Runs, probe: Any, tmp_
         results.mkdir()
         for path in (out / "step0").glob(f"compare_result_rank*.{suffix}"):
             path.rename(results / path.name)
-        assert (
-            probe("merge_result", "-i", results, "-o", merged, "-config", config, "--format", "csv") == 0
-        ), probe.err
+        assert probe("merge_result", "-i", results, "-o", merged, "-config", config, "--format", "csv") == 0, probe.err
         assert "2 ranks" in probe.out and not dangers(probe.out + probe.err)
         check_files(merged)
         assert any("__mul__" in path.read_text("utf-8") for path in merged.rglob("*.csv"))
@@ -204,9 +194,7 @@ def on_terminal(arguments: Sequence[str | Path], cwd: Path) -> tuple[int, str]:
     return process.wait(), data.decode("utf-8", "surrogateescape")
 
 
-@pytest.mark.parametrize(
-    "what", ["-da", *(pytest.param(one, marks=SLOW) for one in COMMANDS if one != "-da")]
-)
+@pytest.mark.parametrize("what", ["-da", *(pytest.param(one, marks=SLOW) for one in COMMANDS if one != "-da")])
 def test_a_command_on_a_terminal(what: str, runs: Runs, tmp_path: Path) -> None:
     home = hostile(runs, tmp_path / "home", "tensor")
     code, sent = on_terminal(COMMANDS[what](home, tmp_path / "out"), tmp_path)

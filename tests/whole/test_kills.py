@@ -136,8 +136,7 @@ class Command:
         for side in ("t", "g"):
             for rank in range(3):
                 calls = {
-                    f"Torch.exp.{n}.forward": forward(tensor(), output=[tensor(value=float(n))])
-                    for n in range(300)
+                    f"Torch.exp.{n}.forward": forward(tensor(), output=[tensor(value=float(n))]) for n in range(300)
                 }
                 write_run(home / side / f"rank{rank}", calls)
         self.home, self.out, self._temporary, self._arguments = home, home / "out", temporary, arguments

@@ -79,9 +79,7 @@ def answer(probe: Probe, directory: Path, target: Path, golden: Path) -> dict[st
         ),
     ],
 )
-def test_modules_alone_do_not_show_it(
-    tmp_path: Path, probe: Probe, between: Any, lr: float, says: str
-) -> None:
+def test_modules_alone_do_not_show_it(tmp_path: Path, probe: Probe, between: Any, lr: float, says: str) -> None:
     golden = train(tmp_path / "golden", "L0", nothing)
     found = answer(probe, tmp_path, train(tmp_path / "target", "L0", between, lr), golden)
     assert found["verdict"] == "DIVERGED"
@@ -98,9 +96,7 @@ def test_a_phase_explains_the_calls_behind_it(tmp_path: Path, probe: Probe) -> N
     assert found["verdict"] == "DIVERGED"
     cause = found["causes"][0]
     assert (cause["kind"], cause["step"], cause["op"]) == ("ladder", "step1", "ladder.accumulated.0")
-    assert cause["statement"].startswith(
-        "the target adds the gradients of this backward pass to earlier ones"
-    )
+    assert cause["statement"].startswith("the target adds the gradients of this backward pass to earlier ones")
     shown = cause["statement"].partition(" (")[0]
     first = f"in step1, the phases of the step show: {shown}"
     assert found["sentence"].startswith(f"DIVERGED: {first}, at test_ladder.py, ")
@@ -115,9 +111,7 @@ def test_equal_runs_agree(tmp_path: Path, probe: Probe) -> None:
 
 
 def test_runs_without_a_ladder_are_compared_as_before(tmp_path: Path, probe: Probe) -> None:
-    runs = [
-        train(tmp_path / name, "L0", between) for name, between in (("target", doubled), ("golden", nothing))
-    ]
+    runs = [train(tmp_path / name, "L0", between) for name, between in (("target", doubled), ("golden", nothing))]
     for file in runs[1].rglob("ladder.json"):
         file.unlink()
     found = answer(probe, tmp_path, *runs)

@@ -19,7 +19,7 @@ from support.runs.recorded import forward, tensor, write_run
 from support.runs.recording import Recording
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import AtomicFile, replacing, write_text
+from probe_core.files.atomic import AtomicFile, replace_file, write_text
 
 CALLS = {"Torch.exp.0.forward": forward(tensor(), output=[tensor()])}
 
@@ -107,9 +107,7 @@ def test_a_directory_of_the_recorders_that_leads_elsewhere(
     assert place.is_symlink()
 
 
-def test_a_directory_that_becomes_a_link_between_start_and_the_first_write(
-    victim: Victim, tmp_path: Path
-) -> None:
+def test_a_directory_that_becomes_a_link_between_start_and_the_first_write(victim: Victim, tmp_path: Path) -> None:
     step = StepDirectory(tmp_path / "run", 0, "rank")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/step0").symlink_to(victim.directory)
@@ -160,7 +158,7 @@ def test_a_temporary_file_is_private_at_once(tmp_path: Path) -> None:
         file = AtomicFile(tmp_path / "a.csv")
         assert stat.S_IMODE(file.temporary.stat().st_mode) == 0o640
         file.discard()
-        with replacing(tmp_path / "b") as written:
+        with replace_file(tmp_path / "b") as written:
             (part,) = tmp_path.glob(".*.part")
             assert stat.S_IMODE(part.stat().st_mode) == 0o640
             written.write(b"x")
@@ -191,10 +189,8 @@ def test_a_tensor_file_has_the_same_bytes_each_time(tmp_path: Path) -> None:
 # -- results ---------------------------------------------------------------------------------------
 
 
-def test_compare_into_a_directory_of_links(
-    victim: Victim, tmp_path: Path, probe: Any, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr("probe_core.library.time_stamp", lambda: "20260101000000")
+def test_compare_into_a_directory_of_links(victim: Victim, tmp_path: Path, probe: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("probe_core.library.get_time_stamp", lambda: "20260101000000")
     out = tmp_path / "out"
     out.mkdir()
     for rank in (0, 1):
@@ -204,16 +200,12 @@ def test_compare_into_a_directory_of_links(
             for suffix in ("csv", "txt"):
                 (out / f"{name}_20260101000000.{suffix}").symlink_to(victim.file)
     assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", out, "--format", "csv") == 0, probe.err
-    assert "Name" in (out / "compare_result_rank1_20260101000001.csv").read_text(), (
-        "the first second is taken"
-    )
+    assert "Name" in (out / "compare_result_rank1_20260101000001.csv").read_text(), "the first second is taken"
 
 
-def test_an_answer_at_a_name_that_leads_elsewhere(
-    victim: Victim, tmp_path: Path, probe: Any, monkeypatch: Any
-) -> None:
+def test_an_answer_at_a_name_that_leads_elsewhere(victim: Victim, tmp_path: Path, probe: Any, monkeypatch: Any) -> None:
     """A new comparison takes another name; one that is resumed replaces the link itself."""
-    monkeypatch.setattr("probe_core.library.time_stamp", lambda: "20260101000000")
+    monkeypatch.setattr("probe_core.library.get_time_stamp", lambda: "20260101000000")
     for rank in (0, 1):
         write_run(tmp_path / f"t/rank{rank}", CALLS)
     out = tmp_path / "out"
@@ -250,7 +242,7 @@ def test_a_step_of_the_output_that_leads_elsewhere(victim: Victim, tmp_path: Pat
 
 
 def test_a_journal_that_leads_elsewhere(victim: Victim, tmp_path: Path, probe: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("probe_core.library.time_stamp", lambda: "20260101000000")
+    monkeypatch.setattr("probe_core.library.get_time_stamp", lambda: "20260101000000")
     out = tmp_path / "out"
     out.mkdir()
     for rank in (0, 1):

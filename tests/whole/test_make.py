@@ -33,9 +33,7 @@ def replace_pip(home: Path, program: str) -> None:
     python.chmod(0o755)
 
 
-def test_steps_of_pip_are_printed_while_it_works(
-    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_steps_of_pip_are_printed_while_it_works(make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     replace_pip(tmp_path, 'echo "Collecting torch"; echo "Requirement already satisfied: click"; echo "$@"')
     make.environment(tmp_path, "torch")
     printed = capsys.readouterr().out
@@ -98,11 +96,7 @@ def test_torch_is_tested_with_wheels_and_the_numpy_that_it_was_made_for(
     monkeypatch.setattr(make, "pytest", lambda *arguments, **_: tested.append(arguments))
     monkeypatch.setattr(sys, "argv", ["make.py", "torch", version])
     make.torch()
-    assert (
-        f"torch=={version}" in installed
-        and "probe_core.whl" in installed
-        and "probe_dask.whl" not in installed
-    )
+    assert f"torch=={version}" in installed and "probe_core.whl" in installed and "probe_dask.whl" not in installed
     assert [line for line in installed if line.startswith("torch==")] == [f"torch=={version}"]
     assert any(line.startswith(numpy) for line in installed)
     assert f".venv-torch-{version}" in str(tested[0][0]) and ROOT / "tests/plugins/pytorch" in tested[0]

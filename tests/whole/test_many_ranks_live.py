@@ -83,9 +83,7 @@ def is_right(row: dict[str, Any]) -> bool:
 
 
 @by_world_and_task
-def test_runs_that_agree_name_nothing(
-    world: int, task: str, recorded: Recorded, probe: Any, tmp_path: Path
-) -> None:
+def test_runs_that_agree_name_nothing(world: int, task: str, recorded: Recorded, probe: Any, tmp_path: Path) -> None:
     target, golden = recorded(world, AGAIN, task), recorded(world, GOLDEN, task)
     assert named(probe, target, golden, tmp_path / "out") == {}
 
@@ -125,9 +123,7 @@ def test_runs_that_agree_are_recorded_alike(world: int, task: str, recorded: Rec
         found = differing(records(target, rank), records(golden, rank))
         assert set(found) <= {OVERWRITTEN}
         if OVERWRITTEN in found:
-            assert (
-                records(target, rank)[OVERWRITTEN]["output"] == records(golden, rank)[OVERWRITTEN]["output"]
-            )
+            assert records(target, rank)[OVERWRITTEN]["output"] == records(golden, rank)[OVERWRITTEN]["output"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -149,9 +145,7 @@ def test_a_fault_begins_where_it_is_said_to(world: int, fault: str, task: str, r
 
 @pytest.mark.parametrize("fault", FAULTS)
 @by_world_and_task
-def test_a_fault_is_named(
-    world: int, fault: str, task: str, recorded: Recorded, probe: Any, tmp_path: Path
-) -> None:
+def test_a_fault_is_named(world: int, fault: str, task: str, recorded: Recorded, probe: Any, tmp_path: Path) -> None:
     target, golden = recorded(world, fault, task), recorded(world, GOLDEN, task)
     found = named(probe, target, golden, tmp_path / "out")
     first = {rank: nodes[0]["op_name"] for rank, nodes in found.items()}

@@ -28,7 +28,7 @@ OPTIONS = {
     "dm": ["-c", "-dm", "data_mapping.yaml"],
 }
 MESSAGES = sorted(
-    {text.message for text in {**core.REASONS, **REASONS}.values() if text.message} - {"Metric {}."},
+    {text.message for text in {**core.REASON_TEXTS, **REASONS}.values() if text.message} - {"Metric {}."},
     key=len,
     reverse=True,
 )
@@ -106,9 +106,7 @@ def messages(cell: Any) -> set[str]:
 def as_joined(found: set[str], own: Any) -> bool:
     """True where ``own`` is made of just these messages: one blank between, marks on lines of their own."""
     parts = re.split(r"\n", text(own))
-    return sum(map(len, found)) + max(0, len(found) - 1) == len(text(own)) and all(
-        p == p.strip() for p in parts
-    )
+    return sum(map(len, found)) + max(0, len(found) - 1) == len(text(own)) and all(p == p.strip() for p in parts)
 
 
 def differing_cells(msprobe: Row, own: Row) -> list[tuple[str, tuple[str, str]]]:
@@ -127,9 +125,7 @@ def differing_cells(msprobe: Row, own: Row) -> list[tuple[str, tuple[str, str]]]
 
 @pytest.fixture(scope="module")
 def differences() -> list[Difference]:
-    return [
-        Difference(entry) for entry in yaml.safe_load((DATA / "differences-8.3.3.yaml").read_text("utf-8"))
-    ]
+    return [Difference(entry) for entry in yaml.safe_load((DATA / "differences-8.3.3.yaml").read_text("utf-8"))]
 
 
 def tables_of(probe: Any, case: Path, mode: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:

@@ -38,9 +38,7 @@ def reads(node: ast.AST) -> bool:
         looks_into = any(isinstance(operator, (ast.In, ast.NotIn)) for operator in node.ops)
         return any(map(is_english, sides)) or (looks_into and any(map(holds_text, node.comparators)))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
-        return (
-            holds_text(node.func.value) or any(map(is_english, node.args)) or any(map(holds_text, node.args))
-        )
+        return holds_text(node.func.value) or any(map(is_english, node.args)) or any(map(holds_text, node.args))
     return False
 
 
@@ -55,9 +53,7 @@ def places(source: str) -> Iterator[str]:
 def test_no_module_reads_sentences(plugin: str) -> None:
     files = [path for path in sorted((PLUGINS / plugin).rglob("*.py")) if path.name not in RENDERERS]
     assert len(files) > 3
-    found = [
-        f"{path.relative_to(PLUGINS)}:{place}" for path in files for place in places(path.read_text("utf-8"))
-    ]
+    found = [f"{path.relative_to(PLUGINS)}:{place}" for path in files for place in places(path.read_text("utf-8"))]
     assert found == []
 
 

@@ -36,13 +36,8 @@ def hostile_arrays() -> list[tuple[Any, Any]]:
 def test_compare_of_hostile_numbers_warns_of_nothing(task: str, probe: Any, tmp_path: Path) -> None:
     runs = []
     for side, name in enumerate(("target", "golden")):
-        calls = {
-            f"Torch.a.{n}.forward": call(pair[side], out=pair[side])
-            for n, pair in enumerate(hostile_arrays())
-        }
-        calls |= {
-            f"Torch.a.{n}.backward": back(pair[side], pair[side]) for n, pair in enumerate(hostile_arrays())
-        }
+        calls = {f"Torch.a.{n}.forward": call(pair[side], out=pair[side]) for n, pair in enumerate(hostile_arrays())}
+        calls |= {f"Torch.a.{n}.backward": back(pair[side], pair[side]) for n, pair in enumerate(hostile_arrays())}
         scalars = [(1e308, -1e308), (float("inf"), 1.0), (float("nan"), 0.0), (0.0, 5e-324)]
         calls |= {f"Torch.b.{n}.forward": call(pair[side]) for n, pair in enumerate(scalars)}
         runs.append(record(tmp_path / name, calls, task))

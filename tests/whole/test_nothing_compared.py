@@ -104,9 +104,7 @@ def test_a_metric_that_applies_to_no_row(tmp_path: Path, capsys: pytest.CaptureF
     runs = [write_tensor_run(tmp_path / side, calls) for side in ("t", "g")]
     plan = Plan(runs[0], runs[1], tmp_path / "o", "20260101000000", formats=("csv",), metrics=("ulp",))
     assert run_plan(plan, Manager(), Level.ERROR) == MISTAKE
-    assert (
-        'The metric "ulp" of probe-metrics' in (said := capsys.readouterr().err) and "measured no row" in said
-    )
+    assert 'The metric "ulp" of probe-metrics' in (said := capsys.readouterr().err) and "measured no row" in said
     assert run_plan(plan, Manager()) == FINISHED
 
 
@@ -174,16 +172,12 @@ def test_xors_of_zero_and_requires_grad_are_told(probe: Any, tmp_path: Path) -> 
     for side, grad in (("t", True), ("g", False)):
         leaves = [tensor(md5=zero), tensor(md5=zero), tensor(md5="0x01", requires_grad=grad)]
         runs.append(write_run(tmp_path / side, {"Torch.a.0.forward": forward(*leaves)}))
-    assert (
-        probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "error", "--format", "jsonl") == FINISHED
-    )
+    assert probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "error", "--format", "jsonl") == FINISHED
     assert "0 fail, 1 to check, 0 pass, 2 not measured" in probe.out
     assert "2 rows, such as Torch.a.0.forward.input.0: The xor is zero on both sides" in probe.out
     assert "1 row, such as Torch.a.0.forward.input.2: Requires_grad inconsistent." in probe.out
     assert probe("compare", *runs, "-o", tmp_path / "p", "--fail-on", "warning") == FOUND
-    only = [
-        write_run(tmp_path / f"z{side}", {"Torch.a.0.forward": forward(tensor(md5=zero))}) for side in "tg"
-    ]
+    only = [write_run(tmp_path / f"z{side}", {"Torch.a.0.forward": forward(tensor(md5=zero))}) for side in "tg"]
     assert probe("compare", *only, "-o", tmp_path / "q", "--fail-on", "error") == MISTAKE
     assert "No tensor was compared" in probe.err
 
@@ -192,10 +186,7 @@ def test_xors_of_zero_and_requires_grad_are_told(probe: Any, tmp_path: Path) -> 
 def test_collectives_of_a_run_without_any(probe: Any, tmp_path: Path, fail_on: Any, code: int) -> None:
     for rank in (0, 1):
         tensors(tmp_path / f"step0/rank{rank}")
-    assert (
-        probe("merge_result", "--check-collectives", tmp_path / "step0", "-o", tmp_path / "o", *fail_on)
-        == code
-    )
+    assert probe("merge_result", "--check-collectives", tmp_path / "step0", "-o", tmp_path / "o", *fail_on) == code
     assert "nothing was checked on 2 ranks: the run holds no communication calls" in probe.err
 
 
@@ -206,9 +197,7 @@ def test_a_gate_without_a_check_is_a_mistake(probe: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("fail_on", "code"), [((), FINISHED), (("--fail-on", "error"), MISTAKE)])
-def test_a_precheck_of_calls_that_are_all_skipped(
-    probe: Any, tmp_path: Path, fail_on: Any, code: int
-) -> None:
+def test_a_precheck_of_calls_that_are_all_skipped(probe: Any, tmp_path: Path, fail_on: Any, code: int) -> None:
     run = write_run(tmp_path / "t", {"Torch.no_such_api.0.forward": forward(tensor(), output=[tensor()])})
     assert probe("run_ut", "-api_info", run, "-o", tmp_path / "o", "-d", "cpu", *fail_on) == code
     assert "Nothing was checked: the only call was skipped" in probe.err

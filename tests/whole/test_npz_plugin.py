@@ -121,9 +121,7 @@ def test_a_file_of_call_stacks_is_refused(probe: Probe, tmp_path: Path) -> None:
              "stack_path": tmp_path / "stack.json"}  # fmt: skip
     paths["stack_path"].write_text("{}")
     file = tmp_path / "compare.json"
-    file.write_text(
-        json.dumps({name: str(path) for name, path in paths.items()} | {"is_print_compare_log": True})
-    )
+    file.write_text(json.dumps({name: str(path) for name, path in paths.items()} | {"is_print_compare_log": True}))
     found = probe("compare", "-i", file, "-o", tmp_path / "out", "-s")
     assert found.returncode == 2 and "has no file of call stacks" in found.stderr, found.stderr
     found = probe("compare", "-i", file, "-o", tmp_path / "out")
@@ -138,7 +136,5 @@ def test_the_precheck_says_that_it_cannot_make_the_calls_again(probe: Probe, tmp
 
 
 def test_the_plugin_takes_under_150_lines() -> None:
-    files = [
-        path for path in PLUGIN.rglob("*") if path.suffix in (".py", ".toml") and "build" not in path.parts
-    ]
+    files = [path for path in PLUGIN.rglob("*") if path.suffix in (".py", ".toml") and "build" not in path.parts]
     assert sum(len(path.read_text("utf-8").splitlines()) for path in files) < 150

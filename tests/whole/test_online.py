@@ -110,9 +110,7 @@ def online(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
         else:
             options = ["--listen", "127.0.0.1:0", *place]
         with receiver(*options, "-o", home / "checked", "--lang", "zh", "--patience", SECONDS) as found:
-            parameters = train(
-                home, {"online_run_ut": True, "online_drain": SECONDS, **sender(way, home, found)}
-            )
+            parameters = train(home, {"online_run_ut": True, "online_drain": SECONDS, **sender(way, home, found)})
             code, printed = found.end()
         said = "".join(found.said)
         assert code == 0, (printed, said)
@@ -159,14 +157,10 @@ def test_three_parties_give_the_rows_of_the_comparison_of_both_sides(
         for step in STEPS:
             out = tmp_path / f"{rank}{step}"
             sides = [offline.details(side, step, rank) for side in ("npu", "cpu")]
-            assert probe("api-precision-compare", "-npu", sides[0], "-gpu", sides[1], "-o", out) == 0, (
-                probe.err
-            )
+            assert probe("api-precision-compare", "-npu", sides[0], "-gpu", sides[1], "-o", out) == 0, probe.err
             for name in (RESULT, DETAILS):
                 expected = {
-                    row["API Name"]: row
-                    for row in rows_of(out, name)
-                    if parties(call_of(row["API Name"])) == 3
+                    row["API Name"]: row for row in rows_of(out, name) if parties(call_of(row["API Name"])) == 3
                 }
                 rows = [row for row in found[name] if row["步数"] == str(step)]
                 assert {row["API Name"]: {**row, "步数": "", "会话": ""} for row in rows} == {
@@ -292,12 +286,10 @@ def test_two_parties_give_what_first_stage_and_standard_say(way: str, offline: O
     apis: dict[str, set[str]] = {}
     for rank in RANKS:
         result = {
-            (r["步数"], r["API name"]): r
-            for r in rows_of(judged.out, "accuracy_checking_result", f"_rank{rank}")
+            (r["步数"], r["API name"]): r for r in rows_of(judged.out, "accuracy_checking_result", f"_rank{rank}")
         }
         details = {
-            (r["步数"], r["API Name"]): r
-            for r in rows_of(judged.out, "accuracy_checking_details", f"_rank{rank}")
+            (r["步数"], r["API Name"]): r for r in rows_of(judged.out, "accuracy_checking_details", f"_rank{rank}")
         }
         expected = set()
         for step in STEPS:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from probe_pytorch.precheck.apis import function_of
-from probe_pytorch.precheck.raising import tensors_in
+from probe_pytorch.precheck.apis import find_function
+from probe_pytorch.precheck.raising import iterate_tensors
 from support.faults.planted_errors import ALL, ASSIGNED, FAULTS, OPERATORS, Draw, Fault, Given
 from support.runs.receiving import Client, receiver, result_rows, send_over
 from support.runs.recording import recording
@@ -43,22 +43,20 @@ def record(directory: Path, dtype: str, wrong: bool) -> tuple[Path, list[Planted
     """Record one call for each fault of a dtype; with the fault's output in place of its own if ``wrong``."""
     made, outputs = [], {}
     counts: Counter[str] = Counter()
-    with recording(
-        directory, task="tensor", level="L1", store="files", tensor={"data_mode": ["forward"]}
-    ) as found:
+    with recording(directory, task="tensor", level="L1", store="files", tensor={"data_mode": ["forward"]}) as found:
         for seed, (standard, fault) in enumerate(LISTED):
             if dtype not in fault.dtypes or fault.seen != "forward":
                 continue
             scope, _, api = fault.api.partition(".")
             arguments = fault.inputs(Draw(dtype, seed))
-            function = OPERATORS.get(fault.api) or function_of(scope, api)
+            function = OPERATORS.get(fault.api) or find_function(scope, api)
             found.start()
             function(*arguments.positional, **arguments.keywords)
             found.stop()
             name = f"{fault.api}.{counts[fault.api]}"
             counts[fault.api] += 1
             again = fault.inputs(Draw(dtype, seed))
-            outputs[name] = list(tensors_in(computed(fault, again)))
+            outputs[name] = list(iterate_tensors(computed(fault, again)))
             made.append(Planted(ALL.index(dtype), name, fault, standard))
         found.step()
     dump = found.directory() / "dump.json"

@@ -26,8 +26,8 @@ from probe_precheck.model import Call, Outcome, Result, Skipped, Status
 from probe_precheck.results import ResultFiles
 from probe_precheck.settings import RunnerOptions, Settings
 from probe_precheck.tables import DETAILS
-from probe_pytorch.precheck.apis import function_of
-from probe_pytorch.precheck.raising import mapped, tensors_in
+from probe_pytorch.precheck.apis import find_function
+from probe_pytorch.precheck.raising import iterate_tensors, map_leaves
 from probe_pytorch.precheck.runner import PyTorchRunner
 from support.cases import every
 from support.faults.planted_errors import ALL, ASSIGNED, FAULTS, OPERATORS, Draw, Fault, raised
@@ -65,7 +65,7 @@ Instead = Callable[[Fault], Mapping[str, Function]]
 def torch_function(fault: Fault) -> Function:
     """The function of torch in whose place the fault stands."""
     scope, _, api = fault.api.partition(".")
-    return function_of(scope, api)
+    return find_function(scope, api)
 
 
 class Device(NamedTuple):
@@ -102,7 +102,7 @@ class Recorded:
             function = OPERATORS.get(fault.api) or torch_function(fault)
             found.start()
             output = function(*arguments.positional, **arguments.keywords)
-            for one in tensors_in(output):
+            for one in iterate_tensors(output):
                 if one.requires_grad:
                     one.backward(draw.upstream(one, standard))
             found.stop()
@@ -172,7 +172,7 @@ def test_the_table_has_the_standard_of_the_facts(standard: str, fault: Fault) ->
     api = fault.api.rpartition(".")[2]
     listed = next((name for name, apis in ASSIGNED.items() if api in apis.split()), "benchmark_ratio")
     arguments = fault.inputs(Draw(fault.dtypes[0], 0))
-    output = next(tensors_in(torch_function(fault)(*arguments.positional, **arguments.keywords)))
+    output = next(iterate_tensors(torch_function(fault)(*arguments.positional, **arguments.keywords)))
     assert standard == (listed if output.is_floating_point() else "binary_consistency")
 
 
@@ -229,15 +229,13 @@ def rounded_once(function: Function) -> Function:
     """The function in the dtype of the reference, every output rounded once, and every gradient."""
 
     def right(*positional: Any, **keywords: Any) -> Any:
-        found = [one for one in tensors_in((positional, keywords)) if one.is_floating_point()]
-        high, more = mapped(list(positional), raised), mapped(keywords, raised)
+        found = [one for one in iterate_tensors((positional, keywords)) if one.is_floating_point()]
+        high, more = map_leaves(list(positional), raised), map_leaves(keywords, raised)
         output = function(*high, **more)
         for before, after in zip(positional, high):  # what the call writes into
             if isinstance(before, torch.Tensor) and before.is_floating_point() and not before.requires_grad:
                 before.copy_(after)
-        return mapped(
-            output, lambda one: one.to(found[0].dtype) if one.dtype is raised(found[0]).dtype else one
-        )
+        return map_leaves(output, lambda one: one.to(found[0].dtype) if one.dtype is raised(found[0]).dtype else one)
 
     return right
 
@@ -249,9 +247,7 @@ WAYS: dict[str, Instead] = {
 }
 
 
-@pytest.mark.parametrize(
-    "way, dtype", sampled(itertools.product(WAYS, ALL), 0, lambda case: case in zip(WAYS, ALL))
-)
+@pytest.mark.parametrize("way, dtype", sampled(itertools.product(WAYS, ALL), 0, lambda case: case in zip(WAYS, ALL)))
 def test_what_is_right_passes(way: str, dtype: str, checked: Any) -> None:
     found: Checked = checked(dtype)
     device = found.recorded.run(way, WAYS[way])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.double import double_precision
+from probe_pytorch.double import run_in_double_precision
 from support.runs.recording import recording
 from torch import nn
 
@@ -27,7 +27,7 @@ class Layer(nn.Module):
 
 def train(path: Path, *, is_golden: bool, factor: float = 1.0, double: bool = False) -> Path:
     """Record two steps, whose gradients are scaled where no recorder sees it."""
-    with double_precision() if double else nullcontext(), recording(path, level="L0", task="tensor") as run:
+    with run_in_double_precision() if double else nullcontext(), recording(path, level="L0", task="tensor") as run:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(8, 8), Layer(is_golden=is_golden), nn.Tanh(), nn.Linear(8, 8))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -56,7 +56,5 @@ def test_a_fault_between_calls_is_named(factor: float, tmp_path: Path, probe: An
     if factor == 1.0:
         assert probe.out.startswith("AGREE: where they differ, the target is at least as near"), probe.out
     else:
-        assert probe.out.startswith("DIVERGED: in step0, the phases of the step show: gradients agree"), (
-            probe.out
-        )
+        assert probe.out.startswith("DIVERGED: in step0, the phases of the step show: gradients agree"), probe.out
         assert "all 4 are 2 times the golden's" in probe.out

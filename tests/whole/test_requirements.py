@@ -29,9 +29,7 @@ def test_every_requirement_is_pinned(file: str) -> None:
     lines = [line for line in (ROOT / file).read_text("utf-8").splitlines() if not line.startswith("#")]
     assert lines
     assert [
-        line
-        for line in lines
-        if not re.match(r"[\w-]+==[\w.]+(; python_(full_)?version [<>=]+ \"[\d.]+\")?$", line)
+        line for line in lines if not re.match(r"[\w-]+==[\w.]+(; python_(full_)?version [<>=]+ \"[\d.]+\")?$", line)
     ] == []
 
 

@@ -57,9 +57,7 @@ def test_the_answer_counts_what_rows_do_not_compare(recorded: Path, tmp_path: Pa
 def test_other_rows_differ(recorded: Path, tmp_path: Path, probe: Any) -> None:
     runs = recorded / "target", recorded / "golden"
     assert probe("compare", *runs, "-o", tmp_path, "--rows", "golden=4") == 0, probe.err
-    assert probe.out.startswith("DIVERGED: Functional.conv2d.0.forward receives values that differ"), (
-        probe.out
-    )
+    assert probe.out.startswith("DIVERGED: Functional.conv2d.0.forward receives values that differ"), probe.out
 
 
 @pytest.mark.parametrize(
@@ -67,9 +65,7 @@ def test_other_rows_differ(recorded: Path, tmp_path: Path, probe: Any) -> None:
     [("golden=8", "no row 8"), ("target=0", "leaves 1 rows"), ("3", "not the name of a file"),
      ("tokens.json", "cannot be read")],
 )  # fmt: skip
-def test_mistakes_end_with_one_sentence(
-    rows: str, words: str, recorded: Path, tmp_path: Path, probe: Any
-) -> None:
+def test_mistakes_end_with_one_sentence(rows: str, words: str, recorded: Path, tmp_path: Path, probe: Any) -> None:
     assert probe("compare", recorded / "target", recorded / "golden", "-o", tmp_path, "--rows", rows) == 2
     assert words in probe.err and "Traceback" not in probe.err
 

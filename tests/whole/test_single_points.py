@@ -201,9 +201,7 @@ def test_nested_values_are_rows_below_their_paths(compare: Compare, tmp_path: Pa
 
 def test_a_name_saved_again_has_a_count_of_its_own(compare: Compare, tmp_path: Path) -> None:
     first = save(tmp_path / "a", {f"x.{count}.debug": tensor(value=count + 1.0) for count in range(12)})
-    second = save(
-        tmp_path / "b", {f"x.{count}.debug": tensor(value=count + 1.0) for count in range(12)[::-1]}
-    )
+    second = save(tmp_path / "b", {f"x.{count}.debug": tensor(value=count + 1.0) for count in range(12)[::-1]})
     rows = compare(first, second)
     assert names(rows) == names(rows, "Bench") == [f"x.{count}.debug" for count in range(12)]
     assert [row["NPU max"] for row in rows] == [row["Bench max"] for row in rows]
@@ -215,9 +213,7 @@ def test_gradients_are_rows_like_all_others(compare: Compare, tmp_path: Path) ->
     assert names(compare(path, path)) == ["x.0.debug", "x_grad.0.debug", "x_grad.1.debug.w"]
 
 
-@pytest.mark.parametrize(
-    "name", ["backward", "my.loss", "Module", "x.0.forward", "=1+1", "损失", "a b", "debug"]
-)
+@pytest.mark.parametrize("name", ["backward", "my.loss", "Module", "x.0.forward", "=1+1", "损失", "a b", "debug"])
 def test_names_are_the_users_own(name: str, compare: Compare, tmp_path: Path) -> None:
     path = save(tmp_path / "a", {f"{name}.0.debug": tensor(), f"{name}_grad.0.debug": tensor()})
     assert names(compare(path, path)) == [f"{name}.0.debug", f"{name}_grad.0.debug"]

@@ -45,7 +45,7 @@ import os
 from probe_core.model import measure
 
 tear = json.loads(os.environ["TEAR"])
-opened = measure.OpenPair._open
+opened = measure.OpenPair._open_tensors
 
 
 def change():
@@ -71,7 +71,7 @@ def open_and_tear(self, *runs):
     return reason
 
 
-measure.OpenPair._open = open_and_tear
+measure.OpenPair._open_tensors = open_and_tear
 '''
 
 
@@ -246,12 +246,12 @@ from probe_core.files import mapped
 import probe_metrics.compiled
 if "before" in sys.argv: faulthandler.enable()
 own = os.open({str(path)!r}, os.O_RDWR)
-with mapped.watched: guarded = mapped.Mapped.of(own, {str(path)!r})
+with mapped.allow_mapping: guarded = mapped.MappedFile.from_descriptor(own, {str(path)!r})
 assert guarded is not None
 if "behind" in sys.argv: faulthandler.enable()
 other = mmap.mmap(own, 0)
 os.truncate(own, 0)
-assert guarded[5000] == 0 and guarded.problem()
+assert guarded[5000] == 0 and guarded.find_problem()
 print("lived", flush=True)
 os.kill(os.getpid(), signal.SIGBUS) if "raise" in sys.argv else other[5000]
 """

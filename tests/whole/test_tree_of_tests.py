@@ -39,9 +39,7 @@ def test_folders_of_tests_are_those_of_the_product() -> None:
     assert not [str(folder) for folder in rooms if not mirrored(folder).is_dir()]
 
 
-@pytest.mark.parametrize(
-    "package", sorted(path.name for path in (ROOT / "plugins").iterdir() if path.is_dir())
-)
+@pytest.mark.parametrize("package", sorted(path.name for path in (ROOT / "plugins").iterdir() if path.is_dir()))
 def test_every_plugin_has_tests(package: str) -> None:
     if not (ROOT / "plugins" / package / f"probe_{package}").is_dir():
         pytest.skip("a distribution without code")

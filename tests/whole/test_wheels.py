@@ -40,9 +40,7 @@ def test_every_file_of_a_package_is_in_its_wheel(source: Path, tmp_path: Path) -
         "CC": "false",
         "CXX": "false",
     }  # compiled parts are optional, and slow to make
-    subprocess.run(
-        [sys.executable, "-c", BUILD, str(dist)], cwd=copy, env=no_compiler, check=True, capture_output=True
-    )
+    subprocess.run([sys.executable, "-c", BUILD, str(dist)], cwd=copy, env=no_compiler, check=True, capture_output=True)
     (wheel,) = dist.glob("*.whl")
     files = {path.relative_to(copy).as_posix() for path in package.rglob("*") if path.is_file()}
     assert sorted(files - set(zipfile.ZipFile(wheel).namelist())) == []

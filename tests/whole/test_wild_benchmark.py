@@ -45,9 +45,7 @@ def test_the_cases_are_many_enough() -> None:
 @pytest.mark.parametrize("repository", ALL, ids=lambda repository: repository.directory)
 def test_a_repository_is_complete(repository: Repository) -> None:
     assert re.fullmatch(r"[0-9a-f]{40}", repository.commit)
-    assert repository.files and all(
-        re.fullmatch(r"[0-9a-f]{64}", value) for value in repository.files.values()
-    )
+    assert repository.files and all(re.fullmatch(r"[0-9a-f]{64}", value) for value in repository.files.values())
     assert repository.patches.name == repository.directory
     names = [case.name for case in repository.cases]
     assert len(set(names)) == len(names)

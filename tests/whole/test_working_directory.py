@@ -107,9 +107,7 @@ def test_compare_of_several_ranks_imports_nothing_from_there(
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(
-    "command", [("run-ut", "-d", "cpu", "-i"), ("explain",)], ids=lambda command: command[0]
-)
+@pytest.mark.parametrize("command", [("run-ut", "-d", "cpu", "-i"), ("explain",)], ids=lambda command: command[0])
 def test_commands_that_compute_again_import_nothing_from_there(
     command: tuple[str, ...], method: str, probe_in: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -20,9 +20,7 @@ class Attention(nn.Module):
 
     def forward(self, x):
         batch, length, width = x.shape
-        q, k, v = (
-            part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.qkv(x).split(width, 2)
-        )
+        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.qkv(x).split(width, 2))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.dropout(self.proj(y.transpose(1, 2).reshape(batch, length, width)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probe_core.exports import exporter
+from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_check.checkpoint.comparison import compare_checkpoints
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigChecker", "TrainerMon", "compare_checkpoints", "csv2db", "csv2tensorboard_by_step"]
 
-__getattr__ = exporter(
+__getattr__ = create_exporter(
     __name__,
     {
         "checkpoint.comparison": "compare_checkpoints",

@@ -12,7 +12,7 @@ from typing import Any
 from probe_core.errors import UserError
 from probe_core.plugins.specs import Place, Pool
 
-PATIENCE = 15
+SCHEDULER_TIMEOUT_SECONDS = 15
 """Seconds to wait for an answer of the scheduler."""
 
 
@@ -32,7 +32,7 @@ class Dask:
             The workers, and the number of calls that may run at a time.
 
         Raises:
-            UserError: There is no address, no answer within ``PATIENCE``, or no worker.
+            UserError: There is no address, no answer within ``SCHEDULER_TIMEOUT_SECONDS``, or no worker.
         """
         if scheduler is None:
             raise UserError(
@@ -40,9 +40,7 @@ class Dask:
                 "Start one with 'dask scheduler', and give its address: --scheduler tcp://host:8786.",
             )
         client = _connect(scheduler)
-        threads = sum(
-            worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()
-        )
+        threads = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
         if not threads:
             client.close()
             raise UserError(
@@ -73,7 +71,7 @@ def _connect(scheduler: str) -> Any:
         client = object.__new__(Client)
         try:
             Client.__init__(  # type: ignore[no-untyped-call]
-                client, scheduler, timeout=PATIENCE, set_as_default=False
+                client, scheduler, timeout=SCHEDULER_TIMEOUT_SECONDS, set_as_default=False
             )
             answer.set_result(client)
         except Exception as error:
@@ -87,7 +85,7 @@ def _connect(scheduler: str) -> Any:
     # in a thread of its own: a server that is no dask scheduler may never answer
     threading.Thread(target=connect, name="probe-dask", daemon=True).start()
     try:
-        return answer.result(PATIENCE)
+        return answer.result(SCHEDULER_TIMEOUT_SECONDS)
     except Exception as error:
         answer.cancel()
         reason = str(error).splitlines()[0] if str(error) else "no answer"
@@ -130,7 +128,7 @@ class _Workers(concurrent.futures.Executor):
         try:
             if call.status in ("cancelled", "lost"):
                 raise concurrent.futures.CancelledError
-            answer.set_result(call.result(timeout=PATIENCE))
+            answer.set_result(call.result(timeout=SCHEDULER_TIMEOUT_SECONDS))
         except BaseException as error:  # CancelledError is not an Exception
             answer.set_exception(error)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probe_core.exports import exporter
+from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_diagnosis.answer.answerer import whole_answer
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from probe_diagnosis.conditions.differences import (
         ConditionDifference,
         ConditionKind,
-        condition_differences,
+        find_condition_differences,
         place_in_order,
     )
     from probe_diagnosis.conditions.file import RunConditions, parse_conditions
@@ -34,20 +34,47 @@ if TYPE_CHECKING:
     from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
 
 __all__ = [
-    "CallDepth", "CallView", "Cause", "ChartLine", "ConditionDifference", "ConditionKind", "Detection",
-    "Detector", "DetectorSpec", "Difference", "DifferenceKind", "Node", "RunConditions", "Searched",
-    "Timeline", "api_of", "condition_differences", "condition_sentence", "depths", "draw_chart",
-    "evidence_texts", "frames_of", "is_module", "is_move", "load_stacks", "own_frame", "own_frames",
-    "parse_conditions", "place_in_order", "search_timelines", "uninitialised_slots", "whole_answer",
+    "CallDepth",
+    "CallView",
+    "Cause",
+    "ChartLine",
+    "ConditionDifference",
+    "ConditionKind",
+    "Detection",
+    "Detector",
+    "DetectorSpec",
+    "Difference",
+    "DifferenceKind",
+    "Node",
+    "RunConditions",
+    "Searched",
+    "Timeline",
+    "api_of",
+    "condition_sentence",
+    "depths",
+    "draw_chart",
+    "evidence_texts",
+    "find_condition_differences",
+    "frames_of",
+    "is_module",
+    "is_move",
+    "load_stacks",
+    "own_frame",
+    "own_frames",
+    "parse_conditions",
+    "place_in_order",
+    "search_timelines",
+    "uninitialised_slots",
+    "whole_answer",
 ]  # fmt: skip
 
-__getattr__ = exporter(
+__getattr__ = create_exporter(
     __name__,
     {
         "answer.answerer": "whole_answer",
         "answer.depth": "CallDepth depths",
         "collectives.calls": "api_of",
-        "conditions.differences": "ConditionDifference ConditionKind condition_differences place_in_order",
+        "conditions.differences": "ConditionDifference ConditionKind find_condition_differences place_in_order",
         "conditions.file": "RunConditions parse_conditions",
         "conditions.sentences": "condition_sentence",
         "difference.reasons": "Cause",

@@ -8,7 +8,7 @@ NAME = "first_difference"
 """Name of the answer that ``-da`` asks for."""
 
 
-def both_asked(option: str) -> UserError:
+def create_conflict_error(option: str) -> UserError:
     """Return the error of ``-da`` beside an option with a third run, which could contradict each other."""
     return UserError(
         f"-da and {option} exclude each other: the files of -da do not consider a third run.",

@@ -6,7 +6,7 @@ from probe_core.model import Mode
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import AnswerSpec, FinderSpec, JudgeSpec, Option, OptionSpec
 
-DIFFERENCE = "first_difference"
+FIRST_DIFFERENCE = "first_difference"
 """Name of the answer that ``-da`` asks for, and of the policy that it needs."""
 
 
@@ -15,13 +15,13 @@ def probe_judges() -> list[JudgeSpec]:
     """Return the judges of every comparison."""
     return [
         JudgeSpec("requires_grad", "warns if values agree and requires_grad does not",
-                  "probe_diagnosis.judges.requires_grad:RequiresGrad", order=10),
+                  "probe_diagnosis.judges.requires_grad:RequiresGradJudge", order=10),
         JudgeSpec("regions", "skips rows without a partner where the runs do not line up",
-                  "probe_diagnosis.judges.regions:Regions", order=20),
+                  "probe_diagnosis.judges.regions:RegionJudge", order=20),
         JudgeSpec("rounding", "passes gradients that are rounding of sums that cancel",
-                  "probe_diagnosis.judges.rounding:Rounding", order=30),
+                  "probe_diagnosis.judges.rounding:RoundingJudge", order=30),
         JudgeSpec("uninitialised", "skips uninitialised memory",
-                  "probe_diagnosis.judges.uninitialised:Uninitialised", order=40),
+                  "probe_diagnosis.judges.uninitialised:UninitialisedJudge", order=40),
     ]  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def probe_finders() -> list[FinderSpec]:
     """Return the finder of the suspects that the summary lists."""
     return [
         FinderSpec("suspects", "calls where the runs diverge first",
-                   "probe_diagnosis.answer.suspects:Suspects", policies=(DIFFERENCE,)),
+                   "probe_diagnosis.answer.suspects:Suspects", policies=(FIRST_DIFFERENCE,)),
     ]  # fmt: skip
 
 
@@ -38,10 +38,10 @@ def probe_finders() -> list[FinderSpec]:
 def probe_answers() -> list[AnswerSpec]:
     """Return the verdict on every comparison, and the answer of ``-da``."""
     return [
-        AnswerSpec("verdict", "the verdict on all ranks", "probe_diagnosis.answer.answerer:Verdict",
+        AnswerSpec("verdict", "the verdict on all ranks", "probe_diagnosis.answer.answerer:VerdictAnswerer",
                    given="first"),
-        AnswerSpec(DIFFERENCE, "the first difference over all ranks",
-                   "probe_diagnosis.first_difference.answer:FirstDifferences", policies=(DIFFERENCE,),
+        AnswerSpec(FIRST_DIFFERENCE, "the first difference over all ranks",
+                   "probe_diagnosis.first_difference.answer:FirstDifferences", policies=(FIRST_DIFFERENCE,),
                    metrics={Mode.TENSOR: ("statistics",)}),
     ]  # fmt: skip
 
@@ -51,7 +51,7 @@ def probe_options() -> list[OptionSpec]:
     """Return the options of compare, and ``--check-collectives`` of merge_result."""
     return [
         OptionSpec(
-            DIFFERENCE, "finds the first difference over all ranks",
+            FIRST_DIFFERENCE, "finds the first difference over all ranks",
             "probe_diagnosis.first_difference.answer:ask",
             command="compare",
             options=(

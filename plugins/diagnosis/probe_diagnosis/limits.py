@@ -9,7 +9,7 @@ from probe_core.files.packaged import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
-class OfBaseline:
+class BaselineLimits:
     """Limits of a second golden run.
 
     Attributes:
@@ -39,7 +39,7 @@ class ReferenceLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class VerdictLimits:
     """Limits of the verdict.
 
     Attributes:
@@ -67,16 +67,16 @@ class Limits:
     masking: float
     sorted: int
     same_sums: float
-    baseline: OfBaseline
+    baseline: BaselineLimits
     reference: ReferenceLimits
 
 
 @cache
-def limits() -> Limits:
+def limits() -> VerdictLimits:
     """Return the limits."""
-    found = load_yaml(__package__, "limits.yaml")
+    content = load_yaml(__package__, "limits.yaml")
     runs = {
-        "baseline": OfBaseline(**found["baseline"]),
-        "reference": ReferenceLimits(**found["reference"]),
+        "baseline": BaselineLimits(**content["baseline"]),
+        "reference": ReferenceLimits(**content["reference"]),
     }
-    return Limits(**{**found, **runs})
+    return VerdictLimits(**{**content, **runs})

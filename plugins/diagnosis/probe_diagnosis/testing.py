@@ -38,16 +38,16 @@ def try_detector(spec: DetectorSpec) -> None:
     """Let a detector search a run without calls, and two equal runs; raise TypeError if it finds anything."""
     for calls in ({}, dict.fromkeys(_CALLS, _CALL)):
         with tempfile.TemporaryDirectory(prefix="probe_trial_") as directory:
-            found = [*spec.make().detect(_timeline(Path(directory), calls))]
-        for one in found:
-            if not isinstance(one, Detection):
-                raise TypeError(f"detect must yield Detection, not {type(one).__name__}")
-            raise TypeError(f"it blames {one.op} in two equal runs")
+            detections = [*spec.make().detect(_create_timeline(Path(directory), calls))]
+        for detection in detections:
+            if not isinstance(detection, Detection):
+                raise TypeError(f"detect must yield Detection, not {type(detection).__name__}")
+            raise TypeError(f"it blames {detection.op} in two equal runs")
 
 
-def _timeline(directory: Path, calls: dict[str, Any]) -> Timeline:
+def _create_timeline(directory: Path, calls: dict[str, Any]) -> Timeline:
     """Return the timeline of two equal runs."""
-    from probe_core.flow.comparison import Comparison
+    from probe_core.flow.comparison import RunComparison
     from probe_core.model.plan import Plan
 
     path = directory / "dump.json"
@@ -58,7 +58,7 @@ def _timeline(directory: Path, calls: dict[str, Any]) -> Timeline:
         run = open_run(manager, path)
         return Timeline(RankFacts(), run, run)
     facts = RankFacts()
-    comparison = Comparison(Plan(path, path, directory, "0"), manager, path, path)
+    comparison = RunComparison(Plan(path, path, directory, "0"), manager, path, path)
     for batch in comparison.batches(0):
         facts.add(batch)
     return Timeline(facts, comparison.target, comparison.golden)

@@ -12,18 +12,18 @@ from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_explain.files import write_files
-from probe_explain.printing import show
-from probe_explain.run import Order, explain
-from probe_explain.verdict import Verdict, verdict_on
+from probe_explain.printing import print_verdict
+from probe_explain.run import ExplainOptions, explain
+from probe_explain.verdict import ExplainVerdict, conclude_verdict
 
 NAME = "explain"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ExplainConclusion:
     """Verdict on the target, which can be printed."""
 
-    verdict: Verdict
+    verdict: ExplainVerdict
     files: Sequence[Path]
     answer: None = None
 
@@ -35,16 +35,16 @@ class Shown:
     def show(self, *, brief: bool = False) -> None:
         """Print the verdict and, unless ``brief`` is set, its causes."""
         console.show("target, computed again in higher precision:")
-        show(self.verdict, self.files, brief=brief)
+        print_verdict(self.verdict, self.files, brief=brief)
 
 
-class TargetExplained:
+class TargetExplainer:
     """Answer that computes the calls of all ranks of the target again, once they are compared."""
 
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the record files are read again at the end."""
 
-    def conclude(self, compared: Compared) -> Iterator[Shown]:
+    def conclude(self, compared: Compared) -> Iterator[ExplainConclusion]:
         """Write the verdict on the target, and yield it ready to be printed.
 
         Raises:
@@ -57,10 +57,10 @@ class TargetExplained:
             for pair in compared.pairing.pairs
             if pair.target.name.endswith(tuple(records))
         ]
-        with console.progress():
-            explanation = explain(plan.target, files, Order(plan.framework, plan.jobs), compared.manager)
-        verdict = verdict_on(explanation)
-        yield Shown(verdict, write_files(explanation, verdict, plan.output, plan.time_stamp, None))
+        with console.show_progress():
+            explanation = explain(plan.target, files, ExplainOptions(plan.framework, plan.jobs), compared.manager)
+        verdict = conclude_verdict(explanation)
+        yield ExplainConclusion(verdict, write_files(explanation, verdict, plan.output, plan.time_stamp, None))
         if explanation.interrupted:
             raise KeyboardInterrupt
 

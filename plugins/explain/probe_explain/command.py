@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, LOST
-from probe_core.cli.options import Location, Numbers
+from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED
+from probe_core.cli.options import Location, NumberRanges
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
-from probe_core.files.claim import claimed, time_stamp
+from probe_core.files.claim import claim_time_stamp, get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
 
@@ -25,8 +25,8 @@ TIMEOUT = 600.0
 @option("-o", "--output", default="./output", show_default=True, type=click.Path(path_type=Path),
     help="Directory of the result files; created if absent.")  # fmt: skip
 @option("--framework", help="Framework of the run; detected if not given.")
-@option("--step", "steps", type=Numbers(), default=(), help="Explain these steps only: 0,2-4.")
-@option("--rank", "ranks", type=Numbers(), default=(), help="Explain these ranks only: 0-3,8.")
+@option("--step", "steps", type=NumberRanges(), default=(), help="Explain these steps only: 0,2-4.")
+@option("--rank", "ranks", type=NumberRanges(), default=(), help="Explain these ranks only: 0-3,8.")
 @option("--only", multiple=True, metavar="NAME",
     help="Compute only this call, or the calls of this API; may be repeated.")  # fmt: skip
 @option("--jobs", "workers", type=click.IntRange(min=1), default=None, metavar="N",
@@ -60,29 +60,29 @@ def explain(
     probe explain ./dump -o out
     probe explain ./dump/step0/rank0/dump.json --only Functional.softmax
     """
-    from probe_explain.printing import show
-    from probe_explain.run import Order, files_of
+    from probe_explain.printing import print_verdict
+    from probe_explain.run import ExplainOptions, iterate_files
     from probe_explain.run import explain as explained
-    from probe_explain.verdict import Outcome, verdict_on
+    from probe_explain.verdict import ExplainOutcome, conclude_verdict
 
     if math.isnan(given["timeout"]):
         raise UserError('"nan" is no time for --timeout.', "Give seconds, such as 600.")
     manager = ctx.find_object(Manager) or Manager()
     spec = manager.find("reporters", format_name, ReporterSpec)
     framework = given["framework"] or ctx.meta.get("probe.framework")
-    order = Order(framework, given["workers"] or 0, given["timeout"], given["only"])
+    order = ExplainOptions(framework, given["workers"] or 0, given["timeout"], given["only"])
     from probe_explain.files import write_files
 
-    with claimed(output, time_stamp()) as stamp:
-        with console.progress():
-            explanation = explained(run, list(files_of(run, manager, steps, ranks)), order, manager)
-        verdict = verdict_on(explanation)
-        show(verdict, write_files(explanation, verdict, output, stamp, spec))
+    with claim_time_stamp(output, get_time_stamp()) as stamp:
+        with console.show_progress():
+            explanation = explained(run, list(iterate_files(run, manager, steps, ranks)), order, manager)
+        verdict = conclude_verdict(explanation)
+        print_verdict(verdict, write_files(explanation, verdict, output, stamp, spec))
     if explanation.interrupted:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     if verdict.lost:
-        return LOST
-    found = verdict.outcome is Outcome.CANNOT_TELL or (
+        return EXIT_DATA_LOST
+    is_failing = verdict.outcome is ExplainOutcome.CANNOT_TELL or (
         bool(verdict.causes) if fail_on == "suspect" else verdict.judged < verdict.recorded
     )
-    return FOUND if fail_on and found else FINISHED
+    return EXIT_FINDINGS if fail_on and is_failing else EXIT_FINISHED

@@ -9,27 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from probe_core import __version__
-from probe_core.errors import counted
-from probe_core.files.atomic import make_directory, remove_leftovers, write_text, writing
+from probe_core.errors import format_count
+from probe_core.files.atomic import make_directory, remove_leftovers, write_atomically, write_text
 from probe_core.flow.writing import write_table
 from probe_core.model import Cell
-from probe_core.plugins.blame import blamed
+from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.protocols import Reporter
 from probe_core.plugins.specs import ReporterSpec
 from probe_explain.run import Explanation
-from probe_explain.verdict import Cause, Verdict
+from probe_explain.verdict import ExplainCause, ExplainVerdict
 
 SCHEMA = 1
 """Version of the layout; it grows where a reader of an older one would read something wrong."""
 HEADERS = ("Step", "Rank", "Record", "Result", "Dtype", "Shape", "Error", "Largest error",
            "Rounding explains", "Times", "Status", "Reason")  # fmt: skip
 """Columns of the table."""
-BEYOND, WITHIN, NOT_JUDGED = "beyond rounding", "within rounding", "not computed"
-FRAGILE = "fragile, not wrong: it moves as much where what it is computed from is rounded"
+BEYOND_STATUS, WITHIN_STATUS, NOT_JUDGED_STATUS = "beyond rounding", "within rounding", "not computed"
+FRAGILE_REASON = "fragile, not wrong: it moves as much where what it is computed from is rounded"
 
 
 def write_files(
-    explanation: Explanation, verdict: Verdict, output: Path, time_stamp: str, spec: ReporterSpec | None
+    explanation: Explanation, verdict: ExplainVerdict, output: Path, time_stamp: str, spec: ReporterSpec | None
 ) -> list[Path]:
     """Write the verdict, and with ``spec`` the table of all results; return the paths.
 
@@ -39,17 +39,17 @@ def write_files(
     make_directory(output)
     remove_leftovers(output)
     path = output / f"explain_{time_stamp}.json"
-    write_text(path, json.dumps(_content(explanation, verdict), indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(_build_content(explanation, verdict), indent=2, allow_nan=False) + "\n")
     if spec is None:
         return [path]
     table = output / f"explain_{time_stamp}{spec.suffix}"
-    with writing(table, "The result") as temporary, blamed(spec.title, spec.origin, OSError):
+    with write_atomically(table, "The result") as temporary, blame_plugin(spec.title, spec.origin, OSError):
         reporter: Reporter = spec.make()
-        write_table(reporter, temporary, HEADERS, list(_rows(explanation)))
+        write_table(reporter, temporary, HEADERS, list(_iterate_rows(explanation)))
     return [path, table]
 
 
-def _content(explanation: Explanation, verdict: Verdict) -> dict[str, Any]:
+def _build_content(explanation: Explanation, verdict: ExplainVerdict) -> dict[str, Any]:
     return {
         "verdict": verdict.outcome.value,
         "sentence": verdict.sentence,
@@ -57,12 +57,12 @@ def _content(explanation: Explanation, verdict: Verdict) -> dict[str, Any]:
         "probe": __version__,
         "run": str(explanation.run),
         "interrupted": explanation.interrupted,
-        "causes": [_cause(cause) for cause in verdict.causes],
+        "causes": [_serialize_cause(cause) for cause in verdict.causes],
         "coverage": {
             "recorded": verdict.recorded,
             "judged": verdict.judged,
             "not_judged": [
-                {"reason": one.reason, "count": one.count, "first": one.first} for one in verdict.missing
+                {"reason": group.reason, "count": group.count, "first": group.first} for group in verdict.missing
             ],
             "not_reached": sum(rank.unfinished for rank in explanation.ranks),
         },
@@ -73,7 +73,7 @@ def _content(explanation: Explanation, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _cause(cause: Cause) -> dict[str, Any]:
+def _serialize_cause(cause: ExplainCause) -> dict[str, Any]:
     beyond, measured = cause.beyond, cause.beyond.measured
     return {
         "op": beyond.op,
@@ -82,10 +82,10 @@ def _cause(cause: Cause) -> dict[str, Any]:
         "evidence": {
             "dtype": measured.dtype,
             "shape": list(measured.shape),
-            "error": _finite(measured.error),
-            "largest_error": _finite(measured.largest),
-            "rounding_explains": _finite(measured.rounding),
-            "times": _finite(measured.times),
+            "error": _format_finite(measured.error),
+            "largest_error": _format_finite(measured.largest),
+            "rounding_explains": _format_finite(measured.rounding),
+            "times": _format_finite(measured.times),
             "nan_or_inf_on_one_side": measured.apart,
         },
         "module": list(beyond.modules),
@@ -96,24 +96,24 @@ def _cause(cause: Cause) -> dict[str, Any]:
     }
 
 
-def _finite(value: float) -> float | str:
+def _format_finite(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
 
-def _rows(explanation: Explanation) -> Iterator[list[Cell]]:
+def _iterate_rows(explanation: Explanation) -> Iterator[list[Cell]]:
     """Yield a row for each result, and for each record without one."""
     for rank in explanation.ranks:
         for call in rank.calls:
-            for direction, found in call.directions.items():
+            for direction, results in call.directions.items():
                 place: list[Cell] = [rank.step, rank.rank, f"{call.name}.{direction}"]
-                if isinstance(found, str):
-                    yield [*place, "", "", "", "", "", "", "", NOT_JUDGED, found]
+                if isinstance(results, str):
+                    yield [*place, "", "", "", "", "", "", "", NOT_JUDGED_STATUS, results]
                     continue
-                for one in found:
-                    numbers: list[Cell] = [one.error, one.largest, one.rounding, one.times]
-                    status = BEYOND if one.is_beyond else WITHIN
-                    reason = FRAGILE if one.is_fragile else ""
-                    if one.apart:
-                        are = "is" if one.apart == 1 else "are"
-                        reason = f"{counted(one.apart, 'element')} {are} nan or inf on one side"
-                    yield [*place, one.name, one.dtype, str(list(one.shape)), *numbers, status, reason]
+                for result in results:
+                    numbers: list[Cell] = [result.error, result.largest, result.rounding, result.times]
+                    status = BEYOND_STATUS if result.is_beyond else WITHIN_STATUS
+                    reason = FRAGILE_REASON if result.is_fragile else ""
+                    if result.apart:
+                        are = "is" if result.apart == 1 else "are"
+                        reason = f"{format_count(result.apart, 'element')} {are} nan or inf on one side"
+                    yield [*place, result.name, result.dtype, str(list(result.shape)), *numbers, status, reason]

@@ -21,11 +21,7 @@ def probe_commands() -> list[CommandSpec]:
 @hookimpl
 def probe_answers() -> list[AnswerSpec]:
     """Return the answer that ``--explain`` asks for."""
-    return [
-        AnswerSpec(
-            "explain", "calls of the target that introduced error", "probe_explain.answer:TargetExplained"
-        )
-    ]
+    return [AnswerSpec("explain", "calls of the target that introduced error", "probe_explain.answer:TargetExplainer")]
 
 
 @hookimpl

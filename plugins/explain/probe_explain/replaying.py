@@ -30,13 +30,13 @@ from probe_precheck import (
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
 
-MEMORY = "there was not enough memory to compute it"
-MALLOC = {-4: 0, -1: (1 << 31) - 1}
+MEMORY_REASON = "there was not enough memory to compute it"
+MALLOC_SETTINGS = {-4: 0, -1: (1 << 31) - 1}
 """Settings of ``mallopt``: M_MMAP_MAX, no block is mapped by itself; M_TRIM_THRESHOLD, 2 GiB stay at hand."""
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class CallResult:
     """Result of computing a call again.
 
     Attributes:
@@ -54,12 +54,12 @@ class Explained:
     @property
     def directions(self) -> dict[str, tuple[Measured, ...] | str]:
         """Results or reasons of the directions that were recorded, by name."""
-        found = {FORWARD: self.forward}
-        return found if self.backward is None else {**found, BACKWARD: self.backward}
+        results = {FORWARD: self.forward}
+        return results if self.backward is None else {**results, BACKWARD: self.backward}
 
 
 @dataclass(frozen=True, slots=True)
-class Replaying:
+class ReplaySetup:
     """Setup of a worker process; it can be pickled.
 
     Attributes:
@@ -70,18 +70,18 @@ class Replaying:
     framework: str
     options: RunnerOptions
 
-    def __call__(self, slot: int) -> Callable[[Call], Explained]:
+    def __call__(self, slot: int) -> Callable[[Call], CallResult]:
         """Return the function that computes a call again.
 
         Raises:
             UserError: The framework is not installed, or its runner cannot compute calls again.
         """
-        runner = replayer_of(Manager(), self.framework)
+        runner = find_replayer(Manager(), self.framework)
         keep_freed_memory()
         runner.open(self.options)
 
-        def run(call: Call) -> Explained:
-            return explained(runner, call)
+        def run(call: Call) -> CallResult:
+            return replay_call(runner, call)
 
         return run
 
@@ -95,11 +95,11 @@ def keep_freed_memory() -> None:
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # another C library
             mallopt = ctypes.CDLL(None).mallopt
-            for setting, value in MALLOC.items():
+            for setting, value in MALLOC_SETTINGS.items():
                 mallopt(setting, value)
 
 
-def replayer_of(manager: Manager, framework: str) -> Replayer:
+def find_replayer(manager: Manager, framework: str) -> Replayer:
     """Return the runner of a framework.
 
     Raises:
@@ -114,44 +114,44 @@ def replayer_of(manager: Manager, framework: str) -> Replayer:
     )
 
 
-def explained(runner: Replayer, call: Call) -> Explained:
+def replay_call(runner: Replayer, call: Call) -> CallResult:
     """Return the outcome of computing a call again; an exception becomes the reason why it was not."""
     if call.problem:
-        return without(call, call.problem)
+        return create_skipped_result(call, call.problem)
     try:
-        return _measured(runner, call)
+        return _measure_call(runner, call)
     except MemoryError:
-        return without(call, MEMORY)
+        return create_skipped_result(call, MEMORY_REASON)
     except Exception as error:  # a framework may raise anything
-        return without(call, one_line(error))
+        return create_skipped_result(call, one_line(error))
 
 
-def without(call: Call, reason: str, *, lost: bool = False) -> Explained:
+def create_skipped_result(call: Call, reason: str, *, lost: bool = False) -> CallResult:
     """Return the outcome of a call that was not computed again."""
     reason = reason.removesuffix(" SKIP.").replace(f"API {call.name} ", "").rstrip(".")
-    return Explained(call.name, reason, None if call.backward is None else reason, lost)
+    return CallResult(call.name, reason, None if call.backward is None else reason, lost)
 
 
-def _measured(runner: Replayer, call: Call) -> Explained:
+def _measure_call(runner: Replayer, call: Call) -> CallResult:
     replay = runner.replay(call)
     again = cache(partial(runner.replay, call, moved=True))
 
-    def moved(direction: str, name: str) -> Array | None:
+    def compute_moved(direction: str, name: str) -> Array | None:
         """Return the reference of a result for moved inputs; None if there is none."""
         results = getattr(again(), direction)
         if not isinstance(results, tuple):
             return None
-        return next((_array(result.reference) for result in results if result.name == name), None)
+        return next((_to_array(result.reference) for result in results if result.name == name), None)
 
     forward, backward = (
-        _direction(call, direction, results, partial(moved, direction))
+        _measure_direction(call, direction, results, partial(compute_moved, direction))
         for direction, results in zip((FORWARD, BACKWARD), replay)
     )
     assert forward is not None
-    return Explained(call.name, forward, backward)
+    return CallResult(call.name, forward, backward)
 
 
-def _direction(
+def _measure_direction(
     call: Call,
     direction: str,
     results: tuple[Recomputed, ...] | str | None,
@@ -160,12 +160,12 @@ def _direction(
     """Return the measured results of a direction that are in no doubt, or the reason why there are none."""
     if not isinstance(results, tuple):
         return results
-    found: list[Measured] = []
+    measurements: list[Measured] = []
     doubt = ""
     for result in results:
         output = Output(
             call.api,
-            _array(result.reference),
+            _to_array(result.reference),
             result.recorded,
             moved=partial(moved, result.name),
             direction=direction,
@@ -175,9 +175,9 @@ def _direction(
         if measured.is_beyond and result.doubt:
             doubt = result.doubt
         else:
-            found.append(measured)
-    return tuple(found) or doubt
+            measurements.append(measured)
+    return tuple(measurements) or doubt
 
 
-def _array(reference: np.ndarray[Any, Any]) -> Array:
+def _to_array(reference: np.ndarray[Any, Any]) -> Array:
     return Array(reference, reference.dtype.name)

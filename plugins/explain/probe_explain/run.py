@@ -20,24 +20,24 @@ from probe_precheck import (
     supervise,
 )
 
-from probe_core.engine import cores
-from probe_core.errors import UserError, nearest
+from probe_core.engine import count_cores
+from probe_core.errors import UserError, find_nearest_names
 from probe_core.flow.opening import open_run
 from probe_core.model import Mode
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
-from probe_core.progress import tell
-from probe_core.store.layout import ranks_of
-from probe_explain.replaying import Explained, Replaying, replayer_of, without
+from probe_core.progress import report_progress
+from probe_core.store.layout import find_ranks
+from probe_explain.replaying import CallResult, ReplaySetup, create_skipped_result, find_replayer
 
-PRELOADED = ("probe_explain.replaying", "probe_precheck.yardstick")
+PRELOADED_MODULES = ("probe_explain.replaying", "probe_precheck.yardstick")
 """Modules that every worker process needs, for any framework."""
 TIMEOUT = 600.0
 """Seconds that one call may take."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ExplainOptions:
     """Options of an explanation.
 
     Attributes:
@@ -54,7 +54,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
+class UnexplainedResult:
     """Recorded result that rounding does not explain.
 
     Attributes:
@@ -91,8 +91,8 @@ class RankResult:
     file: Path
     step: str = ""
     rank: int = 0
-    calls: list[Explained] = field(default_factory=list)
-    beyond: list[Beyond] = field(default_factory=list)
+    calls: list[CallResult] = field(default_factory=list)
+    beyond: list[UnexplainedResult] = field(default_factory=list)
     unfinished: int = 0
     note: str = ""
 
@@ -112,7 +112,7 @@ class Explanation:
     interrupted: bool = False
 
 
-def files_of(
+def iterate_files(
     path: Path, manager: Manager, steps: Collection[int] = (), ranks: Collection[int] = ()
 ) -> Iterator[tuple[str, int, Path]]:
     """Yield step, rank and record file of each rank of a run.
@@ -120,20 +120,18 @@ def files_of(
     Raises:
         UserError: The path holds no run, or not the steps or ranks.
     """
-    by_step = ranks_of(path, steps, manager.record_files())
-    known = sorted({rank for files in by_step.values() for rank in files})
+    by_step = find_ranks(path, steps, manager.record_files())
+    recorded_ranks = sorted({rank for files in by_step.values() for rank in files})
     for rank in ranks:
-        if rank not in known:
-            raise UserError(f"{path} has no rank {rank}.", "Choose among its ranks:", list(map(str, known)))
+        if rank not in recorded_ranks:
+            raise UserError(f"{path} has no rank {rank}.", "Choose among its ranks:", list(map(str, recorded_ranks)))
     for step, files in by_step.items():
         for rank, file in files.items():
             if not ranks or rank in ranks:
                 yield step if len(by_step) > 1 else "", rank, file
 
 
-def explain(
-    path: Path, files: Sequence[tuple[str, int, Path]], order: Order, manager: Manager
-) -> Explanation:
+def explain(path: Path, files: Sequence[tuple[str, int, Path]], order: ExplainOptions, manager: Manager) -> Explanation:
     """Return the explanation of the calls in record files; Ctrl-C ends it with the calls that are done.
 
     Args:
@@ -156,7 +154,7 @@ def explain(
     return explanation
 
 
-def _explain_rank(result: RankResult, order: Order, manager: Manager) -> None:
+def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -> None:
     run = open_run(manager, result.file, order.framework)
     with closing(run):
         if run.mode is not Mode.TENSOR:
@@ -168,42 +166,42 @@ def _explain_rank(result: RankResult, order: Order, manager: Manager) -> None:
         recorded = RecordedCalls(rerunnable(run))
         framework = run.header.framework
         spec = runner_of(manager, framework)
-        replayer_of(manager, framework)  # here as well, so that its absence is reported before workers start
+        find_replayer(manager, framework)  # here as well, so that its absence is reported before workers start
         jobs: list[Job] = []
-        for index in _chosen(recorded, order.only):
+        for index in _choose_calls(recorded, order.only):
             call = recorded.call(index, Settings())
             if call.problem:
-                result.calls.append(without(call, call.problem))
+                result.calls.append(create_skipped_result(call, call.problem))
             else:
                 jobs.append(Job(index, call, recorded.cost(index)))
         total = len(result.calls) + len(jobs)
         options = RunnerOptions(result.file, device="cpu", is_ours=run.header.is_ours)
-        setup = Replaying(framework, options)
-        workers = max(1, min(order.workers or cores(), len(jobs)))
+        setup = ReplaySetup(framework, options)
+        workers = max(1, min(order.workers or count_cores(), len(jobs)))
         places = {name: place for place, name in enumerate(recorded.names)}
         try:
             with closing(
-                supervise(setup, jobs, workers, order.timeout, preload=(*PRELOADED, *spec.preload))
+                supervise(setup, jobs, workers, order.timeout, preload=(*PRELOADED_MODULES, *spec.preload))
             ) as answers:
                 for job, answer in answers:
                     lost = isinstance(answer, Lost)
-                    done = without(job.payload, answer.reason, lost=True) if lost else answer
+                    done = create_skipped_result(job.payload, answer.reason, lost=True) if lost else answer
                     result.calls.append(done)
-                    tell("explaining", len(result.calls), total)
+                    report_progress("explaining", len(result.calls), total)
         finally:
             result.calls.sort(key=lambda done: places[done.name])
             result.unfinished = total - len(result.calls)
-            result.beyond += _beyond(run, result)
+            result.beyond += _find_unexplained(run, result)
 
 
-def _chosen(recorded: RecordedCalls, only: Sequence[str]) -> list[int]:
+def _choose_calls(recorded: RecordedCalls, only: Sequence[str]) -> list[int]:
     """Return the indices of the calls to compute; of all if ``only`` is empty."""
     if not only:
         return list(range(len(recorded)))
     apis = {name.rpartition(".")[0] for name in recorded.names}
     for name in only:
         if name not in apis and name not in recorded.names:
-            close = nearest(name, [*apis, *recorded.names])
+            close = find_nearest_names(name, [*apis, *recorded.names])
             raise UserError(
                 f'The run holds no call "{name}", so --only cannot choose it.',
                 "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
@@ -213,13 +211,13 @@ def _chosen(recorded: RecordedCalls, only: Sequence[str]) -> list[int]:
     return [i for i, name in enumerate(recorded.names) if {name, name.rpartition(".")[0]} & wanted]
 
 
-def _beyond(run: Run, result: RankResult) -> Iterator[Beyond]:
+def _find_unexplained(run: Run, result: RankResult) -> Iterator[UnexplainedResult]:
     """Yield for each record the result that is off the most, if rounding does not explain it."""
     path = run.stack_path
     is_loaded = False
     for call in result.calls:
-        for direction, found in call.directions.items():
-            worst = max(found, key=badness) if isinstance(found, tuple) and found else None
+        for direction, results in call.directions.items():
+            worst = max(results, key=get_severity_key) if isinstance(results, tuple) and results else None
             if worst is None or not worst.is_beyond:
                 continue
             if not is_loaded and path is not None and path.is_file():
@@ -227,7 +225,7 @@ def _beyond(run: Run, result: RankResult) -> Iterator[Beyond]:
                     run.use_stacks(path)
             is_loaded = True
             forward = f"{call.name}.forward"
-            yield Beyond(
+            yield UnexplainedResult(
                 f"{call.name}.{direction}",
                 worst,
                 own_frame(run.stack_of(forward) or ()),
@@ -237,6 +235,6 @@ def _beyond(run: Run, result: RankResult) -> Iterator[Beyond]:
             )
 
 
-def badness(measured: Measured) -> tuple[bool, float]:
+def get_severity_key(measured: Measured) -> tuple[bool, float]:
     """Return the key by which results are sorted: those with nan or inf on one side last."""
     return measured.apart > 0, measured.times

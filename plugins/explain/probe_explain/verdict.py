@@ -8,13 +8,13 @@ from enum import Enum
 
 from probe_precheck import FORWARD, NOTHING_TO_JUDGE, Measured
 
-from probe_explain.run import Beyond, Explanation, RankResult, badness
+from probe_explain.run import Explanation, RankResult, UnexplainedResult, get_severity_key
 
-LEAST_SHARE = 0.5
+MIN_JUDGED_SHARE = 0.5
 """Share of the records that must be judged before a run is said to be within rounding."""
 
 
-class Outcome(str, Enum):
+class ExplainOutcome(str, Enum):
     """Kinds of verdicts on a run."""
 
     INTRODUCED = "ERROR INTRODUCED"
@@ -23,7 +23,7 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class ExplainCause:
     """Record with a result that rounding does not explain.
 
     Attributes:
@@ -31,7 +31,7 @@ class Cause:
         same: Names of the other records of this API that are off.
     """
 
-    beyond: Beyond
+    beyond: UnexplainedResult
     same: tuple[str, ...] = ()
 
     @property
@@ -52,7 +52,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class UnjudgedGroup:
     """Reason why records were not judged.
 
     Attributes:
@@ -73,7 +73,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ExplainVerdict:
     """Verdict on a run.
 
     Attributes:
@@ -88,12 +88,12 @@ class Verdict:
         names_ranks: True if the run has several ranks, so that the rank of each cause is named.
     """
 
-    outcome: Outcome
+    outcome: ExplainOutcome
     text: str
-    causes: tuple[Cause, ...]
+    causes: tuple[ExplainCause, ...]
     recorded: int
     judged: int
-    missing: tuple[Missing, ...]
+    missing: tuple[UnjudgedGroup, ...]
     lost: int = 0
     fragile: str = ""
     names_ranks: bool = False
@@ -104,18 +104,18 @@ class Verdict:
         return f"{self.outcome.value}: {self.text}"
 
 
-def verdict_on(explanation: Explanation) -> Verdict:
+def conclude_verdict(explanation: Explanation) -> ExplainVerdict:
     """Return the verdict on all ranks and steps of a run."""
-    results = dict(_records(explanation))
-    judged = {name: found for name, found in results.items() if isinstance(found, tuple)}
-    missing = _missing(
-        {name: found for name, found in results.items() if isinstance(found, str)}, explanation
+    results = dict(_iterate_records(explanation))
+    judged = {name: result for name, result in results.items() if isinstance(result, tuple)}
+    missing = _group_unjudged(
+        {name: result for name, result in results.items() if isinstance(result, str)}, explanation
     )
     recorded = len(results) + sum(rank.unfinished for rank in explanation.ranks)
-    causes = _causes(explanation)
+    causes = _find_causes(explanation)
     lost = sum(call.lost for rank in explanation.ranks for call in rank.calls)
-    outcome, text = _concluded(explanation, judged, causes, recorded, missing)
-    return Verdict(
+    outcome, text = _decide_outcome(explanation, judged, causes, recorded, missing)
+    return ExplainVerdict(
         outcome,
         text,
         causes,
@@ -123,7 +123,7 @@ def verdict_on(explanation: Explanation) -> Verdict:
         len(judged),
         missing,
         lost,
-        _fragile(judged),
+        _describe_fragile(judged),
         _has_ranks(explanation),
     )
 
@@ -132,63 +132,65 @@ def _has_ranks(explanation: Explanation) -> bool:
     return len({rank.rank for rank in explanation.ranks}) > 1
 
 
-def _fragile(judged: dict[str, tuple[Measured, ...]]) -> str:
+def _describe_fragile(judged: dict[str, tuple[Measured, ...]]) -> str:
     """Return a sentence on results that are off by more than their own rounding explains, and are right."""
-    found = [(one.error, name, one) for name, results in judged.items() for one in results if one.is_fragile]
-    if not found:
+    fragile_results = [
+        (result.error, name, result) for name, results in judged.items() for result in results if result.is_fragile
+    ]
+    if not fragile_results:
         return ""
-    error, name, worst = max(found, key=lambda item: item[0])
-    count = "1 result moves" if len(found) == 1 else f"{len(found):,} results move"
+    error, name, worst = max(fragile_results, key=lambda item: item[0])
+    count = "1 result moves" if len(fragile_results) == 1 else f"{len(fragile_results):,} results move"
     return (
         f"fragile, not wrong: {count} with every rounding of the inputs; the most in {name} "
         f"({worst.name}: off by {error:.2g} of the values computed in higher precision)"
     )
 
 
-def _records(explanation: Explanation) -> Iterator[tuple[str, tuple[Measured, ...] | str]]:
+def _iterate_records(explanation: Explanation) -> Iterator[tuple[str, tuple[Measured, ...] | str]]:
     """Yield all records that were reached by their names, which say step and rank if there are several."""
     for rank in explanation.ranks:
         for call in rank.calls:
-            for direction, found in call.directions.items():
-                place = _place(rank) if len(explanation.ranks) > 1 else ""
-                yield f"{place}{call.name}.{direction}", found
+            for direction, result in call.directions.items():
+                place = _get_name_prefix(rank) if len(explanation.ranks) > 1 else ""
+                yield f"{place}{call.name}.{direction}", result
 
 
-def _place(rank: RankResult) -> str:
+def _get_name_prefix(rank: RankResult) -> str:
     """Return the directories of a rank's step and of the rank, as the beginning of a name."""
     directory = rank.file.parent.name
     return f"{rank.step}/{directory}/" if rank.step else f"{directory}/"
 
 
-def _missing(reasons: dict[str, str], explanation: Explanation) -> tuple[Missing, ...]:
+def _group_unjudged(reasons: dict[str, str], explanation: Explanation) -> tuple[UnjudgedGroup, ...]:
     by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         by_reason.setdefault(reason, []).append(name)
-    found = [Missing(reason, len(names), names[0]) for reason, names in by_reason.items()]
-    return tuple(sorted(found, key=lambda one: -one.count))
+    groups = [UnjudgedGroup(reason, len(names), names[0]) for reason, names in by_reason.items()]
+    return tuple(sorted(groups, key=lambda group: -group.count))
 
 
-def _causes(explanation: Explanation) -> tuple[Cause, ...]:
+def _find_causes(explanation: Explanation) -> tuple[ExplainCause, ...]:
     """Return a cause for each API: a forward if any is off, for backwards read what it left behind."""
-    by_api: dict[str, list[Beyond]] = {}
+    by_api: dict[str, list[UnexplainedResult]] = {}
     for rank in explanation.ranks:
         for beyond in rank.beyond:
             by_api.setdefault(beyond.op.rpartition(".")[0].rpartition(".")[0], []).append(beyond)
     causes = []
-    for found in by_api.values():
-        forwards = [beyond for beyond in found if beyond.op.endswith(FORWARD)]
-        worst = max(forwards or found, key=lambda beyond: badness(beyond.measured))
-        causes.append(Cause(worst, tuple(beyond.op for beyond in found if beyond is not worst)))
-    return tuple(sorted(causes, key=lambda cause: badness(cause.beyond.measured), reverse=True))
+    for results in by_api.values():
+        forwards = [beyond for beyond in results if beyond.op.endswith(FORWARD)]
+        worst = max(forwards or results, key=lambda beyond: get_severity_key(beyond.measured))
+        causes.append(ExplainCause(worst, tuple(beyond.op for beyond in results if beyond is not worst)))
+    return tuple(sorted(causes, key=lambda cause: get_severity_key(cause.beyond.measured), reverse=True))
 
 
-def _concluded(
+def _decide_outcome(
     explanation: Explanation,
     judged: dict[str, tuple[Measured, ...]],
-    causes: Sequence[Cause],
+    causes: Sequence[ExplainCause],
     recorded: int,
-    missing: Sequence[Missing],
-) -> tuple[Outcome, str]:
+    missing: Sequence[UnjudgedGroup],
+) -> tuple[ExplainOutcome, str]:
     """Return the kind of the verdict and its sentence, by the first line of docs/explain.md#verdict."""
     some = f"{len(judged):,}" if judged else "none"
     share = f"{some} of {recorded:,} records were computed again"
@@ -196,20 +198,18 @@ def _concluded(
         worst = causes[0].beyond
         where = f", at {worst.where}" if worst.where else ""
         rank = f"on rank {worst.rank}, " if _has_ranks(explanation) or worst.rank else ""
-        return Outcome.INTRODUCED, f"{rank}{worst.op} {causes[0].statement}{where}"
+        return ExplainOutcome.INTRODUCED, f"{rank}{worst.op} {causes[0].statement}{where}"
     if explanation.interrupted:
-        return Outcome.CANNOT_TELL, f"it was interrupted: {share}, which rounding explains"
-    silent = sum(one.count for one in missing if one.reason == NOTHING_TO_JUDGE)
-    if len(judged) < LEAST_SHARE * (recorded - silent) or not judged:
+        return ExplainOutcome.CANNOT_TELL, f"it was interrupted: {share}, which rounding explains"
+    silent = sum(group.count for group in missing if group.reason == NOTHING_TO_JUDGE)
+    if len(judged) < MIN_JUDGED_SHARE * (recorded - silent) or not judged:
         share = f"only {share}" if judged else share
-        return Outcome.CANNOT_TELL, f"{share}; {missing[0].sentence}" if missing else share
-    values = [
-        (measured.times, f"{name}.{measured.name}") for name, found in judged.items() for measured in found
-    ]
+        return ExplainOutcome.CANNOT_TELL, f"{share}; {missing[0].sentence}" if missing else share
+    values = [(measured.times, f"{name}.{measured.name}") for name, results in judged.items() for measured in results]
     times, name = max(values)
     left = recorded - len(judged)
     rest = ("; 1 record was not" if left == 1 else f"; {left:,} records were not") if left else ""
-    return Outcome.WITHIN, (
+    return ExplainOutcome.WITHIN, (
         f"rounding explains all {len(values):,} results of the {len(judged):,} records that were computed "
         f"again{rest} (closest to its limit: {name}, {times:.2g} times what rounding explains)"
     )

@@ -9,13 +9,13 @@ from probe_matching import ALONE, View
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.run import Run
-from probe_legacy.reading.aten import ATEN, operators_of, place_of
+from probe_legacy.reading.aten import ATEN, find_operators, place_of
 
 Chosen = Mapping[str, str]
 """The API operator of each Aten operator of a run."""
 
 
-def in_common_names(target: Run, golden: Run, *, has_places: bool) -> tuple[Run, Run] | None:
+def create_common_views(target: Run, golden: Run, *, has_places: bool) -> tuple[Run, Run] | None:
     """Return both runs with their Aten operators under the names of those that call them, if one has any.
 
     Args:
@@ -24,26 +24,24 @@ def in_common_names(target: Run, golden: Run, *, has_places: bool) -> tuple[Run,
         has_places: True if gradients have the places of the inputs that they are of.
     """
     runs = target, golden
-    aten = [{operator for family, operator in _operators(run) if family == ATEN} for run in runs]
+    aten = [{operator for family, operator in _iterate_operators(run) if family == ATEN} for run in runs]
     if bool(aten[0]) is bool(aten[1]):
         return None
-    other = golden if aten[0] else target
-    callers = {operator.lower() for _, operator in _operators(other)}
+    caller_run = golden if aten[0] else target
+    callers = {operator.lower() for _, operator in _iterate_operators(caller_run)}
     chosen = {
         operator: caller
         for operator in aten[0] or aten[1]
-        for caller in [next((name for name in operators_of(operator.lower()) if name in callers), None)]
+        for caller in [next((name for name in find_operators(operator.lower()) if name in callers), None)]
         if caller is not None
     }
     if not chosen:
         return None
-    views = [
-        Common(run, side, chosen, has_places=has_places) for run, side in zip(runs, ("target", "golden"))
-    ]
+    views = [CommonNamesView(run, side, chosen, has_places=has_places) for run, side in zip(runs, ("target", "golden"))]
     return views[0], views[1]
 
 
-def _operators(run: Run) -> Iterator[tuple[str, str]]:
+def _iterate_operators(run: Run) -> Iterator[tuple[str, str]]:
     """Yield the family and the operator of each call that is not of a module."""
     for name in run.names():
         if not name.startswith("Module."):
@@ -51,7 +49,7 @@ def _operators(run: Run) -> Iterator[tuple[str, str]]:
             yield family, rest.rsplit(".", 2)[0]
 
 
-class Common(View):
+class CommonNamesView(View):
     """A view of a run in which the same operators have the same names, whatever level they were recorded at.
 
     Only tensors keep their places: other arguments differ between the levels.
@@ -68,10 +66,10 @@ class Common(View):
         super().__init__(run, side)
         self._chosen, self._has_places = chosen, has_places
         self._aten: dict[str, str] = {}
-        self._name(self._renamed(set(chosen.values())))
-        self._sign()
+        self._set_names(self._rename_calls(set(chosen.values())))
+        self._compute_signatures()
 
-    def _renamed(self, callers: Set[str]) -> Iterator[str]:
+    def _rename_calls(self, callers: Set[str]) -> Iterator[str]:
         """Yield the common names of all calls; calls of one operator are counted in their order."""
         counts: Counter[str] = Counter()
         numbers: dict[str, str] = {}
@@ -99,11 +97,9 @@ class Common(View):
         if key == record.key:
             return record
         call = key.rpartition(".")[0]
-        return Record(
-            index, key, tuple([self._slot(key, self._aten.get(call), slot) for slot in record.slots])
-        )
+        return Record(index, key, tuple([self._rename_slot(key, self._aten.get(call), slot) for slot in record.slots]))
 
-    def _slot(self, key: str, aten: str | None, slot: Slot) -> Slot:
+    def _rename_slot(self, key: str, aten: str | None, slot: Slot) -> Slot:
         path: str | None = slot.path
         is_forward = key.endswith(".forward")
         is_argument = slot.side is Side.INPUT if is_forward else slot.side is Side.OUTPUT and self._has_places
@@ -111,4 +107,4 @@ class Common(View):
             path = None
         elif aten is not None and is_argument and not slot.path.startswith(ALONE):
             path = place_of(aten, key.split(".")[1], slot.path)
-        return self._placed(key, slot, path)
+        return self._place_slot(key, slot, path)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, LOST
+from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED
 from probe_core.cli.spelling import Command, option
-from probe_core.errors import counted
-from probe_core.files.claim import claimed, time_stamp
+from probe_core.errors import format_count
+from probe_core.files.claim import claim_time_stamp, get_time_stamp
 
 if TYPE_CHECKING:
     from probe_legacy.acl.convert import Place
-    from probe_legacy.acl.tree import Found
+    from probe_legacy.acl.tree import DumpCandidate
 
 LAYOUTS = ("host", "device", "ND", "NCHW", "NHWC", "HWCN", "CHWN")
-TOLD = 20
+MAX_LISTED_PROBLEMS = 20
 """Number of problems that are printed; the others are counted."""
 
 
@@ -40,13 +40,13 @@ def convert(source: Path, output: Path, layout: str, overwrite: bool) -> int:
     \b
     probe convert dump/output -o arrays
     """
-    from probe_legacy.acl.convert import beside
-    from probe_legacy.acl.tree import dumps_in
+    from probe_legacy.acl.convert import place_beside
+    from probe_legacy.acl.tree import find_dumps
 
-    return run_conversion(dumps_in(source), output, layout, overwrite, beside)
+    return run_conversion(find_dumps(source), output, layout, overwrite, place_beside)
 
 
-def run_conversion(dumps: Sequence[Found], output: Path, layout: str, overwrite: bool, place: Place) -> int:
+def run_conversion(dumps: Sequence[DumpCandidate], output: Path, layout: str, overwrite: bool, place: Place) -> int:
     """Convert dumps, print what was written, and return the exit code.
 
     Args:
@@ -64,19 +64,17 @@ def run_conversion(dumps: Sequence[Found], output: Path, layout: str, overwrite:
 
     if not overwrite:
         check_nothing_is_replaced(dumps, output, place)
-    with claimed(output, time_stamp()) as stamp, console.progress():
+    with claim_time_stamp(output, get_time_stamp()) as stamp, console.show_progress():
         result = converted(dumps, output, stamp, layout, place)
     for sentence in result.explained:
         console.show(sentence)
     problems = [*result.problems, *result.notes]
-    for problem in problems[:TOLD]:
+    for problem in problems[:MAX_LISTED_PROBLEMS]:
         console.warn(problem)
-    if len(problems) > TOLD:
-        console.warn(f"{len(problems) - TOLD} more problems are not shown; mend or remove those files.")
-    console.show(f"  wrote {counted(result.files, 'file')} of {counted(result.dumps, 'dump')} to {output}")
+    if len(problems) > MAX_LISTED_PROBLEMS:
+        console.warn(f"{len(problems) - MAX_LISTED_PROBLEMS} more problems are not shown; mend or remove those files.")
+    console.show(f"  wrote {format_count(result.files, 'file')} of {format_count(result.dumps, 'dump')} to {output}")
     if result.kept:
-        console.show(
-            f"  not in the wanted shape: {counted(result.kept, 'array')}; the column Message says why"
-        )
+        console.show(f"  not in the wanted shape: {format_count(result.kept, 'array')}; the column Message says why")
     console.show(f"  wrote {result.table}")
-    return LOST if result.problems else FINISHED
+    return EXIT_DATA_LOST if result.problems else EXIT_FINISHED

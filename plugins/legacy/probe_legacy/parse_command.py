@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED
+from probe_core.cli.main import EXIT_FINISHED
 from probe_core.cli.options import Location
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
@@ -37,50 +37,48 @@ def parse(ctx: click.Context, /, file: Path, prefix: str) -> int:
         fix = "Give one of the files in it:" if inside else "Give a dump.json or a .pkl file."
         raise UserError(f"{file} is a directory, and probe parse reads one file.", fix, inside)
     if format_of(file) == PTDBG:
-        lines = lines_of_rows(file, prefix)
+        lines = format_ptdbg_file(file, prefix)
     else:
-        lines = lines_of_run(
-            file, prefix, ctx.find_object(Manager) or Manager(), ctx.meta.get("probe.framework")
-        )
+        lines = format_run(file, prefix, ctx.find_object(Manager) or Manager(), ctx.meta.get("probe.framework"))
     is_empty = True
     for line in lines:
         console.show(line)
         is_empty = False
     if is_empty:
         console.warn(f'No row of {file} has a name that begins with "{prefix}".')
-    return FINISHED
+    return EXIT_FINISHED
 
 
-def lines_of_rows(path: Path, prefix: str) -> Iterator[str]:
+def format_ptdbg_file(path: Path, prefix: str) -> Iterator[str]:
     """Yield the lines on the rows of a file of ptdbg_ascend, as its ``parse`` printed them.
 
     Raises:
         UserError: The file cannot be read.
     """
     from probe_legacy.reading.lines import read_lines
-    from probe_legacy.reading.values import frames_of, text_of_name
+    from probe_legacy.reading.values import format_frames, read_row_name
 
     lines: list[str] = []
-    told: list[str] = ["", "Statistic Info:"]
+    header_lines: list[str] = ["", "Statistic Info:"]
 
     def keep(row: Any, begin: int) -> None:
-        name = text_of_name(row)
+        name = read_row_name(row)
         if not name.startswith(prefix):
             return
         if name.endswith("stack_info"):
-            frames_of(row[1])
-            lines.extend(_traced(name, [_frame(*frame) for frame in row[1]]))
+            format_frames(row[1])
+            lines.extend(_format_stack(name, [_format_frame(*frame) for frame in row[1]]))
         elif len(row) == 6:
-            lines.extend(told)
-            told.clear()
+            lines.extend(header_lines)
+            header_lines.clear()
             numbers = row[5] if isinstance(row[5], list) else []
-            lines.append(_told(name, row[3], row[4], [*numbers, None, None, None]))
+            lines.append(_format_row(name, row[3], row[4], [*numbers, None, None, None]))
 
     read_lines(path, keep)
     yield from lines
 
 
-def lines_of_run(path: Path, prefix: str, manager: Manager, framework: str | None) -> Iterator[str]:
+def format_run(path: Path, prefix: str, manager: Manager, framework: str | None) -> Iterator[str]:
     """Yield the lines on a run of any format.
 
     Raises:
@@ -91,30 +89,30 @@ def lines_of_run(path: Path, prefix: str, manager: Manager, framework: str | Non
     run = open_run(manager, path, framework)
     if run.stack_path is not None and run.stack_path.is_file():
         run.use_stacks(run.stack_path)
-    told = ["", "Statistic Info:"]
+    header_lines = ["", "Statistic Info:"]
     for record in run.records():
         slots = [slot for slot in record.slots if slot.name.startswith(prefix)]
         for slot in slots:
-            yield from told
-            told = []
-            yield _told(slot.name, slot.value.dtype, slot.value.extent, list(slot.value.statistics))
+            yield from header_lines
+            header_lines = []
+            yield _format_row(slot.name, slot.value.dtype, slot.value.extent, list(slot.value.statistics))
         frames = run.stack_of(record.key)
         if frames and (slots or record.key.startswith(prefix)):
-            yield from _traced(record.key, [frame.split("\n") for frame in frames])
+            yield from _format_stack(record.key, [frame.split("\n") for frame in frames])
     run.close()
 
 
-def _told(name: str, dtype: Any, shape: Any, numbers: list[Any]) -> str:
+def _format_row(name: str, dtype: Any, shape: Any, numbers: list[Any]) -> str:
     top, bottom, mean = numbers[:3]
     return f"  [{name}][dtype: {dtype}][shape: {shape}][max: {top}][min: {bottom}][mean: {mean}]"
 
 
-def _frame(file: Any, line: Any, function: Any, source: Any) -> list[str]:
+def _format_frame(file: Any, line: Any, function: Any, source: Any) -> list[str]:
     place = f'File "{file}", line {line}, in {function}'
     return [place] if source is None else [place, str(source)]
 
 
-def _traced(name: str, frames: list[list[str]]) -> Iterator[str]:
+def _format_stack(name: str, frames: list[list[str]]) -> Iterator[str]:
     """Yield the lines of a call stack, outermost first."""
     yield ""
     yield f"Trace back({name}):"

@@ -34,11 +34,7 @@ def probe_readers() -> list[ReaderSpec]:
 @hookimpl
 def probe_views() -> list[ViewSpec]:
     """Return the view of an older dump beside a run of today's recorders."""
-    return [
-        ViewSpec(
-            "older_dump", "an older dump beside a run of today's recorders", "probe_legacy.view:OlderDump"
-        )
-    ]
+    return [ViewSpec("older_dump", "an older dump beside a run of today's recorders", "probe_legacy.view:OlderDump")]
 
 
 @hookimpl
@@ -59,12 +55,8 @@ def probe_answers() -> list[AnswerSpec]:
 def probe_commands() -> list[CommandSpec]:
     """Return the commands ``parse`` and ``convert``."""
     return [
-        CommandSpec(
-            "parse", "Print statistics and call stacks of one dump.", "probe_legacy.parse.group:parse"
-        ),
-        CommandSpec(
-            "convert", "Convert ACL dumps of an NPU to .npy files.", "probe_legacy.convert_command:convert"
-        ),
+        CommandSpec("parse", "Print statistics and call stacks of one dump.", "probe_legacy.parse.group:parse"),
+        CommandSpec("convert", "Convert ACL dumps of an NPU to .npy files.", "probe_legacy.convert_command:convert"),
     ]
 
 

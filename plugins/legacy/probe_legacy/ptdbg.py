@@ -22,9 +22,9 @@ from typing import Any
 from probe_core.errors import UserError
 from probe_legacy.calls import checks, comparing
 from probe_legacy.calls.comparing import compare, compare_distributed, parse
-from probe_legacy.calls.dumping import Dumping, Period, rank_of
-from probe_legacy.calls.selection import MODES, Selection
-from probe_legacy.calls.versions import version_of
+from probe_legacy.calls.dumping import Period, PtdbgRecording, find_rank
+from probe_legacy.calls.selection import MODES, CallSelection
+from probe_legacy.calls.versions import find_version
 
 __all__ = [
     "acc_cmp_dump",
@@ -41,7 +41,7 @@ __all__ = [
     "set_version",
 ]
 
-_dumping = Dumping()
+_dumping = PtdbgRecording()
 comparing.before.append(_dumping.flush)
 
 
@@ -58,7 +58,7 @@ def set_version(version: str) -> None:
     Raises:
         UserError: The version cannot be written.
     """
-    _dumping.version = version_of(version)
+    _dumping.version = find_version(version)
 
 
 def set_dump_path(fpath: str | os.PathLike[str], dump_tag: str = "ptdbg_dump") -> None:
@@ -72,7 +72,7 @@ def set_dump_path(fpath: str | os.PathLike[str], dump_tag: str = "ptdbg_dump") -
         UserError: The path is none, or is of the other kind.
     """
     takes_directory = _dumping.version.takes_directory
-    path = checks.directory_of(fpath) if takes_directory else checks.file_of(fpath, has_directory=True)
+    path = checks.check_directory_path(fpath) if takes_directory else checks.check_file_path(fpath, has_directory=True)
     _dumping.set_path(path, dump_tag)
 
 
@@ -82,7 +82,7 @@ def acc_cmp_dump(*_: Any, **__: Any) -> None:
     Raises:
         UserError: It was called.
     """
-    raise checks.not_called("acc_cmp_dump")
+    raise checks.create_not_called_error("acc_cmp_dump")
 
 
 def overflow_check(*_: Any, **__: Any) -> None:
@@ -91,7 +91,7 @@ def overflow_check(*_: Any, **__: Any) -> None:
     Raises:
         UserError: It was called.
     """
-    raise checks.not_called("overflow_check")
+    raise checks.create_not_called_error("overflow_check")
 
 
 def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
@@ -107,9 +107,9 @@ def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
         UserError: An argument is wrong.
     """
     checks.check_model(model)
-    options = checks.options_of(kwargs, _dumping.version)
+    options = checks.parse_hook_options(kwargs, _dumping.version)
     rank = options.get("rank")
-    rank = rank_of(model) if rank is None else rank
+    rank = find_rank(model) if rank is None else rank
     config = options["dump_config"] if options["dump_mode"] == "acl" else None
     if hook is acc_cmp_dump:
         _dumping.register(model, rank, config)
@@ -144,17 +144,17 @@ def set_dump_switch(
     version = _dumping.version
     if filter_switch is None:
         filter_switch = "ON" if version.filters else "OFF"
-    checks.one_of("filter_switch", filter_switch, checks.SWITCHES)
-    directions, sides = checks.data_mode_of(dump_mode, version)
-    if checks.one_of("switch", switch, checks.SWITCHES) == "OFF":
-        checks.one_of("mode", mode, MODES)
+    checks.check_choice("filter_switch", filter_switch, checks.SWITCHES)
+    directions, sides = checks.parse_dump_mode(dump_mode, version)
+    if checks.check_choice("switch", switch, checks.SWITCHES) == "OFF":
+        checks.check_choice("mode", mode, MODES)
         count = _dumping.switch_off()
         if mode == "list":
             from probe_core.cli import console  # which imports click
 
             console.show(f"The number of matched dump is {count}")
         return
-    selection = Selection(version, checks.mode_of(mode, scope, api_list), scope, api_list)
+    selection = CallSelection(version, checks.check_mode(mode, scope, api_list), scope, api_list)
     _dumping.switch_on(Period(selection, filter_switch == "ON", directions, sides), scope)
 
 
@@ -176,8 +176,8 @@ def set_overflow_check_switch(switch: str, filter_switch: str = "ON") -> None:
     Raises:
         UserError: An argument is wrong.
     """
-    is_on = checks.one_of("switch", switch, checks.SWITCHES) == "ON"
-    filters = checks.one_of("filter_switch", filter_switch, checks.SWITCHES) == "ON"
+    is_on = checks.check_choice("switch", switch, checks.SWITCHES) == "ON"
+    filters = checks.check_choice("filter_switch", filter_switch, checks.SWITCHES) == "ON"
     _dumping.switch_check(is_on, filters)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probe_core.exports import exporter
+from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_matching.gradients import owners
@@ -32,7 +32,7 @@ __all__ = [
     "with_entries",
 ]
 
-__getattr__ = exporter(
+__getattr__ = create_exporter(
     __name__,
     {
         "gradients": "owners",

@@ -8,20 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import counted
+from probe_core.errors import format_count
 from probe_core.matching.views import Hints, Views
 from probe_core.model import Kind, Level, Row, Side, Suspect
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.plugins.blame import PluginError, blamed
+from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.store.names import is_gradient
 from probe_matching.mapping import read_mapping
-from probe_matching.name_table import Dialect, Hint, NameTable, module_parts
+from probe_matching.name_table import Dialect, Hint, NameTable, parse_module_key
 from probe_matching.paths import Renames
 from probe_matching.specs import NameRule
-from probe_matching.translated import Translated
+from probe_matching.translated import TranslatedRun
 from probe_matching.user_maps import (
     read_api_mapping,
     read_cell_mapping,
@@ -32,12 +32,12 @@ from probe_matching.written import write_pairs
 
 ALIGN = "align"
 EXACT = "exact"
-NO_TABLE = "both runs are of one framework, so its names need no table"
-SHOWN = 5
-_VALUE = re.compile(r"\.(?:input|output|parameters|kwargs)(?:\..*)?$")
+NO_TABLE_NOTE = "both runs are of one framework, so its names need no table"
+MAX_LISTED_MODULES = 5
+_SLOT_SUFFIX = re.compile(r"\.(?:input|output|parameters|kwargs)(?:\..*)?$")
 
 
-class CommonWords:
+class CommonNameViewer:
     """A view that gives two runs common names."""
 
     def check(self, plan: Plan) -> None:
@@ -64,33 +64,31 @@ class CommonWords:
         frameworks = target.header.framework, golden.header.framework
         is_across = frameworks[0] != frameworks[1]
         if not (is_across or plan.api_mapping or plan.cell_mapping or plan.layer_mapping):
-            return Views(target, golden, plan.matcher or EXACT, (NO_TABLE,)) if plan.across else None
-        table, is_reversed, notes = _table(manager, *frameworks) if is_across else (NameTable(), False, [])
+            return Views(target, golden, plan.matcher or EXACT, (NO_TABLE_NOTE,)) if plan.across else None
+        table, is_reversed, notes = _find_name_table(manager, *frameworks) if is_across else (NameTable(), False, [])
         if plan.api_mapping is not None:
             entries, problems = read_api_mapping(plan.api_mapping)
             table = with_entries(table, entries)
             notes += problems
-        renames = _renames(plan, target, notes)
-        target_dialect, golden_dialect = (
-            (table.target, table.source) if is_reversed else (table.source, table.target)
+        renames = _create_renames(plan, target, notes)
+        target_dialect, golden_dialect = (table.target, table.source) if is_reversed else (table.source, table.target)
+        translated_runs = (
+            TranslatedRun(target, target_dialect, table.target, renames, "target", is_across=is_across),
+            TranslatedRun(golden, golden_dialect, table.target, None, "golden", is_across=is_across),
         )
-        viewed = (
-            Translated(target, target_dialect, table.target, renames, "target", is_across=is_across),
-            Translated(golden, golden_dialect, table.target, None, "golden", is_across=is_across),
-        )
-        for run in viewed:
+        for run in translated_runs:
             if run.inner:
                 notes.append(
-                    f"in {counted(run.inner, 'backward call')} of {run.header.framework} functions that call "
+                    f"in {format_count(run.inner, 'backward call')} of {run.header.framework} functions that call "
                     "others, gradients are the last inner call's, not the inputs'; outputs are not compared"
                 )
         by_place = is_across or plan.layer_mapping is not None
         matcher = plan.matcher or (ALIGN if by_place and plan.mapping is None else EXACT)
         writer = partial(write_pairs, plan) if plan.layer_mapping is not None else None
-        return Views(*viewed, matcher, tuple(notes), Differences(viewed, table.hints), writer)
+        return Views(*translated_runs, matcher, tuple(notes), DifferenceHints(translated_runs, table.hints), writer)
 
 
-def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool, list[str]]:
+def _find_name_table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool, list[str]]:
     """Return the names of two frameworks, True if the target is of their target framework, and notes."""
     notes = [f"the target is of {target} and the golden of {golden}"]
     for item in manager.contributions("name_rules"):
@@ -98,8 +96,8 @@ def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool,
         assert isinstance(rule, NameRule)
         if {rule.source, rule.target} == {target, golden}:
             try:
-                with blamed(rule.title, rule.origin):
-                    table = _sound(rule.make())
+                with blame_plugin(rule.title, rule.origin):
+                    table = _check_table(rule.make())
             except PluginError as error:
                 notes.append(f"{error.what} Its table of names is not used. {error.fix}")
                 continue
@@ -111,10 +109,10 @@ def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool,
 
 def check_name_rule(rule: NameRule) -> None:
     """Make the table of a name rule, and raise TypeError if it is not valid."""
-    _sound(rule.make())
+    _check_table(rule.make())
 
 
-def _sound(table: Any) -> NameTable:
+def _check_table(table: Any) -> NameTable:
     """Return the object that a name rule made if it is a valid table; raise TypeError if not."""
     if not isinstance(table, NameTable):
         raise TypeError(f"it must make a NameTable, not {type(table).__name__}")
@@ -124,7 +122,7 @@ def _sound(table: Any) -> NameTable:
     return table
 
 
-def _renames(plan: Plan, target: Run, notes: list[str]) -> Renames | None:
+def _create_renames(plan: Plan, target: Run, notes: list[str]) -> Renames | None:
     cells = read_cell_mapping(plan.cell_mapping) if plan.cell_mapping else {}
     layers = read_layer_mapping(plan.layer_mapping) if plan.layer_mapping else {}
     if not cells and not layers:
@@ -132,23 +130,21 @@ def _renames(plan: Plan, target: Run, notes: list[str]) -> Renames | None:
     names = [*target.names(), *target.construct.modules()]
     renames = Renames(names, cells, layers)
     for name in names:
-        parts = module_parts(name)
+        parts = parse_module_key(name)
         if parts is not None:
             renames(*parts[:2])
-    known = {*cells, *(child for children in layers.values() for child in children)}
-    unused = sorted(known - renames.used)
+    mapped_names = {*cells, *(child for children in layers.values() for child in children)}
+    unused = sorted(mapped_names - renames.used)
     if unused:
-        some = ", ".join(unused[:SHOWN])
-        notes.append(
-            f"the mapping names {counted(len(unused), 'module')} that the target does not have: {some}"
-        )
+        some = ", ".join(unused[:MAX_LISTED_MODULES])
+        notes.append(f"the mapping names {format_count(len(unused), 'module')} that the target does not have: {some}")
     return renames
 
 
-class Differences(Hints):
+class DifferenceHints(Hints):
     """Hints on known differences of two frameworks."""
 
-    def __init__(self, views: Sequence[Translated], hints: Sequence[Hint]) -> None:
+    def __init__(self, views: Sequence[TranslatedRun], hints: Sequence[Hint]) -> None:
         self._views = views
         self.explaining: list[str] = []
         self._by_name: dict[str, list[Hint]] = {}
@@ -160,46 +156,48 @@ class Differences(Hints):
         """Return the hints on the calls of a batch, each once."""
         if not self._by_name:
             return []
-        return [hint for op, rows in batch.all_rows() for hint in self._of_op(op, rows)]
+        return [hint for op, rows in batch.all_rows() for hint in self._explain_op(op, rows)]
 
-    def _of_op(self, op: str, rows: Sequence[Row]) -> list[str]:
+    def _explain_op(self, op: str, rows: Sequence[Row]) -> list[str]:
         matched = [row for row in rows if row.pair.matched]
-        known = [hint for name in self._names(op, matched) for hint in self._by_name.get(name, ())]
-        return self._given([hint for hint in known if not hint.differs or _is_own_doing(op, matched)])
+        candidates = [hint for name in self._collect_names(op, matched) for hint in self._by_name.get(name, ())]
+        return self._emit_hints(
+            [hint for hint in candidates if not hint.differs or _has_only_output_errors(op, matched)]
+        )
 
     def of_suspects(self, suspects: Sequence[Suspect]) -> list[str]:
         """Return the hints on suspect forward calls, even if none of their rows fails."""
         names: set[str] = set()
         for suspect in suspects if self._by_name else ():
             if "forward" in suspect.op.split("."):
-                parts = [module for key in (suspect.op, suspect.module) if (module := module_parts(key))]
-                names |= {self._views[0].word(suspect.op), *(part[1] for part in parts)}
-        return self._given([hint for name in sorted(names) for hint in self._by_name.get(name, ())])
+                parts = [module for key in (suspect.op, suspect.module) if (module := parse_module_key(key))]
+                names |= {self._views[0].find_common_name(suspect.op), *(part[1] for part in parts)}
+        return self._emit_hints([hint for name in sorted(names) for hint in self._by_name.get(name, ())])
 
-    def _given(self, given: Sequence[Hint]) -> list[str]:
+    def _emit_hints(self, new_hints: Sequence[Hint]) -> list[str]:
         """Return the texts of hints, and make sure that they are not given again."""
-        if not given:
+        if not new_hints:
             return []
         for hints in self._by_name.values():
-            hints[:] = [hint for hint in hints if hint not in given]
-        self.explaining += dict.fromkeys(hint.text for hint in given if hint.differs)
-        return list(dict.fromkeys(hint.text for hint in given))
+            hints[:] = [hint for hint in hints if hint not in new_hints]
+        self.explaining += dict.fromkeys(hint.text for hint in new_hints if hint.differs)
+        return list(dict.fromkeys(hint.text for hint in new_hints))
 
-    def _names(self, op: str, matched: Sequence[Row]) -> set[str]:
+    def _collect_names(self, op: str, matched: Sequence[Row]) -> set[str]:
         """Return the names of both calls, their own and the common one."""
         if not matched:
             return set()
         golden = next(row.pair.golden.name for row in matched if row.pair.golden is not None)
-        keys = (op, _VALUE.sub("", golden))
-        classes = {parts[1] for key in keys if (parts := module_parts(key))}
-        return classes | {view.word(key) for view, key in zip(self._views, keys)}
+        keys = (op, _SLOT_SUFFIX.sub("", golden))
+        classes = {parts[1] for key in keys if (parts := parse_module_key(key))}
+        return classes | {view.find_common_name(key) for view, key in zip(self._views, keys)}
 
 
-def _is_own_doing(op: str, matched: Sequence[Row]) -> bool:
+def _has_only_output_errors(op: str, matched: Sequence[Row]) -> bool:
     """Return True for a call whose outputs differ although its input tensors agree."""
-    bad = [row for row in matched if row.verdict.level is Level.ERROR]
-    has_bad_input = any(row.pair.side is Side.INPUT and _is_tensor(row) for row in bad)
-    return bool(bad) and not has_bad_input and not is_gradient(op)
+    failed_rows = [row for row in matched if row.verdict.level is Level.ERROR]
+    has_bad_input = any(row.pair.side is Side.INPUT and _is_tensor(row) for row in failed_rows)
+    return bool(failed_rows) and not has_bad_input and not is_gradient(op)
 
 
 def _is_tensor(row: Row) -> bool:

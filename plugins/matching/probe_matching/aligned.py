@@ -16,34 +16,34 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from probe_core.matching.matching import NONE, Matching, partners_of
+from probe_core.matching.matching import NO_PARTNER, Matching, partners_of
 from probe_core.model import How, Kind, Record
 from probe_core.model.plan import Plan
 from probe_core.model.run import Construct, Run
-from probe_core.store.names import canonical, is_debug, is_gradient, without_count
+from probe_core.store.names import canonicalize, drop_count, is_debug, is_gradient
 from probe_matching.alignment import align
-from probe_matching.likeness import Place, comparable, content_of, form_of, place_of
-from probe_matching.regions import pair_edges, regions
+from probe_matching.likeness import ModulePlace, comparable, get_content, get_form, parse_place
+from probe_matching.regions import find_regions, pair_edges
 
 
-class Aligned:
+class AlignmentMatcher:
     """Matcher that pairs calls by their names, shapes and contents, whatever their numbers."""
 
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
         """Return the matching of two aligned runs, with the regions of calls that do not line up."""
         streams = _Streams(target, golden)
-        calls = dict(streams.pairs())
+        calls = dict(streams.pair_calls())
         partners = array("q")
         for index in range(len(target)):
             partners.extend(partners_of(target, index, golden, calls.get(index)))
         matching = Matching(How.ALIGNED, partners)
-        for region in regions(target, golden, calls):
+        for region in find_regions(target, golden, calls):
             pair_edges(matching, region, target, golden)
             matching.regions.append(region)
         return matching
 
 
-class _Call(NamedTuple):
+class _StreamCall(NamedTuple):
     """A call in its stream: its record, codes of its kind, content and arguments, and its name.
 
     Calls of the same kind may pair.
@@ -63,29 +63,29 @@ class _Streams:
         self._runs = target, golden
         self._is_loose = target.is_loose or golden.is_loose
         self._codes: dict[object, int] = {}
-        self._modules_paired = dict(self._modules())
+        self._modules_paired = dict(self._pair_modules())
         self._homes = self._pair_homes()
         common = set(self._homes), set(self._homes.values())
-        self._streams = [self._sorted(run, known) for run, known in zip(self._runs, common)]
+        self._streams = [self._group_by_module(run, places) for run, places in zip(self._runs, common)]
 
-    def pairs(self) -> Iterable[tuple[int, int]]:
+    def pair_calls(self) -> Iterable[tuple[int, int]]:
         """Return the indices of paired records, of target and golden."""
         target, golden = self._runs
-        pairs = dict(_by_place(target, golden))
+        pairs = dict(_pair_named_records(target, golden))
         pairs.update(self._modules_paired)
         target_streams, golden_streams = self._streams
         for home, calls in target_streams.items():
-            pairs.update(_aligned(calls, golden_streams.get(self._partner_of(home), [])))
-        golden_modules = {place_of(key): index for index, key in enumerate(golden.names())}
+            pairs.update(_align_streams(calls, golden_streams.get(self._find_partner(home), [])))
+        golden_modules = {parse_place(key): index for index, key in enumerate(golden.names())}
         for index, key in enumerate(target.names()):
-            place = place_of(key)
+            place = parse_place(key)
             if place is not None and place[1] == "backward":
                 partner = golden_modules.get(self._homes.get(place, place))
                 if partner is not None:
                     pairs[index] = partner
         taken = set(pairs.values())
         for index, partner in list(pairs.items()):  # a backward call has the number of its forward call
-            for target_key, golden_key in _backward(target.names()[index], golden.names()[partner]):
+            for target_key, golden_key in _pair_backward_keys(target.names()[index], golden.names()[partner]):
                 first, second = target.find(target_key), golden.find(golden_key)
                 if first is not None and second is not None and first not in pairs and second not in taken:
                     pairs[first] = second
@@ -93,82 +93,82 @@ class _Streams:
         rest = [
             [
                 call
-                for call in self._backward(side)
-                if call.record not in known and not self._follows(side, call)
+                for call in self._collect_backward_calls(side)
+                if call.record not in paired_records and not self._has_forward_call(side, call)
             ]
-            for side, known in enumerate((pairs, taken))
+            for side, paired_records in enumerate((pairs, taken))
         ]
-        pairs.update(_aligned(*rest))
+        pairs.update(_align_streams(*rest))
         return pairs.items()
 
-    def _sorted(self, run: Run, known: set[Place]) -> dict[Place | None, list[_Call]]:
+    def _group_by_module(
+        self, run: Run, common_places: set[ModulePlace]
+    ) -> dict[ModulePlace | None, list[_StreamCall]]:
         """Return the forward calls of a run by the innermost module around them that both runs have."""
-        streams: dict[Place | None, list[_Call]] = {}
+        streams: dict[ModulePlace | None, list[_StreamCall]] = {}
         for record in run.records():
-            if place_of(record.key) is None and not is_debug(record.key) and not _is_backward(record.key):
-                streams.setdefault(self._home(run, record.key, known), []).append(self._call(record))
+            if parse_place(record.key) is None and not is_debug(record.key) and not _is_backward(record.key):
+                streams.setdefault(self._find_home(run, record.key, common_places), []).append(
+                    self._create_call(record)
+                )
         return streams
 
-    def _backward(self, side: int) -> list[_Call]:
+    def _collect_backward_calls(self, side: int) -> list[_StreamCall]:
         run = self._runs[side]
         keys = enumerate(run.names())
-        return [self._call(run.record(i)) for i, key in keys if _is_backward(key) and place_of(key) is None]
+        return [self._create_call(run.record(i)) for i, key in keys if _is_backward(key) and parse_place(key) is None]
 
-    def _follows(self, side: int, call: _Call) -> bool:
+    def _has_forward_call(self, side: int, call: _StreamCall) -> bool:
         """Return True for a backward call whose forward call is recorded, and which pairs as that does."""
         return self._runs[side].find(f"{call.name.removesuffix('backward')}forward") is not None
 
-    def _modules(self) -> Iterable[tuple[int, int]]:
+    def _pair_modules(self) -> Iterable[tuple[int, int]]:
         """Yield pairs of module calls with equal paths; those of one module pair by content, in order."""
-        streams: list[dict[str, list[_Call]]] = [{}, {}]
+        streams: list[dict[str, list[_StreamCall]]] = [{}, {}]
         for run, stream in zip(self._runs, streams):
             for record in run.records():
-                place = place_of(record.key)
+                place = parse_place(record.key)
                 if place is not None and place[1] == "forward":
-                    content = tuple(
-                        content_of(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR
-                    )
-                    kind = self._code(place[:2])
-                    call = _Call(record.index, kind, self._code((kind, content)), record.key)
+                    content = tuple(get_content(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR)
+                    kind = self._encode(place[:2])
+                    call = _StreamCall(record.index, kind, self._encode((kind, content)), record.key)
                     stream.setdefault(place[0], []).append(call)
         for path, calls in streams[0].items():
-            yield from _aligned(calls, streams[1].get(path, []))
+            yield from _align_streams(calls, streams[1].get(path, []))
 
-    def _pair_homes(self) -> dict[Place, Place]:
+    def _pair_homes(self) -> dict[ModulePlace, ModulePlace]:
         """Return the modules around calls that both runs have, of the target and of the golden."""
         target, golden = self._runs
-        golden_places = _places(golden.construct)
-        homes = {place: place for place in _places(target.construct) & golden_places}
-        recorded = {place_of(key) for run in self._runs for key in run.names()}
+        golden_places = _collect_places(golden.construct)
+        homes = {place: place for place in _collect_places(target.construct) & golden_places}
+        recorded = {parse_place(key) for run in self._runs for key in run.names()}
         homes = {home: partner for home, partner in homes.items() if home not in recorded}
         for index, partner_index in self._modules_paired.items():
-            home, partner = place_of(target.names()[index]), place_of(golden.names()[partner_index])
+            home, partner = parse_place(target.names()[index]), parse_place(golden.names()[partner_index])
             assert home is not None and partner is not None
             homes[home] = partner
             homes[home[0], "backward", home[2]] = partner[0], "backward", partner[2]
         return homes
 
-    def _partner_of(self, home: Place | None) -> Place | None:
+    def _find_partner(self, home: ModulePlace | None) -> ModulePlace | None:
         return None if home is None else self._homes[home]
 
-    def _home(self, run: Run, key: str, known: set[Place]) -> Place | None:
+    def _find_home(self, run: Run, key: str, common_places: set[ModulePlace]) -> ModulePlace | None:
         for module in run.construct.ancestors(key):
-            place = place_of(module)
-            if place is not None and place in known:
+            place = parse_place(module)
+            if place is not None and place in common_places:
                 return place
         return None
 
-    def _call(self, record: Record) -> _Call:
+    def _create_call(self, record: Record) -> _StreamCall:
         slots = comparable(record, self._is_loose)
-        kind = without_count(record.key), tuple(form_of(slot) for slot in slots)
-        content = tuple(content_of(slot) for slot in slots if slot.value.kind is Kind.TENSOR)
-        scalars = tuple(
-            (slot.path, slot.value.statistics.max) for slot in slots if slot.value.kind is Kind.SCALAR
-        )
-        codes = self._code(kind), self._code((kind, content))
-        return _Call(record.index, *codes, canonical(record.key), self._code(("arguments", scalars)))
+        kind = drop_count(record.key), tuple(get_form(slot) for slot in slots)
+        content = tuple(get_content(slot) for slot in slots if slot.value.kind is Kind.TENSOR)
+        scalars = tuple((slot.path, slot.value.statistics.max) for slot in slots if slot.value.kind is Kind.SCALAR)
+        codes = self._encode(kind), self._encode((kind, content))
+        return _StreamCall(record.index, *codes, canonicalize(record.key), self._encode(("arguments", scalars)))
 
-    def _code(self, value: object) -> int:
+    def _encode(self, value: object) -> int:
         return self._codes.setdefault(value, len(self._codes))
 
 
@@ -176,50 +176,50 @@ def _is_backward(key: str) -> bool:
     return key.endswith(".backward")
 
 
-def _backward(target: str, golden: str) -> Iterable[tuple[str, str]]:
+def _pair_backward_keys(target: str, golden: str) -> Iterable[tuple[str, str]]:
     if target.endswith(".forward") and golden.endswith(".forward"):
         yield f"{target.removesuffix('forward')}backward", f"{golden.removesuffix('forward')}backward"
 
 
-def _places(construct: Construct) -> set[Place]:
-    return {place for place in map(place_of, construct.modules()) if place is not None}
+def _collect_places(construct: Construct) -> set[ModulePlace]:
+    return {place for place in map(parse_place, construct.modules()) if place is not None}
 
 
-def _by_place(target: Run, golden: Run) -> Iterable[tuple[int, int]]:
+def _pair_named_records(target: Run, golden: Run) -> Iterable[tuple[int, int]]:
     """Yield pairs of modules' gradients and saved variables, whose names are the same in both runs."""
     golden_names: dict[object, int] = {}
     for index, key in enumerate(golden.names()):
-        name = _own_name(key)
+        name = _get_stable_name(key)
         if name is not None:
             golden_names.setdefault(name, index)
     for index, key in enumerate(target.names()):
-        name = _own_name(key)
+        name = _get_stable_name(key)
         if name is not None and name in golden_names:
             yield index, golden_names.pop(name)
 
 
-def _own_name(key: str) -> object:
+def _get_stable_name(key: str) -> object:
     if is_debug(key) or is_gradient(key):
-        return place_of(canonical(key)) or canonical(key)
+        return parse_place(canonicalize(key)) or canonicalize(key)
     return None
 
 
 # -- two streams -----------------------------------------------------------------------------------
 
 
-def _aligned(targets: Sequence[_Call], goldens: Sequence[_Call]) -> Iterable[tuple[int, int]]:
+def _align_streams(targets: Sequence[_StreamCall], goldens: Sequence[_StreamCall]) -> Iterable[tuple[int, int]]:
     """Yield the pairs of two streams: calls of unique content, and between them the best alignment."""
-    unique = _unique(targets, goldens)
-    anchors = _longest_rising(unique)
+    unique = _find_unique_calls(targets, goldens)
+    anchors = _find_longest_increasing(unique)
     if len(unique) > len(anchors):
         moved = [pair for pair in unique if pair not in set(anchors)]
         yield from ((targets[first].record, goldens[second].record) for first, second in moved)
         away = {first for first, _ in moved}, {second for _, second in moved}
         targets, goldens = (
-            [call for place, call in enumerate(calls) if place not in those]
-            for calls, those in zip((targets, goldens), away)
+            [call for place, call in enumerate(calls) if place not in positions]
+            for calls, positions in zip((targets, goldens), away)
         )
-        anchors = _unique(targets, goldens)
+        anchors = _find_unique_calls(targets, goldens)
     start = (0, 0)
     for anchor in [*anchors, (len(targets), len(goldens))]:
         target_part, golden_part = targets[start[0] : anchor[0]], goldens[start[1] : anchor[1]]
@@ -239,37 +239,35 @@ def _aligned(targets: Sequence[_Call], goldens: Sequence[_Call]) -> Iterable[tup
         start = anchor[0] + 1, anchor[1] + 1
 
 
-def _unique(targets: Sequence[_Call], goldens: Sequence[_Call]) -> list[tuple[int, int]]:
+def _find_unique_calls(targets: Sequence[_StreamCall], goldens: Sequence[_StreamCall]) -> list[tuple[int, int]]:
     """Return the positions of calls with unique content."""
     counts = Counter(call.content for call in targets), Counter(call.content for call in goldens)
-    kinds = Counter(
-        call.kind for call in (*targets, *goldens)
-    )  # for the only call of its kind, content adds nothing
-    where = {
+    kinds = Counter(call.kind for call in (*targets, *goldens))  # for the only call of its kind, content adds nothing
+    golden_positions = {
         call.content: place
         for place, call in enumerate(goldens)
         if counts[1][call.content] == 1 and kinds[call.kind] > 2
     }
     return [
-        (place, where[call.content])
+        (place, golden_positions[call.content])
         for place, call in enumerate(targets)
-        if counts[0][call.content] == 1 and call.content in where
+        if counts[0][call.content] == 1 and call.content in golden_positions
     ]
 
 
-def _longest_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _find_longest_increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the longest selection of pairs in which both numbers rise (Fredman, 1975)."""
     ends: list[int] = []
     tails: list[int] = []
     predecessors: list[int] = []
     for number, (_, second) in enumerate(pairs):
         length = bisect_left(ends, second)
-        predecessors.append(tails[length - 1] if length else NONE)
+        predecessors.append(tails[length - 1] if length else NO_PARTNER)
         ends[length : length + 1] = [second]
         tails[length : length + 1] = [number]
     chain: list[tuple[int, int]] = []
-    number = tails[-1] if tails else NONE
-    while number != NONE:
+    number = tails[-1] if tails else NO_PARTNER
+    while number != NO_PARTNER:
         chain.append(pairs[number])
         number = predecessors[number]
     return chain[::-1]

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-PAIR = 1 << 42
+PAIR_WEIGHT = 1 << 42
 """Weight of a pair; larger than that of any number of equal contents and names."""
-CONTENT = 1 << 21
+CONTENT_WEIGHT = 1 << 21
 """Weight of equal contents; larger than that of any number of equal arguments and names."""
-ARGUMENTS = 2
+ARGUMENTS_WEIGHT = 2
 """Weight of equal arguments; that of equal names is 1."""
 
-SMALL = 1 << 22
+MAX_TABLE_CELLS = 1 << 22
 """Largest number of cells that are solved at once, with a table for tracing back."""
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,50 +52,48 @@ def align(
     """
     names: dict[str, int] = {}
     a, b = (
-        _Calls(
+        _CallRange(
             np.array(codes, np.int64),
-            _codes(own, names),
-            _known(contents, len(own)),
-            _known(arguments, len(own)),
+            _encode_names(call_names, names),
+            _create_code_array(contents, len(call_names)),
+            _create_code_array(arguments, len(call_names)),
             0,
         )
-        for codes, own, contents, arguments in (
+        for codes, call_names, contents, arguments in (
             (targets, target_names, target_contents, target_arguments),
             (goldens, golden_names, golden_contents, golden_arguments),
         )
     )
     head = 0
-    while head < min(len(a), len(b)) and a.same(head, b, head):
+    while head < min(len(a), len(b)) and a.is_equal_at(head, b, head):
         head += 1
     tail = 0
-    while tail < min(len(a), len(b)) - head and a.same(len(a) - 1 - tail, b, len(b) - 1 - tail):
+    while tail < min(len(a), len(b)) - head and a.is_equal_at(len(a) - 1 - tail, b, len(b) - 1 - tail):
         tail += 1
     yield from ((position, position) for position in range(head))
-    yield from _solve(a.part(head, len(a) - tail), b.part(head, len(b) - tail))
+    yield from _yield_solution(a.select_range(head, len(a) - tail), b.select_range(head, len(b) - tail))
     yield from ((len(a) - tail + step, len(b) - tail + step) for step in range(tail))
 
 
-def _codes(names: Sequence[str], known: dict[str, int]) -> IntArray:
-    return np.array([known.setdefault(name, len(known)) for name in names], np.int64)
+def _encode_names(names: Sequence[str], name_codes: dict[str, int]) -> IntArray:
+    return np.array([name_codes.setdefault(name, len(name_codes)) for name in names], np.int64)
 
 
-def _known(codes: Sequence[int] | None, count: int) -> IntArray:
+def _create_code_array(codes: Sequence[int] | None, count: int) -> IntArray:
     return np.zeros(count, np.int64) if codes is None else np.array(codes, np.int64)
 
 
-class _Calls:
+class _CallRange:
     """A range of one run's calls, with the position of its first call in the run."""
 
-    def __init__(
-        self, codes: IntArray, names: IntArray, contents: IntArray, arguments: IntArray, start: int
-    ) -> None:
+    def __init__(self, codes: IntArray, names: IntArray, contents: IntArray, arguments: IntArray, start: int) -> None:
         self.codes, self.names, self.contents, self.arguments = codes, names, contents, arguments
         self.start = start
 
     def __len__(self) -> int:
         return len(self.codes)
 
-    def same(self, at: int, other: _Calls, other_at: int) -> bool:
+    def is_equal_at(self, at: int, other: _CallRange, other_at: int) -> bool:
         return bool(
             self.codes[at] == other.codes[other_at]
             and self.names[at] == other.names[other_at]
@@ -103,32 +101,32 @@ class _Calls:
             and self.arguments[at] == other.arguments[other_at]
         )
 
-    def part(self, start: int, end: int) -> _Calls:
+    def select_range(self, start: int, end: int) -> _CallRange:
         part = slice(start, end)
-        return _Calls(
+        return _CallRange(
             self.codes[part], self.names[part], self.contents[part], self.arguments[part], self.start + start
         )
 
-    def reversed(self) -> _Calls:
-        return _Calls(self.codes[::-1], self.names[::-1], self.contents[::-1], self.arguments[::-1], 0)
+    def reverse(self) -> _CallRange:
+        return _CallRange(self.codes[::-1], self.names[::-1], self.contents[::-1], self.arguments[::-1], 0)
 
 
-def _solve(a: _Calls, b: _Calls) -> Iterator[tuple[int, int]]:
+def _yield_solution(a: _CallRange, b: _CallRange) -> Iterator[tuple[int, int]]:
     if not len(a) or not len(b):
         return
-    if len(a) == 1 or len(a) * len(b) <= SMALL:
-        yield from _trace(a, b)
+    if len(a) == 1 or len(a) * len(b) <= MAX_TABLE_CELLS:
+        yield from _trace_back(a, b)
         return
     middle = len(a) // 2
-    upper, lower = a.part(0, middle), a.part(middle, len(a))
-    forward = _last_row(upper, b)
-    backward = _last_row(lower.reversed(), b.reversed())[::-1]
+    upper, lower = a.select_range(0, middle), a.select_range(middle, len(a))
+    forward = _compute_last_row(upper, b)
+    backward = _compute_last_row(lower.reverse(), b.reverse())[::-1]
     cut = int(np.argmax(forward + backward))
-    yield from _solve(upper, b.part(0, cut))
-    yield from _solve(lower, b.part(cut, len(b)))
+    yield from _yield_solution(upper, b.select_range(0, cut))
+    yield from _yield_solution(lower, b.select_range(cut, len(b)))
 
 
-def _rows(a: _Calls, b: _Calls) -> Iterator[IntArray]:
+def _yield_rows(a: _CallRange, b: _CallRange) -> Iterator[IntArray]:
     """Yield rows 0, 1, … of the table of best weights; column j covers the first j calls of ``b``."""
     row = np.zeros(len(b) + 1, np.int64)
     yield row
@@ -140,23 +138,23 @@ def _rows(a: _Calls, b: _Calls) -> Iterator[IntArray]:
             columns = places[code] = np.flatnonzero(b.codes == code)
         if len(columns):
             best = row.copy()
-            weights = row[columns] + PAIR + (b.names[columns] == name)
-            weights += CONTENT * (b.contents[columns] == content)
-            weights += ARGUMENTS * (b.arguments[columns] == arguments)
+            weights = row[columns] + PAIR_WEIGHT + (b.names[columns] == name)
+            weights += CONTENT_WEIGHT * (b.contents[columns] == content)
+            weights += ARGUMENTS_WEIGHT * (b.arguments[columns] == arguments)
             best[columns + 1] = np.maximum(best[columns + 1], weights)
             row = np.maximum.accumulate(best)
         yield row
 
 
-def _last_row(a: _Calls, b: _Calls) -> IntArray:
+def _compute_last_row(a: _CallRange, b: _CallRange) -> IntArray:
     row = np.zeros(0, np.int64)
-    for row in _rows(a, b):  # noqa: B007 - the last row is needed
+    for row in _yield_rows(a, b):  # noqa: B007 - the last row is needed
         pass
     return row
 
 
-def _trace(a: _Calls, b: _Calls) -> list[tuple[int, int]]:
-    table = list(_rows(a, b))
+def _trace_back(a: _CallRange, b: _CallRange) -> list[tuple[int, int]]:
+    table = list(_yield_rows(a, b))
     pairs: list[tuple[int, int]] = []
     i, j = len(a), len(b)
     while i and j:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from array import array
 
-from probe_core.matching.matching import Matching, canonical_index, partners_of
+from probe_core.matching.matching import Matching, index_by_canonical_name, partners_of
 from probe_core.model import How, Record
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.store.names import canonical, without_count
+from probe_core.store.names import canonicalize, drop_count
 from probe_matching.alignment import align
 from probe_matching.likeness import comparable
 
 
-class Fuzzy:
+class FuzzyMatcher:
     """Matcher of calls with the same name (without count), places and shapes.
 
     Of all pairings that keep the order of both runs, it takes the one with the most pairs, and of these the
@@ -25,13 +25,13 @@ class Fuzzy:
         codes: dict[object, int] = {}
         is_loose = target.is_loose or golden.is_loose
         target_codes = [
-            codes.setdefault(_signature(record, is_loose), len(codes)) for record in target.records()
+            codes.setdefault(_compute_signature(record, is_loose), len(codes)) for record in target.records()
         ]
         golden_codes = [
-            codes.setdefault(_signature(record, is_loose), len(codes)) for record in golden.records()
+            codes.setdefault(_compute_signature(record, is_loose), len(codes)) for record in golden.records()
         ]
-        target_names = [canonical(key) for key in target.names()]
-        golden_names = [canonical(key) for key in golden.names()]
+        target_names = [canonicalize(key) for key in target.names()]
+        golden_names = [canonicalize(key) for key in golden.names()]
         calls = dict(align(target_codes, golden_codes, target_names, golden_names))
         aligned = set(calls)
         self._pair_leftovers(calls, target_names, golden)
@@ -47,7 +47,7 @@ class Fuzzy:
     @staticmethod
     def _pair_leftovers(calls: dict[int, int], names: list[str], golden: Run) -> None:
         taken = set(calls.values())
-        by_name = canonical_index(golden)
+        by_name = index_by_canonical_name(golden)
         for index, name in enumerate(names):
             partner = by_name.get(name)
             if index not in calls and partner is not None and partner not in taken:
@@ -55,7 +55,7 @@ class Fuzzy:
                 taken.add(partner)
 
 
-def _signature(record: Record, is_loose: bool) -> object:
+def _compute_signature(record: Record, is_loose: bool) -> object:
     slots = comparable(record, is_loose)
     places = tuple((slot.side, slot.path, slot.value.extent) for slot in slots)
-    return without_count(record.key), places
+    return drop_count(record.key), places

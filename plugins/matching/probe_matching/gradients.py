@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from probe_core.model import Kind, Record, Side, Slot
-from probe_core.model.dtypes import kind
+from probe_core.model.dtypes import get_dtype_kind
 
-UNKNOWN = None
+UNKNOWN_OWNER = None
 
 
 def owners(backward: Record, forward: Record) -> list[str | None]:
@@ -20,15 +20,15 @@ def owners(backward: Record, forward: Record) -> list[str | None]:
     """
     outputs = [slot for slot in backward.slots if slot.side is Side.OUTPUT]
     tensors = [slot for slot in forward.slots if slot.side is Side.INPUT and slot.value.kind is Kind.TENSOR]
-    if len(outputs) == len(tensors) and _agree(outputs, tensors):
+    if len(outputs) == len(tensors) and _has_equal_extents(outputs, tensors):
         return [slot.path for slot in tensors]
-    wanted = differentiable(forward)
-    given = [slot for slot in outputs if slot.value.kind is Kind.TENSOR]
-    chosen = _embedded(given, wanted) or _by_shape(given, wanted)
-    return [chosen.get(slot.path) for slot in outputs]
+    inputs = find_differentiable_inputs(forward)
+    gradients = [slot for slot in outputs if slot.value.kind is Kind.TENSOR]
+    owner_paths = _match_in_order(gradients, inputs) or _match_by_shape(gradients, inputs)
+    return [owner_paths.get(slot.path) for slot in outputs]
 
 
-def differentiable(forward: Record) -> list[Slot]:
+def find_differentiable_inputs(forward: Record) -> list[Slot]:
     """Return the inputs of a call that may have a gradient."""
     return [
         slot
@@ -36,30 +36,32 @@ def differentiable(forward: Record) -> list[Slot]:
         if slot.side is Side.INPUT
         and slot.value.kind is Kind.TENSOR
         and slot.value.requires_grad is not False
-        and kind(slot.value.dtype) in ("float", "complex")
+        and get_dtype_kind(slot.value.dtype) in ("float", "complex")
     ]
 
 
-def _extents(slots: Sequence[Slot]) -> list[str]:
+def _collect_extents(slots: Sequence[Slot]) -> list[str]:
     return [slot.value.extent for slot in slots if slot.value.kind is Kind.TENSOR]
 
 
-def _agree(outputs: Sequence[Slot], inputs: Sequence[Slot]) -> bool:
+def _has_equal_extents(outputs: Sequence[Slot], inputs: Sequence[Slot]) -> bool:
     pairs = zip(outputs, inputs)
-    return all(out.value.kind is Kind.NULL or out.value.extent == own.value.extent for out, own in pairs)
+    return all(
+        output.value.kind is Kind.NULL or output.value.extent == input_slot.value.extent for output, input_slot in pairs
+    )
 
 
-def _embedded(given: Sequence[Slot], wanted: Sequence[Slot]) -> dict[str, str]:
+def _match_in_order(gradients: Sequence[Slot], inputs: Sequence[Slot]) -> dict[str, str]:
     """Return the inputs whose shapes the outputs follow in order, if there is only one way."""
-    first = _greedy(given, wanted)
-    last = _greedy(given[::-1], wanted[::-1])
+    first = _match_greedily(gradients, inputs)
+    last = _match_greedily(gradients[::-1], inputs[::-1])
     return first if first == last else {}
 
 
-def _greedy(given: Sequence[Slot], wanted: Sequence[Slot]) -> dict[str, str]:
+def _match_greedily(gradients: Sequence[Slot], inputs: Sequence[Slot]) -> dict[str, str]:
     owners: dict[str, str] = {}
-    rest = iter(wanted)
-    for slot in given:
+    rest = iter(inputs)
+    for slot in gradients:
         owner = next((candidate for candidate in rest if candidate.value.extent == slot.value.extent), None)
         if owner is None:
             return {}
@@ -67,12 +69,12 @@ def _greedy(given: Sequence[Slot], wanted: Sequence[Slot]) -> dict[str, str]:
     return owners
 
 
-def _by_shape(given: Sequence[Slot], wanted: Sequence[Slot]) -> dict[str, str]:
-    counts = Counter(_extents(given)), Counter(_extents(wanted))
+def _match_by_shape(gradients: Sequence[Slot], inputs: Sequence[Slot]) -> dict[str, str]:
+    counts = Counter(_collect_extents(gradients)), Counter(_collect_extents(inputs))
     return {
         slot.path: owner.path
-        for slot in given
-        for owner in wanted
+        for slot in gradients
+        for owner in inputs
         if owner.value.extent == slot.value.extent
         and all(count[slot.value.extent] == 1 for count in counts)
         and not _is_square(slot)

@@ -10,13 +10,13 @@ from probe_core.plugins.specs import MatcherSpec, Option, OptionSpec, ViewSpec
 def probe_matchers() -> list[MatcherSpec]:
     """Return matchers for runs whose names differ."""
     return [
-        MatcherSpec("fuzzy", "equal names except for the call count, in order", "probe_matching.fuzzy:Fuzzy"),
+        MatcherSpec("fuzzy", "equal names except for the call count, in order", "probe_matching.fuzzy:FuzzyMatcher"),
         MatcherSpec(
             "align",
             "calls aligned in order, with insertions and omissions",
-            "probe_matching.aligned:Aligned",
+            "probe_matching.aligned:AlignmentMatcher",
         ),
-        MatcherSpec("mapping", "names paired by a yaml file", "probe_matching.mapping:Mapping"),
+        MatcherSpec("mapping", "names paired by a yaml file", "probe_matching.mapping:MappingMatcher"),
     ]
 
 
@@ -27,12 +27,12 @@ def probe_views() -> list[ViewSpec]:
         ViewSpec(
             "common_rows",
             "the rows that two batches have in common, for --rows",
-            "probe_matching.rows.rows_view:CommonRows",
+            "probe_matching.rows.rows_view:CommonRowViewer",
         ),
         ViewSpec(
             "common_words",
             "common names for runs of two frameworks or with mapping files",
-            "probe_matching.across:CommonWords",
+            "probe_matching.across:CommonNameViewer",
             asks=("name_rules",),
         ),
     ]
@@ -45,7 +45,7 @@ def probe_options() -> list[OptionSpec]:
         OptionSpec(
             "rows",
             "compares the common rows of two batches",
-            "probe_matching.rows.choice:ask",
+            "probe_matching.rows.choice:add_row_choice",
             command="compare",
             options=(
                 Option(

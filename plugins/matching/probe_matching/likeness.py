@@ -11,17 +11,17 @@ from probe_matching.view import ALONE
 _MODULE = re.compile(r"(?:Module|Cell)\.(?:(.*)\.)?[^.]+\.(forward|backward|parameters_grad)(?:\.(\d+))?$")
 _NUMBERS = frozenset({"<class 'int'>", "<class 'float'>", "<class 'bool'>"})
 
-Place = tuple[str, str, int]
+ModulePlace = tuple[str, str, int]
 """A module's path in the model, its phase and its call number; independent of the name of its class."""
 
 
-def place_of(key: str) -> Place | None:
+def parse_place(key: str) -> ModulePlace | None:
     """Return the place of a module record in the model; None for other records."""
     match = _MODULE.match(key)
     return (match[1] or "", match[2], int(match[3] or 0)) if match else None
 
 
-def form_of(slot: Slot) -> object:
+def get_form(slot: Slot) -> object:
     """Return the place of a value, its shape and the sort of its dtype."""
     dtype = slot.value.dtype
     if slot.value.kind is Kind.SCALAR and dtype in _NUMBERS:
@@ -29,14 +29,14 @@ def form_of(slot: Slot) -> object:
     return slot.side, slot.path, slot.value.extent, "float" if "float" in dtype.lower() else dtype
 
 
-def content_of(slot: Slot) -> object:
+def get_content(slot: Slot) -> object:
     """Return the statistics of a tensor to three digits, which hides rounding; else its checksum."""
     value = slot.value
     numbers = tuple(f"{n:.2e}" if isinstance(n, float) else n for n in value.statistics)
     return numbers if any(n is not None for n in numbers) else value.checksum
 
 
-def is_alone(slot: Slot) -> bool:
+def is_unpaired(slot: Slot) -> bool:
     """Return True for a value whose place has no partner."""
     return slot.path.startswith(ALONE)
 
@@ -49,5 +49,5 @@ def comparable(record: Record, is_loose: bool) -> Sequence[Slot]:
     """
     if not is_loose:
         return record.slots
-    tensors = [slot for slot in record.slots if slot.value.kind is Kind.TENSOR and not is_alone(slot)]
+    tensors = [slot for slot in record.slots if slot.value.kind is Kind.TENSOR and not is_unpaired(slot)]
     return sorted(tensors, key=lambda slot: slot.place)

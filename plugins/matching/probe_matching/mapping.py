@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, counted, nearest
-from probe_core.files.given import parse_yaml, read_given, yaml_problem
-from probe_core.matching.exact import Exact
+from probe_core.errors import UserError, find_nearest_names, format_count
+from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
+from probe_core.matching.exact import ExactMatcher
 from probe_core.matching.matching import Matching
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.store.names import canonical
-from probe_matching.fuzzy import Fuzzy
+from probe_core.store.names import canonicalize
+from probe_matching.fuzzy import FuzzyMatcher
 
-SHOWN = 5
-
-
-REST: dict[str, type[Exact | Fuzzy]] = {"exact": Exact, "fuzzy": Fuzzy}
+MAX_LISTED_NAMES = 5
 
 
-class Mapping:
+FALLBACK_MATCHERS: dict[str, type[ExactMatcher | FuzzyMatcher]] = {"exact": ExactMatcher, "fuzzy": FuzzyMatcher}
+
+
+class MappingMatcher:
     """Matcher that pairs the rows named in a file, and all other rows by another matcher.
 
     Several target rows may be paired with the same golden row (docs/pairing.md#data-mapping).
@@ -29,45 +29,45 @@ class Mapping:
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
         """Return the matching by the plan's mapping; ``plan.matcher`` pairs the rest, exact or fuzzy."""
         assert plan.mapping is not None
-        rest = plan.matcher or "exact"
-        if rest not in REST:
+        fallback = plan.matcher or "exact"
+        if fallback not in FALLBACK_MATCHERS:
             raise UserError(
-                f'A mapping file cannot be used with the matcher "{rest}".',
+                f'A mapping file cannot be used with the matcher "{fallback}".',
                 "Choose one of these with --match, or leave -dm out:",
-                list(REST),
+                list(FALLBACK_MATCHERS),
             )
-        what = str(plan.mapping) if isinstance(plan.mapping, Path) else "The data mapping"
+        source = str(plan.mapping) if isinstance(plan.mapping, Path) else "The data mapping"
         names = read_mapping(plan.mapping) if isinstance(plan.mapping, Path) else plan.mapping
-        wanted = set(names.values())
-        golden_numbers = _numbers(golden.shown, wanted)
-        target_numbers = _numbers(target.shown, set(names))
-        _check(what, "target", set(names), target_numbers, target.shown)
-        _check(what, "golden", wanted, golden_numbers, golden.shown)
-        matching = REST[rest]().match(target, golden, plan)
+        golden_names = set(names.values())
+        golden_numbers = _find_slot_numbers(golden.shown, golden_names)
+        target_numbers = _find_slot_numbers(target.shown, set(names))
+        _check_names(source, "target", set(names), target_numbers, target.shown)
+        _check_names(source, "golden", golden_names, golden_numbers, golden.shown)
+        matching = FALLBACK_MATCHERS[fallback]().match(target, golden, plan)
         for target_name, golden_name in names.items():
             matching.partners[target_numbers[target_name]] = golden_numbers[golden_name]
         matching.mapped = frozenset(target_numbers.values())
         return matching
 
 
-def _check(what: str, side: str, names: set[str], found: dict[str, int], run: Run) -> None:
-    unknown = sorted(names - set(found))
+def _check_names(source: str, side: str, names: set[str], slot_numbers: dict[str, int], run: Run) -> None:
+    unknown = sorted(names - set(slot_numbers))
     if not unknown:
         return
-    known = [slot.name for record in run.records() for slot in record.slots]
+    slot_names = [slot.name for record in run.records() for slot in record.slots]
     lines = []
-    for name in unknown[:SHOWN]:
-        close = nearest(name, known, 1)
+    for name in unknown[:MAX_LISTED_NAMES]:
+        close = find_nearest_names(name, slot_names, 1)
         lines.append(f'"{name}"' + (f"  (nearest: {close[0]})" if close else ""))
     raise UserError(
-        f"{what} names {counted(len(unknown), 'row')} that the {side} run does not have.",
+        f"{source} names {format_count(len(unknown), 'row')} that the {side} run does not have.",
         "Use the names in the table's NPU Name and Bench Name columns, such as "
         "Functional.relu.0.forward.input.0. Unknown:",
         lines,
     )
 
 
-def _numbers(run: Run, names: set[str]) -> dict[str, int]:
+def _find_slot_numbers(run: Run, names: set[str]) -> dict[str, int]:
     """Return the slot number of each wanted row, by its name as shown or as built from its place."""
     shown: dict[str, int] = {}
     built: dict[str, int] = {}
@@ -75,7 +75,7 @@ def _numbers(run: Run, names: set[str]) -> dict[str, int]:
         for position, slot in enumerate(record.slots):
             if slot.name in names:
                 shown.setdefault(slot.name, start + position)
-            name = f"{canonical(record.key)}.{slot.side.value}.{slot.path}"
+            name = f"{canonicalize(record.key)}.{slot.side.value}.{slot.path}"
             if name in names:
                 built.setdefault(name, start + position)
     return {**built, **shown}
@@ -90,14 +90,14 @@ def read_mapping(path: Path) -> dict[str, str]:
     import yaml
 
     try:
-        value: Any = parse_yaml(read_given(path).decode("utf-8"))
+        value: Any = parse_yaml(read_regular_file(path).decode("utf-8"))
     except OSError as error:
         raise UserError(
             f"The mapping file {path} cannot be read: {error.strerror or error}.",
             "Check the path given with -dm.",
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        where = yaml_problem(error)
+        where = describe_yaml_error(error)
         if isinstance(error, UnicodeDecodeError):
             where = ": it is not UTF-8"
         elif isinstance(error, RecursionError):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 _API = re.compile(r"(.+)\.(\d+)\.(forward|backward)$")
 _MODULE = re.compile(r"(?:Module|Cell)\.((?:.*\.)?)([^.]+)\.(forward|backward|parameters_grad)((?:\.\d+)?)$")
-PRIMITIVE = "Primitive."
+PRIMITIVE_PREFIX = "Primitive."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class SlotMap:
     gradients: Mapping[str, str] | None = None
 
 
-AS_THEY_ARE = SlotMap()
+UNCHANGED_SLOTS = SlotMap()
 
 
 class Overload(NamedTuple):
@@ -66,11 +66,11 @@ class Dialect:
 
     def word(self, api: str) -> str:
         """Return the common name of an API."""
-        return self.apis.get(api) or self.apis.get(plain(api), api)
+        return self.apis.get(api) or self.apis.get(drop_attribute(api), api)
 
     def places(self, name: str) -> SlotMap:
         """Return the places of an API's, or a module's, values in its partner."""
-        return self.slots.get(name) or self.slots.get(plain(name)) or AS_THEY_ARE
+        return self.slots.get(name) or self.slots.get(drop_attribute(name)) or UNCHANGED_SLOTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class NameTable:
         return replace(self, source=replace(self.source, **changes))  # type: ignore[arg-type]
 
 
-def api_parts(key: str) -> tuple[str, str, str] | None:
+def parse_api_key(key: str) -> tuple[str, str, str] | None:
     """Return the API, call number and phase of a record's name; None for modules and other records."""
     match = _API.match(key)
     if match is None or _MODULE.match(key):
@@ -109,12 +109,12 @@ def api_parts(key: str) -> tuple[str, str, str] | None:
     return match[1], match[2], match[3]
 
 
-def plain(api: str) -> str:
+def drop_attribute(api: str) -> str:
     """Return an API without its attribute: ``Primitive.<attribute>.<Class>`` is ``Primitive.<Class>``."""
-    return f"{PRIMITIVE}{api.rpartition('.')[2]}" if api.startswith(PRIMITIVE) else api
+    return f"{PRIMITIVE_PREFIX}{api.rpartition('.')[2]}" if api.startswith(PRIMITIVE_PREFIX) else api
 
 
-def module_parts(key: str) -> tuple[str, str, str] | None:
+def parse_module_key(key: str) -> tuple[str, str, str] | None:
     """Return the path of a module, its class, and the rest of the name; None for other records."""
     match = _MODULE.match(key)
     return (match[1][:-1], match[2], f"{match[3]}{match[4]}") if match else None
@@ -123,38 +123,38 @@ def module_parts(key: str) -> tuple[str, str, str] | None:
 class Positions:
     """The places of arguments as positions of the common API, for positional and keyword arguments."""
 
-    def __init__(self, own: Dialect, common: Dialect) -> None:
-        self._own, self._common = own, common
+    def __init__(self, dialect: Dialect, common: Dialect) -> None:
+        self._own, self._common = dialect, common
 
-    def place(self, api: str, path: str, *, is_scalar: bool) -> str:
+    def find_place(self, api: str, path: str, *, is_scalar: bool) -> str:
         """Return the place of an argument recorded under ``path``; equal places are the same argument."""
         head, _, rest = path.partition(".")
         word = self._own.word(api)
         common_names = self._common.arguments.get(word, ())
         own_names = self._own.arguments.get(api, common_names)
-        position = int(head) if head.isdecimal() else _position(own_names, {head})
+        position = int(head) if head.isdecimal() else _find_position(own_names, {head})
         if position is None:
             return path
         last = len(own_names) - 1
         if own_names and position >= last and own_names[last].endswith("*") and is_scalar and not rest:
             position, rest = last, str(position - last)
         if own_names is not common_names and position < len(own_names):
-            common_position = _position(common_names, set(own_names[position].rstrip("*").split("|")))
+            common_position = _find_position(common_names, set(own_names[position].rstrip("*").split("|")))
             if common_position is None and common_names:
                 return f"{own_names[position]}.{rest}" if rest else own_names[position]
             position = position if common_position is None else common_position
         return f"{position}.{rest}" if rest else str(position)
 
-    def common_place(self, word: str, path: str) -> str:
+    def find_common_place(self, word: str, path: str) -> str:
         """Return the place of an argument that the common API has under ``path``."""
         head, _, rest = path.partition(".")
-        position = None if head.isdecimal() else _position(self._common.arguments.get(word, ()), {head})
+        position = None if head.isdecimal() else _find_position(self._common.arguments.get(word, ()), {head})
         if position is None:
             return path
         return f"{position}.{rest}" if rest else str(position)
 
 
-def _position(names: Sequence[str], wanted: set[str]) -> int | None:
+def _find_position(names: Sequence[str], wanted: set[str]) -> int | None:
     for position, name in enumerate(names):
         if wanted & set(name.rstrip("*").split("|")):
             return position

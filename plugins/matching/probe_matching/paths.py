@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from probe_matching.name_table import module_parts
+from probe_matching.name_table import parse_module_key
 
-TOPS = ("TopLayer", "Cell")
+TOP_LAYER_KEYS = ("TopLayer", "Cell")
 """Keys of a layer mapping for the children of the outermost module."""
-_EXTRA = re.compile(r"\(.*\)$")
+_PARENTHESIZED_SUFFIX = re.compile(r"\(.*\)$")
 
 
 class Renames:
@@ -34,16 +34,16 @@ class Renames:
         """
         self._cells = cells or {}
         self._layers = layers or {}
-        parts = [module for name in names if (module := module_parts(name))]
+        parts = [module for name in names if (module := parse_module_key(name))]
         self._classes = {path: name for path, name, _ in parts} if self._layers else {}
         self.used: set[str] = set()
 
     def __call__(self, path: str, class_name: str) -> tuple[str, str]:
         """Return the path and class of a module's partner."""
-        path = self._by_layers(path) if self._layers else path
-        return self._by_cells(path, class_name) if self._cells else (path, class_name)
+        path = self._translate_by_layers(path) if self._layers else path
+        return self._translate_by_cells(path, class_name) if self._cells else (path, class_name)
 
-    def _by_cells(self, path: str, class_name: str) -> tuple[str, str]:
+    def _translate_by_cells(self, path: str, class_name: str) -> tuple[str, str]:
         whole = f"{path}.{class_name}" if path else class_name
         translated = self._cells.get(whole)
         if translated is not None:
@@ -57,19 +57,19 @@ class Renames:
         head, _, tail = translated.rpartition(".")
         return head, tail
 
-    def _by_layers(self, path: str) -> str:
+    def _translate_by_layers(self, path: str) -> str:
         """Translate a path from the top down; the class of each module gives the names of its children."""
         steps = path.split(".") if path else []
         translated: list[str] = []
         position = 0
         while position < len(steps):
             class_name = self._classes.get(".".join(steps[:position]), "")
-            children = self._children(class_name, position == 0)
+            children = self._find_children(class_name, position == 0)
             for end in range(len(steps), position, -1):
                 child = ".".join(steps[position:end])
                 if child in children:
                     self.used.add(child)
-                    partner = _EXTRA.sub("", children[child]).strip(".")
+                    partner = _PARENTHESIZED_SUFFIX.sub("", children[child]).strip(".")
                     translated += [partner] if partner else []
                     position = end
                     break
@@ -78,8 +78,8 @@ class Renames:
                 position += 1
         return ".".join(translated)
 
-    def _children(self, class_name: str, is_top: bool) -> Mapping[str, str]:
+    def _find_children(self, class_name: str, is_top: bool) -> Mapping[str, str]:
         if not is_top:
             return self._layers.get(class_name, {})
-        top = next((self._layers[name] for name in TOPS if name in self._layers), {})
+        top = next((self._layers[name] for name in TOP_LAYER_KEYS if name in self._layers), {})
         return {**self._layers.get(class_name, {}), **top}

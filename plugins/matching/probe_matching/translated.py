@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from probe_core.model import Kind, Record, Side, Slot, Statistics, Value
-from probe_core.model.dtypes import kind
-from probe_core.model.run import KEPT_SLOTS, Construct, Run
+from probe_core.model.dtypes import get_dtype_kind
+from probe_core.model.run import MAX_CACHED_SLOTS, Construct, Run
 from probe_matching.gradients import owners
-from probe_matching.name_table import AS_THEY_ARE, Dialect, Positions, api_parts, module_parts
+from probe_matching.name_table import UNCHANGED_SLOTS, Dialect, Positions, parse_api_key, parse_module_key
 from probe_matching.view import View
 
-Rename = Callable[[str, str], tuple[str, str]]
+ModuleRename = Callable[[str, str], tuple[str, str]]
 """A function from a module's path and class to those of its partner."""
 
 
-class Translated(View):
+class TranslatedRun(View):
     """A view of a run under common names, with the same slot numbers as the run.
 
     Calls are numbered across all spellings of an API; a backward call has the number of its forward call.
@@ -32,9 +32,9 @@ class Translated(View):
     def __init__(
         self,
         run: Run,
-        own: Dialect,
+        dialect: Dialect,
         common: Dialect,
-        rename: Rename | None,
+        rename: ModuleRename | None,
         side: str,
         *,
         is_across: bool = True,
@@ -43,7 +43,7 @@ class Translated(View):
 
         Args:
             run: The run to view.
-            own: The names of its framework.
+            dialect: The names of its framework.
             common: The common names.
             rename: The translation of modules; None to keep them.
             side: ``target`` or ``golden``, which marks values without a partner.
@@ -51,50 +51,50 @@ class Translated(View):
         """
         super().__init__(run, side)
         self.is_loose = is_across
-        self._own = own
+        self._own = dialect
         self._rename = rename or (lambda path, name: (path, name))
-        self._positions = Positions(own, common)
+        self._positions = Positions(dialect, common)
         self._words: dict[str, str] = {}
         self._translated: dict[int, Record] = {}
         self._overloaded = dict(self._find_overloaded())
-        self._name(self._keys(run.names()))
+        self._set_names(self._create_common_keys(run.names()))
         self._inner = self._find_inner()
         self.inner = len(self._inner)
-        self._sign()
+        self._compute_signatures()
 
     def record(self, index: int) -> Record:
         """Return the record at ``index`` under common names; the first records are kept in memory."""
         translated = self._translated.get(index)
         if translated is None:
             record, key = self._run.record(index), self._names[index]
-            paths = self._paths(index, record)
+            paths = self._find_paths(index, record)
             slots = tuple(
-                self._placed(key, slot, path, _folded(slot.value) if self.is_loose else None)
+                self._place_slot(key, slot, path, _normalize_value(slot.value) if self.is_loose else None)
                 for slot, path in zip(record.slots, paths)
             )
             translated = Record(index, key, slots)
-            if self.starts[index] < KEPT_SLOTS:
+            if self.starts[index] < MAX_CACHED_SLOTS:
                 self._translated[index] = translated
         return translated
 
     @cached_property
     def construct(self) -> Construct:
         """The module that each call was made in, under common names."""
-        return self._run.construct.renamed(self._renamed)
+        return self._run.construct.rename_modules(self._translate_name)
 
-    def word(self, key: str) -> str:
+    def find_common_name(self, key: str) -> str:
         """Return the common name of a call's API, or of a module's class."""
-        parts = module_parts(key)
+        parts = parse_module_key(key)
         if parts is not None:
             return self._own.classes.get(parts[1], parts[1])
-        api = self._parts(key)
+        api = self._parse_key(key)
         return self._own.word(api[0]) if api else ""
 
     # -- names -------------------------------------------------------------------------------------
 
-    def _parts(self, key: str) -> tuple[str, str, str] | None:
+    def _parse_key(self, key: str) -> tuple[str, str, str] | None:
         """Return the API (resolved if overloaded), call number and phase of a record's name."""
-        parts = api_parts(key)
+        parts = parse_api_key(key)
         if parts is None or not self._overloaded:
             return parts
         return self._overloaded.get(key.rpartition(".")[0], parts[0]), parts[1], parts[2]
@@ -102,43 +102,43 @@ class Translated(View):
     def _find_overloaded(self) -> Iterator[tuple[str, str]]:
         """Yield calls of overloaded APIs, without their phase, with the API that they really are."""
         for index, key in enumerate(self._run.names() if self._own.overloads else ()):
-            parts = api_parts(key)
+            parts = parse_api_key(key)
             overload = self._own.overloads.get(parts[0]) if parts and parts[2] == "forward" else None
             if overload is not None:
                 slots = self._run.record(index).slots
-                given = [
+                scalar_inputs = [
                     slot for slot in slots if slot.side is Side.INPUT and slot.value.kind is not Kind.TENSOR
                 ]
-                if len(given) > overload.above:
+                if len(scalar_inputs) > overload.above:
                     yield key.rpartition(".")[0], overload.api
 
-    def _keys(self, names: Sequence[str]) -> list[str]:
+    def _create_common_keys(self, names: Sequence[str]) -> list[str]:
         """Return the common names of all records, each once; forward calls are numbered first."""
         counts: Counter[str] = Counter()
         numbers: dict[tuple[str, str], int] = {}
         for phase in ("forward", "backward"):
             for name in names:
-                parts = self._parts(name)
+                parts = self._parse_key(name)
                 if parts is not None and parts[2] == phase and (call := parts[:2]) not in numbers:
                     word = self._own.word(parts[0])
                     numbers[call] = counts[word]
                     counts[word] += 1
         keys: list[str] = []
         for name in names:
-            parts = self._parts(name)
+            parts = self._parse_key(name)
             if parts is None:
-                key = self._module(name)
+                key = self._translate_module(name)
             else:
                 key = f"{self._own.word(parts[0])}.{numbers[parts[:2]]}.{parts[2]}"
             keys.append(key)
             self._words[name] = key
         return keys
 
-    def _renamed(self, name: str) -> str:
-        return self._words.get(name) or self._module(name)
+    def _translate_name(self, name: str) -> str:
+        return self._words.get(name) or self._translate_module(name)
 
-    def _module(self, name: str) -> str:
-        parts = module_parts(name)
+    def _translate_module(self, name: str) -> str:
+        parts = parse_module_key(name)
         if parts is None:
             return name
         path, class_name = self._rename(parts[0], parts[1])
@@ -147,57 +147,57 @@ class Translated(View):
 
     # -- values ------------------------------------------------------------------------------------
 
-    def _paths(self, index: int, record: Record) -> list[str | None]:
+    def _find_paths(self, index: int, record: Record) -> list[str | None]:
         """Return the common path of each value of a record; None for values without a partner."""
-        parts = self._parts(record.key)
+        parts = self._parse_key(record.key)
         if parts is None:
-            return self._module_paths(record)
+            return self._find_module_paths(record)
         api, _, phase = parts
         if phase == "forward":
-            return [self._forward_path(api, slot) for slot in record.slots]
-        forward = self._forward_of(record.key)
+            return [self._find_forward_path(api, slot) for slot in record.slots]
+        forward = self._find_forward_record(record.key)
         if forward is None or (not self.is_loose and self._own.places(api).inputs is None):
             return [slot.path for slot in record.slots]
         owner_paths = iter(owners(record, forward))
         inputs = (slot for slot in forward.slots if slot.side is Side.INPUT)
-        places = {slot.path: self._forward_path(api, slot) for slot in inputs}
+        places = {slot.path: self._find_forward_path(api, slot) for slot in inputs}
         outputs = self._own.places(api).outputs
         paths: list[str | None] = []
         for slot in record.slots:
             if slot.side is not Side.OUTPUT:
-                paths.append(_mapped(slot.path, outputs))
+                paths.append(_map_path(slot.path, outputs))
                 continue
             owner = next(owner_paths)
             paths.append(None if owner is None or index in self._inner else places.get(owner))
         return paths
 
-    def _forward_path(self, api: str, slot: Slot) -> str | None:
+    def _find_forward_path(self, api: str, slot: Slot) -> str | None:
         slots = self._own.places(api)
         if slot.side is Side.OUTPUT:
-            return _mapped(slot.path, slots.outputs)
+            return _map_path(slot.path, slots.outputs)
         is_scalar = slot.value.kind is not Kind.TENSOR
         if slots.inputs is None:
-            return self._positions.place(api, slot.path, is_scalar=is_scalar)
-        path = _mapped(slot.path, slots.inputs)
-        return None if path is None else self._positions.common_place(self._own.word(api), path)
+            return self._positions.find_place(api, slot.path, is_scalar=is_scalar)
+        path = _map_path(slot.path, slots.inputs)
+        return None if path is None else self._positions.find_common_place(self._own.word(api), path)
 
-    def _module_paths(self, record: Record) -> list[str | None]:
-        parts = module_parts(record.key)
-        slots = self._own.places(parts[1]) if parts else AS_THEY_ARE
+    def _find_module_paths(self, record: Record) -> list[str | None]:
+        parts = parse_module_key(record.key)
+        slots = self._own.places(parts[1]) if parts else UNCHANGED_SLOTS
         paths: list[str | None] = []
         for slot in record.slots:
-            by = {
+            path_map = {
                 Side.INPUT: slots.inputs,
                 Side.OUTPUT: slots.outputs,
                 Side.PARAMETERS: slots.parameters,
                 Side.PARAMETERS_GRAD: slots.gradients or slots.parameters,
             }.get(slot.side)
-            paths.append(_mapped(slot.path, by))
+            paths.append(_map_path(slot.path, path_map))
         return paths
 
     # -- composites --------------------------------------------------------------------------------
 
-    def _forward_of(self, key: str) -> Record | None:
+    def _find_forward_record(self, key: str) -> Record | None:
         index = self._run.find(f"{key.removesuffix('backward')}forward")
         return None if index is None else self._run.record(index)
 
@@ -206,32 +206,32 @@ class Translated(View):
         inner: list[int] = []
         composites = {} if self.header.is_ours else self._own.composites
         for index, key in enumerate(self._run.names() if composites else ()):
-            parts = api_parts(key)
+            parts = parse_api_key(key)
             least = composites.get(self._own.word(parts[0])) if parts and parts[2] == "backward" else None
             if least is None:
                 continue
-            forward = self._forward_of(key)
+            forward = self._find_forward_record(key)
             slots = forward.slots if forward is not None else ()
             if least <= max((len(slot.value.shape or ()) for slot in slots), default=least):
                 inner.append(index)
         return frozenset(inner)
 
 
-def _mapped(path: str, by: Mapping[str, str] | None) -> str | None:
-    if by is None:
+def _map_path(path: str, path_map: Mapping[str, str] | None) -> str | None:
+    if path_map is None:
         return path
     head, _, rest = path.partition(".")
-    partner = by.get(path) or by.get(head)
+    partner = path_map.get(path) or path_map.get(head)
     if partner is None:
         return None
-    return f"{partner}.{rest}" if rest and path not in by else str(partner)
+    return f"{partner}.{rest}" if rest and path not in path_map else str(partner)
 
 
-def _folded(value: Value) -> Value:
+def _normalize_value(value: Value) -> Value:
     """Return the value as both frameworks would record it: the sort of its dtype, statistics as floats."""
     if value.kind is not Kind.TENSOR:
         return value
-    dtype = kind(value.dtype)
-    four = value.statistics if dtype == "float" else Statistics()
-    numbers = Statistics(*(float(item) if type(item) is int else item for item in four))
+    dtype = get_dtype_kind(value.dtype)
+    statistics = value.statistics if dtype == "float" else Statistics()
+    numbers = Statistics(*(float(item) if type(item) is int else item for item in statistics))
     return value._replace(dtype=dtype, statistics=numbers, checksum=None, data_name=None, requires_grad=None)

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, meant
-from probe_core.files.given import parse_yaml, read_given, yaml_problem
+from probe_core.errors import UserError, suggest_name
+from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
 from probe_matching.name_table import NameTable, SlotMap
 
-KINDS = ("args", "outputs", "parameters", "parameters_grad")
-KEYS = ("ms_api", "pt_api", *(f"{side}_{kind}" for side in ("ms", "pt") for kind in KINDS))
+VALUE_KINDS = ("args", "outputs", "parameters", "parameters_grad")
+ENTRY_KEYS = ("ms_api", "pt_api", *(f"{side}_{kind}" for side in ("ms", "pt") for kind in VALUE_KINDS))
 
 
 class ApiEntry:
@@ -30,7 +30,7 @@ class ApiEntry:
         self.source, self.target = source, target
         listed = any(pairs is not None for pairs in lists.values())
         none: Mapping[str, str] | None = {} if listed else None
-        args, outputs, parameters, gradients = (lists[kind] for kind in KINDS)
+        args, outputs, parameters, gradients = (lists[kind] for kind in VALUE_KINDS)
         self.slots = SlotMap(
             none if args is None else args,
             none if outputs is None else outputs,
@@ -64,23 +64,23 @@ def api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]]:
     if value is None:
         return [], []
     if not isinstance(value, list):
-        raise UserError(f"{what} is not a list of entries.", _API_EXAMPLE)
+        raise UserError(f"{what} is not a list of entries.", _API_MAPPING_FIX)
     entries: list[ApiEntry] = []
     problems: list[str] = []
     for number, item in enumerate(value):
         where = f"{what}, entry {number + 1}"
         if not isinstance(item, dict) or not all(isinstance(item.get(k), str) for k in ("ms_api", "pt_api")):
-            raise UserError(f"{where} does not name ms_api and pt_api.", _API_EXAMPLE)
+            raise UserError(f"{where} does not name ms_api and pt_api.", _API_MAPPING_FIX)
         for key in item:
-            if key not in KEYS:
-                close = meant(str(key), KEYS)
+            if key not in ENTRY_KEYS:
+                close = suggest_name(str(key), ENTRY_KEYS)
                 raise UserError(
                     f'{where} has an unknown key "{key}".',
                     f"Did you mean {close}? Known keys:" if close else "Known keys:",
-                    KEYS,
+                    ENTRY_KEYS,
                 )
         try:
-            lists = {kind: _pairs(item.get(f"ms_{kind}"), item.get(f"pt_{kind}")) for kind in KINDS}
+            lists = {kind: _parse_pairs(item.get(f"ms_{kind}"), item.get(f"pt_{kind}")) for kind in VALUE_KINDS}
         except ValueError as error:
             problems.append(f"{where} ({item['ms_api']}) is left out: {error}.")
             continue
@@ -97,12 +97,10 @@ def with_entries(table: NameTable, entries: Sequence[ApiEntry]) -> NameTable:
     return table.with_source(apis=apis, slots=slots)
 
 
-_API_EXAMPLE = (
-    "Write a list of entries: - {ms_api: Mint.add, pt_api: Tensor.add, ms_args: [0], pt_args: [0]}."
-)
+_API_MAPPING_FIX = "Write a list of entries: - {ms_api: Mint.add, pt_api: Tensor.add, ms_args: [0], pt_args: [0]}."
 
 
-def _pairs(source: Any, target: Any) -> dict[str, str] | None:
+def _parse_pairs(source: Any, target: Any) -> dict[str, str] | None:
     if source is None and target is None:
         return None
     sources, targets = source or [], target or []
@@ -110,7 +108,7 @@ def _pairs(source: Any, target: Any) -> dict[str, str] | None:
         raise ValueError("its values are not lists")
     if len(sources) != len(targets):
         raise ValueError(f"it lists {len(sources)} values on one side and {len(targets)} on the other")
-    return {str(own): str(partner) for own, partner in zip(sources, targets)}
+    return {str(source_name): str(partner) for source_name, partner in zip(sources, targets)}
 
 
 def read_cell_mapping(path: Path) -> dict[str, str]:
@@ -120,7 +118,7 @@ def read_cell_mapping(path: Path) -> dict[str, str]:
         UserError: The file cannot be read, or does not map texts to texts.
     """
     example = "Write a line 'fc1.Dense: linear1.Linear' for each module."
-    return _texts(_load(path, "-cm"), f"The cell mapping {path}", example)
+    return _parse_names(_load(path, "-cm"), f"The cell mapping {path}", example)
 
 
 def read_layer_mapping(path: Path) -> dict[str, dict[str, str]]:
@@ -129,23 +127,23 @@ def read_layer_mapping(path: Path) -> dict[str, dict[str, str]]:
     Raises:
         UserError: The file cannot be read, or does not map classes to children with names.
     """
-    what = f"The layer mapping {path}"
+    subject = f"The layer mapping {path}"
     example = "Write a line 'TransformerLayer: {attention: self_attn}' for each class."
     value = _load(path, "-lm")
     if not isinstance(value, dict):
-        raise UserError(f"{what} does not map classes to their children.", example)
-    return {str(name): _texts(children, f"{what}, {name},", example) for name, children in value.items()}
+        raise UserError(f"{subject} does not map classes to their children.", example)
+    return {str(name): _parse_names(children, f"{subject}, {name},", example) for name, children in value.items()}
 
 
-def _texts(value: Any, what: str, example: str) -> dict[str, str]:
+def _parse_names(value: Any, subject: str, example: str) -> dict[str, str]:
     if value is None:
         return {}
-    if not isinstance(value, dict) or not _are_words((*value, *value.values())):
-        raise UserError(f"{what} does not map names to names.", example)
-    return {str(own): str(partner) for own, partner in value.items()}
+    if not isinstance(value, dict) or not _are_names((*value, *value.values())):
+        raise UserError(f"{subject} does not map names to names.", example)
+    return {str(name): str(partner) for name, partner in value.items()}
 
 
-def _are_words(items: Iterable[object]) -> bool:
+def _are_names(items: Iterable[object]) -> bool:
     return all(isinstance(item, (str, int)) and not isinstance(item, bool) for item in items)
 
 
@@ -153,7 +151,7 @@ def _load(path: Path, option: str) -> Any:
     import yaml
 
     try:
-        return parse_yaml(read_given(path).decode("utf-8"))
+        return parse_yaml(read_regular_file(path).decode("utf-8"))
     except OSError as error:
         raise UserError(
             f"The mapping file {path} cannot be read: {error.strerror or error}.",
@@ -161,5 +159,5 @@ def _load(path: Path, option: str) -> Any:
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(
-            f"The mapping file {path} is not valid yaml{yaml_problem(error)}.", "Correct the file."
+            f"The mapping file {path} is not valid yaml{describe_yaml_error(error)}.", "Correct the file."
         ) from None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.model import Record, Slot, Value
-from probe_core.model.run import Construct, Run, signature
+from probe_core.model.run import Construct, Run, compute_signature
 
 ALONE = "~"
 """The beginning of the path of a value without a partner."""
@@ -21,7 +21,7 @@ ALONE = "~"
 class View(Run):
     """A view of a run under common names, with the same records and slot numbers as the run.
 
-    A subclass calls ``_name`` with all names, then ``_sign``, before the view is used.
+    A subclass calls ``_name`` with all names, then ``_compute_signatures``, before the view is used.
 
     Args:
         run: The run to view.
@@ -37,16 +37,16 @@ class View(Run):
     def record(self, index: int) -> Record:
         """Return the record at ``index`` under common names."""
 
-    def _name(self, names: Iterable[str]) -> None:
+    def _set_names(self, names: Iterable[str]) -> None:
         """Take the common names of all records, in the order of the run."""
         self._names = [sys.intern(name) for name in names]
         self._index = {name: index for index, name in enumerate(self._names)}
 
-    def _sign(self) -> None:
+    def _compute_signatures(self) -> None:
         """Compute the signatures, once records can be translated."""
-        self.signatures = array("q", map(signature, self.records()))
+        self.signatures = array("q", map(compute_signature, self.records()))
 
-    def _placed(self, key: str, slot: Slot, path: str | None, value: Value | None = None) -> Slot:
+    def _place_slot(self, key: str, slot: Slot, path: str | None, value: Value | None = None) -> Slot:
         """Return a slot at its common path; None for one without a partner.
 
         Args:
@@ -80,4 +80,4 @@ class View(Run):
     def construct(self) -> Construct:
         """The module that each call was made in, under common names."""
         names = dict(zip(self._run.names(), self._names))
-        return self._run.construct.renamed(lambda name: names.get(name, name))
+        return self._run.construct.rename_modules(lambda name: names.get(name, name))

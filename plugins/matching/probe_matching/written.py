@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.matching.matching import NONE, Matching
+from probe_core.matching.matching import NO_PARTNER, Matching
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.safe_text import UNSAFE
+from probe_core.safe_text import UNSAFE_CHARACTERS
 from probe_core.store.layout import RunPair
 
 
@@ -23,25 +23,23 @@ def write_pairs(plan: Plan, pair: RunPair, matching: Matching, target: Run, gold
         for slot in record.slots:
             partner = matching.partners[number]
             number += 1
-            if partner != NONE:
+            if partner != NO_PARTNER:
                 golden_record = golden.record(bisect_right(golden.starts, partner) - 1)
                 apis.setdefault(record.key, golden_record.key)
-                rows.setdefault(
-                    slot.name, golden_record.slots[partner - golden.starts[golden_record.index]].name
-                )
+                rows.setdefault(slot.name, golden_record.slots[partner - golden.starts[golden_record.index]].name)
     directory = plan.output / pair.part
     make_directory(directory)
     label = f"_{pair.label}" if pair.label else ""
-    files = [directory / f"{what}_mapping{label}_{plan.time_stamp}.yaml" for what in ("api", "data")]
+    files = [directory / f"{kind}_mapping{label}_{plan.time_stamp}.yaml" for kind in ("api", "data")]
     for file, names in zip(files, (apis, rows)):
-        write_text(file, _yaml(names))
+        write_text(file, _format_yaml(names))
     return files
 
 
-def _yaml(names: Mapping[str, str]) -> str:
+def _format_yaml(names: Mapping[str, str]) -> str:
     import yaml
 
     text: str = yaml.safe_dump(dict(names), sort_keys=False, allow_unicode=True, width=1000)
-    if UNSAFE.search(text):  # names that would control a terminal, or that no file can hold
+    if UNSAFE_CHARACTERS.search(text):  # names that would control a terminal, or that no file can hold
         text = yaml.safe_dump(dict(names), sort_keys=False, allow_unicode=False, width=1000)
     return text

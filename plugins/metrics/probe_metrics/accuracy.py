@@ -14,11 +14,11 @@ from probe_core.model.columns import Array
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
 from probe_metrics.adapters import GroupPolicy
-from probe_metrics.exact import DIFFER, scalars_against, tensor_differences
-from probe_metrics.kernel import group_sums
-from probe_metrics.thresholds import thresholds
+from probe_metrics.exact import EXACT_REASON, find_tensor_differences, format_scalars
+from probe_metrics.kernel import compute_group_sums
+from probe_metrics.thresholds import load_thresholds
 
-UNMEASURED = ("unreadable", "no_target_file", "no_golden_file", "metric_failed", "cosine_nan")
+UNMEASURED_CODES = ("unreadable", "no_target_file", "no_golden_file", "metric_failed", "cosine_nan")
 YES, NO, NONE, UNMATCHED = "Yes", "No", "None", "Unmatched"
 
 
@@ -42,24 +42,24 @@ class Accuracy(GroupPolicy):
     """
 
     def __init__(self) -> None:
-        limits = thresholds("accuracy")
+        limits = load_thresholds("accuracy")
         self._both = limits["both"]
         self._either = limits["either"]
         self._zero_side = limits["zero_side"]
         self._one_element = limits["one_element"]
-        drift = thresholds("drift")
+        drift = load_thresholds("drift")
         self._jump = float(drift["jump"])
         self._by_dtype: dict[np.dtype[Any], float] = {}
         self._noise = {name: count * float(eps(name)) for name, count in drift["noise"].items()}
 
     def limits(self) -> dict[str, str]:
         """Return the limits of the metrics that rules 5 and 6 read, by column."""
-        both, either = self._both, self._either
+        joint_limits, single_limits = self._both, self._either
         return {
-            "Cosine": f"No below {either['cosine']:g}, or below {both['cosine']:g} "
-            f"with MaxAbsErr above {both['absolute']:g}",
-            "MaxAbsErr": f"No above {either['absolute']:g}, or above {both['absolute']:g} "
-            f"with Cosine below {both['cosine']:g}",
+            "Cosine": f"No below {single_limits['cosine']:g}, or below {joint_limits['cosine']:g} "
+            f"with MaxAbsErr above {joint_limits['absolute']:g}",
+            "MaxAbsErr": f"No above {single_limits['absolute']:g}, or above {joint_limits['absolute']:g} "
+            f"with Cosine below {joint_limits['cosine']:g}",
         }
 
     def judge_group(self, group: PairGroup, measurements: Mapping[str, MeasurementColumn]) -> VerdictColumn:
@@ -67,42 +67,42 @@ class Accuracy(GroupPolicy):
         cosine = measurements["cosine.Cosine"]
         errors = (measurements[f"max_error.{name}"].floats for name in ("MaxAbsErr", "MaxRelativeErr"))
         numbers = [cosine.floats, *errors]
-        drifts = self._drifts(group)
-        passes = ~self._is_far(numbers[0], numbers[1]) & ~self._is_turned(numbers[0])
+        drifts = self._compute_drifts(group)
+        passes = ~self._is_far(numbers[0], numbers[1]) & ~self._has_low_cosine(numbers[0])
         passes &= ~np.isnan(numbers[0]) & ~np.isnan(numbers[1])
         verdicts = VerdictColumn([Verdict(Level.PASS, YES)], np.zeros(len(group), np.int32), drifts.copy())
         for place in np.flatnonzero(~passes).tolist():
             drift = None if np.isnan(drifts[place, 2]) else Drift(*drifts[place].tolist())
-            code = _code(cosine[place])
+            code = _get_reason_code(cosine[place])
             of_place = [column.item(place) for column in numbers]
-            verdicts[place] = self._by_rule(code, of_place[0], of_place[1], of_place[2], drift)
-        for place, difference in tensor_differences(group).items():
+            verdicts[place] = self._judge_by_rule(code, of_place[0], of_place[1], of_place[2], drift)
+        for place, difference in find_tensor_differences(group).items():
             verdict = verdicts[place]
             reasons = verdict.reasons or (Reason("evidence", f"differs in {difference}"),)
             verdicts[place] = verdict._replace(
-                level=Level.ERROR, reasons=(DIFFER, *reasons), failed=True, drift=None
+                level=Level.ERROR, reasons=(EXACT_REASON, *reasons), failed=True, drift=None
             )
         return verdicts
 
     def judge_unmeasured(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """Return the verdict on a pair without tensors."""
         if pair.pair.scalars_differ:
-            evidence = Reason("evidence", scalars_against(*(slot.value for slot in pair.slots)))
+            evidence = Reason("evidence", format_scalars(*(slot.value for slot in pair.slots)))
             return Verdict(Level.ERROR, NONE, (evidence,), failed=True)
         if not pair.pair.matched:
             return Verdict(Level.WARNING, NONE, measured=False)
-        return self._by_rule(_code(measurements["cosine.Cosine"]), math.nan, math.nan, math.nan, None)
+        return self._judge_by_rule(_get_reason_code(measurements["cosine.Cosine"]), math.nan, math.nan, math.nan, None)
 
     def _is_far(self, cosine: Any, absolute: Any) -> Any:
         """Return True where the error fails whatever its drift."""
         is_both = (cosine < self._both["cosine"]) & (absolute > self._both["absolute"])
         return is_both | (absolute > self._either["absolute"])
 
-    def _is_turned(self, cosine: Any) -> Any:
+    def _has_low_cosine(self, cosine: Any) -> Any:
         """Return True where the cosine fails; the drift tells rounding from a fault, which it cannot."""
         return cosine < self._either["cosine"]
 
-    def _by_rule(
+    def _judge_by_rule(
         self, code: str, cosine: float, absolute: float, relative: float, drift: Drift | None
     ) -> Verdict:
         """Return the verdict on a pair that does not pass by cosine and error.
@@ -115,12 +115,12 @@ class Accuracy(GroupPolicy):
             drift: The difference and what rounding explains of it; None for integers and booleans.
         """
         if code == "shape":
-            return _failed(UNMATCHED, "the shapes differ")
+            return _create_failed_verdict(UNMATCHED, "the shapes differ")
         if code == "positions":
-            return _failed(NO, "nan or inf stand at different places")
+            return _create_failed_verdict(NO, "nan or inf stand at different places")
         if code in ("target_zero", "golden_zero"):
             if absolute > self._zero_side["absolute"]:
-                return _failed(NO, f"one side is all zero, MaxAbsErr {absolute:.6g}")
+                return _create_failed_verdict(NO, f"one side is all zero, MaxAbsErr {absolute:.6g}")
             return Verdict(Level.PASS, YES)
         if code in ("zero_dimensional", "one_element"):
             limits = self._one_element
@@ -129,17 +129,17 @@ class Accuracy(GroupPolicy):
                 return Verdict(Level.ERROR, NONE, (Reason("evidence", evidence),))
             return Verdict(Level.PASS, NONE, drift=drift)
         if math.isnan(cosine) or math.isnan(absolute):
-            is_lost = code in UNMEASURED
+            is_lost = code in UNMEASURED_CODES
             return Verdict(Level.WARNING if is_lost else Level.SKIP, NONE, measured=not is_lost)
-        failed = _failed(NO, f"Cosine {cosine:.6g}, MaxAbsErr {absolute:.6g}")
+        failed = _create_failed_verdict(NO, f"Cosine {cosine:.6g}, MaxAbsErr {absolute:.6g}")
         return failed if self._is_far(cosine, absolute) else failed._replace(drift=drift)
 
-    def _drifts(self, group: PairGroup) -> Array:
+    def _compute_drifts(self, group: PairGroup) -> Array:
         """Return the fields of ``Drift`` of each pair, of shape (pairs, 5); nan for integers and booleans."""
         noise = np.array(
-            [[self._noise_of(side.dtype) for side in (pair.target, pair.golden)] for pair in group]
+            [[self._get_noise(side.dtype) for side in (pair.target, pair.golden)] for pair in group]
         ).reshape(-1, 2)
-        pair_sums = group.once(group_sums)
+        pair_sums = group.once(compute_group_sums)
         root = np.sqrt(np.maximum(pair_sums.tally.finite, 1))
         distance, scale = pair_sums.distance / root, pair_sums.golden_norm / root
         fields = distance, scale, noise.max(axis=1), self._jump, Quantity.RMS
@@ -147,7 +147,7 @@ class Accuracy(GroupPolicy):
         drifts[(noise == 0).any(axis=1)] = np.nan
         return drifts
 
-    def _noise_of(self, dtype: np.dtype[Any]) -> float:
+    def _get_noise(self, dtype: np.dtype[Any]) -> float:
         """Return the relative distance that rounding explains in ``dtype``; 0 for integers and booleans."""
         noise = self._by_dtype.get(dtype)
         if noise is None:
@@ -161,15 +161,15 @@ def eps(dtype: str) -> float:
     return float(finfo(getattr(ml_dtypes, dtype, None) or np.dtype(dtype)).eps)
 
 
-def least(dtype: str) -> float:
+def get_smallest(dtype: str) -> float:
     """Return the smallest number above 0 of the floating-point dtype of this name."""
     finfo: Any = ml_dtypes.finfo
     return float(finfo(getattr(ml_dtypes, dtype, None) or np.dtype(dtype)).smallest_subnormal)
 
 
-def _failed(label: str, evidence: str) -> Verdict:
+def _create_failed_verdict(label: str, evidence: str) -> Verdict:
     return Verdict(Level.ERROR, label, (Reason("evidence", evidence),), failed=label == NO)
 
 
-def _code(measurement: Measurement) -> str:
+def _get_reason_code(measurement: Measurement) -> str:
     return measurement.reason.code if measurement.reason else ""

@@ -9,7 +9,7 @@ from probe_core.model import Measurement, Measurements, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
-from probe_core.model.single import batch_of
+from probe_core.model.single import create_batch
 
 
 class BatchMetric:
@@ -21,7 +21,7 @@ class BatchMetric:
 
     def measure(self, pair: OpenPair) -> Sequence[Measurement]:
         """Return the measurements of one pair."""
-        return [column[0] for column in self.measure_batch(batch_of([pair.pair]))]
+        return [column[0] for column in self.measure_batch(create_batch([pair.pair]))]
 
 
 class BatchPolicy:
@@ -33,7 +33,7 @@ class BatchPolicy:
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """Return the verdict on one pair."""
-        return self.judge_batch(batch_of([pair.pair]))[0]
+        return self.judge_batch(create_batch([pair.pair]))[0]
 
 
 class GroupMetric:

@@ -11,7 +11,7 @@ from probe_core.model import Advice, Level, Side, Suspect
 from probe_core.model.answers import Outcome
 from probe_core.model.report import Report
 
-NOTHING = "NA"
+NO_ROW = "NA"
 
 
 MAX_CONDITIONS = 3
@@ -23,8 +23,8 @@ def advise(report: Report) -> Advice:
     advice, answer = _advise(report), report.answer
     if answer is None or answer.outcome is Outcome.AGREE or not answer.conditions:
         return advice
-    stated = "; ".join(one.text for one in answer.conditions[:MAX_CONDITIONS])
-    return replace(advice, text=f"{_texts()['conditions'].format(conditions=stated)}\n{advice.text}")
+    stated = "; ".join(condition.text for condition in answer.conditions[:MAX_CONDITIONS])
+    return replace(advice, text=f"{_load_texts()['conditions'].format(conditions=stated)}\n{advice.text}")
 
 
 def _advise(report: Report) -> Advice:
@@ -36,26 +36,26 @@ def _advise(report: Report) -> Advice:
     """
     suspect = report.first_failure
     if suspect is not None:
-        return Advice(suspect.line, suspect.row, _text(suspect))
-    texts, levels = _texts(), report.counts.levels
+        return Advice(suspect.line, suspect.row, _describe_suspect(suspect))
+    texts, levels = _load_texts(), report.counts.levels
     answer = report.answer
     suspect = next(iter(report.suspects), None)
     if suspect is not None:
         return Advice(suspect.line, suspect.row, texts["suspect"].format(why=suspect.why))
     if not report.counts.measured:
-        return Advice(NOTHING, NOTHING, texts["nothing"])
+        return Advice(NO_ROW, NO_ROW, texts["nothing"])
     if levels[Level.ERROR]:
-        return Advice(NOTHING, NOTHING, texts["differ"].format(count=levels[Level.ERROR]))
+        return Advice(NO_ROW, NO_ROW, texts["differ"].format(count=levels[Level.ERROR]))
     if answer is not None and answer.outcome is not Outcome.AGREE:
-        return Advice(NOTHING, NOTHING, "\n".join([answer.sentence, *report.problems]))
+        return Advice(NO_ROW, NO_ROW, "\n".join([answer.sentence, *report.problems]))
     more = [texts["not_all"].format(count=levels[Level.WARNING])] if levels[Level.WARNING] else []
     if report.regions:
         more.append(texts["regions"].format(count=len(report.regions)))
-    return Advice(NOTHING, NOTHING, "\n".join([texts["met"], *more, *report.problems]))
+    return Advice(NO_ROW, NO_ROW, "\n".join([texts["met"], *more, *report.problems]))
 
 
-def _text(suspect: Suspect) -> str:
-    texts = _texts()
+def _describe_suspect(suspect: Suspect) -> str:
+    texts = _load_texts()
     is_input = suspect.side.is_source
     name = suspect.row
     if suspect.side is Side.DEBUG:
@@ -71,6 +71,6 @@ def _text(suspect: Suspect) -> str:
 
 
 @cache
-def _texts() -> dict[str, Any]:
+def _load_texts() -> dict[str, Any]:
     loaded: dict[str, Any] = load_yaml(__package__, "advice.yaml")
     return loaded

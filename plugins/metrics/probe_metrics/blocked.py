@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.model.measure import BLOCK, wide_dtype
-from probe_metrics.tally import NO_TOTALS, SUMS, Array, Tally, Totals, Units
+from probe_core.model.measure import BLOCK_ELEMENTS, find_wide_dtype
+from probe_metrics.tally import NO_TOTALS, SUM_COUNT, Array, Tally, Totals, Units
 
-LANES = 64
+LANE_COUNT = 64
 """Sums that run side by side; element i of a block is added to lane i % 64."""
-APART = 5 * LANES
+ROW_PADDING = 5 * LANE_COUNT
 """Numbers between the rows of a buffer: rows at distances of a power of two evict each other from caches."""
 ONE_THOUSANDTH, FIVE_THOUSANDTHS = 1e-3, 5e-3
-RELATIVE, TARGET_SQUARES, GOLDEN_SQUARES, SQUARES, DOT, TARGET, GOLDEN, ULP = range(SUMS)
+RELATIVE, TARGET_SQUARES, GOLDEN_SQUARES, SQUARES, DOT, TARGET, GOLDEN, ULP = range(SUM_COUNT)
 
 
 class _Buffers(threading.local):
     """Buffers of one thread for the numbers of one block; complex data have a buffer of their own."""
 
     def __init__(self) -> None:
-        self.summed = np.zeros((SUMS, BLOCK + APART))
-        self.sides = np.zeros((2, BLOCK + APART), np.complex128)
+        self.summed = np.zeros((SUM_COUNT, BLOCK_ELEMENTS + ROW_PADDING))
+        self.sides = np.zeros((2, BLOCK_ELEMENTS + ROW_PADDING), np.complex128)
 
 
 _buffers = _Buffers()
@@ -42,18 +42,18 @@ def measure(target: Array, golden: Array, units: Units | None, totals: Totals = 
         units: The dtype and limit of distances in ulp; None to leave them out.
         totals: The sums of the elements before these, if the tensors come in several pieces.
     """
-    work = _Pass(target, golden, units, totals)
+    work = _BlockedPass(target, golden, units, totals)
     with np.errstate(all="ignore"):
-        for start in range(0, target.size, BLOCK):
-            work.add(target[start : start + BLOCK], golden[start : start + BLOCK])
-    return work.tally(target.size)
+        for start in range(0, target.size, BLOCK_ELEMENTS):
+            work.add(target[start : start + BLOCK_ELEMENTS], golden[start : start + BLOCK_ELEMENTS])
+    return work.build_tally(target.size)
 
 
-class _Pass:
+class _BlockedPass:
     """Counts, extrema and sums of the blocks so far."""
 
     def __init__(self, target: Array, golden: Array, units: Units | None, totals: Totals) -> None:
-        self._complex = wide_dtype(target, golden).kind == "c"
+        self._complex = find_wide_dtype(target, golden).kind == "c"
         self._equal = target.dtype == golden.dtype
         self._units = units
         self._totals = np.array(totals)
@@ -66,7 +66,7 @@ class _Pass:
         size = target.size
         if self._equal:
             self._equal = target.tobytes() == golden.tobytes()
-        summed = _buffers.summed[:, : -(-size // LANES) * LANES]
+        summed = _buffers.summed[:, : -(-size // LANE_COUNT) * LANE_COUNT]
         summed[:, size:] = 0
         rows = summed[:, :size]
         wide_target, wide_golden = _buffers.sides[:, :size] if self._complex else rows[TARGET : GOLDEN + 1]
@@ -75,23 +75,23 @@ class _Pass:
         finite = self._target.note(wide_target) & self._golden.note(wide_golden)
         special = None
         if not finite:
-            apart, special = _settle(wide_target, wide_golden)
+            apart, special = _clear_special(wide_target, wide_golden)
             self._apart += apart
         if self._complex:
-            _complex_errors(wide_target, wide_golden, rows)
+            _fill_complex_errors(wide_target, wide_golden, rows)
         else:
-            _errors(wide_target, wide_golden, rows)
+            _fill_errors(wide_target, wide_golden, rows)
         self._count(rows)
         if self._units is None:
             summed[ULP] = 0
         else:
-            distance = ulp_distance(target, golden, self._units.dtype)
+            distance = measure_ulp_distance(target, golden, self._units.dtype)
             if special is not None:
                 distance[special] = 0
             rows[ULP] = distance
             self._ulp = max(self._ulp, float(distance.max()))
             self._over += int(np.count_nonzero(distance > self._units.limit))
-        lanes = np.add.reduce(summed.reshape(SUMS, -1, LANES), axis=1)
+        lanes = np.add.reduce(summed.reshape(SUM_COUNT, -1, LANE_COUNT), axis=1)
         while lanes.shape[1] > 1:
             half = lanes.shape[1] // 2
             lanes = lanes[:, :half] + lanes[:, half:]
@@ -106,7 +106,7 @@ class _Pass:
         self._below_five += int(np.count_nonzero(relative < FIVE_THOUSANDTHS))
         np.multiply(absolute, absolute, out=absolute)
 
-    def tally(self, size: int) -> Tally:
+    def build_tally(self, size: int) -> Tally:
         """Return the tally of all blocks, ``size`` elements."""
         target, golden = self._target, self._golden
         return Tally(
@@ -118,7 +118,7 @@ class _Pass:
         )  # fmt: skip
 
 
-def _errors(target: Array, golden: Array, rows: Array) -> None:
+def _fill_errors(target: Array, golden: Array, rows: Array) -> None:
     """Fill the rows of relative errors, squares and products; absolute errors are not squared yet."""
     relative, target_squares, golden_squares, absolute, dot = rows[: DOT + 1]
     np.subtract(target, golden, out=absolute)
@@ -131,7 +131,7 @@ def _errors(target: Array, golden: Array, rows: Array) -> None:
     np.multiply(target, golden, out=dot)
 
 
-def _complex_errors(target: Array, golden: Array, rows: Array) -> None:
+def _fill_complex_errors(target: Array, golden: Array, rows: Array) -> None:
     """Fill the same rows for complex data, with moduli of errors, and the real parts of both sides."""
     absolute, relative = rows[SQUARES], rows[RELATIVE]
     np.abs(target - golden, out=absolute)
@@ -159,15 +159,15 @@ class _Side:
             nan = np.isnan(block)
             self.nan += int(np.count_nonzero(nan))
             self.infinite += int(np.count_nonzero(np.isinf(block) & ~nan))
-            kept = sizes[np.isfinite(block)]
-            high, low = float(kept.max(initial=-np.inf)), float(kept.min(initial=np.inf))
+            finite_sizes = sizes[np.isfinite(block)]
+            high, low = float(finite_sizes.max(initial=-np.inf)), float(finite_sizes.min(initial=np.inf))
         else:
             finite = True
         self.max, self.min = max(self.max, high), min(self.min, low)
         return finite
 
 
-def _settle(target: Array, golden: Array) -> tuple[int, Array]:
+def _clear_special(target: Array, golden: Array) -> tuple[int, Array]:
     """Set elements to 0 that are nan or inf on either side.
 
     Returns:
@@ -176,31 +176,31 @@ def _settle(target: Array, golden: Array) -> tuple[int, Array]:
     special = ~(np.isfinite(target) & np.isfinite(golden))
     first, second = target[special], golden[special]
     if target.dtype.kind == "c":
-        alike = _alike(first.real, second.real) & _alike(first.imag, second.imag)
+        alike = _find_agreeing(first.real, second.real) & _find_agreeing(first.imag, second.imag)
     else:
-        alike = _alike(first, second)
+        alike = _find_agreeing(first, second)
     target[special] = golden[special] = 0
     return int(np.count_nonzero(~alike)), special
 
 
-def _alike(first: Array, second: Array) -> Array:
+def _find_agreeing(first: Array, second: Array) -> Array:
     mask: Array = (first == second) | (np.isnan(first) & np.isnan(second))
     return mask
 
 
-def ulp_distance(target: Array, golden: Array, dtype: np.dtype[Any]) -> Array:
+def measure_ulp_distance(target: Array, golden: Array, dtype: np.dtype[Any]) -> Array:
     """Return the distances between the elements of two arrays in steps of ``dtype``, as float64.
 
     Both arrays are rounded to ``dtype`` first; 0.0 and -0.0 are one number. Distances of nan and inf have no
     meaning.
     """
-    first_sign, first = _sign_and_magnitude(target.astype(dtype))
-    second_sign, second = _sign_and_magnitude(golden.astype(dtype))
+    first_sign, first = _split_sign(target.astype(dtype))
+    second_sign, second = _split_sign(golden.astype(dtype))
     apart = np.where(first > second, first - second, second - first)
     return np.where(first_sign == second_sign, apart, first + second).astype(np.float64)
 
 
-def _sign_and_magnitude(array: Array) -> tuple[Array, Array]:
+def _split_sign(array: Array) -> tuple[Array, Array]:
     width = array.dtype.itemsize * 8
     bits = array.view(f"u{array.dtype.itemsize}").astype(np.uint64)
     sign = bits >> np.uint64(width - 1)

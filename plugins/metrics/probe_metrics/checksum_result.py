@@ -14,7 +14,7 @@ from probe_core.model.results import VerdictColumn
 from probe_metrics.adapters import BatchPolicy
 from probe_metrics.checksum import have_equal_checksums
 
-_XOR_OF_ZERO = re.compile("0x0+")
+_XOR_OF_ZERO_PATTERN = re.compile("0x0+")
 
 
 class ChecksumResult(BatchPolicy):
@@ -38,31 +38,31 @@ class ChecksumResult(BatchPolicy):
         for line in np.flatnonzero(is_equal_tensor).tolist():
             checksum = checksums[line]
             if checksum is None:
-                codes[line] = NO_CHECKSUM
-            elif _XOR_OF_ZERO.fullmatch(checksum) and 0 not in (
+                codes[line] = NO_CHECKSUM_CODE
+            elif _XOR_OF_ZERO_PATTERN.fullmatch(checksum) and 0 not in (
                 shapes[batch.target.column("extent")[line]][1] or ()
             ):
-                codes[line] = XOR_OF_ZERO
-        codes[~batch.is_matched] = UNPAIRED
+                codes[line] = XOR_OF_ZERO_CODE
+        codes[~batch.is_matched] = UNPAIRED_CODE
         return VerdictColumn(VERDICTS, codes)
 
 
-def _different(*names: str) -> Verdict:
+def _create_difference_verdict(*names: str) -> Verdict:
     evidence = Reason("evidence", f"{' and '.join(names)} differ")
     return Verdict(Level.ERROR, "Different", (evidence,), failed=True)
 
 
-UNPAIRED, NO_CHECKSUM, XOR_OF_ZERO = 8, 9, 10
+UNPAIRED_CODE, NO_CHECKSUM_CODE, XOR_OF_ZERO_CODE = 8, 9, 10
 """Codes of verdicts behind those by the bits of what differs: shape, dtype and checksum."""
 VERDICTS = (
     Verdict(Level.PASS, "Pass"),
-    _different("shape"),
-    _different("dtype"),
-    _different("shape", "dtype"),
-    _different("checksum"),
-    _different("shape", "checksum"),
-    _different("dtype", "checksum"),
-    _different("shape", "dtype", "checksum"),
+    _create_difference_verdict("shape"),
+    _create_difference_verdict("dtype"),
+    _create_difference_verdict("shape", "dtype"),
+    _create_difference_verdict("checksum"),
+    _create_difference_verdict("shape", "checksum"),
+    _create_difference_verdict("dtype", "checksum"),
+    _create_difference_verdict("shape", "dtype", "checksum"),
     Verdict(Level.WARNING, NOT_AVAILABLE, measured=False),
     Verdict(Level.SKIP, "Pass", (Reason("evidence", "no checksum is on record"),)),
     Verdict(Level.SKIP, "Pass", (Reason("xor_of_zero"),)),

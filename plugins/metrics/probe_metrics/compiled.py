@@ -12,17 +12,17 @@ from probe_core.files import mapped
 from probe_metrics import _kernel
 from probe_metrics.tally import NO_TOTALS, Array, Tallies, Tally, Totals, Units
 
-CODES = {
+DTYPE_CODES = {
     name: code
     for code, name in enumerate(
         ("float64", "float32", "float16", "bfloat16", "int8", "int16", "int32", "int64",
          "uint8", "uint16", "uint32", "uint64", "bool")
     )
 }  # fmt: skip
-MOST_THREADS = 8
+MAX_THREADS = 8
 """Limit of threads; beyond it the memory, not the processors, limits the speed."""
 
-mapped.use(_kernel)
+mapped.install_guard(_kernel)
 
 _codes: dict[np.dtype[np.generic], int] = {}
 
@@ -31,7 +31,7 @@ def supports(target: Array, golden: Array, units: Units | None) -> bool:
     """Return True if the kernel knows both dtypes and, unless ``units`` is None, their distances in ulp."""
     for dtype in (target.dtype, golden.dtype):
         if dtype not in _codes:
-            _codes[dtype] = CODES.get(dtype.name, -1)
+            _codes[dtype] = DTYPE_CODES.get(dtype.name, -1)
     is_known = _codes[target.dtype] >= 0 and _codes[golden.dtype] >= 0
     return is_known and (units is None or target.dtype == golden.dtype)
 
@@ -45,7 +45,7 @@ def measure(target: Array, golden: Array, units: Units | None, totals: Totals = 
         units: The dtype and limit of distances in ulp; None to leave them out.
         totals: The sums of the elements before these, if the tensors come in several pieces.
     """
-    return Tallies(_measured([(*_request(target, golden, units), totals)]))[0]
+    return Tallies(_measure_requests([(*_build_request(target, golden, units), totals)]))[0]
 
 
 def measure_many(requests: Iterable[tuple[Array, Array, Units | None]]) -> Array:
@@ -53,20 +53,20 @@ def measure_many(requests: Iterable[tuple[Array, Array, Units | None]]) -> Array
 
     The interpreter's lock is released once for all of them.
     """
-    return _measured([_request(*request) for request in requests])
+    return _measure_requests([_build_request(*request) for request in requests])
 
 
-def _measured(requests: list[tuple[Any, ...]]) -> Array:
+def _measure_requests(requests: list[tuple[Any, ...]]) -> Array:
     table = np.empty((len(requests), len(Tally._fields)))
-    _kernel.measure(requests, _threads(), table)
+    _kernel.measure(requests, _count_threads(), table)
     return table
 
 
-def _threads() -> int:
-    return min(MOST_THREADS, engine.threads())
+def _count_threads() -> int:
+    return min(MAX_THREADS, engine.count_threads())
 
 
-def _request(target: Array, golden: Array, units: Units | None) -> tuple[Array, Array, int, int, float]:
+def _build_request(target: Array, golden: Array, units: Units | None) -> tuple[Array, Array, int, int, float]:
     target_code, golden_code = _codes[target.dtype], _codes[golden.dtype]
     if target.dtype.kind == "V":  # bfloat16, which exports no buffer
         target = target.view(np.uint16)

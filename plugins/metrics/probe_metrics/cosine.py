@@ -8,7 +8,7 @@ from probe_core.model import Measurement
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
 from probe_metrics.adapters import GroupMetric
-from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, column, group_sums, without_dimensions
+from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, build_column, compute_group_sums, find_zero_dimensional
 
 
 class Cosine(GroupMetric):
@@ -30,14 +30,14 @@ class Cosine(GroupMetric):
 
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return the cosines, or the reasons why there are none."""
-        sums = group.once(group_sums)
+        sums = group.once(compute_group_sums)
         value = sums.dot_of_units
         target_zero, golden_zero = sums.target_largest == 0, sums.golden_largest == 0
         return [
-            column(
+            build_column(
                 np.clip(value, -1.0, 1.0),
                 (~sums.aligned, MISALIGNED),
-                (without_dimensions(group), NO_DIMENSIONS),
+                (find_zero_dimensional(group), NO_DIMENSIONS),
                 (sums.tally.size == 1, Measurement.absent("one_element")),
                 (target_zero & golden_zero, Measurement(1.0)),
                 (target_zero, Measurement.absent("target_zero")),

@@ -6,7 +6,7 @@ from probe_core.model import Measurement
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
 from probe_metrics.adapters import GroupMetric
-from probe_metrics.kernel import column, group_sums
+from probe_metrics.kernel import build_column, compute_group_sums
 
 
 class Equal(GroupMetric):
@@ -26,5 +26,5 @@ class Equal(GroupMetric):
 
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return True for pairs whose dtype and bits agree, False for others."""
-        equal = group.once(group_sums).tally.equal
-        return [column(equal, (equal == 1, Measurement(True)), (equal == 0, Measurement(False)))]
+        equal = group.once(compute_group_sums).tally.equal
+        return [build_column(equal, (equal == 1, Measurement(True)), (equal == 0, Measurement(False)))]

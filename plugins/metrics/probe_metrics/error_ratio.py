@@ -5,7 +5,7 @@ from __future__ import annotations
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
 from probe_metrics.adapters import GroupMetric
-from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, column, group_sums, without_dimensions
+from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, build_column, compute_group_sums, find_zero_dimensional
 
 
 class ErrorRatio(GroupMetric):
@@ -27,7 +27,7 @@ class ErrorRatio(GroupMetric):
 
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return the shares below 1/1000 and below 5/1000, or the reasons why there are none."""
-        sums = group.once(group_sums)
-        absent = (~sums.aligned, MISALIGNED), (without_dimensions(group), NO_DIMENSIONS)
+        sums = group.once(compute_group_sums)
+        absent = (~sums.aligned, MISALIGNED), (find_zero_dimensional(group), NO_DIMENSIONS)
         tally = sums.tally
-        return [column(count / tally.size, *absent) for count in (tally.below_one, tally.below_five)]
+        return [build_column(count / tally.size, *absent) for count in (tally.below_one, tally.below_five)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
 from probe_metrics.adapters import GroupMetric
-from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, column, group_sums, without_dimensions
+from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, build_column, compute_group_sums, find_zero_dimensional
 
 
 class Euclidean(GroupMetric):
@@ -26,6 +26,6 @@ class Euclidean(GroupMetric):
 
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return the distances, or the reasons why there are none."""
-        sums = group.once(group_sums)
-        no_dimensions = without_dimensions(group)
-        return [column(sums.distance, (~sums.aligned, MISALIGNED), (no_dimensions, NO_DIMENSIONS))]
+        sums = group.once(compute_group_sums)
+        no_dimensions = find_zero_dimensional(group)
+        return [build_column(sums.distance, (~sums.aligned, MISALIGNED), (no_dimensions, NO_DIMENSIONS))]

@@ -13,27 +13,27 @@ import numpy as np
 from probe_core.model import Reason, Statistic, Value
 from probe_core.model.batches import PairSide
 from probe_core.model.columns import Array
-from probe_core.model.dtypes import kind
+from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.measure import PairGroup
-from probe_metrics.kernel import group_sums
+from probe_metrics.kernel import compute_group_sums
 from probe_metrics.statistics import as_float, is_number
-from probe_metrics.thresholds import thresholds
+from probe_metrics.thresholds import load_thresholds
 
-DIFFER = Reason("exact")
+EXACT_REASON = Reason("exact")
 """Reason of a row whose integers or booleans differ."""
-IN_LAST_DIGITS = Reason("exact_in_last_digits")
+LAST_DIGITS_REASON = Reason("exact_in_last_digits")
 """Reason of a row of integers whose mean or norm alone differs, by no more than rounding explains."""
-EXACT_IN_FLOAT32 = 2**24
+MAX_EXACT_FLOAT32 = 2**24
 """Largest integer below which a recorder that keeps maxima as float32 loses nothing."""
-EPS = float(np.finfo(np.float32).eps)
+FLOAT32_EPS = float(np.finfo(np.float32).eps)
 """Distance from 1 to the next number of float32."""
-TRUTH = "<class 'bool'>"
+BOOL_DTYPE = "<class 'bool'>"
 """Recorded dtype of a truth value."""
 
 
-def tensor_differences(group: PairGroup) -> dict[int, str]:
+def find_tensor_differences(group: PairGroup) -> dict[int, str]:
     """Return a text for each pair of integers or booleans that differ, by its place in the group."""
-    tally = group.once(group_sums).tally
+    tally = group.once(compute_group_sums).tally
     differences = {}
     for place in np.flatnonzero(tally.equal == 0).tolist():
         pair = group[place]
@@ -51,21 +51,21 @@ def tensor_differences(group: PairGroup) -> dict[int, str]:
 
 def is_exact_dtype(side: PairSide) -> Array:
     """Return True for rows whose recorded dtype is one of integers or booleans."""
-    return np.array([kind(dtype) in ("int", "bool") for dtype in side.columns.dtypes])[side.column("dtype")]
+    return np.array([get_dtype_kind(dtype) in ("int", "bool") for dtype in side.columns.dtypes])[side.column("dtype")]
 
 
-def scalars_against(target: Value, golden: Value) -> str:
+def format_scalars(target: Value, golden: Value) -> str:
     """Return a text with the values of two scalars, or with their checksums if no values are on record."""
     value, reference = target.statistics.max, golden.statistics.max
     if value is None or reference is None:
         return f"checksum {target.checksum} against {golden.checksum}"
-    return f"{_shown(target)} against {_shown(golden)}"
+    return f"{_format_scalar(target)} against {_format_scalar(golden)}"
 
 
-def _shown(scalar: Value) -> str:
+def _format_scalar(scalar: Value) -> str:
     """Return the value of a scalar, a text in quotes; dumps hold a truth value as its text."""
     value = scalar.statistics.max
-    return str(value) if scalar.dtype == TRUTH and value in ("True", "False") else f"{value!r:.40}"
+    return str(value) if scalar.dtype == BOOL_DTYPE and value in ("True", "False") else f"{value!r:.40}"
 
 
 class ExactStatistics:
@@ -79,9 +79,9 @@ class ExactStatistics:
     """
 
     def __init__(self) -> None:
-        self._rounding = thresholds("statistics")["integer_rounding"] * EPS
+        self._rounding = load_thresholds("statistics")["integer_rounding"] * FLOAT32_EPS
 
-    def differences(self, target: Value, golden: Value) -> Iterator[tuple[str, bool]]:
+    def iterate_differences(self, target: Value, golden: Value) -> Iterator[tuple[str, bool]]:
         """Yield a text for each statistic that differs, and True if rounding cannot explain it."""
         names = ("max", "min", "mean", "norm")
         scale = max(
@@ -109,7 +109,7 @@ class ExactStatistics:
 
 def _is_same_in_float32(number: Statistic, reference: Statistic) -> bool:
     """Return True for large integers that are equal in float32, if one side was recorded in float32."""
-    if type(number) is type(reference) is int or abs(as_float(reference)) < EXACT_IN_FLOAT32:
+    if type(number) is type(reference) is int or abs(as_float(reference)) < MAX_EXACT_FLOAT32:
         return False
     with np.errstate(over="ignore"):
         return bool(np.float32(as_float(number)) == np.float32(as_float(reference)))

@@ -10,29 +10,29 @@ import numpy as np
 from probe_core.model import Drift, Kind, Level, Measurements, Mode, Quantity, Reason, Slot, Value, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import FLOAT, NONE, TENSOR, Array
-from probe_core.model.dtypes import same
+from probe_core.model.dtypes import is_same_dtype
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
-from probe_core.model.single import batch_of
-from probe_metrics.accuracy import eps, least
+from probe_core.model.single import create_batch
+from probe_metrics.accuracy import eps, get_smallest
 from probe_metrics.adapters import GroupPolicy
-from probe_metrics.exact import scalars_against
-from probe_metrics.kernel import Sums, group_sums
-from probe_metrics.masked import are_masked, hidden_count, is_masked, unmasked
+from probe_metrics.exact import format_scalars
+from probe_metrics.kernel import Sums, compute_group_sums
+from probe_metrics.masked import are_masked, estimate_hidden_count, is_masked, measure_unmasked
 from probe_metrics.statistics import as_float, is_number
-from probe_metrics.thresholds import thresholds
+from probe_metrics.thresholds import load_thresholds
 
 DIFFERS, AGREES = "differs", "agrees"
 """Labels, which a table shows for ``--policy`` (docs/tables.md#beyond-rounding)."""
 
-NAMES = ("max", "min", "mean", "norm")
-STATISTICS = (Quantity.MAX, Quantity.MIN, Quantity.MEAN, Quantity.NORM)
-FAR = Verdict(Level.ERROR, DIFFERS, (Reason("drift"),))
+STATISTIC_NAMES = ("max", "min", "mean", "norm")
+STATISTIC_QUANTITIES = (Quantity.MAX, Quantity.MIN, Quantity.MEAN, Quantity.NORM)
+FAR_VERDICT = Verdict(Level.ERROR, DIFFERS, (Reason("drift"),))
 """Verdict on values that differ by more than rounding; its distance is the evidence."""
-MASKED = Reason("masked", "masked by another constant")
+MASKED_REASON = Reason("masked", "masked by another constant")
 """Reason of a tensor whose masked elements hold another large negative number on each side."""
 
-EQUAL = (Reason("equal", "equal to the bit"),)
+EQUAL_REASONS = (Reason("equal", "equal to the bit"),)
 """Reasons of tensors whose bits, or whose checksums, are the same."""
 
 
@@ -64,9 +64,9 @@ class FirstDifference(GroupPolicy):
     """
 
     def __init__(self) -> None:
-        limits = thresholds("drift")
+        limits = load_thresholds("drift")
         self._jump = float(limits["jump"])
-        self._floor: dict[str, float] = {name: limits["subnormals"] * least(name) for name in limits["noise"]}
+        self._floor: dict[str, float] = {name: limits["subnormals"] * get_smallest(name) for name in limits["noise"]}
         self._noise: dict[str, float] = {n: count * eps(n) for n, count in limits["noise"].items()}
         self._mask = float(limits["mask"]["least"])
         self._mask_share = float(limits["mask"]["share"])
@@ -77,7 +77,7 @@ class FirstDifference(GroupPolicy):
 
     def judge_unmeasured(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """Return the verdict on a pair without tensors."""
-        return self.judge_batch(batch_of([pair.pair]))[0]
+        return self.judge_batch(create_batch([pair.pair]))[0]
 
     def judge_batch(self, batch: RowBatch) -> VerdictColumn:
         """Return the verdict on each row of runs without tensors."""
@@ -86,52 +86,50 @@ class FirstDifference(GroupPolicy):
         for side in (batch.target, batch.golden):
             is_tensor &= side.column("kind") == TENSOR
         are_plain = self._judge_floats(batch, is_tensor, verdicts)
-        for line in np.flatnonzero(
-            ~are_plain & ((batch.obstacles > 0) | is_tensor | batch.scalars_differ)
-        ).tolist():
+        for line in np.flatnonzero(~are_plain & ((batch.obstacles > 0) | is_tensor | batch.scalars_differ)).tolist():
             verdicts[line] = self._judge_values(*batch.pair(line)[:2])
         return verdicts
 
     def _judge_values(self, first: Slot | None, second: Slot | None) -> Verdict:
         """Return the verdict on two values that are no equal scalars, by what is recorded."""
         if first is None or second is None:
-            return _skip("no partner")
+            return _create_skip("no partner")
         target, golden = first.value, second.value
         if target.omission or golden.omission:
-            return _skip("not compared by rows")
+            return _create_skip("not compared by rows")
         if target.extent != golden.extent or (target.kind is Kind.NULL) != (golden.kind is Kind.NULL):
-            return _differs(f"shape {target.extent} against {golden.extent}")
+            return _create_error(f"shape {target.extent} against {golden.extent}")
         if target.kind is not Kind.TENSOR or golden.kind is not Kind.TENSOR:
-            return self._by_scalar(target, golden)
+            return self._judge_scalar(target, golden)
         if target.is_empty:
-            return _skip("no elements")
+            return _create_skip("no elements")
         if target.checksum is not None and golden.checksum is not None:
-            verdict = self._by_checksum(target, golden)
+            verdict = self._judge_checksum(target, golden)
             if verdict.level is not Level.SKIP or target.statistics.max is None:
                 return verdict
-        return self._by_statistics(target, golden)
+        return self._judge_statistics(target, golden)
 
     def judge_group(self, group: PairGroup, measurements: Mapping[str, MeasurementColumn]) -> VerdictColumn:
         """Return the verdict on each pair of tensors."""
-        pair_sums = group.once(group_sums)
+        pair_sums = group.once(compute_group_sums)
         tally, size = pair_sums.tally, np.maximum(pair_sums.tally.finite, 1)
-        limits = [self._limits(*(slot.value.dtype for slot in pair.slots)) for pair in group]
+        limits = [self._get_limits(*(slot.value.dtype for slot in pair.slots)) for pair in group]
         noise, floor = np.array(limits).reshape(-1, 2).T
-        distance = _rms(pair_sums.distance, size, tally.max_absolute)
-        scale = _rms(pair_sums.golden_norm, size, pair_sums.golden_largest)
-        agreeing = [Verdict(Level.PASS, AGREES), Verdict(Level.PASS, AGREES, EQUAL)]
+        distance = _compute_rms(pair_sums.distance, size, tally.max_absolute)
+        scale = _compute_rms(pair_sums.golden_norm, size, pair_sums.golden_largest)
+        agreeing = [Verdict(Level.PASS, AGREES), Verdict(Level.PASS, AGREES, EQUAL_REASONS)]
         verdicts = VerdictColumn(agreeing, tally.equal.astype(np.int32))
         lines = np.arange(len(group))
         quantity = np.full(len(group), Quantity.RMS)
         self._judge_distances(verdicts, lines, distance, scale, noise, floor, quantity)
         are_odd = ~pair_sums.aligned | are_masked(tally.golden_min, tally.golden_max) | (noise == 0)
         for place in np.flatnonzero((tally.equal == 0) & are_odd).tolist():
-            verdict = self._by_elements(group[place], pair_sums.row(place))
+            verdict = self._judge_elements(group[place], pair_sums.row(place))
             if verdict is not None:
                 verdicts[place] = verdict
         return verdicts
 
-    def _by_elements(self, pair: OpenPair, pair_sums: Sums) -> Verdict | None:
+    def _judge_elements(self, pair: OpenPair, pair_sums: Sums) -> Verdict | None:
         """Return the verdict on tensors that their sums do not judge; None if they do.
 
         These are masked tensors, those with nan or inf at different places, and large whole numbers.
@@ -139,25 +137,25 @@ class FirstDifference(GroupPolicy):
         tally = pair_sums.tally
         target, golden = (slot.value for slot in pair.slots)
         if not pair_sums.aligned:
-            parts = unmasked(pair)
+            parts = measure_unmasked(pair)
             if parts is None:
-                return _differs("nan or inf stand at different places")
-            verdict = self._by_distance(*parts, target, golden, Quantity.UNMASKED_RMS)
-            return verdict._replace(reasons=(*verdict.reasons, MASKED))
+                return _create_error("nan or inf stand at different places")
+            verdict = self._judge_single_distance(*parts, target, golden, Quantity.UNMASKED_RMS)
+            return verdict._replace(reasons=(*verdict.reasons, MASKED_REASON))
         are_whole = pair.target.dtype == pair.golden.dtype and pair.golden.dtype.kind in "iu"
         if are_whole and not pair_sums.distance:
-            return _differs("whole numbers that float64 does not tell apart")
-        if not is_masked(tally.golden_min, tally.golden_max) or (parts := unmasked(pair)) is None:
+            return _create_error("whole numbers that float64 does not tell apart")
+        if not is_masked(tally.golden_min, tally.golden_max) or (parts := measure_unmasked(pair)) is None:
             return None
         apart = abs(tally.target_min - tally.golden_min)
         is_other = apart > self._mask_share * abs(tally.golden_min)  # nan where both are -inf
-        verdict = self._by_distance(*parts, target, golden, Quantity.UNMASKED_RMS)
-        return verdict._replace(reasons=(*verdict.reasons, MASKED)) if is_other else verdict
+        verdict = self._judge_single_distance(*parts, target, golden, Quantity.UNMASKED_RMS)
+        return verdict._replace(reasons=(*verdict.reasons, MASKED_REASON)) if is_other else verdict
 
-    def _by_scalar(self, target: Value, golden: Value) -> Verdict:
+    def _judge_scalar(self, target: Value, golden: Value) -> Verdict:
         """Return the verdict on two scalars that differ; numbers that the program computed are rounded."""
         value, reference = target.statistics.max, golden.statistics.max
-        difference = Reason("evidence", scalars_against(target, golden))
+        difference = Reason("evidence", format_scalars(target, golden))
         if not (isinstance(value, float) and isinstance(reference, float)):
             return Verdict(Level.ERROR, DIFFERS, (difference,))
         if not (math.isfinite(value) and math.isfinite(reference)):
@@ -167,17 +165,17 @@ class FirstDifference(GroupPolicy):
         label = DIFFERS if level is Level.ERROR else AGREES
         return Verdict(level, label, (difference,), drift=drift)
 
-    def _by_checksum(self, target: Value, golden: Value) -> Verdict:
-        if not same(target.dtype, golden.dtype):
-            return _skip(f"checksums of {target.dtype} and {golden.dtype}")
+    def _judge_checksum(self, target: Value, golden: Value) -> Verdict:
+        if not is_same_dtype(target.dtype, golden.dtype):
+            return _create_skip(f"checksums of {target.dtype} and {golden.dtype}")
         if target.checksum == golden.checksum:
             return Verdict(
                 Level.PASS,
                 AGREES,
-                EQUAL,
-                drift=Drift(0.0, 0.0, self._limits(target.dtype, golden.dtype)[0], self._jump),
+                EQUAL_REASONS,
+                drift=Drift(0.0, 0.0, self._get_limits(target.dtype, golden.dtype)[0], self._jump),
             )
-        return _differs(f"checksum {target.checksum} against {golden.checksum}")
+        return _create_error(f"checksum {target.checksum} against {golden.checksum}")
 
     def _judge_floats(self, batch: RowBatch, is_tensor: Array, verdicts: VerdictColumn) -> Array:
         """Judge tensors by finite floats without a mask among them; return True for their rows."""
@@ -190,12 +188,12 @@ class FirstDifference(GroupPolicy):
         are_plain &= np.minimum(numbers[:, 1], references[:, 1]) > -self._mask
         are_plain &= ~(batch.target.column("has_checksum") & batch.golden.column("has_checksum"))
         lines = np.flatnonzero(are_plain)
-        largest, scale, names = _distances(numbers[lines], references[lines])
-        noise, floor = self._limits_of(batch, lines)
+        largest, scale, names = _measure_distances(numbers[lines], references[lines])
+        noise, floor = self._get_row_limits(batch, lines)
         is_sum = (noise == 0) & (names >= 2)  # of whole numbers, computed in floating point
         is_rounded = is_sum & (largest <= self._noise["float32"] * scale)
         noise = np.where(is_rounded, self._noise["float32"], noise)
-        quantity = np.array(STATISTICS)[names]
+        quantity = np.array(STATISTIC_QUANTITIES)[names]
         self._judge_distances(verdicts, lines, largest, scale, noise, floor, quantity)
         return are_plain
 
@@ -222,68 +220,62 @@ class FirstDifference(GroupPolicy):
         verdicts.put(
             lines,
             VerdictColumn(
-                [*verdicts.table, FAR], np.where(differs, len(verdicts.table), verdicts.codes[lines]), drifts
+                [*verdicts.table, FAR_VERDICT], np.where(differs, len(verdicts.table), verdicts.codes[lines]), drifts
             ),
         )
 
-    def _limits_of(self, batch: RowBatch, lines: Array) -> tuple[Array, Array]:
-        """Return ``_limits`` of the dtypes of rows."""
+    def _get_row_limits(self, batch: RowBatch, lines: Array) -> tuple[Array, Array]:
+        """Return ``_get_limits`` of the dtypes of rows."""
         tables = batch.target.columns.dtypes, batch.golden.columns.dtypes
         codes = [side.column("dtype")[lines] for side in (batch.target, batch.golden)]
         pairs = codes[0] * len(tables[1]) + codes[1]
         limits = np.zeros((len(tables[0]) * len(tables[1]), 2))
         for pair in np.flatnonzero(np.bincount(pairs)).tolist():
             first, second = divmod(pair, len(tables[1]))
-            limits[pair] = self._limits(tables[0][first], tables[1][second])
+            limits[pair] = self._get_limits(tables[0][first], tables[1][second])
         noise, floor = limits[pairs].T
         return noise, floor
 
-    def _by_statistics(self, target: Value, golden: Value) -> Verdict:
-        statistics = list(zip(NAMES, target.statistics, golden.statistics))
+    def _judge_statistics(self, target: Value, golden: Value) -> Verdict:
+        statistics = list(zip(STATISTIC_NAMES, target.statistics, golden.statistics))
         numbers = [
             (name, as_float(number), as_float(reference))
             for name, number, reference in statistics
             if is_number(number) and is_number(reference)
         ]
         for name, value, reference in statistics:
-            if (
-                type(value) is type(reference) is int
-                and value != reference
-                and as_float(value) == as_float(reference)
-            ):
-                return _differs(f"{name} {value} against {reference}")
+            if type(value) is type(reference) is int and value != reference and as_float(value) == as_float(reference):
+                return _create_error(f"{name} {value} against {reference}")
             if isinstance(value, (bool, str)) and isinstance(reference, (bool, str)) and value != reference:
-                return _differs(f"{name} {value!r:.24} against {reference!r:.24}")
+                return _create_error(f"{name} {value!r:.24} against {reference!r:.24}")
         if not numbers:
             nothing = statistics[0][1] is None or statistics[0][2] is None
-            return _skip("nothing on record") if nothing else Verdict(Level.PASS, AGREES)
+            return _create_skip("nothing on record") if nothing else Verdict(Level.PASS, AGREES)
         is_other = False
         ends = {name: (value, reference) for name, value, reference in numbers}
         if {"max", "min"} <= ends.keys() and all(map(is_masked, ends["min"], ends["max"])):
             is_other = ends["min"][0] != ends["min"][1]
             numbers = [item for item in numbers if item[0] == "max"]  # the other statistics are the mask's
-            hidden, wanted = hidden_count(target), hidden_count(golden)
+            hidden, wanted = estimate_hidden_count(target), estimate_hidden_count(golden)
             if hidden is not None and wanted is not None and abs(hidden - wanted) > 0.5:
-                return _differs(
-                    f"about {hidden:.0f} masked elements against {wanted:.0f}, by mean and minimum"
-                )
+                return _create_error(f"about {hidden:.0f} masked elements against {wanted:.0f}, by mean and minimum")
         for name, number, reference in numbers:
             if math.isfinite(number) != math.isfinite(reference) or (
                 not math.isfinite(number) and repr(number) != repr(reference)
             ):
-                return _differs(f"{name} {number!r:.24} against {reference!r:.24}")
+                return _create_error(f"{name} {number!r:.24} against {reference!r:.24}")
         rows = np.full((2, 1, 4), np.nan)
         for name, number, reference in numbers:
             if math.isfinite(number):
-                rows[:, 0, NAMES.index(name)] = number, reference
-        largest, scale, names = (column.item() for column in _distances(*rows))
-        verdict = self._by_distance(largest, scale, target, golden, STATISTICS[names])
-        return verdict._replace(reasons=(*verdict.reasons, MASKED)) if is_other else verdict
+                rows[:, 0, STATISTIC_NAMES.index(name)] = number, reference
+        largest, scale, names = (column.item() for column in _measure_distances(*rows))
+        verdict = self._judge_single_distance(largest, scale, target, golden, STATISTIC_QUANTITIES[names])
+        return verdict._replace(reasons=(*verdict.reasons, MASKED_REASON)) if is_other else verdict
 
-    def _by_distance(
+    def _judge_single_distance(
         self, distance: float, scale: float, target: Value, golden: Value, quantity: Quantity
     ) -> Verdict:
-        noise, least = self._limits(target.dtype, golden.dtype)
+        noise, least = self._get_limits(target.dtype, golden.dtype)
         is_sum = not noise and quantity in (Quantity.MEAN, Quantity.NORM)  # computed in floating point
         if is_sum and distance <= self._noise["float32"] * scale:
             noise = self._noise["float32"]
@@ -292,9 +284,9 @@ class FirstDifference(GroupPolicy):
         drift = Drift(distance, scale, noise, self._jump, quantity)
         if drift.relative_to(scale) <= noise:
             return Verdict(Level.PASS, AGREES, drift=drift)
-        return FAR._replace(drift=drift)
+        return FAR_VERDICT._replace(drift=drift)
 
-    def _limits(self, target: str, golden: str) -> tuple[float, float]:
+    def _get_limits(self, target: str, golden: str) -> tuple[float, float]:
         """Return the differences that rounding explains in the coarser of two dtypes.
 
         The first is relative, and 0 for integers. The second is a few of the smallest numbers, which rounding
@@ -302,7 +294,7 @@ class FirstDifference(GroupPolicy):
         """
         limits = self._by_dtypes.get((target, golden))
         if limits is None:
-            names = _name(target), _name(golden)
+            names = _get_base_dtype(target), _get_base_dtype(golden)
             limits = (
                 max(self._noise.get(name, 0.0) for name in names),
                 max(self._floor.get(name, 0.0) for name in names),
@@ -311,13 +303,13 @@ class FirstDifference(GroupPolicy):
         return limits
 
 
-def _name(dtype: str) -> str:
+def _get_base_dtype(dtype: str) -> str:
     """Return the name of a recorded dtype without its framework; for a complex dtype that of its parts."""
     name = dtype.rpartition(".")[2].lower()
     return {"complex64": "float32", "complex128": "float64"}.get(name, name)
 
 
-def _distances(numbers: Array, references: Array) -> tuple[Array, Array, Array]:
+def _measure_distances(numbers: Array, references: Array) -> tuple[Array, Array, Array]:
     """Return the largest difference of each row's statistics, its scale, and its place in ``NAMES``.
 
     Args:
@@ -333,7 +325,7 @@ def _distances(numbers: Array, references: Array) -> tuple[Array, Array, Array]:
     return differences.max(axis=1), scale, differences.argmax(axis=1)
 
 
-def _rms(norm: Array, size: Array, largest: Array) -> Array:
+def _compute_rms(norm: Array, size: Array, largest: Array) -> Array:
     """Return the root mean square of ``size`` elements with this L2 norm.
 
     It is at most the largest element, also if the norm is too large for float64.
@@ -341,9 +333,9 @@ def _rms(norm: Array, size: Array, largest: Array) -> Array:
     return np.minimum(norm / np.sqrt(size), largest)
 
 
-def _differs(why: str) -> Verdict:
+def _create_error(why: str) -> Verdict:
     return Verdict(Level.ERROR, DIFFERS, (Reason("evidence", why),))
 
 
-def _skip(why: str) -> Verdict:
+def _create_skip(why: str) -> Verdict:
     return Verdict(Level.SKIP, "", (Reason("evidence", why),))

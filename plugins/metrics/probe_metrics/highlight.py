@@ -8,7 +8,7 @@ from typing import Any
 
 from probe_core.model import Colour, Mark, Mode, Reason, Row, Side
 from probe_metrics.statistics import as_float, is_number
-from probe_metrics.thresholds import thresholds
+from probe_metrics.thresholds import load_thresholds
 
 
 class Highlight:
@@ -26,7 +26,7 @@ class Highlight:
     """
 
     def __init__(self) -> None:
-        self._limits: dict[str, Any] = thresholds("highlight")
+        self._limits: dict[str, Any] = load_thresholds("highlight")
 
     def mark(self, rows: Sequence[Row]) -> Mapping[int, Mark]:
         """Return the marks of one op's rows, by position in ``rows``."""

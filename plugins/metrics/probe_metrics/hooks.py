@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from probe_core.model.messages import Text
     from probe_core.model.report import Report
 
-LIMIT = Parameter("limit", float, "distance in ulp that an element may have; by dtype unless given")
-AHEAD = "probe_metrics.kernel:measure_ahead"
-GUIDE = "whole-net comparison guide, 8.3"
-APIS = "probe_metrics.precheck:apis.yaml"
-MINT_RESULT = tuple((key, header, header) for key, header in (
+ULP_LIMIT = Parameter("limit", float, "distance in ulp that an element may have; by dtype unless given")
+MEASURE_AHEAD_PATH = "probe_metrics.kernel:measure_ahead"
+GUIDE_NAME = "whole-net comparison guide, 8.3"
+APIS_FILE = "probe_metrics.precheck:apis.yaml"
+MINT_RESULT_COLUMNS = tuple((key, header, header) for key, header in (
     ("name", "API Name"), ("forward", "Forward Test Success"), ("backward", "Backward Test Success"),
     ("message", "Message"), ("standard", "Standard"),
 ))  # fmt: skip
-MINT_DETAILS = tuple((key, header, header) for key, header in (
+MINT_DETAILS_COLUMNS = tuple((key, header, header) for key, header in (
     ("name", "API Name"), ("bench_dtype", "Bench Dtype"), ("device_dtype", "Tested Dtype"),
     ("shape", "Shape"), ("cosine", "Cosine"), ("max_abs_error", "MaxAbsErr"),
     ("max_relative_error", "MaxRelativeErr"), ("status", "Status"), ("message", "Message"),
@@ -40,14 +40,14 @@ def probe_metrics() -> list[MetricSpec]:
     """Return the metrics of the three tables, and those that ``--metric`` adds."""
     return [
         MetricSpec("cosine", "cosine of the angle between both tensors",
-                   "probe_metrics.cosine:Cosine", ("Cosine",), ahead=AHEAD),
+                   "probe_metrics.cosine:Cosine", ("Cosine",), ahead=MEASURE_AHEAD_PATH),
         MetricSpec("euclidean", "Euclidean distance of both tensors",
-                   "probe_metrics.euclidean:Euclidean", ("EucDist",), ahead=AHEAD),
+                   "probe_metrics.euclidean:Euclidean", ("EucDist",), ahead=MEASURE_AHEAD_PATH),
         MetricSpec("max_error", "largest absolute and largest relative error",
-                   "probe_metrics.max_error:MaxError", ("MaxAbsErr", "MaxRelativeErr"), ahead=AHEAD),
+                   "probe_metrics.max_error:MaxError", ("MaxAbsErr", "MaxRelativeErr"), ahead=MEASURE_AHEAD_PATH),
         MetricSpec("error_ratio", "share of elements with a relative error below 1/1000 and 5/1000",
                    "probe_metrics.error_ratio:ErrorRatio",
-                   ("One Thousandth Err Ratio", "Five Thousandths Err Ratio"), ahead=AHEAD),
+                   ("One Thousandth Err Ratio", "Five Thousandths Err Ratio"), ahead=MEASURE_AHEAD_PATH),
         MetricSpec("statistics", "differences of the recorded maximum, minimum, mean and norm",
                    "probe_metrics.statistics:StatisticsDifference",
                    ("Max diff", "Min diff", "Mean diff", "L2norm diff", "MaxRelativeErr",
@@ -55,14 +55,14 @@ def probe_metrics() -> list[MetricSpec]:
         MetricSpec("checksum", "equality of the recorded checksums",
                    "probe_metrics.checksum:Checksum", ("Checksum equal",), Needs.CHECKSUM),
         MetricSpec("rmse", "root mean square error",
-                   "probe_metrics.rmse:Rmse", ("RMSE",), ahead=AHEAD),
+                   "probe_metrics.rmse:Rmse", ("RMSE",), ahead=MEASURE_AHEAD_PATH),
         MetricSpec("mape", "mean absolute percentage error, as a ratio",
-                   "probe_metrics.mape:Mape", ("MAPE",), ahead=AHEAD),
+                   "probe_metrics.mape:Mape", ("MAPE",), ahead=MEASURE_AHEAD_PATH),
         MetricSpec("ulp", "distance in units in the last place, exact",
-                   "probe_metrics.ulp:Ulp", ("ULP max", "ULP mean", "ULP share over limit"), ahead=AHEAD,
-                   parameters=(LIMIT,)),
+                   "probe_metrics.ulp:Ulp", ("ULP max", "ULP mean", "ULP share over limit"), ahead=MEASURE_AHEAD_PATH,
+                   parameters=(ULP_LIMIT,)),
         MetricSpec("equal", "bitwise equality of both tensors",
-                   "probe_metrics.equal:Equal", ("Bitwise equal",), ahead=AHEAD),
+                   "probe_metrics.equal:Equal", ("Bitwise equal",), ahead=MEASURE_AHEAD_PATH),
     ]  # fmt: skip
 
 
@@ -71,12 +71,12 @@ def probe_policies() -> list[PolicySpec]:
     """Return the policies behind the verdict columns of the three tables, and that of ``-da``."""
     return [
         PolicySpec("accuracy", "Accuracy Reached or Not, by cosine and largest absolute error",
-                   "probe_metrics.accuracy:Accuracy", GUIDE, ("cosine", "max_error"), (Mode.TENSOR,)),
+                   "probe_metrics.accuracy:Accuracy", GUIDE_NAME, ("cosine", "max_error"), (Mode.TENSOR,)),
         PolicySpec("statistics", "Warning where a recorded statistic is off by more than half",
-                   "probe_metrics.statistics_result:StatisticsResult", GUIDE, ("statistics",),
+                   "probe_metrics.statistics_result:StatisticsResult", GUIDE_NAME, ("statistics",),
                    (Mode.STATISTICS,)),
         PolicySpec("checksum", "Pass where checksum, shape and dtype agree",
-                   "probe_metrics.checksum_result:ChecksumResult", GUIDE, ("checksum",), (Mode.MD5,)),
+                   "probe_metrics.checksum_result:ChecksumResult", GUIDE_NAME, ("checksum",), (Mode.MD5,)),
         PolicySpec("first_difference", "differs or agrees, by more than rounding explains; for -da",
                    "probe_metrics.first_difference:FirstDifference", "probe"),
     ]  # fmt: skip
@@ -95,7 +95,7 @@ def probe_highlighters() -> list[HighlightSpec]:
     """Return the highlighter behind ``-hl``: red and yellow marks."""
     return [
         HighlightSpec("red_yellow", "marks outputs that are worse than their inputs",
-                      "probe_metrics.highlight:Highlight", GUIDE,
+                      "probe_metrics.highlight:Highlight", GUIDE_NAME,
                       ("cosine", "max_error", "error_ratio", "statistics")),
     ]  # fmt: skip
 
@@ -108,21 +108,21 @@ def probe_standards() -> list[StandardSpec]:
     return [
         StandardSpec("binary_consistency", "no element differs",
                      "probe_metrics.precheck.binary_consistency:BinaryConsistency",
-                     "二进制一致法", "Binary Consistency", APIS, "exact"),
+                     "二进制一致法", "Binary Consistency", APIS_FILE, "exact"),
         StandardSpec("absolute_threshold", "no element's error is over its bound",
                      "probe_metrics.precheck.absolute_threshold:AbsoluteThreshold",
-                     "绝对阈值法", "Absolute Threshold", APIS),
+                     "绝对阈值法", "Absolute Threshold", APIS_FILE),
         StandardSpec("ulp", "few elements with a large error in ulp, or fewer than on the GPU",
-                     "probe_metrics.precheck.ulp:UlpError", "ULP误差比对法", "ULP Error", APIS),
+                     "probe_metrics.precheck.ulp:UlpError", "ULP误差比对法", "ULP Error", APIS_FILE),
         StandardSpec("dual_thousandth", "nearly all elements are within a thousandth",
                      "probe_metrics.precheck.dual_thousandth:DualThousandth",
-                     "双千指标法", "Dual Thousandth", APIS),
+                     "双千指标法", "Dual Thousandth", APIS_FILE),
         StandardSpec("accumulative_error", "errors of long sums within one bound, to either side alike",
                      "probe_metrics.precheck.accumulative_error:AccumulativeError",
-                     "累积误差比对法", "Accumulative Error", APIS),
+                     "累积误差比对法", "Accumulative Error", APIS_FILE),
         StandardSpec("benchmark_ratio", "errors no larger than the GPU's, by their ratio",
                      "probe_metrics.precheck.benchmark_ratio:BenchmarkRatio",
-                     "标杆比对法", "Benchmark Ratio", APIS, "rest"),
+                     "标杆比对法", "Benchmark Ratio", APIS_FILE, "rest"),
     ]  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def probe_status_rules() -> list[StatusRuleSpec]:
                        "integers", "probe_metrics.precheck.first_stage:FirstStage"),
         StatusRuleSpec("mint_stage", "cosine and largest error for mindspore, and the verdict of the API's "
                        "standard beside it", "probe_metrics.precheck.mint_stage:MintStage", "mindspore",
-                       result=MINT_RESULT, details=MINT_DETAILS),
+                       result=MINT_RESULT_COLUMNS, details=MINT_DETAILS_COLUMNS),
     ]  # fmt: skip
 
 

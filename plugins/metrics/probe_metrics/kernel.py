@@ -17,15 +17,15 @@ from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn
 from probe_metrics import blocked
 from probe_metrics.tally import NO_TOTALS, Array, Tallies, Tally, Totals, Units
-from probe_metrics.ulp_units import units_of
+from probe_metrics.ulp_units import choose_units
 
-LARGEST = float(np.finfo(np.float64).max)
+MAX_FLOAT64 = float(np.finfo(np.float64).max)
 """Largest finite number of float64."""
-LEAST_SQUARE = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
+MIN_SQUARE_SUM = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
 """Limit below which a sum of squares has lost digits: squares of small numbers leave the range of float64."""
 
 
-_compiled = engine.compiled("probe_metrics.compiled")
+_compiled = engine.import_compiled("probe_metrics.compiled")
 
 
 class Sums(NamedTuple):
@@ -70,27 +70,27 @@ class GroupSums(NamedTuple):
         return Sums(tally[place], *(column.item(place) for column in columns))
 
 
-def sums(pair: OpenPair) -> Sums:
+def compute_sums(pair: OpenPair) -> Sums:
     """Return the sums over all elements of a pair, which metrics share by ``pair.once(sums)``."""
-    return group_sums(PairGroup([pair])).row(0)
+    return compute_group_sums(PairGroup([pair])).row(0)
 
 
-def group_sums(group: PairGroup) -> GroupSums:
+def compute_group_sums(group: PairGroup) -> GroupSums:
     """Return the sums of each pair of a group; call it as ``group.once(group_sums)``.
 
     If squares leave the range of float64, they are summed again from scaled values.
     """
-    tally = tallies(group, _units)
-    target_largest = _largest(tally.target_max, tally.target_min)
-    golden_largest = _largest(tally.golden_max, tally.golden_min)
+    tally = measure_tallies(group, _choose_units)
+    target_largest = _find_largest_modulus(tally.target_max, tally.target_min)
+    golden_largest = _find_largest_modulus(tally.golden_max, tally.golden_min)
     squares = np.stack((tally.target_squares, tally.golden_squares, tally.squares))
     largest = np.stack((target_largest, golden_largest, tally.max_absolute))
     dot, scales = tally.dot.copy(), np.ones_like(squares)
     is_aligned = tally.apart == 0
-    is_lost = (largest > 0) & ~((squares > LEAST_SQUARE) & (squares < np.inf))
+    is_lost = (largest > 0) & ~((squares > MIN_SQUARE_SUM) & (squares < np.inf))
     for place in np.flatnonzero(is_aligned & is_lost.any(axis=0)).tolist():
-        scales[:, place] = [min(value, LARGEST) or 1.0 for value in largest[:, place].tolist()]
-        *squares[:, place], dot[place] = _scaled(group[place], *scales[:, place].tolist())
+        scales[:, place] = [min(value, MAX_FLOAT64) or 1.0 for value in largest[:, place].tolist()]
+        *squares[:, place], dot[place] = _sum_scaled(group[place], *scales[:, place].tolist())
     with np.errstate(all="ignore"):
         roots = np.sqrt(squares)
         norms = roots * scales
@@ -100,10 +100,10 @@ def group_sums(group: PairGroup) -> GroupSums:
 
 def measure_ahead(group: PairGroup) -> None:
     """Compute what ``group.once(group_sums)`` returns."""
-    group.once(group_sums)
+    group.once(compute_group_sums)
 
 
-def tallies(group: PairGroup, units_of: Callable[[OpenPair], Units | None]) -> Tallies:
+def measure_tallies(group: PairGroup, units_of: Callable[[OpenPair], Units | None]) -> Tallies:
     """Return the tallies of a group: those that the compiled engine can measure in one piece by one call.
 
     Args:
@@ -116,7 +116,7 @@ def tallies(group: PairGroup, units_of: Callable[[OpenPair], Units | None]) -> T
         units = units_of(pair)
         target, golden = next(pair.flat())
         is_whole = target.size == pair.target.size
-        if is_whole and _engine_for(target, golden, units) is not blocked.measure:
+        if is_whole and _choose_engine(target, golden, units) is not blocked.measure:
             places.append(place)
             requests.append((target, golden, units))
         else:
@@ -126,10 +126,10 @@ def tallies(group: PairGroup, units_of: Callable[[OpenPair], Units | None]) -> T
     return Tallies(table)
 
 
-def _units(pair: OpenPair) -> Units | None:
+def _choose_units(pair: OpenPair) -> Units | None:
     """Return the units of distances in ulp; None if no metric asks for them or the dtypes have none."""
     if pair.metrics is None or "ulp" in pair.metrics:
-        return units_of(pair.target.dtype, pair.golden.dtype)
+        return choose_units(pair.target.dtype, pair.golden.dtype)
     return None
 
 
@@ -138,14 +138,14 @@ def measure(pair: OpenPair, units: Units | None) -> Tally:
     tally: Tally | None = None
     totals = NO_TOTALS
     for target, golden in pair.flat():
-        piece = _engine_for(target, golden, units)(target, golden, units, totals)
-        tally = piece if tally is None else tally.then(piece)
+        piece = _choose_engine(target, golden, units)(target, golden, units, totals)
+        tally = piece if tally is None else tally.add_next(piece)
         totals = tally.totals
     assert tally is not None, "tensors without elements are not measured"
     return tally
 
 
-def _engine_for(
+def _choose_engine(
     target: Array, golden: Array, units: Units | None
 ) -> Callable[[Array, Array, Units | None, Totals], Tally]:
     if _compiled is not None and _compiled.supports(target, golden, units):
@@ -153,7 +153,7 @@ def _engine_for(
     return blocked.measure
 
 
-def column(numbers: Array, *absent: tuple[Array, Measurement]) -> MeasurementColumn:
+def build_column(numbers: Array, *absent: tuple[Array, Measurement]) -> MeasurementColumn:
     """Return a column of numbers, but for the pairs of which another measurement is known.
 
     Args:
@@ -178,17 +178,17 @@ NOTHING_FINITE = Measurement.absent("nan")
 """The result of a mean over elements of which none is finite."""
 
 
-def without_dimensions(group: PairGroup) -> Array:
+def find_zero_dimensional(group: PairGroup) -> Array:
     """Return True for the pairs of 0-d tensors."""
     return np.array([not pair.target.ndim for pair in group], bool)
 
 
-def _largest(high: Array, low: Array) -> Array:
+def _find_largest_modulus(high: Array, low: Array) -> Array:
     with np.errstate(invalid="ignore"):
         return np.where(high >= low, np.maximum(abs(high), abs(low)), 0.0)
 
 
-def _scaled(pair: OpenPair, *scales: float) -> tuple[float, float, float, float]:
+def _sum_scaled(pair: OpenPair, *scales: float) -> tuple[float, float, float, float]:
     """Return sums of squares of target, golden and difference, and the dot product, of scaled values.
 
     Args:

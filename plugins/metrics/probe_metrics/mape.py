@@ -7,7 +7,7 @@ import numpy as np
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
 from probe_metrics.adapters import GroupMetric
-from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, column, group_sums
+from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, build_column, compute_group_sums
 
 
 class Mape(GroupMetric):
@@ -28,7 +28,7 @@ class Mape(GroupMetric):
 
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return the means, or the reasons why there are none."""
-        sums = group.once(group_sums)
+        sums = group.once(compute_group_sums)
         count = sums.tally.finite
         mean = sums.tally.relative / np.maximum(count, 1)
-        return [column(mean, (~sums.aligned, MISALIGNED), (count == 0, NOTHING_FINITE))]
+        return [build_column(mean, (~sums.aligned, MISALIGNED), (count == 0, NOTHING_FINITE))]

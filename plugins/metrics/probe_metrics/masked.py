@@ -12,9 +12,9 @@ from probe_core.model.measure import OpenPair
 from probe_metrics.accuracy import eps
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.tally import Array
-from probe_metrics.thresholds import thresholds
+from probe_metrics.thresholds import load_thresholds
 
-LARGEST = 1e150
+MAX_SQUARABLE = 1e150
 """Largest magnitude whose square float64 holds, with room for a sum of many."""
 
 
@@ -29,14 +29,14 @@ def is_masked(low: float, high: float) -> bool:
 
 def are_masked(low: Any, high: Any) -> Array:
     """Return ``is_masked`` of the minima and maxima of several tensors."""
-    limits = thresholds("drift")["mask"]
+    limits = load_thresholds("drift")["mask"]
     with np.errstate(all="ignore"):
         is_large = (low <= -limits["least"]) & (abs(high) <= limits["share"] * abs(low))
     masked: Array = np.where(low == -np.inf, np.isfinite(high), is_large)
     return masked
 
 
-def hidden_count(value: Value) -> float | None:
+def estimate_hidden_count(value: Value) -> float | None:
     """Return about how many elements a mask hides, by minimum and mean of a tensor that is masked.
 
     None if the mask's constant is -inf, if the other elements may add up to half a constant, or if maximum,
@@ -53,15 +53,15 @@ def hidden_count(value: Value) -> float | None:
     return count if inexact < 0.5 else None
 
 
-def unmasked(pair: OpenPair) -> tuple[float, float] | None:
+def measure_unmasked(pair: OpenPair) -> tuple[float, float] | None:
     """Return the root mean square of the difference and of the golden over all unmasked elements.
 
     Masked is an element that is on each side -inf or near the minimum of that side. None if no element is
     masked, if another one is nan, inf or beyond ``LARGEST``, or if both sides mask different elements. Of
     nothing but masked elements, both are 0.
     """
-    share = thresholds("drift")["mask"]["share"]
-    lows = [_lowest(pair, side) for side in (0, 1)]
+    share = load_thresholds("drift")["mask"]["share"]
+    lows = [_find_mask_constant(pair, side) for side in (0, 1)]
     differences, squares, count = 0.0, 0.0, 0
     masked = 0
     for block in pair.blocks():
@@ -73,7 +73,7 @@ def unmasked(pair: OpenPair) -> tuple[float, float] | None:
         target, golden = (values[~masks[0]] for values in block)
         if not (np.isfinite(target).all() and np.isfinite(golden).all()):
             return None
-        if max(np.max(np.abs(side), initial=0.0) for side in (target, golden)) > LARGEST:
+        if max(np.max(np.abs(side), initial=0.0) for side in (target, golden)) > MAX_SQUARABLE:
             return None
         masked += int(masks[0].sum())
         differences += float(np.sum((target - golden) ** 2))
@@ -84,13 +84,10 @@ def unmasked(pair: OpenPair) -> tuple[float, float] | None:
     return (math.sqrt(differences / count), math.sqrt(squares / count)) if count else (0.0, 0.0)
 
 
-def _lowest(pair: OpenPair, side: int) -> float:
+def _find_mask_constant(pair: OpenPair, side: int) -> float:
     """Return the smallest finite element of one side, if it is that of a mask; otherwise -inf."""
-    least = thresholds("drift")["mask"]["least"]
-    low = min(
-        float(np.min(block[side].real, initial=0.0, where=np.isfinite(block[side])))
-        for block in pair.blocks()
-    )
+    least = load_thresholds("drift")["mask"]["least"]
+    low = min(float(np.min(block[side].real, initial=0.0, where=np.isfinite(block[side]))) for block in pair.blocks())
     return low if low <= -least else -math.inf
 
 

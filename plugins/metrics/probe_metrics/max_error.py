@@ -5,7 +5,7 @@ from __future__ import annotations
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
 from probe_metrics.adapters import GroupMetric
-from probe_metrics.kernel import MISALIGNED, column, group_sums
+from probe_metrics.kernel import MISALIGNED, build_column, compute_group_sums
 
 
 class MaxError(GroupMetric):
@@ -27,6 +27,6 @@ class MaxError(GroupMetric):
 
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return the largest absolute and relative errors, or the reason why there are none."""
-        sums = group.once(group_sums)
+        sums = group.once(compute_group_sums)
         errors = sums.tally.max_absolute, sums.tally.max_relative
-        return [column(error, (~sums.aligned, MISALIGNED)) for error in errors]
+        return [build_column(error, (~sums.aligned, MISALIGNED)) for error in errors]

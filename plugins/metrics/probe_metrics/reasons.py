@@ -29,9 +29,7 @@ REASONS: dict[str, Text] = {
     "xor_of_zero": Text("The xor is zero on both sides, as it is of any values that cancel.", 20),
     "mark_nonfinite": Text("maximum or minimum is nan, -inf, or inf"),
     "mark_absolute": Text("maximum absolute error exceeds 1e+10"),
-    "mark_ratio": Text(
-        "The input/parameter's one thousandth err ratio exceeds 0.9, while the output's is below 0.6"
-    ),
+    "mark_ratio": Text("The input/parameter's one thousandth err ratio exceeds 0.9, while the output's is below 0.6"),
     "mark_relative": Text("maximum relative error exceeds 0.5"),
     "mark_magnitude": Text(
         "maximum absolute error of both input/parameters and output exceed 1, "
@@ -43,8 +41,6 @@ REASONS: dict[str, Text] = {
     "mark_relative_jump": Text(
         "The output's maximum relative error exceeds 0.1, while the input/parameter's is below 0.01"
     ),
-    "mark_cosine_drop": Text(
-        "The output's cosine decreases by more than 0.1 compared to the input/parameter's"
-    ),
+    "mark_cosine_drop": Text("The output's cosine decreases by more than 0.1 compared to the input/parameter's"),
     "mark_requires_grad": Text("requires_grad is inconsistent"),
 }

@@ -7,7 +7,7 @@ import numpy as np
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
 from probe_metrics.adapters import GroupMetric
-from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, column, group_sums
+from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, build_column, compute_group_sums
 
 
 class Rmse(GroupMetric):
@@ -27,7 +27,7 @@ class Rmse(GroupMetric):
 
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return the errors, or the reasons why there are none."""
-        sums = group.once(group_sums)
+        sums = group.once(compute_group_sums)
         count = sums.tally.finite
         error = sums.distance / np.sqrt(np.maximum(count, 1))
-        return [column(error, (~sums.aligned, MISALIGNED), (count == 0, NOTHING_FINITE))]
+        return [build_column(error, (~sums.aligned, MISALIGNED), (count == 0, NOTHING_FINITE))]

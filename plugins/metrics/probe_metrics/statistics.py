@@ -8,7 +8,7 @@ import numpy as np
 
 from probe_core.model import Measurement, Statistic
 from probe_core.model.batches import PairSide, RowBatch
-from probe_core.model.columns import BIG, FLOAT, INTEGER, Array
+from probe_core.model.columns import BIG_INTEGER, FLOAT, INTEGER, Array
 from probe_core.model.results import MeasurementColumn
 from probe_metrics.adapters import BatchMetric
 
@@ -60,7 +60,7 @@ NAN = Measurement.absent("nan")
 ZERO_GOLDEN = Measurement.absent("zero_golden")
 
 
-_IS_NUMBER = np.array([kind in (FLOAT, INTEGER, BIG) for kind in range(BIG + 1)])
+_IS_NUMBER = np.array([kind in (FLOAT, INTEGER, BIG_INTEGER) for kind in range(BIG_INTEGER + 1)])
 
 
 def are_number(side: PairSide) -> Array:

@@ -12,11 +12,11 @@ from probe_core.model.columns import NONE, TENSOR, Array
 from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.results import VerdictColumn
 from probe_metrics.adapters import BatchPolicy
-from probe_metrics.exact import DIFFER, IN_LAST_DIGITS, ExactStatistics, is_exact_dtype, scalars_against
+from probe_metrics.exact import EXACT_REASON, LAST_DIGITS_REASON, ExactStatistics, format_scalars, is_exact_dtype
 from probe_metrics.statistics import are_number
-from probe_metrics.thresholds import thresholds
+from probe_metrics.thresholds import load_thresholds
 
-NAMES = ("max", "min", "mean", "norm")
+STATISTIC_NAMES = ("max", "min", "mean", "norm")
 
 
 class StatisticsResult(BatchPolicy):
@@ -43,7 +43,7 @@ class StatisticsResult(BatchPolicy):
     """
 
     def __init__(self) -> None:
-        limits = thresholds("statistics")
+        limits = load_thresholds("statistics")
         self._relative: float = limits["relative"]
         self._tiny: float = limits["tiny"]
         self._share: float = limits["share_of_magnitude"]
@@ -56,7 +56,9 @@ class StatisticsResult(BatchPolicy):
 
     def judge_batch(self, batch: RowBatch) -> VerdictColumn:
         """Return the verdict on each row."""
-        verdicts = VerdictColumn([PASS, UNPAIRED, OTHER_SHAPE], np.where(batch.obstacles == 0, 0, 2))
+        verdicts = VerdictColumn(
+            [PASS_VERDICT, UNPAIRED_VERDICT, OTHER_SHAPE_VERDICT], np.where(batch.obstacles == 0, 0, 2)
+        )
         verdicts.codes[~batch.is_matched] = 1
         is_judged = batch.obstacles == 0
         types, ref_types = (side.column("types") for side in (batch.target, batch.golden))
@@ -78,9 +80,9 @@ class StatisticsResult(BatchPolicy):
                 verdicts[line] = self._judge_exact(target, golden, is_warning)
                 continue
             if batch.scalars_differ[line]:
-                texts = [scalars_against(target, golden)]
+                texts = [format_scalars(target, golden)]
             else:
-                texts = [_against(target, golden, place) for place in np.flatnonzero(counts[line])[:1]]
+                texts = [_format_statistic(target, golden, place) for place in np.flatnonzero(counts[line])[:1]]
             evidence = [Reason("evidence", text) for text in texts]
             level, label = Level.ERROR if texts else Level.PASS, "Warning" if is_warning else ""
             reasons = [Reason("double_check"), *evidence] if is_warning else evidence
@@ -88,14 +90,14 @@ class StatisticsResult(BatchPolicy):
         return verdicts
 
     def _judge_exact(self, target: Value, golden: Value, is_warning: bool) -> Verdict:
-        differences = list(self._exact.differences(target, golden))
+        differences = list(self._exact.iterate_differences(target, golden))
         grave = [text for text, counts in differences if counts]
         level = Level.ERROR if grave else Level.WARNING if differences else Level.PASS
         reasons = [Reason("double_check")] if is_warning else []
         if grave:
-            reasons += [DIFFER, Reason("evidence", f"{grave[0]}, where nothing is rounded")]
+            reasons += [EXACT_REASON, Reason("evidence", f"{grave[0]}, where nothing is rounded")]
         elif differences:
-            reasons.append(IN_LAST_DIGITS)
+            reasons.append(LAST_DIGITS_REASON)
         label = "Warning" if is_warning else ""
         return Verdict(level, label, tuple(reasons), failed=bool(is_warning or grave))
 
@@ -126,11 +128,11 @@ class StatisticsResult(BatchPolicy):
         return counts
 
 
-PASS = Verdict(Level.PASS, "")
-UNPAIRED = Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
-OTHER_SHAPE = Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
+PASS_VERDICT = Verdict(Level.PASS, "")
+UNPAIRED_VERDICT = Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
+OTHER_SHAPE_VERDICT = Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
 
 
-def _against(target: Value, golden: Value, place: int) -> str:
+def _format_statistic(target: Value, golden: Value, place: int) -> str:
     """Return the text on a statistic that is off."""
-    return f"{NAMES[place]} {target.statistics[place]!r:.24} against {golden.statistics[place]!r:.24}"
+    return f"{STATISTIC_NAMES[place]} {target.statistics[place]!r:.24} against {golden.statistics[place]!r:.24}"

@@ -13,7 +13,7 @@ Totals = tuple[float, float, float, float, float, float, float, float]
 
 NO_TOTALS: Totals = (0.0,) * 8
 """Sums before the first element."""
-SUMS = 8
+SUM_COUNT = 8
 """Number of a tally's last fields that are sums over elements; a next piece goes on adding to them."""
 
 
@@ -57,34 +57,34 @@ class Tally(NamedTuple):
     @property
     def totals(self) -> Totals:
         """Sums to go on with in the next piece of the tensors."""
-        return self[-SUMS:]  # type: ignore[return-value]  # a slice of known length
+        return self[-SUM_COUNT:]  # type: ignore[return-value]  # a slice of known length
 
     @property
     def finite(self) -> int:
         """Number of finite places, the same on both sides if ``apart`` is 0."""
         return self.size - self.target_nan - self.target_infinite
 
-    def then(self, other: Tally) -> Tally:
+    def add_next(self, next_piece: Tally) -> Tally:
         """Return the tally of this piece and the next one, which was measured with the ``totals`` of this."""
         return Tally(
-            self.size + other.size,
-            self.equal and other.equal,
-            max(self.target_max, other.target_max),
-            min(self.target_min, other.target_min),
-            max(self.golden_max, other.golden_max),
-            min(self.golden_min, other.golden_min),
-            self.target_nan + other.target_nan,
-            self.target_infinite + other.target_infinite,
-            self.golden_nan + other.golden_nan,
-            self.golden_infinite + other.golden_infinite,
-            self.apart + other.apart,
-            max(self.max_absolute, other.max_absolute),
-            max(self.max_relative, other.max_relative),
-            max(self.max_ulp, other.max_ulp),
-            self.below_one + other.below_one,
-            self.below_five + other.below_five,
-            self.over_limit + other.over_limit,
-            *other.totals,
+            self.size + next_piece.size,
+            self.equal and next_piece.equal,
+            max(self.target_max, next_piece.target_max),
+            min(self.target_min, next_piece.target_min),
+            max(self.golden_max, next_piece.golden_max),
+            min(self.golden_min, next_piece.golden_min),
+            self.target_nan + next_piece.target_nan,
+            self.target_infinite + next_piece.target_infinite,
+            self.golden_nan + next_piece.golden_nan,
+            self.golden_infinite + next_piece.golden_infinite,
+            self.apart + next_piece.apart,
+            max(self.max_absolute, next_piece.max_absolute),
+            max(self.max_relative, next_piece.max_relative),
+            max(self.max_ulp, next_piece.max_ulp),
+            self.below_one + next_piece.below_one,
+            self.below_five + next_piece.below_five,
+            self.over_limit + next_piece.over_limit,
+            *next_piece.totals,
         )
 
 
@@ -106,7 +106,7 @@ class Tallies:
         self._table = table
 
     def __getattr__(self, field: str) -> Array:
-        column: Array = self._table[:, _PLACES[field]]
+        column: Array = self._table[:, _FIELD_PLACES[field]]
         return column
 
     def __getitem__(self, place: int) -> Tally:
@@ -120,5 +120,5 @@ class Tallies:
         return finite
 
 
-_PLACES = {name: place for place, name in enumerate(Tally._fields)}
+_FIELD_PLACES = {name: place for place, name in enumerate(Tally._fields)}
 _KINDS = [*get_type_hints(Tally).values()]

@@ -14,6 +14,6 @@ def _all() -> dict[str, Any]:
     return loaded
 
 
-def thresholds(section: str) -> Any:
+def load_thresholds(section: str) -> Any:
     """Return the thresholds of one policy: a section of the file, nested as it is there."""
     return _all()[section]

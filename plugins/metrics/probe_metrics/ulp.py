@@ -8,9 +8,9 @@ from probe_core.model import Measurement
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn
 from probe_metrics.adapters import GroupMetric
-from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, column, group_sums, tallies
+from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, build_column, compute_group_sums, measure_tallies
 from probe_metrics.tally import Units
-from probe_metrics.ulp_units import units_of
+from probe_metrics.ulp_units import choose_units
 
 
 class Ulp(GroupMetric):
@@ -44,8 +44,8 @@ class Ulp(GroupMetric):
 
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return largest distances, mean distances and shares over the limit, or the reasons for none."""
-        sums = group.once(group_sums)
-        tally = sums.tally if self._limit is None else tallies(group, self._units)
+        sums = group.once(compute_group_sums)
+        tally = sums.tally if self._limit is None else measure_tallies(group, self._units)
         count = tally.finite
         absent = (
             (np.array([_units(pair) is None for pair in group], bool), Measurement.absent("no_number")),
@@ -53,7 +53,7 @@ class Ulp(GroupMetric):
             (count == 0, NOTHING_FINITE),
         )
         means = (number / np.maximum(count, 1) for number in (tally.ulp, tally.over_limit))
-        return [column(numbers, *absent) for numbers in (tally.max_ulp, *means)]
+        return [build_column(numbers, *absent) for numbers in (tally.max_ulp, *means)]
 
     def _units(self, pair: OpenPair) -> Units | None:
         units = _units(pair)
@@ -61,4 +61,4 @@ class Ulp(GroupMetric):
 
 
 def _units(pair: OpenPair) -> Units | None:
-    return units_of(pair.target.dtype, pair.golden.dtype)
+    return choose_units(pair.target.dtype, pair.golden.dtype)

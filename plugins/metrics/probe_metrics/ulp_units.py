@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 
 from probe_metrics.tally import Units
-from probe_metrics.thresholds import thresholds
+from probe_metrics.thresholds import load_thresholds
 
-PRECISION = (
+DTYPES_BY_PRECISION = (
     "float64", "float32", "float16", "bfloat16",
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
@@ -19,12 +19,12 @@ PRECISION = (
 
 
 @lru_cache(maxsize=256)
-def units_of(target: np.dtype[Any], golden: np.dtype[Any]) -> Units | None:
+def choose_units(target: np.dtype[Any], golden: np.dtype[Any]) -> Units | None:
     """Return the coarser of both dtypes with its limit; None if either is no real floating point."""
     names = (target.name, golden.name)
-    if not all(name in PRECISION for name in names):
+    if not all(name in DTYPES_BY_PRECISION for name in names):
         return None
-    name = max(names, key=PRECISION.index)
+    name = max(names, key=DTYPES_BY_PRECISION.index)
     dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name, None) or name)
-    limit = thresholds("ulp")["limit"]["float8" if dtype.itemsize == 1 else name]
+    limit = load_thresholds("ulp")["limit"]["float8" if dtype.itemsize == 1 else name]
     return Units(dtype, float(limit))

@@ -25,10 +25,10 @@ generators: Any = importlib.import_module("mindspore.common.generator")
 Node = Any
 """A node of the autograd graph."""
 
-ORIGINAL = "__probe_original__"
+ORIGINAL_ATTRIBUTE = "__probe_original__"
 """Attribute of a wrapper that holds the wrapped function."""
 
-LEAF_NUMBER = 2**63
+MIN_LEAF_NUMBER = 2**63
 """Least number of the nodes of inputs and parameters; those of calls are numbered below."""
 
 
@@ -37,7 +37,7 @@ def has_nodes() -> bool:
     return hasattr(Tensor, "_grad_node")
 
 
-def node_of(tensor: Any) -> Node:
+def get_node(tensor: Any) -> Node:
     """Return the node that made ``tensor``; None if it needs no gradient."""
     return getattr(tensor, "_grad_node", None)
 
@@ -47,7 +47,7 @@ def place_of(tensor: Any) -> int:
     return int(tensor._output_index)
 
 
-def identity(node: Node) -> int:
+def get_identity(node: Node) -> int:
     """Return a number that identifies a node as long as it lives; its Python object does not."""
     return int(node._unique_id())
 
@@ -55,10 +55,10 @@ def identity(node: Node) -> int:
 def number_of(node: Node) -> int:
     """Return the number of a node, in the order in which nodes were made; 0 for inputs and parameters."""
     number = int(node._sequence_nr())
-    return 0 if number >= LEAF_NUMBER else number + 1
+    return 0 if number >= MIN_LEAF_NUMBER else number + 1
 
 
-def edges_of(node: Node) -> list[tuple[Node, int]]:
+def list_edges(node: Node) -> list[tuple[Node, int]]:
     """Return the next node for each gradient that a node computes, and the index of that node's output.
 
     The next node is None for a gradient that nobody needs.
@@ -75,7 +75,7 @@ def is_differentiating() -> bool:
     return bool(executor.grad_flag() and executor.enable_grad())
 
 
-def no_grad() -> AbstractContextManager[Any]:
+def disable_gradients() -> AbstractContextManager[Any]:
     """Return a context in which computations are not part of the graph."""
     try:
         from mindspore.graph.api import _no_grad
@@ -88,29 +88,29 @@ def no_grad() -> AbstractContextManager[Any]:
     return context
 
 
-def primitive_classes() -> list[type]:
+def list_primitive_classes() -> list[type]:
     """Return the classes of primitives that define ``__call__`` themselves."""
     classes: list[type] = []
     waiting: list[type] = [ops.Primitive]
-    seen = set(waiting)
+    visited = set(waiting)
     while waiting:
         kind = waiting.pop()
         if "__call__" in vars(kind):
             classes.append(kind)
         child: type
         for child in kind.__subclasses__():
-            if child not in seen:
-                seen.add(child)
+            if child not in visited:
+                visited.add(child)
                 waiting.append(child)
     return classes
 
 
-def primitives_of(cell: nn.Cell) -> dict[str, Any]:
+def list_primitives(cell: nn.Cell) -> dict[str, Any]:
     """Return the primitives that are attributes of ``cell``, by attribute."""
     return dict(getattr(cell, "_primitives", None) or {})
 
 
-def primitive_name(primitive: Any) -> str:
+def get_primitive_name(primitive: Any) -> str:
     """Return the name of a primitive; that of its class if it has none."""
     return str(getattr(primitive, "name", None) or type(primitive).__name__)
 
@@ -147,12 +147,12 @@ def is_compiled_mode() -> bool:
 
 
 _RECOMPUTE = "/mindspore/common/recompute.py"
-_AGAIN = ("bprop", "recompute")
+_RECOMPUTE_FUNCTIONS = ("bprop", "recompute")
 
 
 def is_recompute(stack: Stack) -> bool:
     """Return True if activation recomputation runs the call with this stack a second time."""
-    return any(name in _AGAIN and file.endswith(_RECOMPUTE) for file, name in frames_of(stack))
+    return any(name in _RECOMPUTE_FUNCTIONS and file.endswith(_RECOMPUTE) for file, name in frames_of(stack))
 
 
 class Eager:
@@ -179,7 +179,7 @@ class Eager:
         self._vmap = original = base._Vmap.__call__
 
         def call(vmap: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-            mapped = original(vmap, getattr(function, ORIGINAL, function), *args, **kwargs)
+            mapped = original(vmap, getattr(function, ORIGINAL_ATTRIBUTE, function), *args, **kwargs)
 
             def run(*values: Any, **keywords: Any) -> Any:
                 with self.compiled():
@@ -241,7 +241,7 @@ def wait_for(tensors: list[Any]) -> None:
         return
 
 
-def amp_level(cell: Any) -> str:
+def get_amp_level(cell: Any) -> str:
     """Return the level of mixed precision that a Cell was built with; empty for none."""
     return str(getattr(cell, "_amp_level", None) or "")
 
@@ -249,12 +249,12 @@ def amp_level(cell: Any) -> str:
 # -- random numbers ----------------------------------------------------------------------------
 
 
-def default_generator() -> Any:
+def get_default_generator() -> Any:
     """Return the generator that functions of ``mint`` draw from by default."""
     return generators.default_generator
 
 
-def operator_seeds() -> list[tuple[str, int, int]]:
+def list_operator_seeds() -> list[tuple[str, int, int]]:
     """Return the names of operators, their seeds, and the values that their next calls receive.
 
     Operators that draw by the global seed have a counter each, which their calls advance. Counters that no
@@ -264,7 +264,7 @@ def operator_seeds() -> list[tuple[str, int, int]]:
     return sorted((name, seed, value) for (name, seed), value in counters if value != seed)
 
 
-def attributes_of(primitive: Any) -> dict[str, Any]:
+def read_attributes(primitive: Any) -> dict[str, Any]:
     """Return the arguments that a primitive was constructed with, by name."""
     return dict(getattr(primitive, "init_attrs", None) or {})
 
@@ -284,7 +284,7 @@ class GeneratorStep:
     @property
     def is_default(self) -> bool:
         """True for the default generator."""
-        return self._primitive is default_generator()._generator
+        return self._primitive is get_default_generator()._generator
 
     def state(self) -> bytes:
         """Return the state of the generator by now."""
@@ -296,7 +296,7 @@ class GeneratorStep:
         return int(self._primitive(generators.INITIAL_SEED, self._tensors)[0].asnumpy())
 
 
-def generator_step(primitive: Any, args: Sequence[Any]) -> GeneratorStep | None:
+def find_generator_step(primitive: Any, args: Sequence[Any]) -> GeneratorStep | None:
     """Return the step of a generator, if a call of a primitive is one."""
     if type(primitive) is not GeneratorOp or len(args) < 2 or args[0] != generators.STEP:
         return None

@@ -47,10 +47,10 @@ class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
     variable = "net"
 
     def _new_recorder(self, config: Config) -> Recorder:
-        return Recorder(_supported(config))
+        return Recorder(_drop_unsupported_fields(config))
 
 
-def _supported(config: Config) -> Config:
+def _drop_unsupported_fields(config: Config) -> Config:
     """Return the configuration without the fields that MindSpore does not support; warn about each of them.
 
     Raises:

@@ -12,20 +12,20 @@ from probe_recording import state_hash
 
 from probe_mindspore import compat
 
-GLOBAL = "mindspore"
+GLOBAL_SEED_NAME = "mindspore"
 """Name of the global seed and the states of the operators that receive it."""
 
-DEFAULT = "mindspore.Generator"
+DEFAULT_GENERATOR_NAME = "mindspore.Generator"
 """Name of the default generator."""
 
 
-def global_state(kernels: bytes) -> str:
+def hash_global_state(kernels: bytes) -> str:
     """Return the hash of the global seed, of the counters of operators, and of the states of kernels.
 
     Args:
         kernels: What is known of the states of kernels.
     """
-    return state_hash(repr((mindspore.get_seed(), compat.operator_seeds())).encode(), kernels)
+    return state_hash(repr((mindspore.get_seed(), compat.list_operator_seeds())).encode(), kernels)
 
 
 def read_states(kernels: bytes) -> dict[str, str]:
@@ -34,12 +34,12 @@ def read_states(kernels: bytes) -> dict[str, str]:
     Args:
         kernels: What is known of the states of kernels.
     """
-    state = compat.default_generator().get_state().asnumpy().tobytes()
-    return {GLOBAL: global_state(kernels), DEFAULT: state_hash(state)}
+    state = compat.get_default_generator().get_state().asnumpy().tobytes()
+    return {GLOBAL_SEED_NAME: hash_global_state(kernels), DEFAULT_GENERATOR_NAME: state_hash(state)}
 
 
 def read_seeds() -> dict[str, int]:
     """Return the random seeds that were set last, by name; the global seed is left out until it is set."""
-    seeds = {DEFAULT: int(compat.default_generator().initial_seed())}
+    seeds = {DEFAULT_GENERATOR_NAME: int(compat.get_default_generator().initial_seed())}
     seed = mindspore.get_seed()
-    return seeds if seed is None else {GLOBAL: int(seed), **seeds}
+    return seeds if seed is None else {GLOBAL_SEED_NAME: int(seed), **seeds}

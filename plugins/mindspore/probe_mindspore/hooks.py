@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from probe_recording import CaptureSpec, InterceptorSpec
 
 
-OWN_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
+FRAMEWORK_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
 """Parts of the paths of MindSpore's own files, wherever it is installed, that no program will share."""
 
 
@@ -25,7 +25,7 @@ def probe_readers() -> list[ReaderSpec]:
             name="mindspore",
             summary="dump.json and debug.json with .npy files",
             framework="mindspore",
-            framework_frames=("-packages/mindspore/", "msprobe", *OWN_FILES),
+            framework_frames=("-packages/mindspore/", "msprobe", *FRAMEWORK_FILES),
             factory="probe_mindspore.reader:MindSporeReader",
         )
     ]
@@ -87,7 +87,7 @@ def probe_name_rules() -> list[NameRule]:
             summary="mint, ops, Tensor and nn of MindSpore by PyTorch's names",
             source="mindspore",
             target="pytorch",
-            factory="probe_mindspore.names:table",
+            factory="probe_mindspore.names:load_table",
         )
     ]
 

@@ -12,7 +12,7 @@ from probe_recording import Config, StepDirectory
 
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
-from probe_mindspore.capture.cells import Cells, named_cells
+from probe_mindspore.capture.cells import Cells, list_cells
 from probe_mindspore.capture.conditions import MindSporeConditions
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.functions import Functions, Patch
@@ -41,7 +41,7 @@ class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
         self._draws = DrawWatch()
         super().__init__(config)
         self._functions = Functions(self._threads, self._draws)
-        self._eager = compat.Eager(self._functions.blind)
+        self._eager = compat.Eager(self._functions.remove_wrappers)
 
     # -- the life of a step ----------------------------------------------------------------
 
@@ -64,23 +64,23 @@ class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
         """Install the captures of this level."""
         self._eager.install()
         if model is not None:
-            self._conditions.watch(_roots(model))
+            self._conditions.watch(_list_roots(model))
         if self.config.modules and model is not None:
             self._modules.begin_step(session)
             self._modules.install(
-                named_cells(model), "backward" in self.config.directions and self.config.parameter_gradients
+                list_cells(model), "backward" in self.config.directions and self.config.parameter_gradients
             )
         if self.config.apis:
             if model is not None:
-                self._functions.know([("", root) for root in _roots(model)] + named_cells(model))
+                self._functions.know([("", root) for root in _list_roots(model)] + list_cells(model))
             self._functions.calls = Calls(session, self._threads, self._draws)
             self._functions.install()
         elif session.conditions is not None:
             self._functions.install_primitives()
         if self._phases is not None:
-            self._phases.begin(session, [] if model is None else _roots(model))
+            self._phases.begin(session, [] if model is None else _list_roots(model))
 
-    def _stopped(self, session: Session) -> None:
+    def _add_stop_facts(self, session: Session) -> None:
         session.note("compile", "eager")
 
     def _blind(self) -> None:
@@ -134,6 +134,6 @@ class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
             self._functions.calls = Calls(self._session, self._threads, self._draws)
 
 
-def _roots(model: Any) -> list[nn.Cell]:
+def _list_roots(model: Any) -> list[nn.Cell]:
     """Return the Cells that ``start`` was given."""
     return [model] if isinstance(model, nn.Cell) else list(model)

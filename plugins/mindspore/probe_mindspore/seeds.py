@@ -10,7 +10,7 @@ import numpy as np
 
 from probe_core.errors import UserError
 
-LARGEST_SEED = 2**32 - 1
+MAX_SEED = 2**32 - 1
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d")
 DROPOUT_CELLS = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
 
@@ -28,9 +28,9 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> 
     """
     import mindspore
 
-    if type(seed) is not int or not 0 <= seed <= LARGEST_SEED:
+    if type(seed) is not int or not 0 <= seed <= MAX_SEED:
         raise UserError(
-            f"invalid value for seed: expected an integer from 0 to {LARGEST_SEED}, got {seed!r:.40}.",
+            f"invalid value for seed: expected an integer from 0 to {MAX_SEED}, got {seed!r:.40}.",
             "For example seed_all(seed=1234).",
         )
     for name, value in (("mode", mode), ("rm_dropout", rm_dropout)):

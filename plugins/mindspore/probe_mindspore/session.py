@@ -44,14 +44,14 @@ class Session(probe_recording.Session):
 
     def quiet(self) -> AbstractContextManager[None]:
         """Return a context in which calls are not recorded, and not part of the graph."""
-        return self._quiet()
+        return self._suspend_recording()
 
     @contextmanager
-    def _quiet(self) -> Iterator[None]:
+    def _suspend_recording(self) -> Iterator[None]:
         """Mark this thread as being inside the recorder."""
         self._threads.inside += 1
         try:
-            with compat.no_grad():
+            with compat.disable_gradients():
                 yield
         finally:
             self._threads.inside -= 1
@@ -63,7 +63,7 @@ class Session(probe_recording.Session):
 
     def will_have_gradient(self, value: Any) -> bool:
         """Return True for a tensor that is part of the graph."""
-        return isinstance(value, Tensor) and compat.node_of(value) is not None
+        return isinstance(value, Tensor) and compat.get_node(value) is not None
 
     def new_store(self) -> NpyStore:
         """Return a store that writes one file for each tensor."""
@@ -78,12 +78,12 @@ class Session(probe_recording.Session):
 class SendingSession(Sending, Session):
     """Session whose forward calls are sent to a receiver; nothing is measured and nothing is written."""
 
-    def described(self, tensor: Array) -> tuple[Hashable, int, str]:
+    def describe_tensor(self, tensor: Array) -> tuple[Hashable, int, str]:
         """Return the memory and layout of an array, its number of bytes and the name of its dtype."""
         place = tensor.__array_interface__["data"][0], tensor.shape, tensor.strides, tensor.dtype.name
         return place, tensor.nbytes, tensor.dtype.name
 
-    def host_copy(self, tensor: Array) -> tuple[memoryview, tuple[int, ...]]:
+    def copy_to_host(self, tensor: Array) -> tuple[memoryview, tuple[int, ...]]:
         """Return the bytes of a copy, and the shape."""
         flat: Any = np.array(tensor, order="C", copy=True).reshape(-1).view(np.uint8)
         return memoryview(flat), tensor.shape

@@ -14,13 +14,13 @@ TENSOR = "mindspore.Tensor"
 """Type of a tensor's leaf."""
 
 
-def widened(bits: Array) -> Array:
+def widen_bfloat16(bits: Array) -> Array:
     """Return bfloat16 numbers, given as their 16 bits, as float32, which is exact."""
     wide: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return wide
 
 
-def array_of(tensor: Tensor) -> Array:
+def convert_to_array(tensor: Tensor) -> Array:
     """Return the values of ``tensor`` in host memory, which they may share with it; bfloat16 as bits."""
     if tensor.dtype != mindspore.bfloat16:
         values: Array = tensor.asnumpy()
@@ -34,10 +34,10 @@ def array_of(tensor: Tensor) -> Array:
         return high
 
 
-def values_of(tensor: Tensor) -> Array:
+def read_values(tensor: Tensor) -> Array:
     """Return the values of ``tensor`` in host memory, which they may share with it; bfloat16 as float32."""
-    array = array_of(tensor)
-    return widened(array) if tensor.dtype == mindspore.bfloat16 else array
+    array = convert_to_array(tensor)
+    return widen_bfloat16(array) if tensor.dtype == mindspore.bfloat16 else array
 
 
 class Collector(probe_recording.Collector):
@@ -56,8 +56,8 @@ class Collector(probe_recording.Collector):
         leaf = TensorLeaf(TENSOR, str(tensor.dtype), [int(size) for size in tensor.shape], None)
         if not (self._measured or save) or 0 in leaf.shape or getattr(tensor, "has_init", False):
             return leaf
-        array = array_of(tensor)
-        values = widened(array) if leaf.dtype == "BFloat16" else array
+        array = convert_to_array(tensor)
+        values = widen_bfloat16(array) if leaf.dtype == "BFloat16" else array
         if self._measured:
             leaf.statistics = measure(values)
         if self._checksum is not None:

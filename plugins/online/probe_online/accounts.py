@@ -120,7 +120,7 @@ class SessionAccount:
         }
 
     @classmethod
-    def of_state(cls, state: Mapping[str, Any]) -> SessionAccount:
+    def from_state(cls, state: Mapping[str, Any]) -> SessionAccount:
         """Return the account in a state file, without its verdicts: those are in the result files.
 
         Raises:
@@ -153,8 +153,7 @@ class RankAccount:
     def verdicts(self) -> dict[Status, Counter[str]]:
         """Judged calls by status and API."""
         return {
-            status: sum((account.verdicts[status] for account in self.sessions.values()), Counter())
-            for status in WORST
+            status: sum((account.verdicts[status] for account in self.sessions.values()), Counter()) for status in WORST
         }
 
     @property
@@ -208,6 +207,6 @@ class RankAccount:
         }
 
 
-def api_of_call(name: str) -> str:
+def parse_api(name: str) -> str:
     """Return the API of a call."""
     return name.rpartition(".")[0]

@@ -10,21 +10,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-DAY = 86400.0
+DAY_SECONDS = 86400.0
 
-_FILE = re.compile(r"\.?([0-9a-f]{32})\.r(\d{1,7})\.(.+)")
+_FILE_NAME = re.compile(r"\.?([0-9a-f]{32})\.r(\d{1,7})\.(.+)")
 _CALL = re.compile(r"\d{10,16}\.prb(\.[0-9a-f]{16}\.work)?")
-_OTHER = re.compile(r"(hello|tally|end)\.prb|(\d{10,16}|hello|tally|end)\.prb\.part|[0-9a-f]{16}\.settled")
+_OTHER_NAME = re.compile(r"(hello|tally|end)\.prb|(\d{10,16}|hello|tally|end)\.prb\.part|[0-9a-f]{16}\.settled")
 
 
-class Place(NamedTuple):
+class SenderPlace(NamedTuple):
     """A rank of a training."""
 
     session: str
     rank: int
 
 
-class Removed(NamedTuple):
+class RemovalCounts(NamedTuple):
     """Numbers of removed files.
 
     Attributes:
@@ -36,13 +36,13 @@ class Removed(NamedTuple):
     calls: int
 
 
-def with_calls(names: Iterable[str]) -> set[Place]:
+def find_senders_with_calls(names: Iterable[str]) -> set[SenderPlace]:
     """Return the senders of which a call lies in a shared directory, claimed or not."""
-    parsed = filter(None, map(_parsed, names))
+    parsed = filter(None, map(_parse_name, names))
     return {place for place, is_call in parsed if is_call}
 
 
-def remove_aged(directory: Path, days: float, kept: Collection[Place]) -> Removed:
+def remove_aged(directory: Path, days: float, excluded: Collection[SenderPlace]) -> RemovalCounts:
     """Remove the files of senders that have written nothing to a shared directory for some days.
 
     The age of a file is told by the clock that dates the files of the directory: that of a file which is
@@ -51,46 +51,46 @@ def remove_aged(directory: Path, days: float, kept: Collection[Place]) -> Remove
     Args:
         directory: The directory.
         days: The age from which on files are removed.
-        kept: Senders of which everything stays.
+        excluded: Senders of which everything stays.
 
     Returns:
         The numbers of what was removed: 0 where the directory cannot be written to.
     """
-    files: dict[Place, list[tuple[str, bool]]] = {}
-    newest: dict[Place, float] = {}
+    files: dict[SenderPlace, list[tuple[str, bool]]] = {}
+    newest: dict[SenderPlace, float] = {}
     try:
         for entry in os.scandir(directory):
-            parsed = _parsed(entry.name)
+            parsed = _parse_name(entry.name)
             if parsed is None:
                 continue
             place, is_call = parsed
             with suppress(OSError):
                 newest[place] = max(newest.get(place, 0.0), entry.stat(follow_symlinks=False).st_mtime)
                 files.setdefault(place, []).append((entry.name, is_call))
-        now = _now(directory) if files else 0.0
+        now = _read_directory_time(directory) if files else 0.0
     except OSError:
-        return Removed(0, 0)
+        return RemovalCounts(0, 0)
     count = calls = 0
-    for place, own in files.items():
-        if place in kept or now - newest[place] <= days * DAY:
+    for place, sender_files in files.items():
+        if place in excluded or now - newest[place] <= days * DAY_SECONDS:
             continue
-        for name, is_call in own:
+        for name, is_call in sender_files:
             with suppress(OSError):
                 (directory / name).unlink()
                 count, calls = count + 1, calls + is_call
-    return Removed(count, calls)
+    return RemovalCounts(count, calls)
 
 
-def _parsed(name: str) -> tuple[Place, bool] | None:
+def _parse_name(name: str) -> tuple[SenderPlace, bool] | None:
     """Return the sender that a file is of, and whether it holds a call; None for a file of another kind."""
-    match = _FILE.fullmatch(name)
+    match = _FILE_NAME.fullmatch(name)
     if match is None:
         return None
     is_call = _CALL.fullmatch(match[3]) is not None
-    return (Place(match[1], int(match[2])), is_call) if is_call or _OTHER.fullmatch(match[3]) else None
+    return (SenderPlace(match[1], int(match[2])), is_call) if is_call or _OTHER_NAME.fullmatch(match[3]) else None
 
 
-def _now(directory: Path) -> float:
+def _read_directory_time(directory: Path) -> float:
     """Return the time at which a file that is written now is dated, in seconds."""
     with tempfile.NamedTemporaryFile(dir=directory, prefix=".probe-clock-") as file:
         file.write(b"now")

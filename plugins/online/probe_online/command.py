@@ -9,21 +9,21 @@ from typing import Any
 from probe_precheck import Settings, Status
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, LOST, MISTAKE
+from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 from probe_core.errors import UserError
-from probe_core.files.claim import time_stamp
+from probe_core.files.claim import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_online import settings as online
 from probe_online import words
-from probe_online.run import Received, ReceptionPlan, receive
-from probe_online.status import status_at
+from probe_online.run import ReceptionPlan, ReceptionResult, receive
+from probe_online.status import read_status
 
-_WITHOUT_EFFECT = {
+_OPTIONS_WITHOUT_EFFECT = {
     "dump": "--input", "resume": "--result-csv-path", "distinct": "--filter-api", "only": "--only",
     "save_error_data": "--save-error-data",
 }  # fmt: skip
 """Options of run-ut that have no effect on calls that arrive, by their names."""
-_TAKEN = ("output", "devices", "timeout", "release", "language", "standards", "seed", "jit_compile")
+_PLAN_OPTIONS = ("output", "devices", "timeout", "release", "language", "standards", "seed", "jit_compile")
 DEFAULT_FRAMEWORK = "pytorch"
 
 
@@ -33,7 +33,7 @@ class Online:
     def receive(
         self,
         manager: Manager,
-        given: Mapping[str, Any],
+        options: Mapping[str, Any],
         settings: Settings,
         config: Path | None,
         values: Mapping[str, Any],
@@ -44,42 +44,42 @@ class Online:
             UserError: An option has a wrong value or no effect, or the receiver cannot work.
         """
         if "status" in values:
-            host, port = online.host_and_port(values["status"], "--status")
-            console.show_json(status_at(host, port, Path(values["tls"]) if "tls" in values else None))
-            return FINISHED
-        for name, option in _WITHOUT_EFFECT.items():
-            if given.get(name):
+            host, port = online.parse_host_and_port(values["status"], "--status")
+            console.show_json(read_status(host, port, Path(values["tls"]) if "tls" in values else None))
+            return EXIT_FINISHED
+        for name, option in _OPTIONS_WITHOUT_EFFECT.items():
+            if options.get(name):
                 raise UserError(f"{option} has no effect on calls that a training sends.", "Leave it out.")
         if settings.online is not None and not {"listen", "watch"} & values.keys():
-            order = online.from_config(settings.online, f"The configuration {config}", values)
+            order = online.parse_receiver_config(settings.online, f"The configuration {config}", values)
         else:
-            order = online.from_options(values)
+            order = online.parse_receiver_options(values)
         plan = ReceptionPlan(
             order,
-            given["framework"] or DEFAULT_FRAMEWORK,
-            time_stamp=time_stamp(),
-            workers=online.workers(values, max(given["workers"], len(given["devices"]))),
+            options["framework"] or DEFAULT_FRAMEWORK,
+            time_stamp=get_time_stamp(),
+            workers=online.count_workers(values, max(options["workers"], len(options["devices"]))),
             settings=settings,
-            **{name: given[name] for name in _TAKEN},
+            **{name: options[name] for name in _PLAN_OPTIONS},
         )
-        received = receive(plan, manager, words.Speaker(order.place))
-        words.summary(received.ledger, received.files)
-        return _exit_code(received, given["fail_on"])
+        received = receive(plan, manager, words.ReceptionPrinter(order.place))
+        words.print_summary(received.ledger, received.files)
+        return _exit_code(received, options["fail_on"])
 
 
-def _exit_code(received: Received, fail_on: str | None) -> int:
+def _exit_code(received: ReceptionResult, fail_on: str | None) -> int:
     ledger = received.ledger
     levels = {"error": (Status.ERROR,), "warning": (Status.ERROR, Status.WARNING)}.get(fail_on or "", ())
-    if any(ledger.total(status) for status in levels):
-        return FOUND
+    if any(ledger.count_calls(status) for status in levels):
+        return EXIT_FINDINGS
     if received.interrupted:
-        return INTERRUPTED
-    if words.unknown(ledger):
-        return LOST
-    if fail_on and not any(ledger.total(status) for status in (Status.ERROR, Status.WARNING, Status.PASS)):
+        return EXIT_INTERRUPTED
+    if words.describe_gaps(ledger):
+        return EXIT_DATA_LOST
+    if fail_on and not any(ledger.count_calls(status) for status in (Status.ERROR, Status.WARNING, Status.PASS)):
         console.error("--fail-on cannot be judged: no call was judged.", "The lines above say why.")
-        return MISTAKE
-    return FINISHED
+        return EXIT_USER_ERROR
+    return EXIT_FINISHED
 
 
 ONLINE = Online()

@@ -30,8 +30,8 @@ from probe_recording import (
 
 from probe_online.desk import Desk
 from probe_online.judging import SentPayload
-from probe_online.settings import MESSAGE, Receiving
-from probe_online.window import Arrival, Client, Window
+from probe_online.settings import MESSAGE_LIMITS, ReceiverSettings
+from probe_online.window import Client, IncomingFrame, MemoryWindow
 
 GREETING_SECONDS = 15.0
 """Time in which a connection must report who it is."""
@@ -39,13 +39,13 @@ STALLED_SECONDS = 120.0
 """Time without progress after which a connection is closed: within a frame, or if answers are not read."""
 MIN_RATE = 16 << 10
 """Bytes per second of a frame that keep a connection open for longer than that."""
-STRANGER = FrameLimits(head=64 << 10, body=0)
+FIRST_FRAME_LIMITS = FrameLimits(head=64 << 10, body=0)
 """Limits of the first frame of a connection."""
 READ_BYTES = 1 << 20
 """Largest number of bytes read at a time."""
 UNREAD_ANSWER_BYTES = 64 << 10
 """Bytes of unread answers from which no further frame is read."""
-VERDICTS_EVERY = 2.0
+VERDICTS_INTERVAL_SECONDS = 2.0
 """Seconds between two acknowledgements that include the verdicts so far."""
 
 
@@ -62,10 +62,10 @@ class Reception:
         greet: Notes rank, session and expected ranks of a connection; raises ``Refusal``.
     """
 
-    order: Receiving
+    order: ReceiverSettings
     framework: str
     desk: Desk
-    window: Window
+    window: MemoryWindow
     loop: asyncio.AbstractEventLoop
     greet: Callable[[Connection, int, str, Sequence[int]], None]
 
@@ -103,7 +103,7 @@ class Connection:
         """Converse until either end closes the connection."""
         desk = self._reception.desk
         try:
-            first = await asyncio.wait_for(self._first_frame(), GREETING_SECONDS)
+            first = await asyncio.wait_for(self._read_first_frame(), GREETING_SECONDS)
             if first is None:
                 return
             if first.kind is FrameKind.STATUS:
@@ -111,14 +111,14 @@ class Connection:
                 await asyncio.wait_for(self._writer.drain(), GREETING_SECONDS)
                 return
             self._greet(first)
-            while await self._next():
+            while await self._handle_next_frame():
                 await self._wait_for_reader()
         except Refusal as refusal:
             desk.refuse(f"{self._who} was refused: {refusal}.")
             await self._refuse(str(refusal))
         except FrameError as error:
             if self.sender is not None:  # damaged on the way: the sender comes back and sends it again
-                desk.hear(f"The connection of {self._who} was closed: {error}.")
+                desk.add_sentence(f"The connection of {self._who} was closed: {error}.")
                 self.is_broken = True
                 return
             desk.refuse(f"{self._who} was refused: {error}.")
@@ -136,7 +136,7 @@ class Connection:
         self._writer.transport.abort()
 
     def _give_way(self) -> None:
-        self._reception.desk.hear(
+        self._reception.desk.add_sentence(
             f"The connection of {self._who} was closed: its call was slow, and others needed the memory."
         )
         self.abort()
@@ -149,13 +149,13 @@ class Connection:
         version = number_in(hello.head, "version")
         rank, framework = number_in(hello.head, "rank"), text_in(hello.head, "framework", 40)
         session = session_in(hello.head)
-        order, own = self._reception.order, self._reception.framework
+        order, expected_framework = self._reception.order, self._reception.framework
         if version != PROTOCOL:
+            raise Refusal(f"it speaks version {version}, this receiver version {PROTOCOL}: install one probe on both")
+        if framework != expected_framework:
             raise Refusal(
-                f"it speaks version {version}, this receiver version {PROTOCOL}: install one probe on both"
+                f"its calls are of {framework}, this receiver judges those of {expected_framework} (--framework)"
             )
-        if framework != own:
-            raise Refusal(f"its calls are of {framework}, this receiver judges those of {own} (--framework)")
         if order.ranks is not None and rank not in order.ranks:
             raise Refusal(f"rank {rank} is not in the receiver's rank_list")
         self._reception.greet(self, rank, session, numbers_in(hello.head, "ranks"))
@@ -167,17 +167,17 @@ class Connection:
         }
         self._send(FrameKind.WELCOME, welcome)
 
-    async def _first_frame(self) -> Frame | None:
+    async def _read_first_frame(self) -> Frame | None:
         try:
             data = await self._reader.readexactly(PREFIX.size)
         except asyncio.IncompleteReadError as error:
             if not error.partial:
                 return None
             raise
-        prefix = prefix_of(data, STRANGER)
+        prefix = prefix_of(data, FIRST_FRAME_LIMITS)
         return frame_of(prefix, await self._reader.readexactly(prefix.size))
 
-    async def _next(self) -> bool:
+    async def _handle_next_frame(self) -> bool:
         """Read one frame and act on it; return False at the end of the connection."""
         data = await self._reader.read(PREFIX.size)
         if not data:
@@ -186,7 +186,7 @@ class Connection:
             rest = self._reader.readexactly(PREFIX.size - len(data))
             data += await asyncio.wait_for(rest, STALLED_SECONDS)
         prefix = prefix_of(data, FrameLimits(body=self._reception.order.most_body))
-        if prefix.kind is not FrameKind.CALL and (prefix.body or prefix.head > MESSAGE.head):
+        if prefix.kind is not FrameKind.CALL and (prefix.body or prefix.head > MESSAGE_LIMITS.head):
             raise FrameError(f"a {prefix.kind.name} is too long")
         arrival = await self._reception.window.begin(self._client, prefix.size, self._give_way)
         try:
@@ -194,12 +194,12 @@ class Connection:
             if prefix.kind is FrameKind.CALL:
                 await self._call(prefix, content, arrival)
             else:
-                self._message(frame_of(prefix, content))
+                self._handle_message(frame_of(prefix, content))
         finally:
             self._reception.window.drop(arrival)
         return True
 
-    async def _receive(self, arrival: Arrival) -> bytearray:
+    async def _receive(self, arrival: IncomingFrame) -> bytearray:
         """Read the bytes that follow a prefix, whose lengths were checked.
 
         Raises:
@@ -210,7 +210,7 @@ class Connection:
         content = bytearray()
         while arrival.missing:
             limit = STALLED_SECONDS + arrival.received / MIN_RATE - arrival.network_seconds
-            with arrival.waiting():
+            with arrival.measure_wait():
                 data = await asyncio.wait_for(self._reader.read(min(READ_BYTES, arrival.missing)), limit)
             if not data:
                 raise EOFError
@@ -218,7 +218,7 @@ class Connection:
             content += data
         return content
 
-    async def _call(self, prefix: Prefix, content: bytearray, arrival: Arrival) -> None:
+    async def _call(self, prefix: Prefix, content: bytearray, arrival: IncomingFrame) -> None:
         place, self._calls = self._calls, self._calls + 1
         try:
             call = call_of(frame_of(prefix, content))
@@ -242,7 +242,7 @@ class Connection:
         if not reception.desk.take(sender[1], call, SentPayload(content, 0, prefix.head), settle):
             reception.window.release(self._client, size)
 
-    def _message(self, frame: Frame) -> None:
+    def _handle_message(self, frame: Frame) -> None:
         """Act on a frame that is not a call."""
         assert self.sender is not None
         ledger = self._reception.desk.ledger
@@ -271,9 +271,9 @@ class Connection:
         seqs, self._settled = self._settled, []
         now = self._reception.loop.time()
         head: dict[str, Any] = {"seqs": seqs}
-        if now > self._told + VERDICTS_EVERY and self.sender is not None:
+        if now > self._told + VERDICTS_INTERVAL_SECONDS and self.sender is not None:
             self._told = now
-            head["verdicts"] = self._reception.desk.ledger.verdicts_of(*self.sender)
+            head["verdicts"] = self._reception.desk.ledger.count_verdicts(*self.sender)
         self._send(FrameKind.DONE, head)
         self._end()
 
@@ -282,7 +282,7 @@ class Connection:
         if self._ending and not self._open and self.sender is not None:
             ledger = self._reception.desk.ledger
             ledger.complete(*self.sender)
-            self._send(FrameKind.ENDED, {"verdicts": ledger.verdicts_of(*self.sender)})
+            self._send(FrameKind.ENDED, {"verdicts": ledger.count_verdicts(*self.sender)})
 
     def _send(self, kind: FrameKind, head: Mapping[str, Any]) -> None:
         if not self.is_broken and not self._writer.is_closing():

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import click
 
-from probe_core.safe_text import safe
+from probe_core.safe_text import escape_invisible
 
 
-class Redrawn:
+class TerminalLines:
     """A few lines at the end of what a terminal shows."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Redrawn:
         """Show lines, made safe, in place of those before."""
         self.wipe()
         with suppress(BrokenPipeError):
-            click.echo("\n".join(map(safe, lines)), err=True)
+            click.echo("\n".join(map(escape_invisible, lines)), err=True)
         self._drawn = len(lines)
 
     def wipe(self) -> None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from probe_precheck import Job, Lost, Processes, Settings, problem_of
 from probe_recording import SentCall
 
-from probe_core.errors import printable
-from probe_online.accounts import CallKey, api_of_call
+from probe_core.errors import make_printable
+from probe_online.accounts import CallKey, parse_api
 from probe_online.files import ResultDirectory
 from probe_online.judging import RowMaker, SentPayload, SentRows, call_name
 from probe_online.ledger import Ledger
@@ -74,7 +74,7 @@ class Desk:
         self.ledger.greet(rank, session, expected)
         number = self.ledger.ranks[rank].number_of(session)
         if number > 1:
-            self.hear(
+            self.add_sentence(
                 f"Rank {rank} has a further session ({number}: {session[:8]}): its training was started "
                 "again, or another training sends the same rank. Each session is judged separately."
             )
@@ -93,47 +93,47 @@ class Desk:
         """
         key = CallKey(call.rank, session, call.step, call_name(call.name))
         problem = problem_of(key.name, Settings())
-        api = api_of_call(key.name)
+        api = parse_api(key.name)
         if not problem and not self._settings.lets_through(api.partition(".")[2]):
-            self.ledger.leave_out(key)
+            self.ledger.count_left_out(key)
             settle(False)
             return True
         with self._lock:
-            known = self.ledger.begin(key)
-            if known == "working":
+            state = self.ledger.begin(key)
+            if state == "working":
                 self._by_key[key].settle.append(settle)
                 return True
-            if known == "new":
+            if state == "new":
                 work = Work(key, call.seq, [settle])
                 self._by_key[key] = work
                 number = next(self._numbers)
                 self._by_number[number] = work
-        if known == "done":
+        if state == "done":
             settle(True)
             return True
         if problem:
             del self._by_number[number]
-            self._unrun.append((work, self._rows.skipped(key.name, problem)))
+            self._unrun.append((work, self._rows.make_skipped_rows(key.name, problem)))
             self._processes.wake()
             return True
         return self._processes.put(Job(number, payload))
 
     def refuse(self, sentence: str) -> None:
         """Count what was refused, and print the sentence on it once."""
-        sentence = printable(sentence, 300)
+        sentence = make_printable(sentence, 300)
         self.ledger.refuse(sentence)
-        self.hear(sentence)
+        self.add_sentence(sentence)
 
-    def hear(self, sentence: str) -> None:
+    def add_sentence(self, sentence: str) -> None:
         """Keep a sentence for the thread that prints; each is printed once."""
-        sentence = printable(sentence, 300)
+        sentence = make_printable(sentence, 300)
         if sentence not in self._said and len(self._said) < 100:
             self._said.add(sentence)
             self._heard.append(sentence)
 
     # -- for the thread that writes ----------------------------------------------------------------
 
-    def work(self, within: float) -> list[str]:
+    def process_answers(self, within: float) -> list[str]:
         """Write the rows of calls that were judged, waiting for one; return the sentences to print.
 
         Args:
@@ -145,20 +145,20 @@ class Desk:
         for job, answer in self._processes.finished(within):
             work = self._by_number.pop(job.key)
             if isinstance(answer, Lost):
-                answer = self._rows.skipped(work.key.name, f"ERROR: {answer.reason}", lost=True)
+                answer = self._rows.make_skipped_rows(work.key.name, f"ERROR: {answer.reason}", lost=True)
             self._write(work, answer)
         while self._unrun:
             self._write(*self._unrun.popleft())
-        said = list(self._heard)
+        sentences = list(self._heard)
         self._heard.clear()
-        return said
+        return sentences
 
     def _write(self, work: Work, rows: SentRows) -> None:
-        if self.ledger.foresee(work.key, work.seq, rows.status, rows.message):
+        if self.ledger.note_pending_verdict(work.key, work.seq, rows.status, rows.message):
             self.ledger.write()
         self._files.append(work.key, rows)
         with self._lock:
-            self.ledger.judged(work.key, rows.status, lost=rows.lost)
+            self.ledger.record_verdict(work.key, rows.status, lost=rows.lost)
             del self._by_key[work.key]
         for settle in work.settle:
             settle(False)

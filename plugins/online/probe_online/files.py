@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 from probe_precheck import Column, Tables, api_of, append, cells, header, lines, opened, read_table
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import refused, replacing
+from probe_core.files.atomic import create_path_error, replace_file
 from probe_online.accounts import CallKey
 from probe_online.judging import SentRows
 
@@ -52,9 +52,7 @@ class CallFiles:
     def __init__(
         self, directory: Path, time_stamp: str, rank: int, parties: int, tables: Tables, language: str
     ) -> None:
-        self.paths = tuple(
-            directory / NAMES[parties].format(kind, time_stamp, rank) for kind in ("result", "details")
-        )
+        self.paths = tuple(directory / NAMES[parties].format(kind, time_stamp, rank) for kind in ("result", "details"))
         self._tables = tables
         self._language = language
         self._rank = rank
@@ -68,10 +66,10 @@ class CallFiles:
         """
         if not self._files:
             self._create()
-        own = {"step": str(key.step), "session": key.session}
-        details = lines(cells({**row, **own}, self._tables.details) for row in rows.details)
+        key_cells = {"step": str(key.step), "session": key.session}
+        details = lines(cells({**row, **key_cells}, self._tables.details) for row in rows.details)
         append(self._files[1], self.paths[1], details)
-        append(self._files[0], self.paths[0], lines([cells({**rows.result, **own}, self._tables.result)]))
+        append(self._files[0], self.paths[0], lines([cells({**rows.result, **key_cells}, self._tables.result)]))
 
     def resume(self) -> Iterator[WrittenRow]:
         """Open files of an earlier receiver, remove unfinished calls, and yield the rows of the others.
@@ -85,28 +83,28 @@ class CallFiles:
                 self._replace(path, columns, ())
             tables.append(read_table(path, columns, [column.key for column in columns], may_be_cut=True))
         result, details = tables
-        done = {self._key(self.paths[0], row, row["name"].strip()): row for row in result.rows}
+        done = {self._parse_key(self.paths[0], row, row["name"].strip()): row for row in result.rows}
         if len(done) < len(result.rows):
             raise UserError(
                 f"{self.paths[0]} has two rows for one call, so the receiver cannot go on with it.",
                 "Give another directory with -o.",
             )
-        kept = [
-            row for row in details.rows if self._key(self.paths[1], row, api_of(row["name"].strip())) in done
+        complete_rows = [
+            row for row in details.rows if self._parse_key(self.paths[1], row, api_of(row["name"].strip())) in done
         ]
-        for path, columns, table, rows in zip(self.paths, self._tables, tables, (result.rows, kept)):
+        for path, columns, table, rows in zip(self.paths, self._tables, tables, (result.rows, complete_rows)):
             if table.is_cut or len(rows) < len(table.rows) or not table.whole:
                 self._replace(path, columns, rows)
         try:
             self._files = [opened(path, is_new=False) for path in self.paths]
         except OSError as error:
-            raise refused(self.paths[0], error) from None
+            raise create_path_error(self.paths[0], error) from None
         for file in self._files:
             file.seek(0, 2)
         for key, row in done.items():
             yield WrittenRow(key, row)
 
-    def _key(self, path: Path, row: Mapping[str, str], name: str) -> CallKey:
+    def _parse_key(self, path: Path, row: Mapping[str, str], name: str) -> CallKey:
         try:
             return CallKey(self._rank, row["session"].strip(), int(row["step"]), name)
         except ValueError:
@@ -118,16 +116,16 @@ class CallFiles:
         try:
             self._files = [opened(path, is_new=True) for path in reversed(self.paths)][::-1]
         except OSError as error:
-            raise refused(self.paths[0], error) from None
+            raise create_path_error(self.paths[0], error) from None
         for file, path, columns in zip(self._files, self.paths, self._tables):
             append(file, path, header(columns, self._language))
 
     def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
         try:
-            with replacing(path) as file:
+            with replace_file(path) as file:
                 file.write(header(columns, self._language) + lines(cells(row, columns) for row in rows))
         except OSError as error:
-            raise refused(path, error) from None
+            raise create_path_error(path, error) from None
 
     def close(self) -> None:
         """Close both files."""
@@ -140,12 +138,12 @@ def _is_cut_short(path: Path, head: bytes) -> bool:
     """Return True if a file is not there, or ends within its header."""
     try:
         with path.open("rb") as file:
-            found = file.read(len(head))
+            beginning = file.read(len(head))
     except FileNotFoundError:
         return True
     except OSError as error:
-        raise refused(path, error) from None
-    return len(found) < len(head) and head.startswith(found)
+        raise create_path_error(path, error) from None
+    return len(beginning) < len(head) and head.startswith(beginning)
 
 
 class ResultDirectory:
@@ -171,7 +169,7 @@ class ResultDirectory:
         Raises:
             UserError: The files cannot be written.
         """
-        self._of(key.rank, rows.parties).append(key, rows)
+        self._get_call_files(key.rank, rows.parties).append(key, rows)
 
     def resume(self) -> Iterator[WrittenRow]:
         """Open all files of this time stamp, and yield the rows of the calls that they hold.
@@ -179,27 +177,25 @@ class ResultDirectory:
         Raises:
             UserError: A file is damaged.
         """
-        found = (_NAME.fullmatch(path.name) for path in sorted(self.directory.iterdir()))
+        matches = (_NAME.fullmatch(path.name) for path in sorted(self.directory.iterdir()))
         kinds = {
             (int(match[3]), 2 if match[1] == "accuracy_checking" else 3)
-            for match in found
+            for match in matches
             if match is not None and match[2] == self.time_stamp
         }
         for rank, parties in sorted(kinds):
-            yield from self._of(rank, parties).resume()
+            yield from self._get_call_files(rank, parties).resume()
 
     @property
     def paths(self) -> list[Path]:
         """The paths of the result files that exist."""
         return [path for _, files in sorted(self._files.items()) for path in files.paths if path.exists()]
 
-    def _of(self, rank: int, parties: int) -> CallFiles:
+    def _get_call_files(self, rank: int, parties: int) -> CallFiles:
         key = rank, parties
         if key not in self._files:
             tables = self._tables[parties]
-            self._files[key] = CallFiles(
-                self.directory, self.time_stamp, rank, parties, tables, self._language
-            )
+            self._files[key] = CallFiles(self.directory, self.time_stamp, rank, parties, tables, self._language)
         return self._files[key]
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ from probe_recording import SentCall, SentTensors, call_in
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.plugins.manager import Manager
 
-TWO_PARTY = frozenset({"absolute_threshold", "binary_consistency", "dual_thousandth"})
+TWO_PARTY_STANDARDS = frozenset({"absolute_threshold", "binary_consistency", "dual_thousandth"})
 """Standards that judge the sender's outputs by the receiver's."""
 SUFFIX = ".forward"
 """End of a sent record's name, behind that of its call."""
@@ -103,10 +103,10 @@ def call_name(record: str) -> str:
     return record.removesuffix(SUFFIX)
 
 
-def parties_of(assignment: Assignment, name: str) -> int:
+def count_parties(assignment: Assignment, name: str) -> int:
     """Return 2 or 3 for a call, by the list that its API is in."""
     api = name.rpartition(".")[0].partition(".")[2]
-    return 2 if assignment.listed(api) in TWO_PARTY else 3
+    return 2 if assignment.listed(api) in TWO_PARTY_STANDARDS else 3
 
 
 class RowMaker:
@@ -120,50 +120,50 @@ class RowMaker:
         precision: Digits after the point of numbers.
     """
 
-    def __init__(
-        self, judge: Judge, assignment: Assignment, tables: Tables, language: str, precision: int
-    ) -> None:
+    def __init__(self, judge: Judge, assignment: Assignment, tables: Tables, language: str, precision: int) -> None:
         self._judge = judge
         self._assignment = assignment
-        self._columns = (*tables.details, *Tables().details, *own_columns(assignment))
+        self._columns = (*tables.details, *Tables().details, *list_standard_columns(assignment))
         self._language = language
         self._precision = precision
 
-    def skipped(self, name: str, reason: str, *, lost: bool = False) -> SentRows:
+    def make_skipped_rows(self, name: str, reason: str, *, lost: bool = False) -> SentRows:
         """Return the rows of a call that was not judged."""
         outcome = Outcome(Skipped(reason))
-        rows = self.judged(Call(name, 0, {}), outcome, None)
+        rows = self.make_rows(Call(name, 0, {}), outcome, None)
         return rows._replace(message=reason, lost=lost)
 
-    def judged(self, call: Call, outcome: Outcome, sent: Any) -> SentRows:
+    def make_rows(self, call: Call, outcome: Outcome, sent: Any) -> SentRows:
         """Return the rows of a call from its outcome on this machine and the sent outputs."""
-        parties = parties_of(self._assignment, call.name)
-        own = outcome.forward
-        if own is None or isinstance(own, Skipped):
+        parties = count_parties(self._assignment, call.name)
+        forward = outcome.forward
+        if forward is None or isinstance(forward, Skipped):
             of_sender = outcome
         elif parties == 2:
-            of_sender = replace(outcome, forward=Outputs(own.device, sent), moved=None)
+            of_sender = replace(outcome, forward=Outputs(forward.device, sent), moved=None)
         else:
-            of_sender = replace(outcome, forward=Outputs(own.bench, sent))
+            of_sender = replace(outcome, forward=Outputs(forward.bench, sent))
         result = self._judge.result(call, of_sender)
         if parties == 2:
-            result = self._by_standard(result)
+            result = self._apply_standard(result)
         if parties == 2 or not result.details:
-            return self._first_stage(parties, result)
-        receiver = result if isinstance(own, Skipped) else self._judge.result(call, outcome)
-        found = compare_rows(self._details(result), self._details(receiver), self._assignment, self._language)
-        return self._second_stage(call.name, found)
+            return self._make_first_stage_rows(parties, result)
+        receiver = result if isinstance(forward, Skipped) else self._judge.result(call, outcome)
+        comparison = compare_rows(
+            self._list_details(result), self._list_details(receiver), self._assignment, self._language
+        )
+        return self._make_second_stage_rows(call.name, comparison)
 
-    def _by_standard(self, result: Result) -> Result:
+    def _apply_standard(self, result: Result) -> Result:
         """Return a result of two parties, in error if the standard says so and the first stage does not.
 
         The standards of two parties judge the numbers of one comparison, so the rows stand for both machines.
         """
-        if result.forward is worst(result.statuses) is Status.ERROR:
+        if result.forward is find_worst(result.statuses) is Status.ERROR:
             return result
-        rows = self._details(result)
-        found = compare_rows(rows, rows, self._assignment, self._language)
-        wrong = {row.name: row.judgement for row in found.rows if row.judgement.status is Status.ERROR}
+        rows = self._list_details(result)
+        comparison = compare_rows(rows, rows, self._assignment, self._language)
+        wrong = {row.name: row.judgement for row in comparison.rows if row.judgement.status is Status.ERROR}
         if not wrong:
             return result
         details = tuple(
@@ -175,20 +175,20 @@ class RowMaker:
         messages = next(iter(wrong.values())).messages
         return replace(result, forward=Status.ERROR, messages=(*result.messages, *messages), details=details)
 
-    def _first_stage(self, parties: int, result: Result) -> SentRows:
+    def _make_first_stage_rows(self, parties: int, result: Result) -> SentRows:
         cells = tuple(detail_cells(detail, self._language, self._precision) for detail in result.details)
         message = " ".join(message.text("en") for message in result.messages)
-        return SentRows(parties, result_cells(result, self._language), cells, worst(result.statuses), message)
+        return SentRows(parties, result_cells(result, self._language), cells, find_worst(result.statuses), message)
 
-    def _second_stage(self, name: str, found: Compared) -> SentRows:
-        results, details = compared_cells(found, self._language)
+    def _make_second_stage_rows(self, name: str, comparison: Compared) -> SentRows:
+        results, details = compared_cells(comparison, self._language)
         assert len(results) == 1, f"{name} has {len(results)} rows"
-        ((api, (forward, _, messages)),) = found.apis.items()
-        status = Status.ERROR if api in found.beyond else forward or Status.SKIP
+        ((api, (forward, _, messages)),) = comparison.apis.items()
+        status = Status.ERROR if api in comparison.beyond else forward or Status.SKIP
         message = " ".join(message.text("en") for message in messages)
         return SentRows(3, results[0], tuple(details), status, message)
 
-    def _details(self, result: Result) -> list[dict[str, str]]:
+    def _list_details(self, result: Result) -> list[dict[str, str]]:
         """Return the rows of details as a csv file that holds them is read."""
         rows = []
         for detail in result.details:
@@ -197,36 +197,36 @@ class RowMaker:
         return rows
 
 
-def own_columns(assignment: Assignment) -> tuple[Column, ...]:
+def list_standard_columns(assignment: Assignment) -> tuple[Column, ...]:
     """Return the columns of the details that installed standards add."""
     return tuple(Column(*names) for names in assignment.own_columns())
 
 
-def worst(statuses: tuple[Status, ...]) -> Status:
+def find_worst(statuses: tuple[Status, ...]) -> Status:
     """Return the worst of several statuses; SKIP counts only if all are skipped."""
     return next((status for status in WORST if status in statuses), Status.SKIP)
 
 
-def status_of(row: Mapping[str, str]) -> Status:
+def parse_status(row: Mapping[str, str]) -> Status:
     """Return the verdict that the row of a call in a result file tells."""
     texts = counted((row["forward"].strip(),), row.get("message", ""))
-    return worst(tuple(status for status in Status if status.value in texts))
+    return find_worst(tuple(status for status in Status if status.value in texts))
 
 
 STEP = Column("step", "步数", "Step")
 SESSION = Column("session", "会话", "Session")
 
 
-def tables_for(parties: int, tables: Tables, assignment: Assignment) -> Tables:
+def create_tables(parties: int, tables: Tables, assignment: Assignment) -> Tables:
     """Return the columns of the two files of a kind; the last ones are the step and the session."""
     if parties == 3:
         return Tables((*COMPARE_RESULT, STEP, SESSION), (*COMPARE_DETAILS, STEP, SESSION))
-    details = *tables.details, *own_columns(assignment)
+    details = *tables.details, *list_standard_columns(assignment)
     return Tables((*tables.result, STEP, SESSION), (*details, STEP, SESSION))
 
 
 @dataclass(frozen=True, slots=True)
-class SentChecking:
+class JudgeSetup:
     """Setup of a worker process that judges sent calls; it can be pickled.
 
     Attributes:
@@ -254,29 +254,29 @@ class SentChecking:
             UserError: The device is missing, or the framework is not installed.
         """
         manager = Manager()
-        runner = sent_runner(manager, self.framework)
+        runner = load_sent_runner(manager, self.framework)
         runner.open(replace(self.options, device=self.devices[slot % len(self.devices)]))
-        rows = self.rows(manager)
+        rows = self.create_row_maker(manager)
 
         def check(payload: SentPayload) -> SentRows:
             record = payload.call
             call = Call(call_name(record.name), 0, record.fields)
-            outcome, sent = outcome_of(runner, call, payload.body)
+            outcome, sent = run_sent_call(runner, call, payload.body)
             try:
-                return rows.judged(call, outcome, sent)
+                return rows.make_rows(call, outcome, sent)
             except MemoryError:
-                return rows.judged(call, Outcome(Skipped(OUT_OF_MEMORY)), None)
+                return rows.make_rows(call, Outcome(Skipped(OUT_OF_MEMORY)), None)
 
         return check
 
-    def rows(self, manager: Manager) -> RowMaker:
+    def create_row_maker(self, manager: Manager) -> RowMaker:
         """Return the conversion of outcomes to rows."""
         assignment = Assignment(manager, self.release, self.standards)
         judge = Judge(rule_of(manager, self.framework), assignment)
         return RowMaker(judge, assignment, tables_of(manager, self.framework), self.language, self.precision)
 
 
-def sent_runner(manager: Manager, framework: str) -> SentRunner:
+def load_sent_runner(manager: Manager, framework: str) -> SentRunner:
     """Return the runner of a framework.
 
     Raises:
@@ -291,7 +291,7 @@ def sent_runner(manager: Manager, framework: str) -> SentRunner:
     return runner
 
 
-def outcome_of(runner: SentRunner, call: Call, body: memoryview) -> tuple[Outcome, Any]:
+def run_sent_call(runner: SentRunner, call: Call, body: memoryview) -> tuple[Outcome, Any]:
     """Run a call and return the outcome with the sent outputs; an exception becomes the reason to skip it."""
     try:
         return runner.run_sent(call, SentTensors(body))

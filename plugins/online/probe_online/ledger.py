@@ -17,9 +17,9 @@ from typing import Any
 import xxhash
 from probe_precheck import Status
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import write_text
-from probe_online.accounts import CallKey, FirstError, RankAccount, SessionAccount, api_of_call
+from probe_online.accounts import CallKey, FirstError, RankAccount, SessionAccount, parse_api
 
 STATE_NAME = "online_{}.json"
 SCHEMA = 2
@@ -58,8 +58,11 @@ class Ledger:
     def has_room_for(self, rank: int, session: str) -> bool:
         """Return True if a session is known, or if one more session is accepted."""
         with self._lock:
-            known = self.ranks.get(rank, RankAccount()).sessions
-            return session in known or sum(len(own.sessions) for own in self.ranks.values()) < MAX_SESSIONS
+            sessions = self.ranks.get(rank, RankAccount()).sessions
+            return (
+                session in sessions
+                or sum(len(rank_account.sessions) for rank_account in self.ranks.values()) < MAX_SESSIONS
+            )
 
     def greet(self, rank: int, session: str, expected: Iterable[int] = ()) -> None:
         """Note that a sender is connected.
@@ -70,16 +73,18 @@ class Ledger:
             expected: The ranks of its training that send.
         """
         with self._lock:
-            more = {one for one in expected if self.allowed is None or one in self.allowed} - self.expected
-            if more and len(self.expected) + len(more) <= MAX_EXPECTED_RANKS:
-                self.expected |= more
+            new_ranks = {
+                expected_rank for expected_rank in expected if self.allowed is None or expected_rank in self.allowed
+            } - self.expected
+            if new_ranks and len(self.expected) + len(new_ranks) <= MAX_EXPECTED_RANKS:
+                self.expected |= new_ranks
                 self._expected_since = time.monotonic()
-            self._account(rank, session).seen = None
+            self._get_account(rank, session).seen = None
 
-    def leave(self, rank: int, session: str) -> None:
+    def note_disconnect(self, rank: int, session: str) -> None:
         """Note that a sender is no longer connected."""
         with self._lock:
-            self._account(rank, session).seen = time.monotonic()
+            self._get_account(rank, session).seen = time.monotonic()
 
     def tally(
         self,
@@ -100,27 +105,27 @@ class Ledger:
             ended: True if it has no more calls.
         """
         with self._lock:
-            account = self._account(rank, session)
+            account = self._get_account(rank, session)
             account.queued, account.dropped = Counter(queued), Counter(dropped)
             account.ended = account.ended or ended
             if ended and account.seen is None:
                 account.seen = time.monotonic()
 
-    def settled(self) -> dict[tuple[int, str], int]:
+    def count_settled(self) -> dict[tuple[int, str], int]:
         """Return the number of settled calls by rank and session."""
         with self._lock:
-            return {(rank, session): account.settled for rank, session, account in self._accounts()}
+            return {(rank, session): account.settled for rank, session, account in self._list_accounts()}
 
-    def elsewhere(self, rank: int, session: str, number: int) -> None:
+    def note_settled_elsewhere(self, rank: int, session: str, number: int) -> None:
         """Note the number of calls of a sender that other receivers settled."""
         with self._lock:
-            account = self._account(rank, session)
+            account = self._get_account(rank, session)
             account.elsewhere = max(account.elsewhere, number)
 
     def complete(self, rank: int, session: str) -> None:
         """Note that a sender has no more calls, and that all of them are judged."""
         with self._lock:
-            account = self._account(rank, session)
+            account = self._get_account(rank, session)
             account.ended = account.complete = True
 
     def settle(self, rank: int, session: str, seq: int, *, earlier: bool = False) -> None:
@@ -133,7 +138,7 @@ class Ledger:
             earlier: True if it was judged before it arrived.
         """
         with self._lock:
-            account = self._account(rank, session)
+            account = self._get_account(rank, session)
             if not (earlier and account.resumed):  # counted by its row when the receiver was started
                 account.settle(seq)
 
@@ -150,7 +155,7 @@ class Ledger:
 
         A new call is in work from then on.
         """
-        digest = _digest(key)
+        digest = _hash_key(key)
         with self._lock:
             if digest in self._done:
                 return "done"
@@ -160,15 +165,15 @@ class Ledger:
             self.in_work += 1
             return "new"
 
-    def leave_out(self, key: CallKey) -> None:
+    def count_left_out(self, key: CallKey) -> None:
         """Count a call that a list leaves out, once however often it arrives."""
-        digest = _digest(key)
+        digest = _hash_key(key)
         with self._lock:
             if digest not in self._done:
                 self._done.add(digest)
-                self._account(key.rank, key.session).left_out[api_of_call(key.name)] += 1
+                self._get_account(key.rank, key.session).left_out[parse_api(key.name)] += 1
 
-    def foresee(self, key: CallKey, seq: int, status: Status, message: str) -> bool:
+    def note_pending_verdict(self, key: CallKey, seq: int, status: Status, message: str) -> bool:
         """Note a verdict before its rows are written; return True if the state must be written first.
 
         The state file holds the first call in error, because the rows do not hold its number in the training.
@@ -176,32 +181,30 @@ class Ledger:
         if status is not Status.ERROR:
             return False
         with self._lock:
-            account = self._account(key.rank, key.session)
+            account = self._get_account(key.rank, key.session)
             if account.first is not None and account.first[:2] <= (key.step, seq):
                 return False
-            account.first = FirstError(
-                key.step, seq, key.rank, key.name, printable(message, 400), key.session
-            )
+            account.first = FirstError(key.step, seq, key.rank, key.name, make_printable(message, 400), key.session)
             return True
 
-    def judged(self, key: CallKey, status: Status, *, lost: bool = False) -> None:
+    def record_verdict(self, key: CallKey, status: Status, *, lost: bool = False) -> None:
         """Note that the rows of a call are written."""
-        digest = _digest(key)
+        digest = _hash_key(key)
         with self._lock:
-            account = self._account(key.rank, key.session)
+            account = self._get_account(key.rank, key.session)
             if digest in self._working:
                 self._working.discard(digest)
                 self.in_work -= 1
             self._done.add(digest)
-            account.verdicts[status][api_of_call(key.name)] += 1
+            account.verdicts[status][parse_api(key.name)] += 1
             account.lost += lost
 
     # -- the whole ---------------------------------------------------------------------------------
 
-    def verdicts_of(self, rank: int, session: str) -> dict[str, dict[str, int]]:
+    def count_verdicts(self, rank: int, session: str) -> dict[str, dict[str, int]]:
         """Return the judged calls of a session by status and API."""
         with self._lock:
-            verdicts = self._account(rank, session).verdicts
+            verdicts = self._get_account(rank, session).verdicts
             return {status.value: dict(counts) for status, counts in verdicts.items() if counts}
 
     def is_over(self, patience: float) -> bool:
@@ -215,33 +218,32 @@ class Ledger:
             now = time.monotonic()
             if not self.expected <= self.ranks.keys() and now - self._expected_since <= patience:
                 return False
-            accounts = [account for _, _, account in self._accounts()]
+            accounts = [account for _, _, account in self._list_accounts()]
             return bool(accounts) and all(
-                (account.ended and not account.unknown)
-                or (account.seen is not None and now - account.seen > patience)
+                (account.ended and not account.unknown) or (account.seen is not None and now - account.seen > patience)
                 for account in accounts
             )
 
-    def vanished(self) -> list[tuple[int, str]]:
+    def list_vanished_senders(self) -> list[tuple[int, str]]:
         """Return rank and session of each sender that has not reported that it has no more calls."""
         with self._lock:
             return [
                 (rank, session)
-                for rank, session, account in self._accounts()
+                for rank, session, account in self._list_accounts()
                 if not account.ended or account.unknown
             ]
 
-    def absent(self) -> list[int]:
+    def list_absent_ranks(self) -> list[int]:
         """Return the ranks that their training has announced, and that never connected."""
         with self._lock:
             return sorted(self.expected - self.ranks.keys())
 
-    def total(self, status: Status) -> int:
+    def count_calls(self, status: Status) -> int:
         """Return the number of calls with a status."""
         with self._lock:
-            return sum(account.verdicts[status].total() for _, _, account in self._accounts())
+            return sum(account.verdicts[status].total() for _, _, account in self._list_accounts())
 
-    def first(self) -> FirstError | None:
+    def find_first_error(self) -> FirstError | None:
         """Return the first call in error of all ranks; None if there is none.
 
         Calls of the first session of each rank come before those of the second, and so on.
@@ -249,34 +251,34 @@ class Ledger:
         with self._lock:
             firsts = [
                 (number, account.first)
-                for own in self.ranks.values()
-                for number, account in enumerate(own.sessions.values())
+                for rank_account in self.ranks.values()
+                for number, account in enumerate(rank_account.sessions.values())
                 if account.first is not None
             ]
         return min(firsts)[1] if firsts else None
 
-    def state(self, what: str = "running") -> dict[str, Any]:
+    def state(self, state_name: str = "running") -> dict[str, Any]:
         """Return all of it as JSON."""
         with self._lock:
-            first = self.first()
+            first = self.find_first_error()
             return {
                 "schema": SCHEMA,
-                "state": what,
+                "state": state_name,
                 "in_work": self.in_work,
                 "first_error": None if first is None else first._asdict(),
                 "refused": dict(self.refused),
                 "expected": sorted(self.expected),
-                "ranks": [own.state(rank) for rank, own in sorted(self.ranks.items())],
+                "ranks": [rank_account.state(rank) for rank, rank_account in sorted(self.ranks.items())],
             }
 
-    def write(self, what: str = "running") -> None:
+    def write(self, state_name: str = "running") -> None:
         """Write the state file if anything has changed.
 
         Raises:
             UserError: It cannot be written.
         """
         with self._lock:
-            text = json.dumps(self.state(what), ensure_ascii=False, indent=1)
+            text = json.dumps(self.state(state_name), ensure_ascii=False, indent=1)
             if text != self._written:
                 write_text(self.path, text)
                 self._written = text
@@ -300,9 +302,9 @@ class Ledger:
             ) from None
         count = 0
         for key, status in rows:
-            self.judged(key, status)
+            self.record_verdict(key, status)
             count += 1
-        for _, _, account in self._accounts():  # rows may have been written after the state was
+        for _, _, account in self._list_accounts():  # rows may have been written after the state was
             account.settled = max(account.settled, account.judged + account.left_out.total())
             account.resumed, account.seen = True, time.monotonic()
         return count
@@ -311,30 +313,30 @@ class Ledger:
         if state["schema"] != SCHEMA:
             raise ValueError(state["schema"])
         self.expected, self._expected_since = set(map(int, state["expected"])), time.monotonic()
-        for one in state["ranks"]:
-            own = self._rank(int(one["rank"]))
-            for session, account in one["sessions"].items():
-                own.sessions[session] = SessionAccount.of_state(account)
+        for rank_state in state["ranks"]:
+            rank_account = self._get_rank(int(rank_state["rank"]))
+            for session, account in rank_state["sessions"].items():
+                rank_account.sessions[session] = SessionAccount.from_state(account)
 
-    def _rank(self, rank: int) -> RankAccount:
+    def _get_rank(self, rank: int) -> RankAccount:
         return self.ranks.setdefault(rank, RankAccount())
 
-    def _account(self, rank: int, session: str) -> SessionAccount:
-        return self._rank(rank).sessions.setdefault(session, SessionAccount())
+    def _get_account(self, rank: int, session: str) -> SessionAccount:
+        return self._get_rank(rank).sessions.setdefault(session, SessionAccount())
 
-    def _accounts(self) -> list[tuple[int, str, SessionAccount]]:
+    def _list_accounts(self) -> list[tuple[int, str, SessionAccount]]:
         """Return rank, session and account of each session, in the order of the ranks."""
         return [
             (rank, session, account)
-            for rank, own in sorted(self.ranks.items())
-            for session, account in own.sessions.items()
+            for rank, rank_account in sorted(self.ranks.items())
+            for session, account in rank_account.sessions.items()
         ]
 
-    def each(self) -> Iterator[tuple[int, RankAccount]]:
+    def iterate_ranks(self) -> Iterator[tuple[int, RankAccount]]:
         """Yield the ranks in their order."""
         with self._lock:
             yield from sorted(self.ranks.items())
 
 
-def _digest(key: CallKey) -> int:
+def _hash_key(key: CallKey) -> int:
     return xxhash.xxh3_128_intdigest("/".join(map(str, key)).encode())

@@ -24,30 +24,30 @@ from probe_recording import receiver_context
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, remove_leftovers
-from probe_core.files.claim import claimed
+from probe_core.files.claim import claim_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_online.desk import Desk
 from probe_online.files import ResultDirectory
-from probe_online.judging import SentChecking, sent_runner, status_of, tables_for
+from probe_online.judging import JudgeSetup, create_tables, load_sent_runner, parse_status
 from probe_online.ledger import STATE_NAME, Ledger
 from probe_online.server import Server
-from probe_online.settings import Receiving
+from probe_online.settings import ReceiverSettings
 from probe_online.watch import Watcher
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 PRELOADED = ("probe_online.judging", "probe_precheck.checking")
-TICK = 0.25
-STATE_EVERY = 1.0
+POLL_SECONDS = 0.25
+STATE_INTERVAL_SECONDS = 1.0
 """Seconds between two writes of the state file."""
 
 
-class Voice(Protocol):
+class ReceptionReporter(Protocol):
     """Display of a running receiver to a person."""
 
-    def began(self, address: str, files: ResultDirectory, earlier: int | None) -> None:
+    def report_start(self, address: str, files: ResultDirectory, earlier: int | None) -> None:
         """Say where calls are expected; ``earlier`` calls were judged before, if it goes on with a state."""
 
-    def said(self, sentence: str) -> None:
+    def report_refusal(self, sentence: str) -> None:
         """Say that something was refused."""
 
     def show(self, ledger: Ledger, *, last: bool = False) -> None:
@@ -74,7 +74,7 @@ class ReceptionPlan:
         jit_compile: True to compile operators just in time, on devices with that option.
     """
 
-    receiving: Receiving
+    receiving: ReceiverSettings
     framework: str
     output: Path
     time_stamp: str
@@ -90,7 +90,7 @@ class ReceptionPlan:
 
 
 @dataclass(slots=True)
-class Received:
+class ReceptionResult:
     """Receiver that has ended.
 
     Attributes:
@@ -104,13 +104,13 @@ class Received:
     interrupted: bool = False
 
 
-def receive(plan: ReceptionPlan, manager: Manager, voice: Voice) -> Received:
+def receive(plan: ReceptionPlan, manager: Manager, voice: ReceptionReporter) -> ReceptionResult:
     """Judge calls until every sender has ended or Ctrl-C is pressed.
 
     Raises:
         UserError: The device or the framework is missing, the place cannot be used, or a file not be written.
     """
-    setup = SentChecking(
+    setup = JudgeSetup(
         plan.framework,
         RunnerOptions(plan.output / "dump.json", jit_compile=plan.jit_compile, seed=plan.seed),
         plan.devices or ("",),
@@ -119,21 +119,21 @@ def receive(plan: ReceptionPlan, manager: Manager, voice: Voice) -> Received:
         plan.language,
         plan.settings.precision,
     )
-    runner = sent_runner(manager, plan.framework)
+    runner = load_sent_runner(manager, plan.framework)
     if plan.settings.white_list or plan.settings.black_list:
         check_names(plan.settings, runner.apis())
     assignment = Assignment(manager, plan.release, plan.standards)
-    own = tables_of(manager, plan.framework)
-    tables = {parties: tables_for(parties, own, assignment) for parties in (2, 3)}
+    local_tables = tables_of(manager, plan.framework)
+    tables = {parties: create_tables(parties, local_tables, assignment) for parties in (2, 3)}
     make_directory(plan.output)
     remove_leftovers(plan.output)
     with ExitStack() as stack:
-        time_stamp, state = _claimed(stack, plan)
+        time_stamp, state = _claim_state(stack, plan)
         files = stack.enter_context(closing(ResultDirectory(plan.output, time_stamp, tables, plan.language)))
         ledger = Ledger(plan.output / STATE_NAME.format(time_stamp), plan.receiving.ranks)
         earlier = None
         if state is not None:
-            rows = ((row.key, status_of(row.cells)) for row in files.resume())
+            rows = ((row.key, parse_status(row.cells)) for row in files.resume())
             earlier = ledger.load(state, rows)
         processes = stack.enter_context(
             Processes(
@@ -145,38 +145,38 @@ def receive(plan: ReceptionPlan, manager: Manager, voice: Voice) -> Received:
             )
         )
         processes.set_up()  # a missing device is told of before calls are expected
-        desk = Desk(processes, ledger, files, setup.rows(manager), plan.settings)
-        received = Received(ledger, files)
-        what = INTERRUPTED
+        desk = Desk(processes, ledger, files, setup.create_row_maker(manager), plan.settings)
+        received = ReceptionResult(ledger, files)
+        state_name = INTERRUPTED
         try:
-            source = _source(plan, desk)
+            source = _create_source(plan, desk)
             address = source.start()
             stack.callback(source.stop)
             ledger.write()
-            voice.began(address, files, earlier)
+            voice.report_start(address, files, earlier)
             _judge(plan, desk, ledger, voice)
-            what = FINISHED
+            state_name = FINISHED
         except KeyboardInterrupt:
             received.interrupted = True
         finally:
-            ledger.write(what)
+            ledger.write(state_name)
         voice.show(ledger, last=True)
         return received
 
 
-def _judge(plan: ReceptionPlan, desk: Desk, ledger: Ledger, voice: Voice) -> None:
+def _judge(plan: ReceptionPlan, desk: Desk, ledger: Ledger, voice: ReceptionReporter) -> None:
     """Write rows until every sender has ended."""
     written = time.monotonic()
     while not ledger.is_over(plan.receiving.patience):
-        for sentence in desk.work(TICK):
-            voice.said(sentence)
-        if time.monotonic() > written + STATE_EVERY:
+        for sentence in desk.process_answers(POLL_SECONDS):
+            voice.report_refusal(sentence)
+        if time.monotonic() > written + STATE_INTERVAL_SECONDS:
             written = time.monotonic()
             ledger.write()
         voice.show(ledger)
 
 
-def _source(plan: ReceptionPlan, desk: Desk) -> Server | Watcher:
+def _create_source(plan: ReceptionPlan, desk: Desk) -> Server | Watcher:
     place = plan.receiving.place
     if place.directory is not None:
         return Watcher(plan.receiving, place.directory, plan.framework, desk)
@@ -213,26 +213,26 @@ class _Contexts:
             return []
 
 
-def _claimed(stack: ExitStack, plan: ReceptionPlan) -> tuple[str, dict[str, Any] | None]:
+def _claim_state(stack: ExitStack, plan: ReceptionPlan) -> tuple[str, dict[str, Any] | None]:
     """Take over the latest state in the output directory that no receiver works with, or begin a new one.
 
     Returns:
         The time stamp, and the state; None for a new one.
     """
-    for path in _unfinished(plan.output):
+    for path in _iterate_unfinished_states(plan.output):
         time_stamp = path.stem[-14:]
         try:
-            stack.enter_context(claimed(plan.output, time_stamp, resumes=True))
+            stack.enter_context(claim_time_stamp(plan.output, time_stamp, is_resumed=True))
         except UserError:
             continue  # another receiver works with it
         again = _read(path)  # it may have ended meanwhile
         if again is not None and again.get("state") != FINISHED:
             return time_stamp, again
         stack.close()
-    return stack.enter_context(claimed(plan.output, plan.time_stamp)), None
+    return stack.enter_context(claim_time_stamp(plan.output, plan.time_stamp)), None
 
 
-def _unfinished(directory: Path) -> Iterator[Path]:
+def _iterate_unfinished_states(directory: Path) -> Iterator[Path]:
     """Yield the state files of receivers that have not come to their end, the latest first."""
     for path in sorted(directory.glob(STATE_NAME.format("[0-9]" * 14)), reverse=True):
         state = _read(path)

@@ -16,12 +16,12 @@ from typing import Any
 
 from probe_recording import FrameLimits, sentence_of
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_online.connection import GREETING_SECONDS, Connection, Reception, Refusal
 from probe_online.desk import Desk
 from probe_online.ledger import MAX_SESSIONS
-from probe_online.settings import Receiving
-from probe_online.window import Window
+from probe_online.settings import ReceiverSettings
+from probe_online.window import MemoryWindow
 
 MAX_STRANGERS = 256
 """Connections that have not reported who they are; if there is one more, the oldest of them is closed."""
@@ -42,7 +42,7 @@ class Server:
     """
 
     def __init__(
-        self, order: Receiving, framework: str, desk: Desk, context: Callable[[], ssl.SSLContext] | None
+        self, order: ReceiverSettings, framework: str, desk: Desk, context: Callable[[], ssl.SSLContext] | None
     ) -> None:
         self.order = order
         self.framework = framework
@@ -70,8 +70,7 @@ class Server:
         if self._problem is not None:
             place = self.order.place
             raise UserError(
-                f"{place.host}:{place.port} cannot be listened at: "
-                f"{self._problem.strerror or self._problem}.",
+                f"{place.host}:{place.port} cannot be listened at: {self._problem.strerror or self._problem}.",
                 "Give an address of this machine and a free port.",
             )
         host, port = self.address
@@ -90,11 +89,11 @@ class Server:
     async def _listen(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(lambda loop, context: None)  # a broken connection is no news
-        window = Window(self.order.window + FrameLimits().head, self.order.calls)
+        window = MemoryWindow(self.order.window + FrameLimits().head, self.order.calls)
         self._reception = Reception(self.order, self.framework, self.desk, window, self.loop, self._greet)
         self._stopping = asyncio.Event()
         try:
-            listener = _listener(self.order.place.host, self.order.place.port)
+            listener = _create_listener(self.order.place.host, self.order.place.port)
         except OSError as error:
             self._problem = error
             self._ready.set()
@@ -120,9 +119,7 @@ class Server:
                 oldest = next(iter(self._strangers))
                 del self._strangers[oldest]
                 oldest.cancel()
-                self.desk.refuse(
-                    f"More than {MAX_STRANGERS} connections did not say who they are; some were closed."
-                )
+                self.desk.refuse(f"More than {MAX_STRANGERS} connections did not say who they are; some were closed.")
             task = asyncio.create_task(self._serve(connection, address[0]))
             self._strangers[task] = None
             self._tasks.add(task)
@@ -135,14 +132,14 @@ class Server:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reader = asyncio.StreamReader(limit=READ_BUFFER_BYTES)
         protocol = asyncio.StreamReaderProtocol(reader)
-        more: dict[str, Any] = {}
+        extra_options: dict[str, Any] = {}
         try:
             if self._context is not None:
-                more = {"ssl": self._context(), "ssl_handshake_timeout": GREETING_SECONDS}
-            transport, _ = await self.loop.connect_accepted_socket(lambda: protocol, connection, **more)
+                extra_options = {"ssl": self._context(), "ssl_handshake_timeout": GREETING_SECONDS}
+            transport, _ = await self.loop.connect_accepted_socket(lambda: protocol, connection, **extra_options)
         except (OSError, UserError) as error:
             connection.close()
-            self.desk.refuse(f"{host} was not let in: {_sentence(error)}.")
+            self.desk.refuse(f"{host} was not let in: {_describe_error(error)}.")
             return
         except asyncio.CancelledError:
             connection.close()
@@ -156,7 +153,7 @@ class Server:
             sender = connected.sender
             if sender is not None and self._connections.get(sender) is connected:
                 del self._connections[sender]
-                self.desk.ledger.leave(*sender)
+                self.desk.ledger.note_disconnect(*sender)
             transport.abort() if connected.is_broken else transport.close()
 
     def _greet(self, connected: Connection, rank: int, session: str, expected: Sequence[int]) -> None:
@@ -180,14 +177,14 @@ class Server:
         self.desk.greet(rank, session, expected)
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def _create_listener(host: str, port: int) -> socket.socket:
     """Return a socket that listens.
 
     Raises:
         OSError: The address cannot be listened at.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = found[0]
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = addresses[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -200,5 +197,5 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _sentence(error: Exception) -> str:
-    return error.what.rstrip(".") if isinstance(error, UserError) else printable(sentence_of(error), 200)
+def _describe_error(error: Exception) -> str:
+    return error.what.rstrip(".") if isinstance(error, UserError) else make_printable(sentence_of(error), 200)

@@ -13,20 +13,20 @@ from probe_recording import FrameLimits
 
 from probe_core.errors import UserError
 
-PATIENCE = 600.0
+SENDER_TIMEOUT_SECONDS = 600.0
 """Seconds that a sender may be gone without its last message."""
-MOST_BODY = 1 << 30
+MAX_BODY_BYTES = 1 << 30
 """Bytes of the largest call that is accepted."""
-WINDOW_CALLS = 256
-MESSAGE = FrameLimits(head=1 << 20, body=0)
+MAX_WINDOW_CALLS = 256
+MESSAGE_LIMITS = FrameLimits(head=1 << 20, body=0)
 """Limits of the frames of a sender that are not calls."""
-DAYS = 7.0
+DEFAULT_MAX_AGE_DAYS = 7.0
 """Days after which the files of a training that writes nothing are removed from a shared directory."""
-LARGEST_PORT = 65535
+MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReceptionPlace:
     """Place where calls arrive: a port of this machine, or a shared directory.
 
     Attributes:
@@ -45,7 +45,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Receiving:
+class ReceiverSettings:
     """Order for a receiver.
 
     Attributes:
@@ -58,16 +58,16 @@ class Receiving:
         days: The age from which on files of a shared directory are removed.
     """
 
-    place: Place
+    place: ReceptionPlace
     ranks: frozenset[int] | None = None
-    patience: float = PATIENCE
-    most_body: int = MOST_BODY
-    window: int = MOST_BODY
-    calls: int = WINDOW_CALLS
-    days: float = DAYS
+    patience: float = SENDER_TIMEOUT_SECONDS
+    most_body: int = MAX_BODY_BYTES
+    window: int = MAX_BODY_BYTES
+    calls: int = MAX_WINDOW_CALLS
+    days: float = DEFAULT_MAX_AGE_DAYS
 
 
-def host_and_port(text: str, option: str) -> tuple[str, int]:
+def parse_host_and_port(text: str, option: str) -> tuple[str, int]:
     """Return the parts of ``HOST:PORT``; an IPv6 address may be in brackets.
 
     Raises:
@@ -75,7 +75,7 @@ def host_and_port(text: str, option: str) -> tuple[str, int]:
     """
     host, colon, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not colon or not host or not port.isascii() or not port.isdecimal() or int(port) > LARGEST_PORT:
+    if not colon or not host or not port.isascii() or not port.isdecimal() or int(port) > MAX_PORT:
         raise UserError(f'{option} "{text}" is no HOST:PORT.', f"For example {option} 127.0.0.1:6006.")
     return host, int(port)
 
@@ -88,7 +88,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def from_options(values: Mapping[str, Any]) -> Receiving:
+def parse_receiver_options(values: Mapping[str, Any]) -> ReceiverSettings:
     """Return the order that the options give.
 
     Raises:
@@ -96,17 +96,19 @@ def from_options(values: Mapping[str, Any]) -> Receiving:
     """
     if "listen" in values and "watch" in values:
         raise UserError("--listen and --watch exclude each other.", "Give one of them.")
-    return _receiving(_place(values), None, values)
+    return _create_settings(_place(values), None, values)
 
 
-def workers(values: Mapping[str, Any], default: int) -> int:
+def count_workers(values: Mapping[str, Any], default: int) -> int:
     """Return the number of processes."""
     return int(_number(values, "workers", default))
 
 
-def _receiving(place: Place, ranks: frozenset[int] | None, values: Mapping[str, Any]) -> Receiving:
-    most_body = int(_number(values, "most_body", MOST_BODY))
-    window = int(_number(values, "window", max(MOST_BODY, most_body)))
+def _create_settings(
+    place: ReceptionPlace, ranks: frozenset[int] | None, values: Mapping[str, Any]
+) -> ReceiverSettings:
+    most_body = int(_number(values, "most_body", MAX_BODY_BYTES))
+    window = int(_number(values, "window", max(MAX_BODY_BYTES, most_body)))
     if window < most_body:
         raise UserError(
             f"--window {window} is less than the largest call, {most_body} bytes.",
@@ -114,32 +116,32 @@ def _receiving(place: Place, ranks: frozenset[int] | None, values: Mapping[str, 
         )
     if place.directory is None and "max_age" in values:
         raise UserError("--max-age has no effect with an address: no files are shared.", "Leave it out.")
-    days = _number(values, "max_age", DAYS)
-    patience = _number(values, "patience", PATIENCE)
-    return Receiving(place, ranks, patience, most_body, window, days=days)
+    days = _number(values, "max_age", DEFAULT_MAX_AGE_DAYS)
+    patience = _number(values, "patience", SENDER_TIMEOUT_SECONDS)
+    return ReceiverSettings(place, ranks, patience, most_body, window, days=days)
 
 
-def _place(values: Mapping[str, Any]) -> Place:
+def _place(values: Mapping[str, Any]) -> ReceptionPlace:
     if "watch" in values:
         for name in ("tls", "insecure"):
             if name in values:
                 raise UserError(
                     f"--{name} has no effect with --watch: nothing is sent over a network.", "Leave it out."
                 )
-        return Place(directory=Path(values["watch"]))
+        return ReceptionPlace(directory=Path(values["watch"]))
     if "listen" not in values:
         raise UserError(
             "Options of a receiver are given without a place where calls arrive.",
             "Give --listen HOST:PORT or --watch DIR.",
         )
-    host, port = host_and_port(values["listen"], "--listen")
+    host, port = parse_host_and_port(values["listen"], "--listen")
     tls = Path(values["tls"]) if "tls" in values else None
     if tls is None and not is_loopback(host) and "insecure" not in values:
         raise UserError(
             f"--listen {host}:{port} would take tensors over the network in plain text, from anyone.",
             "Give --tls DIR with server.key and server.crt, or --insecure to do it nevertheless.",
         )
-    return Place(host, port, tls, consent="--insecure" if "insecure" in values else "")
+    return ReceptionPlace(host, port, tls, consent="--insecure" if "insecure" in values else "")
 
 
 def _number(values: Mapping[str, Any], name: str, default: float) -> float:
@@ -155,12 +157,12 @@ def _number(values: Mapping[str, Any], name: str, default: float) -> float:
     return number
 
 
-def from_config(fields: Mapping[str, Any], what: str, values: Mapping[str, Any]) -> Receiving:
+def parse_receiver_config(fields: Mapping[str, Any], subject: str, values: Mapping[str, Any]) -> ReceiverSettings:
     """Return the order that the fields of a config.json give, by the documents' rules.
 
     Args:
         fields: The section ``run_ut``.
-        what: The subject of messages, such as "The configuration config.json".
+        subject: The subject of messages, such as "The configuration config.json".
         values: The options of the command line, which give the limits.
 
     Raises:
@@ -168,22 +170,22 @@ def from_config(fields: Mapping[str, Any], what: str, values: Mapping[str, Any])
     """
     ranks = fields.get("rank_list", [0])
     if not isinstance(ranks, list) or not all(type(rank) is int and rank >= 0 for rank in ranks) or not ranks:
-        raise UserError(f"{what}: rank_list must be a list of ranks from 0 on.", "For example [0, 1].")
-    shared = _text(fields, "nfs_path", what)
+        raise UserError(f"{subject}: rank_list must be a list of ranks from 0 on.", "For example [0, 1].")
+    shared = _read_text(fields, "nfs_path", subject)
     if shared:
-        return _receiving(Place(directory=Path(shared)), frozenset(ranks), values)
-    host, port, tls = _text(fields, "host", what), fields.get("port"), _text(fields, "tls_path", what)
+        return _create_settings(ReceptionPlace(directory=Path(shared)), frozenset(ranks), values)
+    host, port, tls = _read_text(fields, "host", subject), fields.get("port"), _read_text(fields, "tls_path", subject)
     if not host:
-        raise UserError(
-            f"{what} has is_online and neither nfs_path nor host.", 'For example "host": "127.0.0.1".'
-        )
-    if type(port) is not int or not 1 <= port <= LARGEST_PORT:
-        raise UserError(f"{what}: port must be a whole number from 1 to {LARGEST_PORT}.", "For example 6006.")
-    return _receiving(Place(host, port, Path(tls) if tls else None, consent=what), frozenset(ranks), values)
+        raise UserError(f"{subject} has is_online and neither nfs_path nor host.", 'For example "host": "127.0.0.1".')
+    if type(port) is not int or not 1 <= port <= MAX_PORT:
+        raise UserError(f"{subject}: port must be a whole number from 1 to {MAX_PORT}.", "For example 6006.")
+    return _create_settings(
+        ReceptionPlace(host, port, Path(tls) if tls else None, consent=subject), frozenset(ranks), values
+    )
 
 
-def _text(fields: Mapping[str, Any], key: str, what: str) -> str:
+def _read_text(fields: Mapping[str, Any], key: str, subject: str) -> str:
     value = fields.get(key)
     if value is not None and not isinstance(value, str):
-        raise UserError(f"{what}: {key} must be a text.", 'For example "".')
+        raise UserError(f"{subject}: {key} must be a text.", 'For example "".')
     return value or ""

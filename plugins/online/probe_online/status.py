@@ -20,23 +20,23 @@ from probe_recording import (
 
 from probe_core.errors import UserError
 
-PATIENCE = 15.0
+STATUS_TIMEOUT_SECONDS = 15.0
 MAX_STATUS_VALUES = 1 << 23
 """Values in the status of a receiver, which the user asks for. Thousands of sessions fit."""
 
 
-def status_at(host: str, port: int, tls: Path | None) -> dict[str, Any]:
+def read_status(host: str, port: int, tls: Path | None) -> dict[str, Any]:
     """Return the state of the receiver at an address.
 
     Raises:
         UserError: There is none, or it does not answer as one.
     """
     try:
-        with socket.create_connection((host, port), PATIENCE) as plain:
+        with socket.create_connection((host, port), STATUS_TIMEOUT_SECONDS) as plain:
             if tls is None:
-                return _asked(plain)
+                return _request_status(plain)
             with sender_context(tls).wrap_socket(plain, server_hostname=host) as secured:
-                return _asked(secured)
+                return _request_status(secured)
     except (OSError, FrameError, EOFError) as error:
         why = "it closed the connection" if isinstance(error, EOFError) else sentence_of(error)
         raise UserError(
@@ -45,7 +45,7 @@ def status_at(host: str, port: int, tls: Path | None) -> dict[str, Any]:
         ) from None
 
 
-def _asked(connection: socket.socket) -> dict[str, Any]:
+def _request_status(connection: socket.socket) -> dict[str, Any]:
     for part in encode_frame(FrameKind.STATUS, {}):
         connection.sendall(part)
     prefix = prefix_of(_read(connection, PREFIX.size), FrameLimits(body=0))

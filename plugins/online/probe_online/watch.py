@@ -38,26 +38,26 @@ from probe_recording import (
     text_in,
 )
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import open_file, write_text
-from probe_online.aged import Place, Removed, remove_aged, with_calls
+from probe_online.aged import RemovalCounts, SenderPlace, find_senders_with_calls, remove_aged
 from probe_online.desk import Desk
 from probe_online.judging import SentPayload
 from probe_online.ledger import MAX_SESSIONS
-from probe_online.settings import MESSAGE, Receiving
+from probe_online.settings import MESSAGE_LIMITS, ReceiverSettings
 from probe_online.words import count
 
-LOOK_EVERY = 0.3
-ABANDONED = 600.0
+POLL_SECONDS = 0.3
+ABANDONED_SECONDS = 600.0
 """Seconds after which a file that another receiver has claimed is taken over."""
-LOOKS = 10
+MAX_DAMAGED_READS = 10
 """Looks at a damaged file before it is set aside, since a file system may show it in parts at first."""
-AGED_EVERY = 3600.0
+AGE_CHECK_SECONDS = 3600.0
 """Seconds between two looks for files that are older than the age limit."""
-ASIDE = "set_aside"
-_FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
-_CLAIMED = re.compile(r"\.(.+\.prb)\.([0-9a-f]{16})\.work")
-_SETTLED = re.compile(r"\.([0-9a-f]{32})\.r(\d{1,7})\.([0-9a-f]{16})\.settled")
+DAMAGED_DIRECTORY = "set_aside"
+_PERMISSION_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM)
+_CLAIMED_NAME = re.compile(r"\.(.+\.prb)\.([0-9a-f]{16})\.work")
+_SETTLED_NAME = re.compile(r"\.([0-9a-f]{32})\.r(\d{1,7})\.([0-9a-f]{16})\.settled")
 
 
 class Watcher:
@@ -70,7 +70,7 @@ class Watcher:
         desk: The desk that takes calls.
     """
 
-    def __init__(self, order: Receiving, directory: Path, framework: str, desk: Desk) -> None:
+    def __init__(self, order: ReceiverSettings, directory: Path, framework: str, desk: Desk) -> None:
         self._order = order
         self._directory = directory
         self._framework = framework
@@ -106,15 +106,15 @@ class Watcher:
                 "Give a directory that both machines can write to.",
             ) from None
         for name in names:
-            match = _CLAIMED.fullmatch(name)
+            match = _CLAIMED_NAME.fullmatch(name)
             if match is not None and match[2] == self._own:  # claimed before this receiver was killed
                 with suppress(OSError):
                     (self._directory / name).rename(self._directory / match[1])
-        self._tell_removed(remove_aged(self._directory, self._order.days, with_calls(names)))
+        self._tell_removed(remove_aged(self._directory, self._order.days, find_senders_with_calls(names)))
         self._earlier = self._complete(os.listdir(self._directory))  # noqa: PTH208
         if self._earlier:
             senders = count(len(self._earlier), "sender")
-            self._desk.hear(f"{self._directory} was used before: {senders} left nothing to judge.")
+            self._desk.add_sentence(f"{self._directory} was used before: {senders} left nothing to judge.")
         self._thread.start()
         return str(self._directory)
 
@@ -128,28 +128,28 @@ class Watcher:
     # -- looking -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_EVERY):
+        while not self._stopping.wait(POLL_SECONDS):
             try:
                 self._look(os.listdir(self._directory))  # noqa: PTH208
                 self._tell()
                 self._remove_aged()
             except OSError as error:
-                self._desk.hear(f'"{self._directory}" cannot be read: {error.strerror or error}.')
+                self._desk.add_sentence(f'"{self._directory}" cannot be read: {error.strerror or error}.')
             except UserError as error:
-                self._desk.hear(error.what)
+                self._desk.add_sentence(error.what)
 
     def _remove_aged(self) -> None:
         """Remove what is older than the age limit, once an hour; what is judged here stays until it is."""
-        if time.monotonic() > self._swept + AGED_EVERY:
+        if time.monotonic() > self._swept + AGE_CHECK_SECONDS:
             self._swept = time.monotonic()
-            judged = {Place(*place) for place, is_accepted in self._senders.items() if is_accepted}
+            judged = {SenderPlace(*place) for place, is_accepted in self._senders.items() if is_accepted}
             self._tell_removed(remove_aged(self._directory, self._order.days, judged))
 
-    def _tell_removed(self, removed: Removed) -> None:
+    def _tell_removed(self, removed: RemovalCounts) -> None:
         if removed.files:
             lost = f", {count(removed.calls, 'call')} among them that nobody judged" if removed.calls else ""
             files = count(removed.files, "file")
-            self._desk.hear(
+            self._desk.add_sentence(
                 f"{files} of trainings that wrote nothing for {self._order.days:g} days removed from "
                 f"{self._directory}{lost}."
             )
@@ -162,18 +162,18 @@ class Watcher:
             parsed = shared_name(name)
             if parsed is not None:
                 (calls if parsed.kind is FrameKind.CALL else others).append(parsed)
-            elif (match := _CLAIMED.fullmatch(name)) is not None:
+            elif (match := _CLAIMED_NAME.fullmatch(name)) is not None:
                 self._take_over(name, match[1], match[2])
-            elif (match := _SETTLED.fullmatch(name)) is not None:
+            elif (match := _SETTLED_NAME.fullmatch(name)) is not None:
                 place = match[1], int(match[2])
                 if match[3] != self._own and place not in self._earlier:
                     elsewhere[place] = elsewhere.get(place, 0) + self._number(name)
             elif name.endswith(".prb") and not name.startswith("."):
                 self._set_aside(name, "its name is not one that a sender of probe gives")
         for (session, rank), number in elsewhere.items():
-            self._desk.ledger.elsewhere(rank, session, number)
+            self._desk.ledger.note_settled_elsewhere(rank, session, number)
         for parsed in sorted(others, key=lambda one: one.kind):  # HELLO before the others
-            self._other(parsed)
+            self._read_message_file(parsed)
         for parsed in sorted(calls, key=lambda one: one.seq):
             if self._stopping.is_set():
                 return
@@ -188,20 +188,20 @@ class Watcher:
             parsed = shared_name(name)
             if parsed is not None and parsed.kind is FrameKind.END:
                 ended.append(parsed)
-            elif (match := _SETTLED.fullmatch(name)) is not None:
+            elif (match := _SETTLED_NAME.fullmatch(name)) is not None:
                 place = match[1], int(match[2])
                 settled[place] = settled.get(place, 0) + self._number(name)
-        known, found = self._desk.ledger.settled(), set()
-        for one in ended:
-            frame = self._frame(str(one), MESSAGE)
-            if frame is None or (one.rank, one.session) in known:
+        local_counts, complete = self._desk.ledger.count_settled(), set()
+        for sender in ended:
+            frame = self._read_frame(str(sender), MESSAGE_LIMITS)
+            if frame is None or (sender.rank, sender.session) in local_counts:
                 continue
             with suppress(FrameError):
-                if sum(counts_in(frame.head, "queued").values()) <= settled.get((one.session, one.rank), 0):
-                    found.add((one.session, one.rank))
-        return found
+                if sum(counts_in(frame.head, "queued").values()) <= settled.get((sender.session, sender.rank), 0):
+                    complete.add((sender.session, sender.rank))
+        return complete
 
-    def _other(self, parsed: SharedName) -> None:
+    def _read_message_file(self, parsed: SharedName) -> None:
         """Read a file that is no call, if it has changed."""
         if (parsed.session, parsed.rank) in self._earlier:
             return
@@ -212,7 +212,7 @@ class Watcher:
             return
         if self._read.get(name) == (state.st_mtime_ns, state.st_size):
             return
-        frame = self._frame(name, MESSAGE)
+        frame = self._read_frame(name, MESSAGE_LIMITS)
         if frame is None:
             return
         self._read[name] = state.st_mtime_ns, state.st_size
@@ -226,7 +226,7 @@ class Watcher:
                 queued, dropped = (counts_in(frame.head, key) for key in ("queued", "dropped"))
                 ended = frame.kind is FrameKind.END
                 self._desk.ledger.tally(parsed.rank, parsed.session, queued, dropped, ended=ended)
-                self._desk.ledger.leave(parsed.rank, parsed.session)
+                self._desk.ledger.note_disconnect(parsed.rank, parsed.session)
             else:
                 del self._read[name]  # its first message is not listed yet
         except FrameError as error:
@@ -249,7 +249,7 @@ class Watcher:
             self._desk.refuse(f"Calls of {parsed.session[:8]} (rank {rank}) are left where they are: {why}.")
             return
         self._desk.greet(rank, parsed.session, numbers_in(frame.head, "ranks"))
-        self._desk.ledger.leave(rank, parsed.session)
+        self._desk.ledger.note_disconnect(rank, parsed.session)
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -260,9 +260,7 @@ class Watcher:
         try:
             size = (self._directory / name).stat().st_size
             with self._lock:
-                if self._calls and (
-                    self._calls >= self._order.calls or self._bytes + size > self._order.window
-                ):
+                if self._calls and (self._calls >= self._order.calls or self._bytes + size > self._order.window):
                     return False
                 self._calls += 1
                 self._bytes += size
@@ -273,12 +271,12 @@ class Watcher:
             try:
                 (self._directory / name).rename(claimed)
             except OSError as error:
-                if error.errno in _FORBIDDEN:
-                    self._desk.hear(
+                if error.errno in _PERMISSION_ERRORS:
+                    self._desk.add_sentence(
                         f'Files in "{self._directory}" cannot be claimed: {error.strerror}; they wait there.'
                     )
                 return True  # or another receiver was quicker, or it is not there yet
-            content = self._content(claimed.name, self._limits)
+            content = self._read_content(claimed.name, self._limits)
             if content is None:
                 with suppress(OSError):
                     claimed.rename(self._directory / name)
@@ -291,7 +289,7 @@ class Watcher:
             except FrameError as error:
                 with suppress(OSError):
                     claimed.rename(self._directory / name)
-                self._doubt(name, str(error))
+                self._count_damaged_read(name, str(error))
                 return True
 
             def settle(earlier: bool) -> None:
@@ -304,7 +302,7 @@ class Watcher:
 
             call.fields.clear()  # they are parsed again by the process that judges the call
             payload = SentPayload(content, PREFIX.size, PREFIX.size + prefix_of(content).head)
-            self._desk.ledger.leave(parsed.rank, parsed.session)
+            self._desk.ledger.note_disconnect(parsed.rank, parsed.session)
             taken = self._desk.take(parsed.session, call, payload, settle)
             return True
         finally:
@@ -313,48 +311,48 @@ class Watcher:
                     self._calls -= 1
                     self._bytes -= size
 
-    def _doubt(self, name: str, why: str) -> None:
+    def _count_damaged_read(self, name: str, why: str) -> None:
         """Set a damaged file aside after some looks."""
         self._damaged[name] = self._damaged.get(name, 0) + 1
-        if self._damaged[name] >= LOOKS:
+        if self._damaged[name] >= MAX_DAMAGED_READS:
             del self._damaged[name]
             self._set_aside(name, why)
 
-    def _take_over(self, name: str, own: str, receiver: str) -> None:
+    def _take_over(self, name: str, original_name: str, receiver: str) -> None:
         """Give back a file that another receiver claimed and has not judged for a long time."""
         if receiver == self._own:
             return
         first = self._foreign.setdefault(name, time.monotonic())
-        if time.monotonic() - first > ABANDONED:
+        if time.monotonic() - first > ABANDONED_SECONDS:
             del self._foreign[name]
             with suppress(OSError):
-                (self._directory / name).rename(self._directory / own)
+                (self._directory / name).rename(self._directory / original_name)
 
     # -- files -------------------------------------------------------------------------------------
 
-    def _frame(self, name: str, limits: FrameLimits) -> Frame | None:
-        content = self._content(name, limits)
+    def _read_frame(self, name: str, limits: FrameLimits) -> Frame | None:
+        content = self._read_content(name, limits)
         if content is None:
             return None
         try:
             return frame_in(content, limits)
         except FrameError as error:
-            self._doubt(name, str(error))
+            self._count_damaged_read(name, str(error))
             return None
 
-    def _content(self, name: str, limits: FrameLimits) -> bytes | None:
+    def _read_content(self, name: str, limits: FrameLimits) -> bytes | None:
         """Return the bytes of a regular file; None if it is none, is too large, or cannot be read now."""
         try:
             descriptor = open_file(self._directory / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         except (OSError, UserError) as error:
             if isinstance(error, UserError):
-                self._doubt(name, "it is a link")
+                self._count_damaged_read(name, "it is a link")
             return None
         with os.fdopen(descriptor, "rb") as file:
             state = os.fstat(file.fileno())
             most = PREFIX.size + limits.head + limits.body
             if not stat.S_ISREG(state.st_mode) or state.st_size > most:
-                self._doubt(name, f"it is no regular file of at most {most:,} bytes")
+                self._count_damaged_read(name, f"it is no regular file of at most {most:,} bytes")
                 return None
             with suppress(OSError):
                 return file.read(most + 1)
@@ -362,17 +360,17 @@ class Watcher:
 
     def _set_aside(self, name: str, why: str) -> None:
         """Move a file into a subdirectory, with the reason beside it."""
-        aside = self._directory / ASIDE
+        aside = self._directory / DAMAGED_DIRECTORY
         with suppress(OSError):
             aside.mkdir(exist_ok=True)
             (self._directory / name).rename(aside / name)
             self._desk.refuse(f"{name} was set aside in {aside}: {why}.")
             with suppress(UserError):
-                write_text(aside / f"{name}.reason.txt", f"{printable(why, 400)}\n")
+                write_text(aside / f"{name}.reason.txt", f"{make_printable(why, 400)}\n")
 
     def _tell(self) -> None:
         """Tell other receivers of this directory how many calls were settled here."""
-        for (rank, session), number in self._desk.ledger.settled().items():
+        for (rank, session), number in self._desk.ledger.count_settled().items():
             if self._told.get((session, rank)) == number or (session, rank) not in self._senders:
                 continue
             path = self._directory / f".{session}.r{rank}.{self._own}.settled"

@@ -21,7 +21,7 @@ ROOM_SECONDS = 2.0
 """Time that a frame waits for room before slow frames are closed."""
 PROTECTED_SECONDS = 60.0
 """Network time during which the earliest frame is not closed while its bytes arrive, however slowly."""
-TICK = 0.2
+SLOW_CHECK_SECONDS = 0.2
 """Seconds between two looks for frames that have become slow, while others wait for room."""
 
 
@@ -37,11 +37,11 @@ class Client:
 
     bytes: int = 0
     calls: int = 0
-    arriving: Arrival | None = None
+    arriving: IncomingFrame | None = None
 
 
 @dataclass(eq=False, slots=True)
-class Arrival:
+class IncomingFrame:
     """Frame that is arriving.
 
     Attributes:
@@ -91,7 +91,7 @@ class Arrival:
         return not self.is_fast and self.pause > PAUSE_SECONDS
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def measure_wait(self) -> Iterator[None]:
         """Measure the time of the block as a wait for the network."""
         self.waits_since = began = time.monotonic()
         try:
@@ -101,7 +101,7 @@ class Arrival:
             self.waited += time.monotonic() - began
 
 
-class Window:
+class MemoryWindow:
     """Bytes and calls that may be in memory; used by the server's thread alone.
 
     Args:
@@ -123,7 +123,7 @@ class Window:
 
     # -- frames and calls --------------------------------------------------------------------------
 
-    async def begin(self, client: Client, size: int, close: Callable[[], None]) -> Arrival:
+    async def begin(self, client: Client, size: int, close: Callable[[], None]) -> IncomingFrame:
         """Return the arrival of a frame, once the connection's share has room for it.
 
         The window is shared equally among the connections that use it. A connection that has no call in work
@@ -135,12 +135,12 @@ class Window:
             close: Closes the connection.
         """
         while client.calls and not self._has_share(client, size):
-            await self._change()
-        client.arriving = Arrival(client, size, close)
+            await self._wait_for_change()
+        client.arriving = IncomingFrame(client, size, close)
         self._clients.add(client)
         return client.arriving
 
-    async def take(self, arrival: Arrival, size: int) -> None:
+    async def take(self, arrival: IncomingFrame, size: int) -> None:
         """Wait until there is room for bytes of a frame that have arrived.
 
         Raises:
@@ -151,7 +151,7 @@ class Window:
         try:
             while not arrival.is_closed and not self._may_take(arrival, size):
                 if not self._make_room(time.monotonic() - began):
-                    await self._change()
+                    await self._wait_for_change()
         finally:
             arrival.needs_room = False
         if arrival.is_closed:
@@ -159,7 +159,7 @@ class Window:
         arrival.received += size
         self._received += size
 
-    async def put_in_work(self, arrival: Arrival) -> None:
+    async def put_in_work(self, arrival: IncomingFrame) -> None:
         """Turn a whole frame into a call in work, once fewer than the largest number of calls are."""
         client = self._end(arrival)
         self._in_work += arrival.size
@@ -168,13 +168,13 @@ class Window:
         self._clients.add(client)
         try:
             while self._calls_in_work >= self._calls:
-                await self._change()
+                await self._wait_for_change()
         except BaseException:  # the connection was closed
             self._release_bytes(client, arrival.size)
             raise
         self._calls_in_work += 1
 
-    def drop(self, arrival: Arrival) -> None:
+    def drop(self, arrival: IncomingFrame) -> None:
         """Release the room of a frame that was not put in work; otherwise do nothing."""
         if arrival.client.arriving is arrival:
             self._end(arrival)
@@ -195,7 +195,7 @@ class Window:
         clients = len(self._clients | {client})
         return client.calls < max(1, self._calls // clients) and client.bytes + size <= self._size // clients
 
-    def _may_take(self, arrival: Arrival, size: int) -> bool:
+    def _may_take(self, arrival: IncomingFrame, size: int) -> bool:
         """Return True if the bytes have room, and each earlier fast frame can still be completed.
 
         As in the banker's algorithm, a frame can be completed with the room that is free once the calls in
@@ -204,7 +204,7 @@ class Window:
         room = self._size - self._received - size
         if room < self._in_work:
             return False
-        for earlier in self._arrivals():
+        for earlier in self._list_incoming_frames():
             if earlier is arrival:
                 break
             if earlier.is_fast:
@@ -222,7 +222,7 @@ class Window:
         Returns:
             True if a frame was closed.
         """
-        arrivals = self._arrivals()
+        arrivals = self._list_incoming_frames()
         if not self._in_work and all(arrival.needs_room for arrival in arrivals):
             return self._close(arrivals[-1:]) if len(arrivals) > 1 else False
         if seconds < ROOM_SECONDS or self._received <= self._in_work:
@@ -234,21 +234,21 @@ class Window:
             del slow[0]
         return self._close(sorted(slow, key=lambda arrival: arrival.pause)[-1:])
 
-    def _close(self, arrivals: Sequence[Arrival]) -> bool:
+    def _close(self, arrivals: Sequence[IncomingFrame]) -> bool:
         for arrival in arrivals:
             arrival.is_closed = True
             self.drop(arrival)
             arrival.close()
         return bool(arrivals)
 
-    def _arrivals(self) -> list[Arrival]:
+    def _list_incoming_frames(self) -> list[IncomingFrame]:
         """Return the frames that are arriving, the earliest first."""
         arrivals = [client.arriving for client in self._clients if client.arriving is not None]
         return sorted(arrivals, key=lambda arrival: arrival.began)
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def _end(self, arrival: Arrival) -> Client:
+    def _end(self, arrival: IncomingFrame) -> Client:
         client = arrival.client
         client.arriving = None
         self._received -= arrival.received
@@ -267,7 +267,7 @@ class Window:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Wait until room is released, or a frame may have become slow."""
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), TICK)
+            await asyncio.wait_for(self._changed.wait(), SLOW_CHECK_SECONDS)

@@ -20,13 +20,13 @@ import numpy as np
 
 from probe_core.model import Cell
 
-BLOCK = 8192
+MIN_BLOCK_ROWS = 8192
 """Least number of rows of a block but the last."""
-DIGITS = 1e-7
+MAX_RELATIVE_ERROR = 1e-7
 """Relative error that a number of a page may have."""
-LEVEL = 2
+COMPRESSION_LEVEL = 2
 """Compression level."""
-WHOLE = 1 << 53
+MAX_EXACT_INTEGER = 1 << 53
 """Integers up to here are floats without a loss."""
 
 
@@ -47,12 +47,12 @@ class Columns:
 
     def add(self, columns: Iterable[Sequence[Cell]]) -> None:
         """Append rows, which are given as one sequence of cells a column; floats must be finite."""
-        for kept, cells in zip(self._cells, columns):
-            kept += cells
-        if len(self._cells[0]) >= BLOCK:
+        for column_cells, cells in zip(self._cells, columns):
+            column_cells += cells
+        if len(self._cells[0]) >= MIN_BLOCK_ROWS:
             self._flush()
 
-    def blocks(self) -> list[str]:
+    def encode_blocks(self) -> list[str]:
         """Return all blocks, each in base64."""
         self._flush()
         return self._blocks
@@ -62,85 +62,85 @@ class Columns:
         if not count:
             return
         self.count += count
-        columns = [_encoded(values, texts) for values, texts in zip(self._cells, self._texts)]
+        columns = [_encode_column(values, texts) for values, texts in zip(self._cells, self._texts)]
         head = {"rows": count, "columns": [column[:3] for column in columns]}
         start = json.dumps(head, separators=(",", ":")).encode()
         data = b"".join([len(start).to_bytes(4, "little"), start, *(column[3] for column in columns)])
-        self._blocks.append(base64.b64encode(zlib.compress(data, LEVEL)).decode())
+        self._blocks.append(base64.b64encode(zlib.compress(data, COMPRESSION_LEVEL)).decode())
         self._cells = [[] for _ in self.names]
 
 
-def _encoded(values: Sequence[Any], texts: dict[str, int]) -> tuple[str, str, list[str], bytes]:
+def _encode_column(values: Sequence[Any], texts: dict[str, int]) -> tuple[str, str, list[str], bytes]:
     """Return the type of a column's numbers, that of its codes, its new texts, and its bytes."""
-    known = len(texts)
+    text_count = len(texts)
     numbers: Sequence[Any] = values
     codes: Sequence[int] = ()
     first = values[0]
     if type(first) is str and values.count(first) == len(values):  # as columns of remarks often are
-        _learn([first], texts)
-        code_type, code_bytes = _codes([texts[first]] * len(values), len(texts))
-        return "", code_type, list(texts)[known:], code_bytes
+        _add_texts([first], texts)
+        code_type, code_bytes = _encode_codes([texts[first]] * len(values), len(texts))
+        return "", code_type, list(texts)[text_count:], code_bytes
     with suppress(KeyError):  # of a number, or of a text that the column does not know yet
-        code_type, code_bytes = _codes(list(map(texts.__getitem__, values)), known)
+        code_type, code_bytes = _encode_codes(list(map(texts.__getitem__, values)), text_count)
         return "", code_type, [], code_bytes
     kinds = set(map(type, values))
     if int in kinds and not _are_whole(values, kinds):
-        values = [str(value) if type(value) is int and abs(value) > WHOLE else value for value in values]
+        values = [str(value) if type(value) is int and abs(value) > MAX_EXACT_INTEGER else value for value in values]
         kinds, numbers = set(map(type, values)), values
     if kinds <= {float, int}:
         pass
     elif kinds & {float, int}:
         is_number = [type(value) is float or type(value) is int for value in values]
-        others = [_text(value) for value, number in zip(values, is_number) if not number]
-        _learn(others, texts)
-        codes = [0 if number else texts[_text(value)] for value, number in zip(values, is_number)]
+        others = [_format_cell(value) for value, number in zip(values, is_number) if not number]
+        _add_texts(others, texts)
+        codes = [0 if number else texts[_format_cell(value)] for value, number in zip(values, is_number)]
         numbers = [value if number else 0.0 for value, number in zip(values, is_number)]
     else:
         numbers = ()
-        values = values if kinds == {str} else list(map(_text, values))
-        _learn(values, texts)
+        values = values if kinds == {str} else list(map(_format_cell, values))
+        _add_texts(values, texts)
         codes = list(map(texts.__getitem__, values))
-    number_type, number_bytes = _numbers(numbers)
-    code_type, code_bytes = _codes(codes, len(texts))
-    return number_type, code_type, list(texts)[known:], number_bytes + code_bytes
+    number_type, number_bytes = _encode_numbers(numbers)
+    code_type, code_bytes = _encode_codes(codes, len(texts))
+    return number_type, code_type, list(texts)[text_count:], number_bytes + code_bytes
 
 
 def _are_whole(values: Sequence[Any], kinds: set[type]) -> bool:
     """Return True if no integer among numbers is too large for a float."""
-    return kinds <= {float, int} and min(values) >= -WHOLE and max(values) <= WHOLE
+    return kinds <= {float, int} and min(values) >= -MAX_EXACT_INTEGER and max(values) <= MAX_EXACT_INTEGER
 
 
-def _learn(values: Sequence[str], texts: dict[str, int]) -> None:
+def _add_texts(values: Sequence[str], texts: dict[str, int]) -> None:
     """Give each new text the next code."""
     for text in dict.fromkeys(values):
         texts.setdefault(text, len(texts) + 1)
 
 
-def _text(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _numbers(values: Sequence[Any]) -> tuple[str, bytes]:
+def _encode_numbers(values: Sequence[Any]) -> tuple[str, bytes]:
     """Return the type and the bytes of numbers; in 4 bytes each if that keeps seven digits of all."""
     if not values:
         return "", b""
     wide = np.array(values, "<f8")
     with np.errstate(over="ignore", under="ignore"):
         narrow = wide.astype("<f4")
-        is_near = np.abs(narrow - wide) <= DIGITS * np.abs(wide)
-    return ("f4", _planes(narrow)) if is_near.all() else ("f8", _planes(wide))
+        is_near = np.abs(narrow - wide) <= MAX_RELATIVE_ERROR * np.abs(wide)
+    return ("f4", _split_planes(narrow)) if is_near.all() else ("f8", _split_planes(wide))
 
 
-def _codes(values: Sequence[int], largest: int) -> tuple[str, bytes]:
+def _encode_codes(values: Sequence[int], largest: int) -> tuple[str, bytes]:
     if not values:
         return "", b""
     if largest < 1 << 8:
         return "u1", bytes(values)
     size = 2 if largest < 1 << 16 else 4
-    return f"u{size}", _planes(np.array(values, f"<u{size}"))
+    return f"u{size}", _split_planes(np.array(values, f"<u{size}"))
 
 
-def _planes(array: np.ndarray[Any, Any]) -> bytes:
+def _split_planes(array: np.ndarray[Any, Any]) -> bytes:
     """Return the bytes of an array, those of equal significance together."""
     planes: bytes = array.view(np.uint8).reshape(len(array), array.itemsize).T.tobytes()
     return planes

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from markupsafe import Markup
 
 from probe_core import __version__
-from probe_core.errors import printable
+from probe_core.errors import make_printable
 from probe_core.model.report import Report
 from probe_page.columns import Columns
-from probe_page.drawing import packed
-from probe_page.head import Head, head_of
-from probe_page.language import words
+from probe_page.drawing import compress_pictures
+from probe_page.head import Head, create_head
+from probe_page.language import load_words
 from probe_page.ops import Ops
 from probe_page.rows import LEVELS
-from probe_page.templates import asset, template
+from probe_page.templates import load_template, read_asset
 
 if TYPE_CHECKING:
     from probe_page.ranks import Exchanges
@@ -56,7 +56,7 @@ class Document(NamedTuple):
     limits: Mapping[str, str]
 
 
-class Part(NamedTuple):
+class OverviewEntry(NamedTuple):
     """A comparison of a page over several.
 
     Attributes:
@@ -83,30 +83,32 @@ class Part(NamedTuple):
     @property
     def shade(self) -> int:
         """The shade of that distance, from 1 to 5: a shade for two powers of ten."""
-        return (
-            5 if self.worst >= 1 else max(1, 5 + math.ceil(math.log10(self.worst) / 2)) if self.worst else 1
-        )
+        return 5 if self.worst >= 1 else max(1, 5 + math.ceil(math.log10(self.worst) / 2)) if self.worst else 1
 
 
 def write_page(file: BinaryIO, document: Document) -> None:
     """Write the page of one comparison."""
-    report, calls = document.report, document.ops.columns()
-    blocks = {"rows": document.rows.blocks(), "ops": calls.blocks(), "pictures": packed(document.pictures)}
+    report, calls = document.report, document.ops.finish_columns()
+    blocks = {
+        "rows": document.rows.encode_blocks(),
+        "ops": calls.encode_blocks(),
+        "pictures": compress_pictures(document.pictures),
+    }
     data = {
-        "rows": _index(document.rows),
-        "ops": _index(calls),
+        "rows": _describe_columns(document.rows),
+        "ops": _describe_columns(calls),
         "percent": sorted(document.percent),
         "leftOut": document.left_out,
         "causes": [cause.op for cause in report.answer.causes] if report and report.answer else [],
-        "causeRow": _first_cause_row(report),
+        "causeRow": _find_first_cause_row(report),
         "levels": LEVELS,
         "limits": dict(document.limits),
         "mode": report.mode.value if report else "",
     }
-    file.write(_rendered(document.lang, head_of(report), data, blocks))
+    file.write(_render_page(document.lang, create_head(report), data, blocks))
 
 
-def _first_cause_row(report: Report | None) -> str:
+def _find_first_cause_row(report: Report | None) -> str:
     """Return the name of the first cause's row, or of its call; empty without a cause."""
     causes = report.answer.causes if report and report.answer else ()
     return causes[0].row or causes[0].op if causes else ""
@@ -116,36 +118,36 @@ def write_overview(
     file: BinaryIO,
     lang: str,
     head: Head,
-    parts: Sequence[Part],
-    drawn: Mapping[str, Any] | None,
+    parts: Sequence[OverviewEntry],
+    chart: Mapping[str, Any] | None,
     exchanges: Exchanges | None,
 ) -> None:
     """Write the page over several comparisons, with the lines of their calls and who sent to whom."""
-    file.write(_rendered(lang, head, None, {}, parts, drawn, exchanges))
+    file.write(_render_page(lang, head, None, {}, parts, chart, exchanges))
 
 
-def _index(columns: Columns) -> dict[str, Any]:
-    return {"names": [printable(name, 200) for name in columns.names], "count": columns.count}
+def _describe_columns(columns: Columns) -> dict[str, Any]:
+    return {"names": [make_printable(name, 200) for name in columns.names], "count": columns.count}
 
 
-def _rendered(
+def _render_page(
     lang: str,
     head: Head,
     data: dict[str, Any] | None,
     blocks: dict[str, list[str]],
-    parts: Sequence[Part] = (),
-    drawn: Mapping[str, Any] | None = None,
+    parts: Sequence[OverviewEntry] = (),
+    chart: Mapping[str, Any] | None = None,
     exchanges: Exchanges | None = None,
 ) -> bytes:
-    style, script = asset("page.css"), "\n".join(map(asset, SCRIPTS))
-    meta = {"lang": lang, "words": words(), **(data or {})}
-    if drawn is not None:
+    style, script = read_asset("page.css"), "\n".join(map(read_asset, SCRIPTS))
+    meta = {"lang": lang, "words": load_words(), **(data or {})}
+    if chart is not None:
         causes = head.answer.causes if head.answer is not None else ()
         first = next((f"{cause.step} rank{cause.rank}".strip() for cause in causes), "")
-        meta |= {"lines": drawn, "causes": [cause.op for cause in causes], "first": first}
-    page = template("page.html", lang, words).render(
+        meta |= {"lines": chart, "causes": [cause.op for cause in causes], "first": first}
+    page = load_template("page.html", lang, load_words).render(
         lang=lang,
-        words=words(),
+        words=load_words(),
         head=head,
         has_rows=data is not None,
         is_judged=head.answer is not None,
@@ -154,24 +156,24 @@ def _rendered(
         steps=list(dict.fromkeys(part.step for part in parts)),
         ranks=list(dict.fromkeys(part.name for part in parts)),
         cell={(part.step, part.name): part for part in parts},
-        lines=drawn,
+        lines=chart,
         exchanges=exchanges,
         version=__version__,
         style=Markup(style),
         script=Markup(script),
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-        meta=Markup(embedded(meta)),
+        style_hash=_compute_hash(style),
+        script_hash=_compute_hash(script),
+        meta=Markup(format_script_json(meta)),
     )
     return page.encode("utf-8", "replace")
 
 
-def embedded(value: Any) -> str:
+def format_script_json(value: Any) -> str:
     """Return data as JSON that may stand within a script element of a page, whatever it holds."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _hash(text: str) -> str:
+def _compute_hash(text: str) -> str:
     """Return the source expression by which a Content-Security-Policy admits an inline element."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

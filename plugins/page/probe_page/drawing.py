@@ -16,18 +16,18 @@ from probe_core.model import Kind, Op, Pair, Row
 from probe_core.model.measure import is_numeric
 from probe_core.model.report import Report
 from probe_core.plugins.protocols import Opened
-from probe_page.pictures import picture
-from probe_page.rows import Looked
+from probe_page.pictures import draw_picture
+from probe_page.rows import RowFacts
 
-CAUSES, WORST = 8, 16
+MAX_CAUSE_PICTURES, MAX_WORST_PICTURES = 8, 16
 """Number of rows of causes, and of the rows that differ most, that have pictures."""
-OF_CAUSE, OF_ROW, IN_ALL = 1 << 21, 1 << 18, 1 << 22
+MAX_CAUSE_ELEMENTS, MAX_ROW_ELEMENTS, MAX_TOTAL_ELEMENTS = 1 << 21, 1 << 18, 1 << 22
 """Number of elements that are looked at: of a row of a cause, of any other, and of all rows."""
-LATEST = 4000
+MAX_FIRST_CANDIDATES = 4000
 """Number of rows that differ first, among which those of causes are sought."""
 
 
-class Wanted(NamedTuple):
+class PictureCandidate(NamedTuple):
     """A row that may have a picture: its number, its name, its op, its pair, and what rounding explains."""
 
     number: int
@@ -41,42 +41,42 @@ class Candidates:
     """Rows that differ and whose tensors were recorded: the first ones, and the worst."""
 
     def __init__(self) -> None:
-        self._first: list[Wanted] = []
-        self._worst: list[tuple[float, int, Wanted]] = []
+        self._first: list[PictureCandidate] = []
+        self._worst: list[tuple[float, int, PictureCandidate]] = []
 
-    def add(self, first: int, ops: Sequence[Op], rows: Sequence[Row], looked: Looked) -> None:
+    def add(self, first: int, ops: Sequence[Op], rows: Sequence[Row], row_facts: RowFacts) -> None:
         """Take in rows, of which the first has the number ``first``."""
-        for place, (error, noise) in enumerate(zip(looked.errors, looked.noises)):
+        for place, (error, noise) in enumerate(zip(row_facts.errors, row_facts.noises)):
             if error is None or error <= (noise or 0.0):
                 continue
             pair = rows[place].pair
             if not _have_tensors(pair):
                 continue
-            wanted = Wanted(first + place, looked.names[place], ops[place].key, pair, noise or 0.0)
-            if len(self._first) < LATEST:
-                self._first.append(wanted)
-            item = (error, -wanted.number, wanted)
-            if len(self._worst) < WORST:
+            candidate = PictureCandidate(first + place, row_facts.names[place], ops[place].key, pair, noise or 0.0)
+            if len(self._first) < MAX_FIRST_CANDIDATES:
+                self._first.append(candidate)
+            item = (error, -candidate.number, candidate)
+            if len(self._worst) < MAX_WORST_PICTURES:
                 heappush(self._worst, item)
             elif item[:2] > self._worst[0][:2]:
                 heapreplace(self._worst, item)
 
-    def chosen(self, report: Report) -> list[tuple[Wanted, int]]:
+    def select(self, report: Report) -> list[tuple[PictureCandidate, int]]:
         """Return the rows that get a picture, with the number of elements to look at.
 
         Rows of causes come first, in the order of the causes; then the worst.
         """
         causes = report.answer.causes if report.answer is not None else ()
-        of_op: dict[str, list[Wanted]] = {}
-        for wanted in self._first:
-            of_op.setdefault(wanted.op, []).append(wanted)
-        shown = [wanted for cause in causes for wanted in of_op.get(cause.op, ())]
+        candidates_by_op: dict[str, list[PictureCandidate]] = {}
+        for candidate in self._first:
+            candidates_by_op.setdefault(candidate.op, []).append(candidate)
+        shown = [candidate for cause in causes for candidate in candidates_by_op.get(cause.op, ())]
         rows = {cause.row for cause in causes}
-        first = sorted(shown, key=lambda wanted: wanted.name not in rows)[:CAUSES]
-        worst = [wanted for _, _, wanted in sorted(self._worst, reverse=True)]
-        known = {wanted.number for wanted in first}
-        others = [(wanted, OF_ROW) for wanted in worst if wanted.number not in known]
-        return [*((wanted, OF_CAUSE) for wanted in first), *others]
+        first = sorted(shown, key=lambda candidate: candidate.name not in rows)[:MAX_CAUSE_PICTURES]
+        worst = [candidate for _, _, candidate in sorted(self._worst, reverse=True)]
+        cause_numbers = {candidate.number for candidate in first}
+        others = [(candidate, MAX_ROW_ELEMENTS) for candidate in worst if candidate.number not in cause_numbers]
+        return [*((candidate, MAX_CAUSE_ELEMENTS) for candidate in first), *others]
 
 
 def _have_tensors(pair: Pair) -> bool:
@@ -85,39 +85,39 @@ def _have_tensors(pair: Pair) -> bool:
     if target is None or golden is None or target.value.shape != golden.value.shape:
         return False
     sides = (target.value, golden.value)
-    return all(
-        side.kind is Kind.TENSOR and side.data_name is not None and not side.is_empty for side in sides
-    )
+    return all(side.kind is Kind.TENSOR and side.data_name is not None and not side.is_empty for side in sides)
 
 
-def pictures(report: Report, candidates: Candidates) -> dict[int, dict[str, Any]]:
+def draw_pictures(report: Report, candidates: Candidates) -> dict[int, dict[str, Any]]:
     """Return the pictures of the chosen rows by their numbers; of fewer if tensors cannot be read again."""
     if report.interrupted or report.opened is None:
         return {}
-    return dict(_drawn(report.opened, candidates.chosen(report)))
+    return dict(_draw_candidates(report.opened, candidates.select(report)))
 
 
-def _drawn(opened: Opened, chosen: Sequence[tuple[Wanted, int]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    left = IN_ALL
-    for wanted, limit in chosen:
-        if left <= 0:
+def _draw_candidates(
+    opened: Opened, selected: Sequence[tuple[PictureCandidate, int]]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    remaining = MAX_TOTAL_ELEMENTS
+    for candidate, limit in selected:
+        if remaining <= 0:
             return
-        first, second, _ = wanted.pair
+        first, second, _ = candidate.pair
         assert first is not None and second is not None
         try:
-            both = opened.target.tensor(first.value), opened.golden.tensor(second.value)
+            tensors = opened.target.tensor(first.value), opened.golden.tensor(second.value)
         except UnreadableTensor:
             continue
-        if both[0].shape != both[1].shape or not both[0].size or not all(map(is_numeric, both)):
+        if tensors[0].shape != tensors[1].shape or not tensors[0].size or not all(map(is_numeric, tensors)):
             continue
-        limit = min(limit, left)
-        left -= min(limit, both[0].size)
-        yield wanted.number, picture(np.asarray(both[0]), np.asarray(both[1]), wanted.noise, limit)
+        limit = min(limit, remaining)
+        remaining -= min(limit, tensors[0].size)
+        yield candidate.number, draw_picture(np.asarray(tensors[0]), np.asarray(tensors[1]), candidate.noise, limit)
 
 
-def packed(found: Mapping[int, Mapping[str, Any]]) -> list[str]:
+def compress_pictures(row_pictures: Mapping[int, Mapping[str, Any]]) -> list[str]:
     """Return pictures as a block of a page; no block for none."""
-    if not found:
+    if not row_pictures:
         return []
-    text = json.dumps(found, separators=(",", ":"))
+    text = json.dumps(row_pictures, separators=(",", ":"))
     return [base64.b64encode(zlib.compress(text.encode(), 6)).decode()]

@@ -7,22 +7,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from probe_core.errors import printable
+from probe_core.errors import make_printable
 from probe_core.model.answers import Answer, Finding
 from probe_core.model.report import Report
 
 _FRAME = re.compile(
     r"^File (?P<file>.*?), line (?P<line>\d+), in (?P<function>[^,\n]+?)(?:,\s*(?P<source>.*))?$", re.DOTALL
 )
-WIDTH = 420
+PICTURE_WIDTH = 420
 """Width of the picture of a cause's evidence, in its own units."""
-SHOWN = 20
+MAX_SHOWN_CAUSES = 20
 """Largest number of causes that are shown unfolded or folded."""
-MOST_SAME = 50
+MAX_LISTED_OPS = 50
 """Largest number of ops with the same cause that are listed."""
 
 
-class Frame(NamedTuple):
+class StackFrame(NamedTuple):
     """A line of code: its file, number, function and source; only the file if it cannot be read."""
 
     file: str
@@ -31,12 +31,12 @@ class Frame(NamedTuple):
     source: str = ""
 
     @classmethod
-    def of(cls, text: str) -> Frame:
+    def of(cls, text: str) -> StackFrame:
         """Return the line of code that a recorded frame names."""
-        found = _FRAME.match(text.strip())
-        if found is None:
+        match = _FRAME.match(text.strip())
+        if match is None:
             return cls(text.strip())
-        parts = {name: (part or "").strip() for name, part in found.groupdict().items()}
+        parts = {name: (part or "").strip() for name, part in match.groupdict().items()}
         return cls(**parts)
 
 
@@ -56,11 +56,11 @@ class Bar(NamedTuple):
     kind: str
 
 
-class Shown(NamedTuple):
+class PageCause(NamedTuple):
     """A cause as the page shows it."""
 
     cause: Finding
-    frame: Frame | None
+    frame: StackFrame | None
     bars: Sequence[Bar]
     facts: Mapping[str, str]
 
@@ -68,11 +68,11 @@ class Shown(NamedTuple):
     def lists(self) -> list[tuple[str, Sequence[str], int]]:
         """The lists of ops, none of them empty: the key of the title, the ops, and how many there are."""
         cause = self.cause
-        found = [
+        entries = [
             ("consequences", cause.consequences, cause.consequence_count),
-            ("same", cause.same[:MOST_SAME], len(cause.same)),
+            ("same", cause.same[:MAX_LISTED_OPS], len(cause.same)),
         ]
-        return [one for one in found if one[1]]
+        return [entry for entry in entries if entry[1]]
 
 
 class Head(NamedTuple):
@@ -96,7 +96,7 @@ class Head(NamedTuple):
     target: str
     golden: str
     label: str
-    causes: Sequence[Shown]
+    causes: Sequence[PageCause]
     notes: Sequence[str]
     share: int
     is_interrupted: bool
@@ -105,52 +105,53 @@ class Head(NamedTuple):
     @property
     def asides(self) -> list[tuple[str, Sequence[str]]]:
         """The lists of sentences behind the causes, none of them empty, each with the key of its title."""
-        found = [("notes", self.notes)]
+        sections = [("notes", self.notes)]
         if self.answer is not None:
-            found = [
+            sections = [
                 ("missing", self.answer.missing),
                 ("no_effect", [note.text for note in self.answer.notes]),
-                *found,
+                *sections,
             ]
-        return [one for one in found if one[1]]
+        return [section for section in sections if section[1]]
 
     @classmethod
-    def of(cls, answer: Answer | None, target: str, golden: str, report: Report | None = None) -> Head:
+    def from_answer(cls, answer: Answer | None, target: str, golden: str, report: Report | None = None) -> Head:
         """Return the head for a verdict."""
         rest, share = "", 0
         causes: Sequence[Finding] = ()
         if answer is not None:
             rest = answer.text
             coverage = answer.coverage
-            share = math.floor(WIDTH * coverage.compared / coverage.recorded) if coverage.recorded else 0
+            share = math.floor(PICTURE_WIDTH * coverage.compared / coverage.recorded) if coverage.recorded else 0
             causes = answer.causes
         notes = [] if report is None else [*report.problems, *report.notes, *report.regions]
         counts = {} if report is None else {k.value: n for k, n in report.counts.levels.items()}
         label = report.label if report else ""
         return cls(
-            answer, rest, target, golden, label, [shown(one) for one in causes[:SHOWN]], notes,
+            answer, rest, target, golden, label,
+            [create_page_cause(cause) for cause in causes[:MAX_SHOWN_CAUSES]], notes,
             share, report is not None and report.interrupted, counts,
         )  # fmt: skip
 
 
-def head_of(report: Report | None) -> Head:
+def create_head(report: Report | None) -> Head:
     """Return the head of the page of one comparison."""
     if report is None:
-        return Head.of(None, "", "")
-    return Head.of(report.answer, str(report.target), str(report.golden), report)
+        return Head.from_answer(None, "", "")
+    return Head.from_answer(report.answer, str(report.target), str(report.golden), report)
 
 
-def shown(cause: Finding) -> Shown:
+def create_page_cause(cause: Finding) -> PageCause:
     """Return a cause as the page shows it."""
     facts = {
-        name.replace("_", " "): _number(value) if isinstance(value, float) else printable(str(value), 400)
+        name.replace("_", " "): _format_number(value) if isinstance(value, float) else make_printable(str(value), 400)
         for name, value in cause.evidence.items()
         if value != ""
     }
-    return Shown(cause, Frame.of(cause.where) if cause.where else None, _bars(cause), facts)
+    return PageCause(cause, StackFrame.of(cause.where) if cause.where else None, _create_bars(cause), facts)
 
 
-def _bars(cause: Finding) -> list[Bar]:
+def _create_bars(cause: Finding) -> list[Bar]:
     """Return the picture of a cause's distance beside rounding and its inputs, on a logarithmic scale."""
     evidence = cause.evidence
     distance, rounding = evidence.get("relative_distance"), evidence.get("rounding")
@@ -162,12 +163,12 @@ def _bars(cause: Finding) -> list[Bar]:
         values["bar_inputs"] = inputs * rounding
     logs = {key: math.log10(value) for key, value in values.items() if value > 0}
     low, high = math.floor(min(logs.values())) - 1, max(logs.values())
-    scale = (WIDTH - 10) / max(high - low, 1e-9)
+    scale = (PICTURE_WIDTH - 10) / max(high - low, 1e-9)
     widths = {key: max(2, round((logs[key] - low) * scale)) if key in logs else 0 for key in values}
     kinds = {"bar_value": "error" if distance > rounding else "pass", "bar_rounding": "noise"}
     order = [key for key in ("bar_inputs", "bar_rounding", "bar_value") if key in values]
-    return [Bar(key, _number(values[key]), widths[key], kinds.get(key, "inputs")) for key in order]
+    return [Bar(key, _format_number(values[key]), widths[key], kinds.get(key, "inputs")) for key in order]
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.3g}"

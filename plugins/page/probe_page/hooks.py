@@ -7,14 +7,12 @@ from probe_core.plugins.parameters import Parameter
 from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, ReporterSpec
 
 LANG = Parameter("lang", str, "language that the page opens in: en (default) or zh")
-PAGE = Option(
-    "page", ("--page",), "Write a page for the browser beside the result, as probe show does later."
-)
-PAGES = {
-    "run-ut": "probe_page.checks:write_asked",
-    "multi-run-ut": "probe_page.checks:write_asked",
-    "api-precision-compare": "probe_page.checks:write_asked",
-    "merge-result": "probe_page.merged:write_asked",
+PAGE = Option("page", ("--page",), "Write a page for the browser beside the result, as probe show does later.")
+PAGE_WRITERS = {
+    "run-ut": "probe_page.checks:write_requested_page",
+    "multi-run-ut": "probe_page.checks:write_requested_page",
+    "api-precision-compare": "probe_page.checks:write_requested_page",
+    "merge-result": "probe_page.merged:write_requested_page",
 }
 """The function that writes the page of each command's result."""
 
@@ -51,10 +49,10 @@ def probe_options() -> list[OptionSpec]:
                 f"page_of_{command.replace('-', '_')}", "writes a page of the result", factory,
                 command=command, options=(PAGE,),
             )
-            for command, factory in PAGES.items()
+            for command, factory in PAGE_WRITERS.items()
         ),
         OptionSpec(
-            "page", "sets the language of the page", "probe_page.language:ask", command="compare",
+            "page", "sets the language of the page", "probe_page.language:set_page_language", command="compare",
             options=(
                 Option("lang", ("--lang",), "Language that the page opens in.", kind="text",
                        choices=("en", "zh")),

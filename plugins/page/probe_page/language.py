@@ -20,21 +20,20 @@ Words = Mapping[str, Mapping[str, str]]
 
 
 @cache
-def words() -> Words:
+def load_words() -> Words:
     """Return all texts of the page."""
     read: Words = json.loads((files("probe_page") / "assets" / "words.json").read_text("utf-8"))
     return read
 
 
-def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
+def set_page_language(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:
     """Return the plan with the page in the language of ``--lang``.
 
     Raises:
         UserError: The plan writes no page.
     """
     formats = tuple(
-        f"{FORMAT}:lang={values['lang']}" if name.partition(":")[0] == FORMAT else name
-        for name in plan.formats
+        f"{FORMAT}:lang={values['lang']}" if name.partition(":")[0] == FORMAT else name for name in plan.formats
     )
     if formats == plan.formats:
         raise UserError("--lang is the language of the page, and no page is written.", "Add --format html.")

@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probe_core.cli import console
-from probe_core.errors import UserError, printable
-from probe_core.files.given import read_given
-from probe_page.sheet import number_cell, write_sheet
+from probe_core.errors import UserError, make_printable
+from probe_core.files.given import read_regular_file
+from probe_page.sheet import encode_number, write_sheet
 
 if TYPE_CHECKING:
     from probe_core.plugins.manager import Manager
 
-START = "multi_ranks_compare_merge_"
-NAME = "NPU Name"
-SPLIT = "_part_"
+FILE_PREFIX = "multi_ranks_compare_merge_"
+NAME_HEADER = "NPU Name"
+PART_MARKER = "_part_"
 """Text between the metric and the number in the title of a sheet that holds a part of its rows."""
-AGAIN = "Give the directory that probe merge-result wrote to."
+MERGE_FIX = "Give the directory that probe merge-result wrote to."
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedTable:
     """The table of a metric: its ranks, and for each value a cell for each rank; None without a row."""
 
     metric: str
@@ -37,19 +37,19 @@ class Merged:
     cells: Sequence[Sequence[float | str | None]]
 
 
-def write_asked(manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
+def write_requested_page(manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
     """Write the page of the newest merged result of a format in ``output``, as ``--page`` asks.
 
     Raises:
         UserError: There is none.
     """
-    found = list(output.glob(f"{START}*.{format}"))
-    if not found:
+    paths = list(output.glob(f"{FILE_PREFIX}*.{format}"))
+    if not paths:
         raise UserError(
             f"There is no merged result in {output}, so there is nothing to make a page of.",
             "Give the results of all ranks with -i, and what to merge with --config.",
         )
-    console.show(f"  wrote {write_merged(max(found, key=lambda path: path.stem[-14:]))}")
+    console.show(f"  wrote {write_merged(max(paths, key=lambda path: path.stem[-14:]))}")
     return 0
 
 
@@ -60,21 +60,21 @@ def write_merged(path: Path, lang: str = "en") -> Path:
         UserError: A file cannot be read, or the page cannot be written.
     """
     stamp = path.stem[-14:]
-    paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(f"{START}*_{stamp}{path.suffix}"))
-    tables = [table for one in paths for table in _read(one)]
+    paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(f"{FILE_PREFIX}*_{stamp}{path.suffix}"))
+    tables = [table for table_path in paths for table in _read(table_path)]
     if not tables:
-        raise UserError(f"{path} has no merged table.", AGAIN)
+        raise UserError(f"{path} has no merged table.", MERGE_FIX)
     data = [
         {
-            "metric": printable(table.metric, 100),
-            "ranks": [printable(rank, 100) for rank in table.ranks],
-            "names": [printable(name, 1000) for name in table.names],
-            "cells": [[number_cell(cell) for cell in row] for row in table.cells],
+            "metric": make_printable(table.metric, 100),
+            "ranks": [make_printable(rank, 100) for rank in table.ranks],
+            "names": [make_printable(name, 1000) for name in table.names],
+            "cells": [[encode_number(cell) for cell in row] for row in table.cells],
         }
         for table in tables
     ]
     return write_sheet(
-        path.with_name(f"{START}{stamp}.html"),
+        path.with_name(f"{FILE_PREFIX}{stamp}.html"),
         "merged.html",
         "merged.js",
         lang,
@@ -86,7 +86,7 @@ def write_merged(path: Path, lang: str = "en") -> Path:
     )
 
 
-def _read(path: Path) -> list[Merged]:
+def _read(path: Path) -> list[MergedTable]:
     """Return the tables in a file.
 
     Raises:
@@ -94,20 +94,20 @@ def _read(path: Path) -> list[Merged]:
     """
     try:
         if path.suffix == ".xlsx":
-            return _joined(_sheets(path))
-        metric = path.stem.removeprefix(START)[:-15].replace("_", " ")
-        return [_table(path, metric, _csv_rows(path) if path.suffix == ".csv" else _json_rows(path))]
+            return _join_tables(_read_sheets(path))
+        metric = path.stem.removeprefix(FILE_PREFIX)[:-15].replace("_", " ")
+        return [_read_table(path, metric, _read_csv_rows(path) if path.suffix == ".csv" else _read_json_rows(path))]
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.", AGAIN) from None
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.", MERGE_FIX) from None
     except (ValueError, KeyError, EOFError, csv.Error) as error:  # zipfile's and xml's errors are ValueErrors
-        raise _damaged(path, str(error)) from None
+        raise _create_damage_error(path, str(error)) from None
 
 
-def _damaged(path: Path, why: str) -> UserError:
-    return UserError(f"{path} is no merged result: {printable(why, 200)}.", AGAIN)
+def _create_damage_error(path: Path, reason: str) -> UserError:
+    return UserError(f"{path} is no merged result: {make_printable(reason, 200)}.", MERGE_FIX)
 
 
-def _sheets(path: Path) -> Iterator[Merged]:
+def _read_sheets(path: Path) -> Iterator[MergedTable]:
     import zipfile
 
     from openpyxl import load_workbook
@@ -115,21 +115,21 @@ def _sheets(path: Path) -> Iterator[Merged]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            book = load_workbook(io.BytesIO(read_given(path)), read_only=True, data_only=True)
+            book = load_workbook(io.BytesIO(read_regular_file(path)), read_only=True, data_only=True)
             for sheet in book.worksheets:
                 sheet.reset_dimensions()
-                yield _table(path, sheet.title, sheet.iter_rows(values_only=True))
+                yield _read_table(path, sheet.title, sheet.iter_rows(values_only=True))
     except (zipfile.BadZipFile, SyntaxError, TypeError, AttributeError) as error:
-        raise _damaged(path, str(error)) from None
+        raise _create_damage_error(path, str(error)) from None
 
 
-def _csv_rows(path: Path) -> Iterator[Sequence[Any]]:
-    yield from csv.reader(io.StringIO(read_given(path).decode("utf-8-sig"), newline=""))
+def _read_csv_rows(path: Path) -> Iterator[Sequence[Any]]:
+    yield from csv.reader(io.StringIO(read_regular_file(path).decode("utf-8-sig"), newline=""))
 
 
-def _json_rows(path: Path) -> Iterator[Sequence[Any]]:
+def _read_json_rows(path: Path) -> Iterator[Sequence[Any]]:
     headers: list[str] = []
-    for line in filter(None, read_given(path).decode("utf-8").split("\n")):
+    for line in filter(None, read_regular_file(path).decode("utf-8").split("\n")):
         row = json.loads(line)
         if not isinstance(row, dict):
             raise ValueError("a line is no object")
@@ -139,20 +139,20 @@ def _json_rows(path: Path) -> Iterator[Sequence[Any]]:
         yield [row.get(header) for header in headers]
 
 
-def _table(path: Path, metric: str, rows: Iterator[Sequence[Any]]) -> Merged:
+def _read_table(path: Path, metric: str, rows: Iterator[Sequence[Any]]) -> MergedTable:
     headers = [str(cell) for cell in next(rows, ()) if cell is not None]
-    if len(headers) < 2 or headers[0] != NAME:
-        raise _damaged(path, f"its first column is not {NAME}")
+    if len(headers) < 2 or headers[0] != NAME_HEADER:
+        raise _create_damage_error(path, f"its first column is not {NAME_HEADER}")
     names: list[str] = []
     cells: list[list[float | str | None]] = []
     for row in rows:
         if row and row[0] not in (None, ""):
             names.append(str(row[0]))
-            cells.append([_cell(value) for value in (*row, *[None] * len(headers))[1 : len(headers)]])
-    return Merged(metric, headers[1:], names, cells)
+            cells.append([_parse_cell(value) for value in (*row, *[None] * len(headers))[1 : len(headers)]])
+    return MergedTable(metric, headers[1:], names, cells)
 
 
-def _cell(value: Any) -> float | str | None:
+def _parse_cell(value: Any) -> float | str | None:
     if value is None or value == "":
         return None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -165,13 +165,13 @@ def _cell(value: Any) -> float | str | None:
     return number if math.isfinite(number) else text
 
 
-def _joined(tables: Iterator[Merged]) -> list[Merged]:
+def _join_tables(tables: Iterator[MergedTable]) -> list[MergedTable]:
     """Return the tables with the parts of a metric as one."""
-    found: dict[str, Merged] = {}
+    tables_by_metric: dict[str, MergedTable] = {}
     for table in tables:
-        metric = table.metric.partition(SPLIT)[0]
-        first = found.get(metric, Merged(metric, table.ranks, (), ()))
-        found[metric] = Merged(
+        metric = table.metric.partition(PART_MARKER)[0]
+        first = tables_by_metric.get(metric, MergedTable(metric, table.ranks, (), ()))
+        tables_by_metric[metric] = MergedTable(
             metric, first.ranks, (*first.names, *table.names), (*first.cells, *table.cells)
         )
-    return list(found.values())
+    return list(tables_by_metric.values())

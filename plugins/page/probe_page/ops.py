@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from probe_core.model import Cell, Kind, Op, Row, Side, Slot
 from probe_page.columns import Columns
-from probe_page.rows import GOLDEN_ONLY, REGION, SKIP, Looked, cell_of
+from probe_page.rows import GOLDEN_ONLY, REGION, SKIP, RowFacts, format_distance
 
-NAMES = ("key", "modules", "stack", "rows", "level", "into", "out", "noise", "matches")
+COLUMN_NAMES = ("key", "modules", "stack", "rows", "level", "into", "out", "noise", "matches")
 """Columns of calls: the key, the modules around it (innermost first, a line each), its stack (frames between
 record separators), the number of its rows, the gravest level, the largest relative distance of what it took
 in (a backward call also reads what its forward call took in and returned) and of what it returns, the
 distance that rounding explains, a bit for each kind of match of its rows."""
-BATCH = 256
+MAX_PENDING_CALLS = 256
 """Number of calls that are kept before they become columns."""
 SEPARATOR = "\x1e"
 _BITS = [1 << match % REGION | 2 * (match & REGION) for match in range(GOLDEN_ONLY + REGION + 1)]
@@ -23,7 +23,7 @@ not line up."""
 
 
 @dataclass(slots=True)
-class _Call:
+class _CallTally:
     """A call whose rows are being read."""
 
     place: tuple[int, str]
@@ -45,58 +45,58 @@ class Ops:
     """
 
     def __init__(self) -> None:
-        self._columns = Columns(NAMES)
+        self._columns = Columns(COLUMN_NAMES)
         self._ended: list[Sequence[Cell]] = []
         self._op: Op | None = None
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _CallTally] = {}
         self._count = 0
         self._forward: dict[str, float] = {}
 
-    def add(self, ops: Sequence[Op], rows: Sequence[Row], looked: Looked) -> list[tuple[int, str]]:
+    def add(self, ops: Sequence[Op], rows: Sequence[Row], row_facts: RowFacts) -> list[tuple[int, str]]:
         """Take in rows, and return the number and the key of the call of each."""
         places: list[tuple[int, str]] = []
         tensor = Kind.TENSOR
         call = self._calls.get(self._op.key) if self._op is not None else None
-        facts = zip(ops, rows, looked.levels, looked.matches, looked.errors, looked.noises)
+        facts = zip(ops, rows, row_facts.levels, row_facts.matches, row_facts.errors, row_facts.noises)
         for op, ((target, golden, _), _, _, _, _, _, stack, _, _), level, match, error, noise in facts:
             slot = target or golden
             assert slot is not None
             if op is not self._op or call is None:
-                self._end()
+                self._end_calls()
                 self._op = op
-                call = self._begun(op.key, op)
-            own = call
-            if target is None and slot.side is not Side.DEBUG and (key := _key_of(slot)) != op.key:
-                own = self._calls.get(key) or self._begun(key, op)
-            places.append(own.place)
-            own.rows += 1
+                call = self._begin_call(op.key, op)
+            row_call = call
+            if target is None and slot.side is not Side.DEBUG and (key := _find_op_key(slot)) != op.key:
+                row_call = self._calls.get(key) or self._begin_call(key, op)
+            places.append(row_call.place)
+            row_call.rows += 1
             if stack:
-                own.stack = stack
-            if level > own.level:
-                own.level = level
-            own.matches |= _BITS[match]
+                row_call.stack = stack
+            if level > row_call.level:
+                row_call.level = level
+            row_call.matches |= _BITS[match]
             if error is None:
                 continue
             if slot.side.is_source:
                 if slot.value.kind is not tensor:
                     continue  # an argument, which may be the cause itself
-                if own.into is None or error > own.into:
-                    own.into = error
-            elif own.out is None or error > own.out:
-                own.out = error
-            if noise is not None and noise > own.noise:
-                own.noise = noise
+                if row_call.into is None or error > row_call.into:
+                    row_call.into = error
+            elif row_call.out is None or error > row_call.out:
+                row_call.out = error
+            if noise is not None and noise > row_call.noise:
+                row_call.noise = noise
         return places
 
-    def columns(self) -> Columns:
+    def finish_columns(self) -> Columns:
         """Return all calls, after the last row."""
-        self._end()
+        self._end_calls()
         self._op = None
         self._flush()
         return self._columns
 
-    def _begun(self, key: str, op: Op) -> _Call:
-        call = self._calls[key] = _Call((self._count, key), op.ancestors)
+    def _begin_call(self, key: str, op: Op) -> _CallTally:
+        call = self._calls[key] = _CallTally((self._count, key), op.ancestors)
         self._count += 1
         return call
 
@@ -104,7 +104,7 @@ class Ops:
         self._columns.add(zip(*self._ended))
         self._ended.clear()
 
-    def _end(self) -> None:
+    def _end_calls(self) -> None:
         for key, call in self._calls.items():
             into, out = call.into, call.out
             if "forward" in key.split("."):
@@ -115,14 +115,14 @@ class Ops:
                 call.into = read if into is None or read > into else into
             self._ended.append(
                 (key, "\n".join(call.modules), SEPARATOR.join(call.stack), call.rows, call.level,
-                 cell_of(call.into), cell_of(call.out), call.noise, call.matches)
+                 format_distance(call.into), format_distance(call.out), call.noise, call.matches)
             )  # fmt: skip
         self._calls.clear()
-        if len(self._ended) >= BATCH:
+        if len(self._ended) >= MAX_PENDING_CALLS:
             self._flush()
 
 
-def _key_of(slot: Slot) -> str:
+def _find_op_key(slot: Slot) -> str:
     """Return the key of the op that a slot belongs to."""
     name, side = slot.name, slot.side.value
     end = name.rfind(f".{side}.{slot.path}")

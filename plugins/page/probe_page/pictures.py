@@ -9,25 +9,25 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-BINS = 40
+HISTOGRAM_BINS = 40
 """Number of bars of a histogram of values."""
-CELLS = 32
+MAX_MAP_CELLS = 32
 """Largest number of cells of a map along either axis."""
-WORST = 5
+MAX_WORST_ELEMENTS = 5
 """Number of worst elements that are listed."""
-SHADES = 9
+SHADE_COUNT = 9
 """Number of shades of a map besides that of cells within rounding."""
-DEEPEST = 1e-6
+MIN_SHADE_SHARE = 1e-6
 """Smallest share of the largest difference that has a shade of its own."""
-LOWEST = -12
+MIN_EXPONENT = -12
 """Power of ten below which differences are drawn together."""
-SAMPLE = 1 << 14
+RANGE_SAMPLE_SIZE = 1 << 14
 """Number of elements by which the range of a histogram is chosen."""
-STRETCH = 20
+MAX_RANGE_WIDTHS = 20
 """Number of widths of the middle 98 % of the elements that a histogram shows at most."""
 
 
-def picture(target: Array, golden: Array, noise: float, limit: int) -> dict[str, Any]:
+def draw_picture(target: Array, golden: Array, noise: float, limit: int) -> dict[str, Any]:
     """Return the picture of two tensors of equal shape as JSON data.
 
     Args:
@@ -46,112 +46,114 @@ def picture(target: Array, golden: Array, noise: float, limit: int) -> dict[str,
     """
     shape = target.shape
     width = shape[-1] if shape else 1
-    every, across = _steps(target.size, width, limit)
-    first, second = (_wide(one.reshape(-1, width)[::every, ::across]) for one in (target, golden))
+    every, across = _choose_strides(target.size, width, limit)
+    first, second = (_widen(array.reshape(-1, width)[::every, ::across]) for array in (target, golden))
     with np.errstate(all="ignore"):
         finite = np.isfinite(first) & np.isfinite(second)
         same = first == second
         difference = np.abs(first - second)
         difference[~finite] = 0.0
-        kept = np.abs(second[finite])
-        largest = float(kept.max(initial=0.0))
-        scale = largest * math.sqrt(float(np.mean((kept / largest) ** 2))) if largest else 0.0
+        magnitudes = np.abs(second[finite])
+        largest = float(magnitudes.max(initial=0.0))
+        scale = largest * math.sqrt(float(np.mean((magnitudes / largest) ** 2))) if largest else 0.0
         relative = difference / (scale or float(difference.max(initial=0.0)) or 1.0)
     is_sized = finite & np.isfinite(relative)
     apart = ~is_sized & ~same & ~(np.isnan(first) & np.isnan(second))
     ranked = np.where(apart, np.inf, relative)
     return {
         "every": every * across,
-        "values": _values(first, second),
-        "difference": _spread(relative[is_sized], int(apart.sum())),
-        "map": _map(ranked, shape, every, noise),
-        "worst": _worst(ranked, first, second, shape, every, across),
+        "values": _compute_histograms(first, second),
+        "difference": _count_exponents(relative[is_sized], int(apart.sum())),
+        "map": _draw_map(ranked, shape, every, noise),
+        "worst": _find_worst(ranked, first, second, shape, every, across),
         "noise": noise,
     }
 
 
-def _steps(size: int, width: int, limit: int) -> tuple[int, int]:
+def _choose_strides(size: int, width: int, limit: int) -> tuple[int, int]:
     """Return how many rows, and how many elements within a row, to go on by."""
     height = max(1, size // max(1, width))
     across = math.ceil(width / limit)
     return min(height, math.ceil(size / across / limit)), across
 
 
-def _wide(array: Array) -> Array:
+def _widen(array: Array) -> Array:
     """Return the elements as float64; the magnitudes of complex ones."""
     if array.dtype.kind == "c":
         return np.abs(array.astype(np.complex128))
     return array.astype(np.float64)
 
 
-def _values(target: Array, golden: Array) -> dict[str, Any]:
+def _compute_histograms(target: Array, golden: Array) -> dict[str, Any]:
     """Return the histograms of both sides over one range; what is beyond it counts at its ends."""
-    both = [one[np.isfinite(one)] for one in (target, golden)]
-    sample = np.sort(np.concatenate([one[:: max(1, one.size // SAMPLE)] for one in both]))
+    finite_values = [array[np.isfinite(array)] for array in (target, golden)]
+    sample = np.sort(np.concatenate([array[:: max(1, array.size // RANGE_SAMPLE_SIZE)] for array in finite_values]))
     if not sample.size:
         return {"low": 0.0, "high": 0.0, "target": [], "golden": []}
-    low = min(float(one.min(initial=np.inf)) for one in both)
-    high = max(float(one.max(initial=-np.inf)) for one in both)
+    low = min(float(array.min(initial=np.inf)) for array in finite_values)
+    high = max(float(array.max(initial=-np.inf)) for array in finite_values)
     near, far = (float(sample[int(share * (sample.size - 1))]) for share in (0.01, 0.99))
-    room = (far - near) * STRETCH
-    if room > 0:
-        low, high = max(low, near - room), min(high, far + room)
+    margin = (far - near) * MAX_RANGE_WIDTHS
+    if margin > 0:
+        low, high = max(low, near - margin), min(high, far + margin)
     if not (high > low and math.isfinite(high - low)):
         high = low + (abs(low) or 1.0) * 1e-6
-    counts = [np.histogram(np.clip(one, low, high), BINS, (low, high))[0].tolist() for one in both]
-    return {"low": _short(low), "high": _short(high), "target": counts[0], "golden": counts[1]}
+    counts = [
+        np.histogram(np.clip(array, low, high), HISTOGRAM_BINS, (low, high))[0].tolist() for array in finite_values
+    ]
+    return {"low": _round_number(low), "high": _round_number(high), "target": counts[0], "golden": counts[1]}
 
 
-def _spread(relative: Array, apart: int) -> dict[str, Any]:
+def _count_exponents(relative: Array, apart: int) -> dict[str, Any]:
     """Return the number of elements by the power of ten, in halves, of their difference."""
-    moved = relative[relative > 0]
-    halves = np.floor(2 * np.maximum(np.log10(moved), LOWEST)).astype(np.int64)
+    nonzero = relative[relative > 0]
+    halves = np.floor(2 * np.maximum(np.log10(nonzero), MIN_EXPONENT)).astype(np.int64)
     low = int(halves.min()) if halves.size else 0
     counts = np.bincount(halves - low).tolist() if halves.size else []
-    return {"low": low / 2, "counts": counts, "equal": int(relative.size - moved.size), "apart": apart}
+    return {"low": low / 2, "counts": counts, "equal": int(relative.size - nonzero.size), "apart": apart}
 
 
-def _map(ranked: Array, shape: tuple[int, ...], every: int, noise: float) -> dict[str, Any]:
+def _draw_map(ranked: Array, shape: tuple[int, ...], every: int, noise: float) -> dict[str, Any]:
     """Return the largest difference in each cell of a coarse map over the last two axes."""
     rows, width = ranked.shape
     height = shape[-2] if len(shape) > 1 else 1
-    seen, place = np.unique(np.arange(rows) * every % height, return_inverse=True)
-    columns, lines = min(CELLS, width), min(CELLS, len(seen))  # every cell holds elements
+    map_rows, place = np.unique(np.arange(rows) * every % height, return_inverse=True)
+    columns, lines = min(MAX_MAP_CELLS, width), min(MAX_MAP_CELLS, len(map_rows))  # every cell holds elements
     edges = np.arange(columns) * width // columns
     by_column = np.maximum.reduceat(ranked, edges, axis=1)
     cells = np.zeros((lines, columns))
-    np.maximum.at(cells, place.reshape(-1) * lines // len(seen), by_column)
+    np.maximum.at(cells, place.reshape(-1) * lines // len(map_rows), by_column)
     finite = cells[np.isfinite(cells)]
     top = float(finite.max(initial=0.0))
-    floor = max(noise, top * DEEPEST)
+    floor = max(noise, top * MIN_SHADE_SHARE)
     with np.errstate(all="ignore"):
         if top > floor:
-            shades = np.ceil(SHADES * np.log(cells / floor) / math.log(top / floor))
+            shades = np.ceil(SHADE_COUNT * np.log(cells / floor) / math.log(top / floor))
         else:
-            shades = np.where(cells > floor, SHADES, 0.0)
-    shades = np.nan_to_num(np.clip(shades, 0, SHADES), nan=0.0).astype(np.int64)
+            shades = np.where(cells > floor, SHADE_COUNT, 0.0)
+    shades = np.nan_to_num(np.clip(shades, 0, SHADE_COUNT), nan=0.0).astype(np.int64)
     return {"height": lines, "width": columns, "shades": "".join(map(str, shades.ravel().tolist()))}
 
 
-def _worst(
+def _find_worst(
     ranked: Array, target: Array, golden: Array, shape: tuple[int, ...], every: int, across: int
 ) -> list[tuple[list[int], Any, Any]]:
     """Return the worst elements with their places and both values, the worst first."""
     flat = ranked.ravel()
-    count = min(WORST, flat.size)
+    count = min(MAX_WORST_ELEMENTS, flat.size)
     least = np.partition(flat, flat.size - count)[flat.size - count]
     places = np.concatenate([np.flatnonzero(flat > least), np.flatnonzero(flat == least)[:count]])[:count]
     places = places[np.argsort(-flat[places], kind="stable")]
-    found = []
+    elements = []
     for place in places.tolist():
         if flat[place] > 0:
             row, column = divmod(place, ranked.shape[1])
             index = np.unravel_index(row * every * (shape[-1] if shape else 1) + column * across, shape)
-            values = [_short(float(one.ravel()[place]), 9) for one in (target, golden)]
-            found.append(([int(number) for number in index], values[0], values[1]))
-    return found
+            values = [_round_number(float(array.ravel()[place]), 9) for array in (target, golden)]
+            elements.append(([int(number) for number in index], values[0], values[1]))
+    return elements
 
 
-def _short(value: float, digits: int = 6) -> float | str:
+def _round_number(value: float, digits: int = 6) -> float | str:
     """Return a number with so many digits; nan and inf as texts, which JSON has no numbers for."""
     return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from probe_diagnosis import CallDepth
 
-POINTS = 400
+MAX_LINE_POINTS = 400
 """Largest number of points of a line; of longer runs each stands for several calls, at the worst of them."""
-LINES = 128
+MAX_LINES = 128
 """Largest number of lines."""
-ENDS = 64
+MAX_RANKS = 64
 """Largest number of ranks whose exchanges are shown."""
 
 
@@ -37,7 +37,7 @@ class Exchange:
         """Count a call."""
         self.sent += sends
         self.received += not sends
-        self.differing += _differs(call)
+        self.differing += _is_different(call)
         self.apis[call.api] = None
 
     @property
@@ -67,12 +67,12 @@ class Exchanges(NamedTuple):
     groups: Mapping[tuple[str, str], Exchange]
 
 
-def worst(calls: Sequence[CallDepth]) -> float:
+def find_worst_distance(calls: Sequence[CallDepth]) -> float:
     """Return the largest distance beyond rounding; 0 for none."""
-    return max((call.distance for call in calls if _differs(call) and call.distance is not None), default=0.0)
+    return max((call.distance for call in calls if _is_different(call) and call.distance is not None), default=0.0)
 
 
-def lines(ranks: Sequence[tuple[str, str, str, Sequence[CallDepth]]]) -> dict[str, Any]:
+def draw_lines(ranks: Sequence[tuple[str, str, str, Sequence[CallDepth]]]) -> dict[str, Any]:
     """Return the lines of the chart as JSON data.
 
     Args:
@@ -86,9 +86,9 @@ def lines(ranks: Sequence[tuple[str, str, str, Sequence[CallDepth]]]) -> dict[st
     names: dict[str, int] = {}
     shown = []
     steps = list(dict.fromkeys(step for step, _, _, _ in ranks))
-    every = list(dict.fromkeys(rank for _, rank, _, _ in ranks))
-    for step, rank, link, calls in ranks[:LINES]:
-        size = max(1, math.ceil(len(calls) / POINTS))
+    rank_names = list(dict.fromkeys(rank for _, rank, _, _ in ranks))
+    for step, rank, link, calls in ranks[:MAX_LINES]:
+        size = max(1, math.ceil(len(calls) / MAX_LINE_POINTS))
         points = []
         for start in range(0, len(calls), size):
             judged = [
@@ -100,25 +100,25 @@ def lines(ranks: Sequence[tuple[str, str, str, Sequence[CallDepth]]]) -> dict[st
                 place, call = max(judged, key=lambda item: (item[1].distance or 0.0, -item[0]))
                 number = names.setdefault(call.op, len(names))
                 distance = call.distance or 0.0
-                points.append([place, number, _short(distance), _short(call.noise)])
-        place_of = [steps.index(step), every.index(rank)]
+                points.append([place, number, _round_number(distance), _round_number(call.noise)])
+        place_of = [steps.index(step), rank_names.index(rank)]
         shown.append(
             {"name": f"{step} {rank}".strip(), "place": place_of, "link": link, "calls": len(calls),
              "points": points}
         )  # fmt: skip
-    return {"ops": list(names), "lines": shown, "left": max(0, len(ranks) - LINES)}
+    return {"ops": list(names), "lines": shown, "left": max(0, len(ranks) - MAX_LINES)}
 
 
-def exchanges(steps: Mapping[str, Mapping[int, Sequence[CallDepth]]], first: str) -> Exchanges | None:
+def find_exchanges(steps: Mapping[str, Mapping[int, Sequence[CallDepth]]], first: str) -> Exchanges | None:
     """Return the exchanges of the step ``first``, or of the first step with any; None without any."""
     for step in sorted(steps, key=lambda step: step != first):
-        found = _exchanges(step, steps[step])
-        if found.table or found.groups:
-            return found
+        step_exchanges = _collect_exchanges(step, steps[step])
+        if step_exchanges.table or step_exchanges.groups:
+            return step_exchanges
     return None
 
 
-def _exchanges(step: str, ranks: Mapping[int, Sequence[CallDepth]]) -> Exchanges:
+def _collect_exchanges(step: str, ranks: Mapping[int, Sequence[CallDepth]]) -> Exchanges:
     table: dict[tuple[int, int], Exchange] = {}
     groups: dict[tuple[str, str], Exchange] = {}
     for rank, calls in ranks.items():
@@ -126,18 +126,18 @@ def _exchanges(step: str, ranks: Mapping[int, Sequence[CallDepth]]) -> Exchanges
             if call.is_collective:
                 group = ", ".join(map(str, call.group))
                 groups.setdefault((call.api, group), Exchange()).add(call, sends=True)
-            for other in call.sends:
-                table.setdefault((rank, other), Exchange()).add(call, sends=True)
-            for other in call.receives:
-                table.setdefault((other, rank), Exchange()).add(call, sends=False)
-    ends = sorted({end for pair in table for end in pair})[:ENDS]
-    kept = {pair: found for pair, found in sorted(table.items()) if set(pair) <= set(ends)}
-    return Exchanges(step, ends, kept, dict(sorted(groups.items())))
+            for peer in call.sends:
+                table.setdefault((rank, peer), Exchange()).add(call, sends=True)
+            for peer in call.receives:
+                table.setdefault((peer, rank), Exchange()).add(call, sends=False)
+    ends = sorted({end for pair in table for end in pair})[:MAX_RANKS]
+    shown_table = {pair: exchange for pair, exchange in sorted(table.items()) if set(pair) <= set(ends)}
+    return Exchanges(step, ends, shown_table, dict(sorted(groups.items())))
 
 
-def _differs(call: CallDepth) -> bool:
+def _is_different(call: CallDepth) -> bool:
     return call.distance is not None and call.distance > call.noise
 
 
-def _short(value: float) -> float | None:
+def _round_number(value: float) -> float | None:
     return float(f"{value:.4g}") if math.isfinite(value) else None

@@ -18,23 +18,23 @@ import click
 from probe_core.errors import UserError
 from probe_core.model import Cell, Colour, Measurement, Mode, Op, Percent, Row
 from probe_core.model.report import Report
-from probe_core.plugins.manager import ONLY, Manager, PluginWarning
+from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager, PluginWarning
 from probe_page.columns import Columns
 from probe_page.document import Document, write_page
-from probe_page.drawing import Candidates, pictures
+from probe_page.drawing import Candidates, draw_pictures
 from probe_page.language import LANGUAGES
-from probe_page.limits import limits_of
+from probe_page.limits import find_limits
 from probe_page.ops import Ops
-from probe_page.rows import OWN, PASS, Looked, looked_at, own_columns, short_name
+from probe_page.rows import PAGE_COLUMNS, PASS, RowFacts, collect_row_facts, create_page_columns, shorten_name
 
 if TYPE_CHECKING:
     from probe_core.library import Comparison
 
-LARGEST = 500_000
+MAX_UNFILTERED_ROWS = 500_000
 """Number of rows from which on a page leaves out rows that agree or were not judged."""
-BATCH = 64
+MAX_PENDING_ROWS = 64
 """Number of rows that are kept as they are: so few that they are still in the processor's cache."""
-NAMES, STACK = ("NPU Name", "Bench Name"), "NPU_Stack_Info"
+NAME_HEADERS, STACK_HEADER = ("NPU Name", "Bench Name"), "NPU_Stack_Info"
 """Headers of the columns of names, in which 0 stands for the row's own, and of the one kept once an op."""
 
 
@@ -50,22 +50,22 @@ class PageReporter:
             raise UserError(f'A page has no language "{lang}".', "Choose one of these:", list(LANGUAGES))
         self._lang = lang
 
-    def open(self, path: Path, headers: Sequence[str], row_count: int) -> PageWriter:
+    def open(self, path: Path, headers: Sequence[str], row_count: int) -> HtmlWriter:
         """Begin a page at ``path``."""
-        return PageWriter(path, headers, self._lang)
+        return HtmlWriter(path, headers, self._lang)
 
     def head(self, comparison: Comparison) -> str:
         """Return the verdict, its causes and the counts of a comparison as HTML, for a notebook."""
-        from probe_page.notebook import notebook_head
+        from probe_page.notebook import render_notebook_head
 
-        return notebook_head(comparison)
+        return render_notebook_head(comparison)
 
     def line(self, row: int, row_count: int) -> str:
         """Return the number of a row as the page shows it, which is that of the Excel table."""
         return str(row + 2)
 
 
-class PageWriter:
+class HtmlWriter:
     """A page that is being made; nothing is written before ``close``.
 
     Rows are kept as they are until there are ``BATCH`` of them, whose columns are then made one by one.
@@ -74,9 +74,9 @@ class PageWriter:
     def __init__(self, path: Path, headers: Sequence[str], lang: str) -> None:
         self._file: BinaryIO = path.open("wb")
         self._lang = lang
-        kept = [header for header in headers if header != STACK]
-        self._columns = Columns([*OWN, *kept])
-        self._table = _Table(headers)
+        table_headers = [header for header in headers if header != STACK_HEADER]
+        self._columns = Columns([*PAGE_COLUMNS, *table_headers])
+        self._table = _PageTable(headers)
         self._ops = Ops()
         self._report: Report | None = None
         self._candidates = Candidates()
@@ -92,20 +92,20 @@ class PageWriter:
     def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
         """Append a row."""
         self._cells.append(cells)
-        if len(self._cells) == BATCH:
+        if len(self._cells) == MAX_PENDING_ROWS:
             self._flush()
 
     def close(self) -> None:
         """Write the page."""
         self._flush()
-        report, drawn, limits = self._report, dict[int, dict[str, Any]](), dict[str, str]()
+        report, row_pictures, limits = self._report, dict[int, dict[str, Any]](), dict[str, str]()
         if report is not None:
-            drawn = pictures(report, self._candidates)
+            row_pictures = draw_pictures(report, self._candidates)
             context = click.get_current_context(silent=True)
-            known = context and context.find_object(Manager)
-            limits = limits_of(known or _plugins(os.environ.get(ONLY)), report.mode)
+            manager = context and context.find_object(Manager)
+            limits = find_limits(manager or _load_manager(os.environ.get(PLUGINS_VARIABLE)), report.mode)
         document = Document(
-            self._lang, report, self._columns, self._ops, self._table.percent, self._left_out, drawn, limits
+            self._lang, report, self._columns, self._ops, self._table.percent, self._left_out, row_pictures, limits
         )
         try:
             write_page(self._file, document)
@@ -119,45 +119,47 @@ class PageWriter:
 
     def _flush(self) -> None:
         """Turn the rows that were kept into a block."""
-        seen, cells, first = self._seen, self._cells, self._number + 2
+        op_rows, cells, first = self._seen, self._cells, self._number + 2
         self._seen, self._cells = [], []
         self._number += len(cells)
         numbers: Sequence[int] = range(first, first + len(cells))
         if not cells:
             return
-        if not seen:  # a table without rows of a comparison
+        if not op_rows:  # a table without rows of a comparison
             blank = [""] * len(cells)
-            names = [short_name(str(row[0]), "") for row in cells]
+            names = [shorten_name(str(row[0]), "") for row in cells]
             none = [-1] * len(cells)
-            own: list[Sequence[Cell]] = [numbers, none, none, blank, blank, blank, names]
-            self._columns.add([*own, *self._table.columns(cells, (), None)])
+            page_columns: list[Sequence[Cell]] = [numbers, none, none, blank, blank, blank, names]
+            self._columns.add([*page_columns, *self._table.yield_columns(cells, (), None)])
             return
-        ops = [op for op, _ in seen]
-        rows = [row for _, row in seen]
-        looked = looked_at(rows)
-        places: Sequence[tuple[int, str]] = self._ops.add(ops, rows, looked)
+        ops = [op for op, _ in op_rows]
+        rows = [row for _, row in op_rows]
+        row_facts = collect_row_facts(rows)
+        places: Sequence[tuple[int, str]] = self._ops.add(ops, rows, row_facts)
         if self._report is not None and self._report.mode is Mode.TENSOR:
-            self._candidates.add(first, ops, rows, looked)
-        if self._number > LARGEST:
-            kept = [first + n <= LARGEST + 1 or level > PASS for n, level in enumerate(looked.levels)]
-            self._left_out += len(kept) - sum(kept)
-            numbers, places = list(compress(numbers, kept)), list(compress(places, kept))
-            rows, looked = list(compress(rows, kept)), looked.of(kept)
-            cells = list(compress(cells, kept))
+            self._candidates.add(first, ops, rows, row_facts)
+        if self._number > MAX_UNFILTERED_ROWS:
+            is_included = [
+                first + n <= MAX_UNFILTERED_ROWS + 1 or level > PASS for n, level in enumerate(row_facts.levels)
+            ]
+            self._left_out += len(is_included) - sum(is_included)
+            numbers, places = list(compress(numbers, is_included)), list(compress(places, is_included))
+            rows, row_facts = list(compress(rows, is_included)), row_facts.select(is_included)
+            cells = list(compress(cells, is_included))
         if numbers:
-            own = own_columns(numbers, places, looked)
-            self._columns.add([*own, *self._table.columns(cells, rows, looked)])
+            page_columns = create_page_columns(numbers, places, row_facts)
+            self._columns.add([*page_columns, *self._table.yield_columns(cells, rows, row_facts)])
 
 
 @lru_cache(maxsize=1)
-def _plugins(_: str | None) -> Manager:
+def _load_manager(_: str | None) -> Manager:
     """Return the plugins of this environment; to load them takes a fifth of the time of a small page."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PluginWarning)  # the command has warned
         return Manager()
 
 
-class _Table:
+class _PageTable:
     """The columns of the table, of which a page keeps the numbers of measurements with all digits.
 
     Attributes:
@@ -169,32 +171,30 @@ class _Table:
         self._headers = headers
         self._sources: dict[int, str] | None = None
 
-    def columns(
-        self, cells: Sequence[Sequence[Cell]], rows: Sequence[Row], looked: Looked | None
+    def yield_columns(
+        self, cells: Sequence[Sequence[Cell]], rows: Sequence[Row], row_facts: RowFacts | None
     ) -> Iterator[Sequence[Cell]]:
         """Yield each column but the stacks, with 0 for a row's own name.
 
         Args:
             cells: The cells of each row.
             rows: The rows; empty for a table without.
-            looked: What the page keeps of them; None for a table without.
+            row_facts: What the page keeps of them; None for a table without.
         """
         if self._sources is None:
             self._sources = self._find_sources(cells, rows)
-        measured = _measured(rows, self._sources or {})
+        measured = _collect_measurements(rows, self._sources or {})
         for place, (header, column) in enumerate(zip(self._headers, zip(*cells))):
             shown: Sequence[Cell] = column
-            if header == STACK:
+            if header == STACK_HEADER:
                 continue
-            if header in NAMES and looked is not None:
-                shown = [0 if cell == name else cell for cell, name in zip(shown, looked.names)]
+            if header in NAME_HEADERS and row_facts is not None:
+                shown = [0 if cell == name else cell for cell, name in zip(shown, row_facts.names)]
             elif place in measured:
-                shown = self._with_all_digits(header, shown, measured[place])
+                shown = self._restore_digits(header, shown, measured[place])
             yield shown
 
-    def _with_all_digits(
-        self, header: str, cells: Sequence[Cell], measured: Sequence[Measurement]
-    ) -> Sequence[Cell]:
+    def _restore_digits(self, header: str, cells: Sequence[Cell], measured: Sequence[Measurement]) -> Sequence[Cell]:
         exact: Sequence[Cell]
         exact, reasons = zip(*measured)
         if set(map(type, exact)) != {float} or any(reasons) or not math.isfinite(sum(exact)):
@@ -216,16 +216,16 @@ class _Table:
             metric, _, column = key.partition(".")
             by_header.setdefault(column, key)
             by_header[f"{metric}: {column}"] = key
-        found: dict[int, str] = {}
+        sources: dict[int, str] = {}
         for place, header in enumerate(self._headers):
             if (key := by_header.get(header, "")) and not _is_whole(
                 (row.measurements[key].value, shown[place]) for row, shown in zip(rows, cells)
             ):
-                found[place] = key
-        return found
+                sources[place] = key
+        return sources
 
 
-def _measured(rows: Sequence[Row], sources: Mapping[int, str]) -> dict[int, Sequence[Measurement]]:
+def _collect_measurements(rows: Sequence[Row], sources: Mapping[int, str]) -> dict[int, Sequence[Measurement]]:
     """Return the measurements of rows by the place of their column."""
     if len(sources) < 2:
         return {place: [row.measurements[key] for row in rows] for place, key in sources.items()}

@@ -12,9 +12,9 @@ from probe_diagnosis import evidence_texts
 from probe_core.model import Cell, Changed, How, Level, Row, Slot, Verdict
 from probe_core.model.values import Kind
 
-POLICY = "first_difference"
+DISTANCE_POLICY = "first_difference"
 """Name of the further verdict that says how far a row is from agreeing within rounding."""
-OWN = ("#row", "#op", "#state", "#error", "#noise", "#why", "#name")
+PAGE_COLUMNS = ("#row", "#op", "#state", "#error", "#noise", "#why", "#name")
 """Columns that a page adds before those of the table: the row's number, the number of its op, level and match
 in one number, the relative distance, the distance that rounding explains, the evidence, and the row's name
 without its op's."""
@@ -27,12 +27,12 @@ SKIP, PASS, DRIFT = 0, 1, 2
 PAIR, TARGET_ONLY, GOLDEN_ONLY, REGION = 0, 1, 2, 4
 """Matches of rows: a pair, a value of the target alone, one of the golden alone; the last is added to them
 for values of calls that do not line up. The state of a row is its level plus 8 times its match."""
-_NUMBERS = {level: LEVELS.index(level.value) for level in Level}
+_LEVEL_NUMBERS = {level: LEVELS.index(level.value) for level in Level}
 NOTHING_TO_COMPARE = "nothing to compare: no value but None was recorded"
 """Evidence of rows without a value. They do not count as passed."""
 
 
-class Looked(NamedTuple):
+class RowFacts(NamedTuple):
     """Facts of rows that a page keeps, a list each.
 
     Attributes:
@@ -53,30 +53,34 @@ class Looked(NamedTuple):
     noises: list[float | None]
     whys: list[str]
 
-    def of(self, kept: Sequence[bool]) -> Looked:
+    def select(self, is_included: Sequence[bool]) -> RowFacts:
         """Return the facts of the rows that are kept."""
-        numbers = list(compress(self.levels, kept)), list(compress(self.matches, kept))
-        sizes = list(compress(self.errors, kept)), list(compress(self.noises, kept))
-        return Looked(list(compress(self.names, kept)), *numbers, *sizes, list(compress(self.whys, kept)))
+        numbers = list(compress(self.levels, is_included)), list(compress(self.matches, is_included))
+        sizes = list(compress(self.errors, is_included)), list(compress(self.noises, is_included))
+        return RowFacts(
+            list(compress(self.names, is_included)), *numbers, *sizes, list(compress(self.whys, is_included))
+        )
 
 
-def looked_at(rows: Sequence[Row]) -> Looked:
+def collect_row_facts(rows: Sequence[Row]) -> RowFacts:
     """Return what a page keeps of rows."""
-    found = Looked([], [], [], [], [], [])
-    names, levels, matches, errors, noises, whys = found
-    numbers, region, error_level = _NUMBERS, How.REGION, _NUMBERS[Level.ERROR]
-    for (target, golden, how), _, _, verdict, _, _, _, further, was in rows:
-        judged = further.get(POLICY, verdict)
+    row_facts = RowFacts([], [], [], [], [], [])
+    names, levels, matches, errors, noises, whys = row_facts
+    numbers, region, error_level = _LEVEL_NUMBERS, How.REGION, _LEVEL_NUMBERS[Level.ERROR]
+    for (target, golden, match_kind), _, _, verdict, _, _, _, further, changes in rows:
+        judged = further.get(DISTANCE_POLICY, verdict)
         drift = judged.drift
         if drift is None:
-            errors.append(_without_size(judged))
+            errors.append(_get_default_distance(judged))
             noises.append(None)
-            whys.append(_why(verdict, judged, was) if verdict.reasons or was or judged.reasons else "")
+            whys.append(
+                _format_evidence(verdict, judged, changes) if verdict.reasons or changes or judged.reasons else ""
+            )
         else:
             difference, scale, noise = drift[:3]
             errors.append((difference / scale if scale else math.inf) if difference else 0.0)
             noises.append(noise)
-            whys.append(_why(verdict, judged, was) if verdict.reasons or was else "")
+            whys.append(_format_evidence(verdict, judged, changes) if verdict.reasons or changes else "")
         level = numbers[verdict.level]
         if level < DRIFT and judged is not verdict:
             further_level = numbers[judged.level]
@@ -92,8 +96,8 @@ def looked_at(rows: Sequence[Row]) -> Looked:
         assert slot is not None
         names.append(slot.name)
         alone = GOLDEN_ONLY if target is None else TARGET_ONLY if golden is None else PAIR
-        matches.append(REGION + alone if how is region else alone)
-    return found
+        matches.append(REGION + alone if match_kind is region else alone)
+    return row_facts
 
 
 def _has_no_value(target: Slot | None, golden: Slot | None) -> bool:
@@ -101,48 +105,48 @@ def _has_no_value(target: Slot | None, golden: Slot | None) -> bool:
     return all(slot.value.kind is Kind.NULL for slot in (target, golden) if slot is not None)
 
 
-def _without_size(judged: Verdict) -> float | None:
+def _get_default_distance(judged: Verdict) -> float | None:
     """Return the distance of a row whose verdict measured none."""
     if judged.level is Level.ERROR:
         return math.inf
     return None if judged.level is Level.SKIP else 0.0
 
 
-def cell_of(error: float | None) -> Cell:
+def format_distance(error: float | None) -> Cell:
     """Return the cell of a distance."""
     return DIFFERS if error == math.inf else error
 
 
-def _why(verdict: Verdict, judged: Verdict, was: Sequence[Changed]) -> str:
+def _format_evidence(verdict: Verdict, judged: Verdict, changes: Sequence[Changed]) -> str:
     texts = evidence_texts(verdict)
     if judged is not verdict and judged.drift is None:  # a distance is shown as a number
         texts += evidence_texts(judged)
-    texts += [f"{changed.judge}: {changed.reason.detail}" for changed in was]
+    texts += [f"{changed.judge}: {changed.reason.detail}" for changed in changes]
     return "\n".join(dict.fromkeys(text for text in texts if text))
 
 
-def own_columns(
-    numbers: Sequence[int], ops: Sequence[tuple[int, str]], looked: Looked
+def create_page_columns(
+    numbers: Sequence[int], ops: Sequence[tuple[int, str]], row_facts: RowFacts
 ) -> list[Sequence[Cell]]:
     """Return the columns ``OWN`` of rows.
 
     Args:
         numbers: The numbers of the rows.
         ops: The number and the key of the op of each.
-        looked: What the page keeps of them.
+        row_facts: What the page keeps of them.
     """
-    errors = looked.errors
+    errors = row_facts.errors
     return [
         numbers,
         [number for number, _ in ops],
-        [level + 8 * match for level, match in zip(looked.levels, looked.matches)],
+        [level + 8 * match for level, match in zip(row_facts.levels, row_facts.matches)],
         [DIFFERS if error == math.inf else error for error in errors] if math.inf in errors else errors,
-        looked.noises,
-        looked.whys,
-        [short_name(name, key) for name, (_, key) in zip(looked.names, ops)],
+        row_facts.noises,
+        row_facts.whys,
+        [shorten_name(name, key) for name, (_, key) in zip(row_facts.names, ops)],
     ]
 
 
-def short_name(name: str, key: str) -> str:
+def shorten_name(name: str, key: str) -> str:
     """Return the name of a row; one that begins with its op's key has ``=`` in place of that."""
     return f"={name[len(key) :]}" if key and name.startswith(key) else f"!{name}"

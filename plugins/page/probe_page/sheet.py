@@ -14,19 +14,19 @@ from typing import Any
 from markupsafe import Markup
 
 from probe_core import __version__
-from probe_core.errors import printable
-from probe_core.files.atomic import writing
+from probe_core.errors import make_printable
+from probe_core.files.atomic import write_atomically
 from probe_page import templates
-from probe_page.document import _hash, embedded
-from probe_page.language import Words, words
-from probe_page.templates import asset
+from probe_page.document import _compute_hash, format_script_json
+from probe_page.language import Words, load_words
+from probe_page.templates import read_asset
 
-WORDS = "checks_words.json"
+WORDS_FILE = "checks_words.json"
 """The texts of these pages beside those of the page of a comparison."""
 STYLES, SCRIPTS = ("page.css", "sheet.css"), ("base.js", "sheet.js")
 """The style and script that all have."""
 
-NEXT_TO_ONE = 1e-3
+EXACT_RANGE_AROUND_ONE = 1e-3
 """Distance from 1 up to which numbers keep all digits."""
 
 
@@ -44,58 +44,58 @@ def write_sheet(path: Path, template: str, script: str, lang: str, data: Any, **
     Raises:
         UserError: It cannot be written.
     """
-    page = _rendered(template, script, lang, data, values)
-    with writing(path, "The page") as temporary:
+    page = _render_page(template, script, lang, data, values)
+    with write_atomically(path, "The page") as temporary:
         temporary.write_bytes(page)
     return path
 
 
-def _rendered(template: str, script: str, lang: str, data: Any, values: Mapping[str, Any]) -> bytes:
-    style, code = ("\n".join(map(asset, names)) for names in (STYLES, (*SCRIPTS, script)))
-    page = templates.template(template, lang, all_words).render(
+def _render_page(template: str, script: str, lang: str, data: Any, values: Mapping[str, Any]) -> bytes:
+    style, code = ("\n".join(map(read_asset, names)) for names in (STYLES, (*SCRIPTS, script)))
+    page = templates.load_template(template, lang, load_all_words).render(
         lang=lang,
-        words=all_words(),
+        words=load_all_words(),
         version=__version__,
         style=Markup(style),
         script=Markup(code),
-        style_hash=_hash(style),
-        script_hash=_hash(code),
-        meta=Markup(embedded({"lang": lang, "words": all_words()})),
-        data=packed(data),
+        style_hash=_compute_hash(style),
+        script_hash=_compute_hash(code),
+        meta=Markup(format_script_json({"lang": lang, "words": load_all_words()})),
+        data=compress_json(data),
         **values,
     )
     return page.encode("utf-8", "replace")
 
 
-def packed(data: Any) -> str:
+def compress_json(data: Any) -> str:
     """Return data as compressed JSON in a text that may stand anywhere in a page."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
 @cache
-def all_words() -> Words:
+def load_all_words() -> Words:
     """Return the texts of all pages."""
-    own: Words = json.loads((files("probe_page") / "assets" / WORDS).read_text("utf-8"))
-    return {**words(), **own}
+    sheet_words: Words = json.loads((files("probe_page") / "assets" / WORDS_FILE).read_text("utf-8"))
+    return {**load_words(), **sheet_words}
 
 
-def coded(texts: Sequence[str]) -> dict[str, list[Any]]:
+def encode_texts(texts: Sequence[str]) -> dict[str, list[Any]]:
     """Return texts as a list of the different ones, and the place of each in it."""
     places: dict[str, int] = {}
-    codes = [places.setdefault(printable(text, 4000), len(places)) for text in texts]
+    codes = [places.setdefault(make_printable(text, 4000), len(places)) for text in texts]
     return {"texts": list(places), "codes": codes}
 
 
-def number_cell(value: float | str | None) -> float | str | None:
+def encode_number(value: float | str | None) -> float | str | None:
     """Return a number as JSON has it; nan and infinities become texts."""
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
-    return value if value is None else printable(value, 400)
+    return value if value is None else make_printable(value, 400)
 
 
-def shown_cell(value: float | str | None) -> float | str | None:
+def round_cell(value: float | str | None) -> float | str | None:
     """Return a number with the digits that a page shows: eight, or all next to 1, where they tell most."""
-    if type(value) is float and (value == 0 or abs(abs(value) - 1) > NEXT_TO_ONE) and value - value == 0:
+    if type(value) is float and (value == 0 or abs(abs(value) - 1) > EXACT_RANGE_AROUND_ONE) and value - value == 0:
         return float(f"{value:.8g}")
-    return number_cell(value)
+    return encode_number(value)

@@ -10,26 +10,30 @@ from pathlib import Path
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED
+from probe_core.cli.main import EXIT_FINISHED
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
-from probe_core.library import OUTPUT
+from probe_core.library import DEFAULT_OUTPUT
 from probe_core.plugins.manager import Manager
 from probe_page.language import LANGUAGES
 
-MERGED = "multi_ranks_compare_merge_*"
-RESULTS = ("accuracy_checking_result_*.csv", "api_precision_compare_result_*.csv", f"{MERGED}.*")
+MERGED_PATTERN = "multi_ranks_compare_merge_*"
+RESULT_PATTERNS = ("accuracy_checking_result_*.csv", "api_precision_compare_result_*.csv", f"{MERGED_PATTERN}.*")
 """Names of results whose pages are made from them: pre-checks, and results of several ranks."""
-ONLINE = "online_[0-9]*.json"
+ONLINE_PATTERN = "online_[0-9]*.json"
 """Name of the state of an online pre-check."""
-PAGES = ("compare_summary_*.html", "*compare_result*.html", "step*/*compare_result*.html")
+PAGE_PATTERNS = ("compare_summary_*.html", "*compare_result*.html", "step*/*compare_result*.html")
 """Names of pages of comparisons, those over several first."""
-OWN_PAGES = ("accuracy_checking_result_*.html", "api_precision_compare_result_*.html", f"{MERGED}.html")
+RESULT_PAGE_PATTERNS = (
+    "accuracy_checking_result_*.html",
+    "api_precision_compare_result_*.html",
+    f"{MERGED_PATTERN}.html",
+)
 """Names of pages that are made from results."""
 
 
 @click.command(cls=Command)
-@click.argument("out", required=False, default=OUTPUT, type=click.Path(path_type=Path))
+@click.argument("out", required=False, default=DEFAULT_OUTPUT, type=click.Path(path_type=Path))
 @option("--print", "only_print", is_flag=True, help="Print the path of the page, and open nothing.")
 @option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGES[0], show_default=True,
     help="Language that a page which is made now opens in.")  # fmt: skip
@@ -45,72 +49,78 @@ def show(ctx: click.Context, out: Path, only_print: bool, lang: str) -> int:
     probe compare target_dump golden_dump -o out
     probe show out
     """
-    if any(out.glob(ONLINE)) and not any(path for pattern in PAGES for path in out.glob(pattern)):
+    if any(out.glob(ONLINE_PATTERN)) and not any(path for pattern in PAGE_PATTERNS for path in out.glob(pattern)):
         raise UserError(
             f"{out} holds results of the online pre-check; their verdict has no page.",
             "Read the first line that the receiver printed, or online_*.json there; or give one csv to show.",
         )
-    result = newest_result(out)
+    result = find_newest_result(out)
     if result is not None:
         page = write_page(result, ctx.find_object(Manager) or Manager(), lang)
     else:
-        page = newest(out)
+        page = find_newest_page(out)
     page = page.resolve()
-    if only_print or not _opened(page):
+    if only_print or not _open_page(page):
         console.show(str(page))
     else:
         console.show(f"opened {page}")
-    return FINISHED
+    return EXIT_FINISHED
 
 
-def newest(out: Path) -> Path:
+def find_newest_page(out: Path) -> Path:
     """Return the newest page in a directory, or the page itself.
 
     Raises:
         UserError: There is none.
     """
     if out.is_file():
-        return page_of(out) if any(map(out.match, RESULTS)) else out
-    own = [path for pattern in OWN_PAGES for path in out.glob(pattern)]
-    stamp = max(map(_time_stamp, own), default="")
+        return get_page_path(out) if any(map(out.match, RESULT_PATTERNS)) else out
+    result_pages = [path for pattern in RESULT_PAGE_PATTERNS for path in out.glob(pattern)]
+    stamp = max(map(_parse_time_stamp, result_pages), default="")
     if stamp > max(
-        (_time_stamp(path) for pattern in PAGES for path in out.glob(pattern) if path not in own), default=""
+        (
+            _parse_time_stamp(path)
+            for pattern in PAGE_PATTERNS
+            for path in out.glob(pattern)
+            if path not in result_pages
+        ),
+        default="",
     ):
-        return next(path for path in own if _time_stamp(path) == stamp)
-    for pattern in PAGES:
-        found = sorted(out.glob(pattern), key=lambda path: (_time_stamp(path), path.name))
-        stamps = {_time_stamp(path) for path in found}
-        if found and pattern == PAGES[0]:
-            others = [path for other in PAGES[1:] for path in out.glob(other)]
-            if max(stamps) < max(map(_time_stamp, others), default=""):
+        return next(path for path in result_pages if _parse_time_stamp(path) == stamp)
+    for pattern in PAGE_PATTERNS:
+        matches = sorted(out.glob(pattern), key=lambda path: (_parse_time_stamp(path), path.name))
+        stamps = {_parse_time_stamp(path) for path in matches}
+        if matches and pattern == PAGE_PATTERNS[0]:
+            others = [path for later_pattern in PAGE_PATTERNS[1:] for path in out.glob(later_pattern)]
+            if max(stamps) < max(map(_parse_time_stamp, others), default=""):
                 continue  # a later comparison had one rank
-        if found:
-            return next(path for path in found if _time_stamp(path) == max(stamps))
-    what = f"There is no page in {out}." if out.exists() else f"{out} does not exist."
-    raise UserError(what, "Write a page: probe compare TARGET GOLDEN -o OUT")
+        if matches:
+            return next(path for path in matches if _parse_time_stamp(path) == max(stamps))
+    message = f"There is no page in {out}." if out.exists() else f"{out} does not exist."
+    raise UserError(message, "Write a page: probe compare TARGET GOLDEN -o OUT")
 
 
-def newest_result(out: Path) -> Path | None:
+def find_newest_result(out: Path) -> Path | None:
     """Return the newest result in a directory, or the result itself, if its page is to be made from it.
 
     None if its page is there and no older than it, or if there is a page of a newer time stamp.
     """
     is_directory = not out.is_file()
-    files = [path for pattern in RESULTS for path in out.glob(pattern)] if is_directory else [out]
-    found = [path for path in files if path.suffix != ".html" and any(map(path.match, RESULTS))]
-    stamp = max(map(_time_stamp, found), default="")
-    pages = [path for pattern in (*PAGES, *OWN_PAGES) for path in out.glob(pattern)]
-    if not found or stamp < max(map(_time_stamp, pages), default=""):
+    files = [path for pattern in RESULT_PATTERNS for path in out.glob(pattern)] if is_directory else [out]
+    results = [path for path in files if path.suffix != ".html" and any(map(path.match, RESULT_PATTERNS))]
+    stamp = max(map(_parse_time_stamp, results), default="")
+    pages = [path for pattern in (*PAGE_PATTERNS, *RESULT_PAGE_PATTERNS) for path in out.glob(pattern)]
+    if not results or stamp < max(map(_parse_time_stamp, pages), default=""):
         return None
-    result = min(path for path in found if _time_stamp(path) == stamp)
-    page = page_of(result)
+    result = min(path for path in results if _parse_time_stamp(path) == stamp)
+    page = get_page_path(result)
     return None if is_fresh(page, result) else result
 
 
-def page_of(result: Path) -> Path:
+def get_page_path(result: Path) -> Path:
     """Return the path of the page that is made from a result."""
-    if result.match(f"{MERGED}.*"):
-        return result.with_name(f"{MERGED.replace('*', _time_stamp(result))}.html")
+    if result.match(f"{MERGED_PATTERN}.*"):
+        return result.with_name(f"{MERGED_PATTERN.replace('*', _parse_time_stamp(result))}.html")
     return result.with_suffix(".html")
 
 
@@ -125,7 +135,7 @@ def write_page(result: Path, manager: Manager, lang: str) -> Path:
     Raises:
         UserError: The result cannot be read, or the page cannot be written.
     """
-    if result.match(f"{MERGED}.*"):
+    if result.match(f"{MERGED_PATTERN}.*"):
         from probe_page.merged import write_merged
 
         return write_merged(result, lang)
@@ -136,13 +146,13 @@ def write_page(result: Path, manager: Manager, lang: str) -> Path:
     return write_check(Results(result), manager, lang)
 
 
-def _time_stamp(path: Path) -> str:
+def _parse_time_stamp(path: Path) -> str:
     """Return the time stamp in the name of a result file."""
     parts = path.stem.removesuffix("_interrupted").rpartition("_")
     return parts[2]
 
 
-def _opened(page: Path) -> bool:
+def _open_page(page: Path) -> bool:
     """Open a page in a browser; return False where there is none, or no screen to show it on."""
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return False

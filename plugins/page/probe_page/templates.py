@@ -17,23 +17,23 @@ from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from probe_core import __version__
-from probe_core.errors import printable
+from probe_core.errors import make_printable
 from probe_page.language import Words
 
-LONGEST = 4000
+MAX_TEXT_LENGTH = 4000
 """Largest number of characters that a page shows of a text."""
 _LABEL = re.compile(r'\{\{ t\("(\w+)"\) \}\}')
 _ATTRIBUTE = re.compile(r'\{\{ attr\("([\w-]+)", "(\w+)"\) \}\}')
 
 
 @cache
-def asset(name: str) -> str:
+def read_asset(name: str) -> str:
     """Return the text of a file of the page."""
     return (files("probe_page") / "assets" / name).read_text("utf-8")
 
 
 @cache
-def template(name: str, lang: str, words: Callable[[], Words]) -> Template:
+def load_template(name: str, lang: str, words: Callable[[], Words]) -> Template:
     """Return a template with labels in a language, which a script of the page can change.
 
     ``{{ t("key") }}`` in a template is the text of a key, and ``{{ attr("title", "key") }}`` an attribute
@@ -44,10 +44,10 @@ def template(name: str, lang: str, words: Callable[[], Words]) -> Template:
         lang: The language.
         words: A function that returns the texts.
     """
-    return _environment(lang, words).get_template(name)
+    return _create_environment(lang, words).get_template(name)
 
 
-class _Compiled(FileSystemBytecodeCache):
+class _TemplateCache(FileSystemBytecodeCache):
     """Compiled templates of a language, as files where Python keeps the compiled modules of this package.
 
     Where files cannot be read or written there, each process compiles the templates itself.
@@ -69,32 +69,32 @@ class _Compiled(FileSystemBytecodeCache):
 
 
 @cache
-def _environment(lang: str, words: Callable[[], Words]) -> Environment:
-    def label(key: str) -> Markup:
+def _create_environment(lang: str, words: Callable[[], Words]) -> Environment:
+    def format_label(key: str) -> Markup:
         return Markup('<span data-t="{}">{}</span>').format(key, words()[key][lang])
 
-    def attribute(name: str, key: str) -> Markup:
+    def format_attribute(name: str, key: str) -> Markup:
         return Markup('{}="{}" data-t-{}="{}"').format(name, words()[key][lang], name, key)
 
-    def with_labels(name: str) -> str:
-        text = _LABEL.sub(lambda found: label(found[1]), asset(name))
-        return _ATTRIBUTE.sub(lambda found: attribute(found[1], found[2]), text)
+    def insert_labels(name: str) -> str:
+        text = _LABEL.sub(lambda match: format_label(match[1]), read_asset(name))
+        return _ATTRIBUTE.sub(lambda match: format_attribute(match[1], match[2]), text)
 
     environment = Environment(
-        loader=FunctionLoader(with_labels),
+        loader=FunctionLoader(insert_labels),
         autoescape=True,
         optimized=False,
-        bytecode_cache=None if sys.dont_write_bytecode else _Compiled(lang),
+        bytecode_cache=None if sys.dont_write_bytecode else _TemplateCache(lang),
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["t"] = label
-    environment.filters["shown"] = lambda text: printable(str(text), LONGEST)
+    environment.globals["t"] = format_label
+    environment.filters["shown"] = lambda text: make_printable(str(text), MAX_TEXT_LENGTH)
     environment.filters["counted"] = lambda number: f"{number:,}"
-    environment.filters["anchor"] = _anchor
+    environment.filters["anchor"] = _format_anchor
     return environment
 
 
-def _anchor(name: str) -> str:
+def _format_anchor(name: str) -> str:
     """Return the link to the row or call with a name; characters that UTF-8 cannot encode are replaced."""
     return "#" + quote(name.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), safe="")

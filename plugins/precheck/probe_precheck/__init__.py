@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probe_core.exports import exporter
+from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_precheck.assignment import Assignment
@@ -229,7 +229,7 @@ __all__ = [
     "value_of",
 ]
 
-__getattr__ = exporter(
+__getattr__ = create_exporter(
     __name__,
     {
         "assignment": "Assignment",
@@ -243,8 +243,7 @@ __getattr__ = exporter(
         "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged "
         "Judgement Message NotRun Numbers Outcome Output Outputs Result Results Skipped Status UnusableCell "
         "one_line plain_output unknown_function unlisted",
-        "protocols": "Receiver Reference Replayer ResultOption Runner SentRunner SoloRule Standard "
-        "StatusRule",
+        "protocols": "Receiver Reference Replayer ResultOption Runner SentRunner SoloRule Standard StatusRule",
         "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "
         "limit_call limit_size need_finite never_random range_of recorded_array seed_at value_of",
         "replaying": "NOTHING_TO_JUDGE Recomputed Replay",

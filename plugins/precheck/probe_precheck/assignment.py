@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.files.given import parse_yaml, read_given, yaml_problem
-from probe_core.plugins.blame import Origin, PluginError, blamed, fault
-from probe_core.plugins.distributions import missing
-from probe_core.plugins.manager import ONLY, Manager, PluginWarning, warn
-from probe_precheck.model import Message, kind_of
+from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
+from probe_core.plugins.blame import Origin, PluginError, blame_plugin, create_plugin_error
+from probe_core.plugins.distributions import create_missing_error
+from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager, PluginWarning, warn
+from probe_precheck.model import Message, strip_framework
 from probe_precheck.protocols import Standard
 from probe_precheck.settings import RELEASES, release_named
 from probe_precheck.specs import StandardSpec
 
-MEASURED = frozenset({"float16", "bfloat16", "float32"})
+MEASURED_DTYPES = frozenset({"float16", "bfloat16", "float32"})
 """Floating-point dtypes that the standards measure."""
 
-UNMEASURED = frozenset({"float64", "double", "complex64", "complex128"})
+UNMEASURED_DTYPES = frozenset({"float64", "double", "complex64", "complex128"})
 """Dtypes that no standard judges; their rows are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenStandard:
     """Standard in use, with its specification."""
 
     spec: StandardSpec
@@ -48,21 +48,21 @@ class Assignment:
 
     def __init__(self, manager: Manager, release: str, path: Path | None = None) -> None:
         self.release = release_named(release)
-        self._chosen: dict[str, Chosen] = {}
+        self._chosen: dict[str, ChosenStandard] = {}
         lists: dict[str, tuple[str, Origin]] = {}
         for name in manager.names("standards"):
             spec = manager.find("standards", name, StandardSpec)
             try:
-                self._chosen[name] = Chosen(spec, spec.make())
+                self._chosen[name] = ChosenStandard(spec, spec.make())
                 if spec.apis and spec.apis not in lists:
-                    with blamed(f"{spec.title}: {spec.apis}", spec.origin):
+                    with blame_plugin(f"{spec.title}: {spec.apis}", spec.origin):
                         package, _, file = spec.apis.partition(":")
                         lists[spec.apis] = files(package).joinpath(file).read_text("utf-8"), spec.origin
             except PluginError as error:
                 self._chosen.pop(name, None)
                 warn(error, "It is left out, so other standards judge its APIs.")
         if not self._chosen:
-            raise missing("A precision standard", "probe-metrics", ONLY)
+            raise create_missing_error("A precision standard", "probe-metrics", PLUGINS_VARIABLE)
         self._blamed: set[str] = set()
         self._by_api: dict[str, str] = {}
         self._owners: dict[str, Origin] = {}
@@ -72,15 +72,15 @@ class Assignment:
             self._read(text, address, origin)
         if path is not None:
             try:
-                text = read_given(path).decode("utf-8-sig")
+                text = read_regular_file(path).decode("utf-8-sig")
             except (OSError, ValueError) as error:
                 problem = getattr(error, "strerror", None) or "it is no text in UTF-8"
                 raise UserError(
                     f"The list of standards {path} cannot be read: {problem}.", "Give a yaml file."
                 ) from None
             self._read(text, str(path))
-        self._exact = _first(self._chosen, "exact")
-        self._rest = _first(self._chosen, "rest")
+        self._exact = _find_first(self._chosen, "exact")
+        self._rest = _find_first(self._chosen, "rest")
 
     def _read(self, text: str, what: str, origin: Origin | None = None) -> None:
         """Read a list of a plugin, or of the user if it has no ``origin``; a later list wins."""
@@ -89,7 +89,7 @@ class Assignment:
         try:
             lists = parse_yaml(text)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
-            raise UserError(f"{what} is no valid yaml{yaml_problem(error)}.", "Correct the file.") from None
+            raise UserError(f"{what} is no valid yaml{describe_yaml_error(error)}.", "Correct the file.") from None
         if not isinstance(lists, Mapping):
             raise UserError(f"{what} must map standards to APIs.", "For example ulp: [matmul, linear].")
         for name, apis in lists.items():
@@ -99,7 +99,7 @@ class Assignment:
                     "Use these:",
                     list(self._chosen),
                 )
-            for api in _apis(apis, self.release, f"{what}: {name}"):
+            for api in _parse_apis(apis, self.release, f"{what}: {name}"):
                 self._note_conflict(api, str(name), origin)
                 self._by_api[api] = str(name)
 
@@ -121,9 +121,7 @@ class Assignment:
                 stacklevel=2,
             )
         else:
-            self._conflicts[api] = (
-                f'{owner} assigns {api} to the standard "{former}", and {origin} to "{name}".'
-            )
+            self._conflicts[api] = f'{owner} assigns {api} to the standard "{former}", and {origin} to "{name}".'
 
     def _check_conflict(self, api: str) -> None:
         """Raise ``UserError`` if two plugins assign an API to different standards."""
@@ -131,13 +129,13 @@ class Assignment:
             standard = self._by_api[api]
             raise UserError(problem, f'Choose one: put "{standard}: [{api}]" into a file for --assign FILE.')
 
-    def failed(self, chosen: Chosen, error: BaseException) -> Message:
+    def failed(self, chosen: ChosenStandard, error: BaseException) -> Message:
         """Return the message of a row whose standard raised ``error``, and warn of the standard once.
 
         Raises:
             BaseException: ``error`` itself, if it is not a fault of the plugin that gives the standard.
         """
-        blame = fault(error, chosen.spec.title, chosen.spec.origin)
+        blame = create_plugin_error(error, chosen.spec.title, chosen.spec.origin)
         if blame is None:
             raise error
         if chosen.spec.name not in self._blamed:
@@ -160,7 +158,7 @@ class Assignment:
         self._check_conflict(api)
         return self._by_api.get(api, "")
 
-    def of(self, api: str, dtype: str) -> Chosen | None:
+    def of(self, api: str, dtype: str) -> ChosenStandard | None:
         """Return the standard for outputs of an API; None if none judges them.
 
         The dtype decides before the API: outputs that are no floating-point numbers are judged exactly.
@@ -172,21 +170,21 @@ class Assignment:
         Raises:
             UserError: Two plugins assign the API to different standards.
         """
-        kind = kind_of(dtype)
-        if kind in UNMEASURED:
+        kind = strip_framework(dtype)
+        if kind in UNMEASURED_DTYPES:
             return None
-        if kind not in MEASURED:
+        if kind not in MEASURED_DTYPES:
             return self._exact
         self._check_conflict(api)
         name = self._by_api.get(api)
         return self._chosen[name] if name is not None else self._rest
 
 
-def _first(chosen: Mapping[str, Chosen], judges: str) -> Chosen | None:
+def _find_first(chosen: Mapping[str, ChosenStandard], judges: str) -> ChosenStandard | None:
     return next((item for item in chosen.values() if item.spec.judges == judges), None)
 
 
-def _apis(value: Any, release: str, what: str) -> Sequence[str]:
+def _parse_apis(value: Any, release: str, what: str) -> Sequence[str]:
     """Return the names in a list; a mapping inside, from a release to names, adds names from it on."""
     names: list[str] = []
     if not isinstance(value, list):

@@ -9,29 +9,29 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_core.model import Kind
 from probe_core.model.run import Run
 from probe_precheck.model import BACKWARD, FORWARD, Call, unlisted
 from probe_precheck.protocols import RecordedRun
 from probe_precheck.settings import Settings
 
-MODULE, CELL = "Module", "Cell"
-NOT_RUN = frozenset({"Distributed", "MindSpeed"})
+MODULE_SCOPE, CELL_SCOPE = "Module", "Cell"
+NOT_RUN_SCOPES = frozenset({"Distributed", "MindSpeed"})
 """Types of APIs that are never run alone."""
-NOT_COMPARED = frozenset({"Max", "Min", "Mean", "Norm", "md5", "data_name", "Max_except_inf_nan",
+NOT_COMPARED_FIELDS = frozenset({"Max", "Min", "Mean", "Norm", "md5", "data_name", "Max_except_inf_nan",
                           "Min_except_inf_nan", "Max_origin", "Min_origin"})  # fmt: skip
 """Fields of a tensor that may differ between calls which count as repetitions (``-f``)."""
 
 
-def api_name(call: str) -> str:
+def get_api_name(call: str) -> str:
     """Return the API of a call: its name without the count, such as ``Functional.linear``."""
     return call.rpartition(".")[0]
 
 
-def bare_name(call: str) -> str:
+def get_bare_name(call: str) -> str:
     """Return the API of a call without its type, as lists of APIs name it: ``linear``, ``linalg.inv``."""
-    return api_name(call).partition(".")[2]
+    return get_api_name(call).partition(".")[2]
 
 
 def rerunnable(run: Run) -> RecordedRun:
@@ -66,10 +66,10 @@ class RecordedCalls:
         self._backward: dict[str, int] = {}
         for index, key in enumerate(run.names()):
             scope = key.partition(".")[0]
-            if scope == MODULE:
+            if scope == MODULE_SCOPE:
                 continue
             name, _, phase = key.rpartition(".")
-            if scope == CELL and phase not in (FORWARD, BACKWARD):
+            if scope == CELL_SCOPE and phase not in (FORWARD, BACKWARD):
                 path, _, phase = name.rpartition(".")
                 if phase not in (FORWARD, BACKWARD):
                     continue  # the gradients of its parameters
@@ -80,7 +80,7 @@ class RecordedCalls:
                 self._forward[name if phase == FORWARD else key] = index
         orphans = [name for name in self._backward if name not in self._forward]
         self.names = [*self._forward, *orphans]
-        if all(name.startswith(f"{CELL}.") for name in self.names):
+        if all(name.startswith(f"{CELL_SCOPE}.") for name in self.names):
             level = f" (level {run.header.level})" if run.header.level else ""
             raise UserError(
                 f"{run.path} holds no calls of APIs{level}, so there is nothing to check.",
@@ -100,7 +100,7 @@ class RecordedCalls:
             index,
             fields if isinstance(fields, dict) else {},
             None if backward is None else self._run.fields(backward),
-            self._problem(name, settings),
+            self._find_problem(name, settings),
         )
 
     def cost(self, index: int) -> float:
@@ -116,7 +116,7 @@ class RecordedCalls:
                     elements += product
         return elements if backward is None else 3 * elements
 
-    def _problem(self, name: str, settings: Settings) -> str:
+    def _find_problem(self, name: str, settings: Settings) -> str:
         """Return the message of a call that is not run; empty if it is run."""
         problem = problem_of(name, settings)
         if not problem and name not in self._forward:
@@ -125,7 +125,7 @@ class RecordedCalls:
 
     def distinct(self) -> Iterator[int]:
         """Yield the indices of calls that repeat no earlier call of their API (``-f``)."""
-        seen: set[tuple[str, str]] = set()
+        signatures: set[tuple[str, str]] = set()
         for index, name in enumerate(self.names):
             forward = self._forward.get(name)
             if forward is None:
@@ -133,30 +133,30 @@ class RecordedCalls:
                 continue
             fields = self._run.fields(forward)
             arguments = {key: fields.get(key) for key in ("input_args", "input_kwargs", "input")}
-            signature = api_name(name), json.dumps(_bare(arguments), sort_keys=True)
-            if signature not in seen:
-                seen.add(signature)
+            signature = get_api_name(name), json.dumps(_drop_varying_fields(arguments), sort_keys=True)
+            if signature not in signatures:
+                signatures.add(signature)
                 yield index
 
 
 def problem_of(name: str, settings: Settings) -> str:
     """Return the message of a call that its name keeps from being run; empty if it may be run."""
     parts = name.split(".")
-    if parts[0] in NOT_RUN:
+    if parts[0] in NOT_RUN_SCOPES:
         return f"{parts[0]} APIs are not supported for run ut. SKIP."
-    if parts[0] == CELL:
-        return f"A {CELL} is not run alone: the APIs that it calls are checked one by one. SKIP."
+    if parts[0] == CELL_SCOPE:
+        return f"A {CELL_SCOPE} is not run alone: the APIs that it calls are checked one by one. SKIP."
     if len(parts) not in (3, 4) or not parts[-1].isdecimal():
-        return f"API {printable(name)} not support for run ut. SKIP."
-    if not settings.lets_through(bare_name(name)):
+        return f"API {make_printable(name)} not support for run ut. SKIP."
+    if not settings.lets_through(get_bare_name(name)):
         return unlisted(name)
     return ""
 
 
-def _bare(value: Any) -> Any:
+def _drop_varying_fields(value: Any) -> Any:
     """Return descriptions of arguments without the fields that may differ between repetitions."""
     if isinstance(value, Mapping):
-        return {key: _bare(item) for key, item in value.items() if key not in NOT_COMPARED}
+        return {key: _drop_varying_fields(item) for key, item in value.items() if key not in NOT_COMPARED_FIELDS}
     if isinstance(value, list):
-        return [_bare(item) for item in value]
+        return [_drop_varying_fields(item) for item in value]
     return value

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from probe_core.errors import Defect, UserError
-from probe_core.plugins.distributions import missing, provider
-from probe_core.plugins.manager import ONLY, Manager
+from probe_core.plugins.distributions import create_missing_error, find_provider
+from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
 from probe_precheck.assignment import Assignment
 from probe_precheck.judging import Judge
 from probe_precheck.memory import OUT_OF_MEMORY
@@ -18,7 +18,7 @@ from probe_precheck.settings import RunnerOptions
 from probe_precheck.specs import RunnerSpec, StatusRuleSpec
 from probe_precheck.tables import Column, Tables
 
-FAILED = (Status.WARNING, Status.ERROR)
+FAILED_STATUSES = (Status.WARNING, Status.ERROR)
 """Statuses of calls whose data are saved."""
 INTERNAL = (Defect, ImportError, NameError, FileNotFoundError)
 """Exceptions of a runner that tell of a fault in its installation, not in the call."""
@@ -33,15 +33,15 @@ def runner_of(manager: Manager, framework: str) -> RunnerSpec:
     specs = [item.spec for item in manager.contributions("runners")]
     names = [spec.name for spec in specs if isinstance(spec, RunnerSpec) and spec.framework == framework]
     if not names:
-        if provider("runners", framework):
-            raise manager.missing("runners", framework)
-        known = [spec.framework for spec in specs if isinstance(spec, RunnerSpec)]
+        if find_provider("runners", framework):
+            raise manager.create_missing_error("runners", framework)
+        frameworks = [spec.framework for spec in specs if isinstance(spec, RunnerSpec)]
         raise UserError(
             f'Calls of framework "{framework}" cannot be run alone: no installed plugin has a runner for it.',
             "Calls of these frameworks can be run:"
-            if known
+            if frameworks
             else "Install the plugin of the framework that recorded the run.",
-            known,
+            frameworks,
         )
     return manager.find("runners", names[0], RunnerSpec)
 
@@ -52,7 +52,7 @@ def rule_of(manager: Manager, framework: str) -> StatusRule:
     Raises:
         UserError: No first stage is installed.
     """
-    rule: StatusRule = rule_spec_of(manager, framework).make()
+    rule: StatusRule = find_rule_spec(manager, framework).make()
     return rule
 
 
@@ -62,14 +62,14 @@ def tables_of(manager: Manager, framework: str) -> Tables:
     Raises:
         UserError: No first stage is installed.
     """
-    spec = rule_spec_of(manager, framework)
+    spec = find_rule_spec(manager, framework)
     return Tables(*(
-        tuple(Column(*names) for names in own) or columns
-        for own, columns in zip((spec.result, spec.details), Tables())
+        tuple(Column(*names) for names in spec_columns) or columns
+        for spec_columns, columns in zip((spec.result, spec.details), Tables())
     ))  # fmt: skip
 
 
-def rule_spec_of(manager: Manager, framework: str) -> StatusRuleSpec:
+def find_rule_spec(manager: Manager, framework: str) -> StatusRuleSpec:
     """Return the specification of a framework's first stage: its own, else that for all frameworks.
 
     Raises:
@@ -80,11 +80,11 @@ def rule_spec_of(manager: Manager, framework: str) -> StatusRuleSpec:
         for spec in specs:
             if isinstance(spec, StatusRuleSpec) and spec.framework == wanted:
                 return manager.find("status_rules", spec.name, StatusRuleSpec)
-    raise missing("A rule for the status of an output", "probe-metrics", ONLY)
+    raise create_missing_error("A rule for the status of an output", "probe-metrics", PLUGINS_VARIABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Checking:
+class CheckSetup:
     """Setup of a worker process; it can be pickled.
 
     Attributes:
@@ -115,19 +115,19 @@ class Checking:
         saves = self.options.error_directory is not None
 
         def check(call: Call) -> Result:
-            outcome = outcome_of(runner, call)
+            outcome = run_call(runner, call)
             try:
                 result = judge.result(call, outcome)
             except MemoryError:
-                return judge.result(call, skipped(call, OUT_OF_MEMORY))
-            if saves and any(status in FAILED for status in result.statuses):
-                return _saved(runner, call, outcome, result)
+                return judge.result(call, create_skipped_outcome(call, OUT_OF_MEMORY))
+            if saves and any(status in FAILED_STATUSES for status in result.statuses):
+                return _save_data(runner, call, outcome, result)
             return result
 
         return check
 
 
-def _saved(runner: Runner, call: Call, outcome: Outcome, result: Result) -> Result:
+def _save_data(runner: Runner, call: Call, outcome: Outcome, result: Result) -> Result:
     """Return the result with the path of the script of its data; if they cannot be saved, with the reason."""
     try:
         return replace(result, script=runner.save(call, outcome))
@@ -137,17 +137,17 @@ def _saved(runner: Runner, call: Call, outcome: Outcome, result: Result) -> Resu
         return replace(result, messages=(*result.messages, note))
 
 
-def outcome_of(runner: Runner, call: Call) -> Outcome:
+def run_call(runner: Runner, call: Call) -> Outcome:
     """Run the call and return the outcome; an exception becomes the reason of a skipped call."""
     try:
         return runner.run(call)
     except MemoryError:
-        return skipped(call, OUT_OF_MEMORY)
+        return create_skipped_outcome(call, OUT_OF_MEMORY)
     except Exception as error:  # a framework may raise anything for made-up arguments
-        return skipped(call, one_line(error), internal=isinstance(error, INTERNAL))
+        return create_skipped_outcome(call, one_line(error), internal=isinstance(error, INTERNAL))
 
 
-def skipped(call: Call, message: str, *, internal: bool = False) -> Outcome:
+def create_skipped_outcome(call: Call, message: str, *, internal: bool = False) -> Outcome:
     """Return the outcome of a call that was not run."""
     reason = Skipped(message, internal=internal)
     return Outcome(reason, None if call.backward is None else reason)

@@ -9,30 +9,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probe_core.errors import UserError, printable
-from probe_core.files.atomic import make_directory, refused, remove_leftovers, replacing
+from probe_core.errors import UserError, make_printable
+from probe_core.files.atomic import create_path_error, make_directory, remove_leftovers, replace_file
 from probe_precheck import csvfile
-from probe_precheck.assignment import UNMEASURED, Assignment
-from probe_precheck.csvfile import BLANK, Table, message_text, number_text, read_table
-from probe_precheck.judging import whole
-from probe_precheck.model import FORWARD, Judgement, Message, Numbers, Status, UnusableCell, kind_of
+from probe_precheck.assignment import UNMEASURED_DTYPES, Assignment
+from probe_precheck.csvfile import BLANK, Table, format_messages, format_number, read_table
+from probe_precheck.judging import merge_statuses
+from probe_precheck.model import FORWARD, Judgement, Message, Numbers, Status, UnusableCell, strip_framework
 from probe_precheck.settings import PRECISION
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, Column
 from probe_precheck.translation import beyond_rounding_in, in_language
 
 RESULT_NAME = "api_precision_compare_result_{}.csv"
 DETAILS_NAME = "api_precision_compare_details_{}.csv"
-REQUIRED = (
+REQUIRED_COLUMNS = (
     "name", "device_dtype", "small_value_error_share", "rmse", "max_relative_error", "mean_relative_error",
     "error_balance", "error_rate", "inf_nan_error_rate", "relative_error_rate", "absolute_error_rate",
     "ulp_mean", "ulp_share", "thousandth", "message",
 )  # fmt: skip
 """Columns that both files must have."""
-NAME_PARTS = (6, 7)
+NAME_PART_COUNTS = (6, 7)
 """Numbers of parts in the name of an output, without and with a prefix of its API."""
-MSPROBE_EMPTY = "There is not bench calculation result."
+MSPROBE_EMPTY_MESSAGE = "There is not bench calculation result."
 """Message of msprobe 8.3 for outputs without elements; it calls them an error, which they are not."""
-GPU_FAILS = " (GPU fails as well)"
+GPU_FAILS_SUFFIX = " (GPU fails as well)"
 UNSUPPORTED = Message("This data type does not support benchmark compare.")
 
 
@@ -77,7 +77,7 @@ def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> Compared:
         UserError: A file cannot be read, lacks a column, or has two rows of one name.
     """
     columns = (*DETAILS, *(Column(*names) for names in assignment.own_columns()))
-    npu_table, gpu_table = (_read(path, columns) for path in (npu, gpu))
+    npu_table, gpu_table = (_read_details(path, columns) for path in (npu, gpu))
     return compare_rows(npu_table.rows, gpu_table.rows, assignment, npu_table.language)
 
 
@@ -94,15 +94,15 @@ def compare_rows(
     """
     gpu_rows = {row["name"].strip(): row for row in gpu}
     compared = Compared(language=language)
-    for name, row in _grouped(npu):
-        gpu_row = gpu_rows.get(name, {} if not _split(name)[1] else None)
+    for name, row in _group_rows(npu):
+        gpu_row = gpu_rows.get(name, {} if not _split_name(name)[1] else None)
         if gpu_row is None:
             compared.missing.append(name)
             continue
-        compared.rows.append(_judged(name, Numbers(row), Numbers(gpu_row), assignment))
+        compared.rows.append(_judge_row(name, Numbers(row), Numbers(gpu_row), assignment))
     for api in dict.fromkeys(row.api for row in compared.rows):
         rows = [row for row in compared.rows if row.api == api]
-        forward, backward, messages = _whole_api(rows)
+        forward, backward, messages = _merge_rows(rows)
         beyond = next((row.judgement.beyond for row in rows if row.judgement.beyond), ())
         if beyond and Status.ERROR not in (forward, backward):
             compared.beyond.add(api)
@@ -110,45 +110,45 @@ def compare_rows(
     return compared
 
 
-def _read(path: Path, columns: Sequence[Column]) -> Table:
-    table = read_table(path, columns, REQUIRED)
-    seen: set[str] = set()
+def _read_details(path: Path, columns: Sequence[Column]) -> Table:
+    table = read_table(path, columns, REQUIRED_COLUMNS)
+    names: set[str] = set()
     for row in table.rows:
         name = row["name"].strip()
-        if name in seen:
+        if name in names:
             raise UserError(
-                f"{path} has two rows for {printable(name)}, and only one can be judged.",
+                f"{path} has two rows for {make_printable(name)}, and only one can be judged.",
                 "Remove one of them, or run the check again.",
             )
-        seen.add(name)
+        names.add(name)
     return table
 
 
-def _grouped(rows: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, Mapping[str, str]]]:
+def _group_rows(rows: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yield names and rows, those of one API call together, in the order of its first row."""
     groups: dict[str, list[tuple[str, Mapping[str, str]]]] = {}
     for row in rows:
         name = row["name"].strip()
-        groups.setdefault(_split(name)[0], []).append((name, row))
+        groups.setdefault(_split_name(name)[0], []).append((name, row))
     for group in groups.values():
         yield from group
 
 
-def _split(name: str) -> tuple[str, str, str]:
+def _split_name(name: str) -> tuple[str, str, str]:
     """Return a row's API call, direction, and bare API name; the name alone if it has another form."""
     parts = name.split(".")
-    if len(parts) not in NAME_PARTS or parts[-3] not in (FORWARD, "backward"):
+    if len(parts) not in NAME_PART_COUNTS or parts[-3] not in (FORWARD, "backward"):
         return name, "", ""
     return ".".join(parts[:-3]), parts[-3], ".".join(parts[1:-4])
 
 
-def _judged(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) -> JudgedRow:
-    api, phase, bare = _split(name)
+def _judge_row(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) -> JudgedRow:
+    api, phase, bare = _split_name(name)
     nothing = Message("")
     if not phase:
-        message = Message(f"{printable(name)} is no name of an output. SKIP.")
+        message = Message(f"{make_printable(name)} is no name of an output. SKIP.")
         return JudgedRow(name, api, phase, Judgement(Status.SKIP, {}, (message,)), nothing)
-    judgement = _without_standard(npu, gpu)
+    judgement = _judge_without_standard(npu, gpu)
     if judgement is not None:
         return JudgedRow(name, api, phase, judgement, nothing)
     chosen = assignment.of(bare, npu.text("device_dtype"))
@@ -163,32 +163,32 @@ def _judged(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) -> Ju
         judgement = Judgement(Status.SKIP, {}, (cell.message,))
     except BaseException as error:
         judgement = Judgement(Status.SKIP, {}, (assignment.failed(chosen, error),))
-    return JudgedRow(name, api, phase, _with_first_stage(judgement, npu, gpu), label)
+    return JudgedRow(name, api, phase, _add_first_stage(judgement, npu, gpu), label)
 
 
-def _with_first_stage(judgement: Judgement, npu: Numbers, gpu: Numbers) -> Judgement:
+def _add_first_stage(judgement: Judgement, npu: Numbers, gpu: Numbers) -> Judgement:
     """Return a judgement with what the first stage says of an error beyond rounding."""
     message = beyond_rounding_in(npu.text("message"))
     if message is None or judgement.status is Status.ERROR:
         return judgement
-    as_well = "" if beyond_rounding_in(gpu.text("message")) is None else GPU_FAILS
+    as_well = "" if beyond_rounding_in(gpu.text("message")) is None else GPU_FAILS_SUFFIX
     beyond = Message(*(f"NPU: {text}{as_well}" for text in message))
     return judgement._replace(beyond=(beyond, *judgement.beyond))
 
 
-def _without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
+def _judge_without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
     """Return the verdict on a row without numbers, or with unfit dtypes; None if a standard must judge it."""
     messages = (Message(npu.text("message")),) if npu.text("message") else ()
     nothing_measured = not any(npu.text(column.key) for column in NUMBERS)
     is_error = npu.text("status").lower() == Status.ERROR.value
-    if nothing_measured and is_error and MSPROBE_EMPTY not in npu.text("message"):
+    if nothing_measured and is_error and MSPROBE_EMPTY_MESSAGE not in npu.text("message"):
         return Judgement(Status.ERROR, {}, messages)
     dtype, gpu_dtype = npu.text("device_dtype"), gpu.text("device_dtype")
     if not dtype:
         return Judgement(Status.SKIP, {}, messages)
     if gpu_dtype and dtype != gpu_dtype:
         return Judgement(Status.ERROR, {}, (Message(f"DEVICE Dtype differs: {dtype}, {gpu_dtype}"),))
-    if kind_of(dtype) in UNMEASURED:
+    if strip_framework(dtype) in UNMEASURED_DTYPES:
         return Judgement(Status.SKIP, {}, (UNSUPPORTED,))
     if nothing_measured:
         return Judgement(Status.SKIP, {}, messages)
@@ -197,7 +197,7 @@ def _without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
     return None
 
 
-def _whole_api(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None, tuple[Message, ...]]:
+def _merge_rows(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None, tuple[Message, ...]]:
     """Return status of forward, status of backward, and messages of one API call.
 
     A row whose name is no name of an output counts only if the call has no other.
@@ -208,13 +208,13 @@ def _whole_api(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None,
     statuses: list[Status | None] = []
     messages: tuple[Message, ...] = ()
     for phase in (FORWARD, "backward"):
-        own = [row for row in rows if row.phase == phase]
-        status = whole([row.judgement.status for row in own]) if own else None
+        phase_rows = [row for row in rows if row.phase == phase]
+        status = merge_statuses([row.judgement.status for row in phase_rows]) if phase_rows else None
         statuses.append(status)
         if status is Status.PASS or status is None or messages:
             continue
         messages = next(
-            (r.judgement.messages for r in own if r.judgement.status is status and r.judgement.messages), ()
+            (r.judgement.messages for r in phase_rows if r.judgement.status is status and r.judgement.messages), ()
         )
     return statuses[0], statuses[1], messages
 
@@ -222,71 +222,71 @@ def _whole_api(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None,
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def write_compared(found: Compared, directory: Path, time_stamp: str, language: str | None) -> None:
+def write_comparison(comparison: Compared, directory: Path, time_stamp: str, language: str | None) -> None:
     """Write both files completely or not at all.
 
     Args:
-        found: The comparison; the paths of the files are put into it.
+        comparison: The comparison; the paths of the files are put into it.
         directory: The directory, which is made if missing.
         time_stamp: The 14 digits in both names.
         language: The language of headers and messages; None for that of the NPU's file.
     """
     make_directory(directory)
     remove_leftovers(directory)
-    language = language or found.language
-    found.result = directory / RESULT_NAME.format(time_stamp)
-    found.details = directory / DETAILS_NAME.format(time_stamp)
-    results, details = compared_cells(found, language)
-    _write(found.details, COMPARE_DETAILS, details, language)
-    _write(found.result, COMPARE_RESULT, results, language)
+    language = language or comparison.language
+    comparison.result = directory / RESULT_NAME.format(time_stamp)
+    comparison.details = directory / DETAILS_NAME.format(time_stamp)
+    results, details = compared_cells(comparison, language)
+    _write(comparison.details, COMPARE_DETAILS, details, language)
+    _write(comparison.result, COMPARE_RESULT, results, language)
 
 
-def compared_cells(found: Compared, language: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+def compared_cells(comparison: Compared, language: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """Return the cells of both files by column key: a row for each API call, and one for each output.
 
     Args:
-        found: The comparison.
+        comparison: The comparison.
         language: The language of messages, ``zh`` or ``en``.
     """
     results = [
         {
             "name": api,
-            "forward": _text(forward),
-            "backward": _text(backward),
-            "message": message_text(messages, language) or BLANK,
+            "forward": _format_cell(forward),
+            "backward": _format_cell(backward),
+            "message": format_messages(messages, language) or BLANK,
         }
-        for api, (forward, backward, messages) in found.apis.items()
+        for api, (forward, backward, messages) in comparison.apis.items()
     ]
-    details = [_cells(row, language) for row in found.rows]
-    if language != found.language:
+    details = [_build_cells(row, language) for row in comparison.rows]
+    if language != comparison.language:
         for cells in (*details, *results):  # messages of the input are copied
             cells["message"] = in_language(cells["message"], language)
     return results, details
 
 
-def _cells(row: JudgedRow, language: str) -> dict[str, str]:
-    cells = {key: _text(value) for key, value in row.judgement.cells.items()}
+def _build_cells(row: JudgedRow, language: str) -> dict[str, str]:
+    cells = {key: _format_cell(value) for key, value in row.judgement.cells.items()}
     cells.update(
         name=row.name,
         status=row.judgement.status.value,
         algorithm=row.algorithm.text(language) or BLANK,
-        message=message_text((*row.judgement.messages, *row.judgement.beyond), language) or BLANK,
+        message=format_messages((*row.judgement.messages, *row.judgement.beyond), language) or BLANK,
     )
     return cells
 
 
-def _text(value: float | str | Status | None) -> str:
+def _format_cell(value: float | str | Status | None) -> str:
     if value is None:
         return BLANK
     if isinstance(value, Status):
         return value.value
-    return value if isinstance(value, str) else number_text(value, PRECISION)
+    return value if isinstance(value, str) else format_number(value, PRECISION)
 
 
 def _write(path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]], language: str) -> None:
     body = csvfile.lines(csvfile.cells(row, columns) for row in rows)
     try:
-        with replacing(path) as file:
+        with replace_file(path) as file:
             file.write(csvfile.header(columns, language) + body)
     except OSError as error:
-        raise refused(path, error) from None
+        raise create_path_error(path, error) from None

@@ -12,22 +12,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe_core.errors import UserError, printable
-from probe_core.files.given import read_given
+from probe_core.errors import UserError, make_printable
+from probe_core.files.given import read_regular_file
 from probe_core.spreadsheet_text import neutralise
 from probe_precheck.model import Message
 from probe_precheck.tables import Column
 
 BLANK = " "
 """Text of a cell without a value."""
-SMALL = 1e-3
+SMALL_MAGNITUDE = 1e-3
 """Magnitude below which numbers are written with an exponent."""
-MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Byte order mark of UTF-8, by which spreadsheets know the encoding."""
-ENDS = (".", "。", ";")
+SENTENCE_ENDS = (".", "。", ";")
 """Ends of a sentence; in a cell, a semicolon parts a message that ends otherwise from the next."""
 OTHER_SEPARATORS = ";\t|"
-LARGEST_CELL = 1 << 20
+MAX_CELL_CHARACTERS = 1 << 20
 """Characters of the longest cell that is read."""
 
 
@@ -51,19 +51,19 @@ class Table(NamedTuple):
     tail: str = ""
 
 
-def number_text(value: float | int, precision: int) -> str:
+def format_number(value: float | int, precision: int) -> str:
     """Return the text of a number with ``precision`` digits after the point; small ones have an exponent."""
     if isinstance(value, int):
         return str(value)
     if not math.isfinite(value):
         return str(float(value))
-    return f"{value:.{precision}{'e' if 0 < abs(value) < SMALL else 'f'}}"
+    return f"{value:.{precision}{'e' if 0 < abs(value) < SMALL_MAGNITUDE else 'f'}}"
 
 
-def message_text(messages: Iterable[Message], language: str) -> str:
+def format_messages(messages: Iterable[Message], language: str) -> str:
     """Return messages as the text of one cell, each once (docs/standards.md#csv)."""
     texts = [*filter(None, dict.fromkeys(message.text(language).strip() for message in messages))]
-    ended = (text if text.endswith(ENDS) else f"{text};" for text in texts[:-1])
+    ended = (text if text.endswith(SENTENCE_ENDS) else f"{text};" for text in texts[:-1])
     return " ".join([*ended, *texts[-1:]])
 
 
@@ -82,7 +82,7 @@ def lines(rows: Iterable[Sequence[str]]) -> bytes:
 
 def header(columns: Sequence[Column], language: str) -> bytes:
     """Return the beginning of a file: the byte order mark and the headers."""
-    return MARK + lines([[column.header(language) for column in columns]])
+    return BYTE_ORDER_MARK + lines([[column.header(language) for column in columns]])
 
 
 def cells(values: Mapping[str, str], columns: Sequence[Column]) -> list[str]:
@@ -90,9 +90,7 @@ def cells(values: Mapping[str, str], columns: Sequence[Column]) -> list[str]:
     return [values.get(column.key, BLANK) for column in columns]
 
 
-def read_table(
-    path: Path, columns: Sequence[Column], required: Iterable[str], *, may_be_cut: bool = False
-) -> Table:
+def read_table(path: Path, columns: Sequence[Column], required: Iterable[str], *, may_be_cut: bool = False) -> Table:
     """Read a csv file whose headers are those of ``columns``, in either language, and in any order and case.
 
     Args:
@@ -104,7 +102,7 @@ def read_table(
     Raises:
         UserError: The file cannot be read, lacks a column, or has a row with another number of cells.
     """
-    data = _bytes(path)
+    data = _read_bytes(path)
     end = data.rfind(b"\n") + 1 if may_be_cut else len(data)
     try:
         text = data[:end].decode("utf-8-sig")
@@ -113,10 +111,10 @@ def read_table(
             f"{path} is no text in UTF-8.",
             "A spreadsheet may have saved it: save it as CSV UTF-8, or run the check again.",
         ) from None
-    rows = _rows(path, text)
+    rows = _parse_rows(path, text)
     if not rows:
         raise UserError(f"{path} is empty.", "Give a csv file that probe run_ut wrote.")
-    present, language = _columns(path, rows[0][1], columns)
+    present, language = _parse_columns(path, rows[0][1], columns)
     missing = [column for column in columns if column.key in set(required) and column not in present]
     if missing:
         raise UserError(
@@ -138,9 +136,9 @@ def read_table(
     return Table(present, parsed, language, end, end < len(data), data[end:].decode("utf-8", "ignore"))
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
-        return read_given(path)
+        return read_regular_file(path)
     except (OSError, ValueError) as error:  # ValueError: an impossible path
         raise UserError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or 'no such path'}.",
@@ -148,21 +146,21 @@ def _bytes(path: Path) -> bytes:
         ) from None
 
 
-def _rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
+def _parse_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
     """Return the rows that are not empty, each with the number of its last line."""
     reader = csv.reader(io.StringIO(text, newline=""))
-    before = csv.field_size_limit(LARGEST_CELL)  # a limit of the whole process
+    before = csv.field_size_limit(MAX_CELL_CHARACTERS)  # a limit of the whole process
     try:
         return [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise UserError(
-            f"{path} is no valid csv: {printable(str(error))}.", "Correct the file, or run the check again."
+            f"{path} is no valid csv: {make_printable(str(error))}.", "Correct the file, or run the check again."
         ) from None
     finally:
         csv.field_size_limit(before)
 
 
-def _columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple[tuple[Column, ...], str]:
+def _parse_columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple[tuple[Column, ...], str]:
     """Return the columns that the headers name, and the language of the headers."""
     by_header: dict[str, Column] = {}
     for column in columns:
@@ -177,18 +175,16 @@ def _columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple
     for name in names:
         if names.count(name) > 1:
             raise UserError(
-                f'{path} has two columns "{printable(name)}".', "Give the file as probe run_ut wrote it."
+                f'{path} has two columns "{make_printable(name)}".', "Give the file as probe run_ut wrote it."
             )
     present = tuple(by_header.get(name.casefold(), Column(name, name, name)) for name in names)
     translated = [column for column in present if column.chinese != column.english]
     is_english = any(
-        name.casefold() == column.english.casefold()
-        for name, column in zip(names, present)
-        if column in translated
+        name.casefold() == column.english.casefold() for name, column in zip(names, present) if column in translated
     )
     return present, "en" if is_english else "zh"
 
 
-def plain(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """Return the text of a cell; blank for None."""
     return BLANK if value is None else str(value)

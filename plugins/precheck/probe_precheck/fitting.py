@@ -51,27 +51,29 @@ def rule_for(rules: Rules, api: str, place: int | str | None) -> Mapping[str, An
     return next((rule for rule in by_position.values() if rule["name"] == place), None)
 
 
-def size_of(rules: Rules, api: str, rule: Mapping[str, Any], given: Given) -> tuple[int | None, int | None]:
+def size_of(
+    rules: Rules, api: str, rule: Mapping[str, Any], described_arguments: Given
+) -> tuple[int | None, int | None]:
     """Return the number of elements that an index argument may point to, and the dimension that it indexes.
 
     Args:
         rules: The rules of the runner.
         api: The bare name of the API.
         rule: The entry ``index_of`` of the argument's rule, which names the indexed argument.
-        given: The arguments of the call.
+        described_arguments: The arguments of the call.
 
     Returns:
         Size and dimension; None for each that is not known, and for the dimension of an index into all
         elements.
     """
-    shape = given.shape(rule["argument"], rule["name"])
+    shape = described_arguments.shape(rule["argument"], rule["name"])
     if shape is None:
         return None, None
     if rule["dim"] == "all":
         return math.prod(shape), None
     dim = rule["dim"]
     if dim == "dim":
-        dim = given.number(rules("dim").get(api), "dim")
+        dim = described_arguments.number(rules("dim").get(api), "dim")
         if dim is None:
             return None, None
     if not shape:

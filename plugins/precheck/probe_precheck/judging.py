@@ -7,7 +7,7 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-from probe_precheck.assignment import MEASURED, Assignment, Chosen
+from probe_precheck.assignment import MEASURED_DTYPES, Assignment, ChosenStandard
 from probe_precheck.model import (
     BACKWARD,
     FORWARD,
@@ -26,9 +26,9 @@ from probe_precheck.model import (
 from probe_precheck.protocols import SoloRule, StatusRule
 from probe_precheck.yardstick import summands
 
-STRUCTURE = Message("bench and npu output structure is different.")
-NOTHING = Message("没有可比对的输出。", "It gives out nothing that can be compared.")
-GRAVITY = (Status.PASS, Status.WARNING, Status.ERROR)
+STRUCTURE_DIFFERS = Message("bench and npu output structure is different.")
+NOTHING_COMPARABLE = Message("没有可比对的输出。", "It gives out nothing that can be compared.")
+STATUSES_BY_SEVERITY = (Status.PASS, Status.WARNING, Status.ERROR)
 """Statuses from good to bad."""
 
 
@@ -49,18 +49,18 @@ class Judge:
         forward_status, backward_status = None, None
         details: list[Detail] = []
         if outcome.forward is not None:
-            forward_status, details = self._direction(call, FORWARD, outcome.forward, outcome)
+            forward_status, details = self._judge_direction(call, FORWARD, outcome.forward, outcome)
         if outcome.backward is not None:
-            backward_status, more = self._direction(call, BACKWARD, outcome.backward, outcome)
+            backward_status, more = self._judge_direction(call, BACKWARD, outcome.backward, outcome)
             details += more
         statuses = (forward_status, backward_status)
-        messages = result_message(statuses, details) or _notes(outcome)
+        messages = select_messages(statuses, details) or _collect_notes(outcome)
         if not messages and Status.SKIP in statuses:
-            messages = (NOTHING,)
-        standard = whole(asked) if (asked := [one.standard for one in details if one.standard]) else None
-        worst = whole([status for detail in details for status in detail.statuses])
+            messages = (NOTHING_COMPARABLE,)
+        standard = merge_statuses(asked) if (asked := [item.standard for item in details if item.standard]) else None
+        worst = merge_statuses([status for detail in details for status in detail.statuses])
         if standard is worst and worst in (Status.ERROR, Status.WARNING):
-            messages = (*messages, *standard_message(standard, details))
+            messages = (*messages, *select_standard_messages(standard, details))
         internal = isinstance(outcome.forward, Skipped) and outcome.forward.internal
         return Result(
             call.name,
@@ -72,31 +72,31 @@ class Judge:
             internal=internal,
         )
 
-    def _direction(
+    def _judge_direction(
         self, call: Call, phase: str, outputs: Outputs | Skipped, outcome: Outcome
     ) -> tuple[Status, list[Detail]]:
         name = f"{call.name}.{phase}.output"
         if isinstance(outputs, Skipped):
             return outputs.status, [Detail(f"{name}.0", outputs.status, messages=(Message(outputs.message),))]
-        pairs = list(paired(outputs.bench, outputs.device))
+        pairs = list(pair_leaves(outputs.bench, outputs.device))
         if None in pairs:
-            return Status.ERROR, [Detail(f"{name}.0", Status.ERROR, messages=(STRUCTURE,))]
+            return Status.ERROR, [Detail(f"{name}.0", Status.ERROR, messages=(STRUCTURE_DIFFERS,))]
         statuses: list[Status] = []
         details: list[Detail] = []
         notes = (*outcome.notes, *outcome.notes_of.get(phase, ()))
-        moved = None if outcome.moved is None else _Moved(outcome.moved, phase)
+        moved = None if outcome.moved is None else _MovedOutputs(outcome.moved, phase)
         for number, pair in enumerate(pairs):
             assert pair is not None
             again = None if moved is None else partial(moved, number)
             size = pair[0].values.size if isinstance(pair[0], Array) else 1
             output = Output(call.api, *pair, outcome.is_random, again, phase, summands(call, size))
-            status, detail = self._output(f"{name}.{number}", output, phase, notes)
+            status, detail = self._judge_output(f"{name}.{number}", output, phase, notes)
             statuses.append(status)
             if detail is not None:
                 details.append(detail)
-        return whole(statuses), details
+        return merge_statuses(statuses), details
 
-    def _output(
+    def _judge_output(
         self, name: str, output: Output, phase: str, notes: tuple[Message, ...]
     ) -> tuple[Status, Detail | None]:
         bench, device = output.bench, output.device
@@ -104,7 +104,7 @@ class Judge:
         if not judged.shown:
             return judged.status, None
         numbers: dict[str, float | int] = {}
-        chosen = self._standard(output)
+        chosen = self._choose_standard(output)
         if chosen is not None and not output.is_random:
             try:
                 measured = dict(chosen.standard.measure(output, self._assignment.release))
@@ -113,13 +113,13 @@ class Judge:
                 numbers.update(measured)
             except BaseException as error:
                 notes = (*notes, self._assignment.failed(chosen, error))
-        alone = self._alone(output, chosen, numbers, phase)
+        alone = self._judge_alone(output, chosen, numbers, phase)
         numbers.update(judged.numbers)
         return judged.status, Detail(
             name,
             judged.status,
-            _dtype(bench),
-            _dtype(device),
+            _get_dtype_text(bench),
+            _get_dtype_text(device),
             str(tuple(device.values.shape)) if isinstance(device, Array) else "",
             numbers,
             (*judged.messages, *notes),
@@ -127,27 +127,27 @@ class Judge:
             () if alone is None else alone.messages,
         )
 
-    def _alone(
-        self, output: Output, chosen: Chosen | None, numbers: Mapping[str, float | int], phase: str
+    def _judge_alone(
+        self, output: Output, chosen: ChosenStandard | None, numbers: Mapping[str, float | int], phase: str
     ) -> Judged | None:
         """Return the standard's verdict without a second machine; None if the first stage asks for none."""
         if not isinstance(self._rule, SoloRule):
             return None
         return self._rule.judge_alone(output, "" if chosen is None else chosen.spec.name, numbers, phase)
 
-    def _standard(self, output: Output) -> Chosen | None:
+    def _choose_standard(self, output: Output) -> ChosenStandard | None:
         """Return the standard of an output that is floating-point on both sides; None for others."""
         bench, device = output.bench, output.device
         if not (isinstance(bench, Array) and isinstance(device, Array)):
             return None
         if bench.values.shape != device.values.shape or not bench.values.size:
             return None
-        if device.kind not in MEASURED or bench.values.dtype.kind != "f":
+        if device.kind not in MEASURED_DTYPES or bench.values.dtype.kind != "f":
             return None
         return self._assignment.of(output.api, device.dtype)
 
 
-class _Moved:
+class _MovedOutputs:
     """Outputs of the reference for moved inputs, computed when the first is asked for."""
 
     def __init__(self, run: Callable[[], Outcome], phase: str) -> None:
@@ -159,15 +159,15 @@ class _Moved:
         """Return output ``number``; None if the reference could not be run."""
         if self._outputs is None:
             try:
-                found = getattr(self._run(), self._phase)
-                pairs = paired(found.bench, found.bench) if isinstance(found, Outputs) else ()
+                outputs = getattr(self._run(), self._phase)
+                pairs = pair_leaves(outputs.bench, outputs.bench) if isinstance(outputs, Outputs) else ()
                 self._outputs = [pair and pair[0] for pair in pairs]
             except Exception:  # a framework may raise anything; the output is then judged without
                 self._outputs = []
         return self._outputs[number] if number < len(self._outputs) else None
 
 
-def paired(bench: Any, device: Any) -> Iterator[tuple[Any, Any] | None]:
+def pair_leaves(bench: Any, device: Any) -> Iterator[tuple[Any, Any] | None]:
     """Yield pairs of leaves of two nested structures, depth first, in the bench's order.
 
     Where the structures differ, None takes the place of the pairs.
@@ -177,47 +177,47 @@ def paired(bench: Any, device: Any) -> Iterator[tuple[Any, Any] | None]:
             yield None
             return
         for key, value in bench.items():
-            yield from paired(value, device[key])
+            yield from pair_leaves(value, device[key])
     elif isinstance(bench, (list, tuple)) and not isinstance(bench, Array):
         if not isinstance(device, (list, tuple)) or isinstance(device, Array) or len(bench) != len(device):
             yield None
             return
         for first, second in zip(bench, device):
-            yield from paired(first, second)
+            yield from pair_leaves(first, second)
     elif isinstance(device, (Mapping, list, tuple)) and not isinstance(device, Array):
         yield None
     else:
         yield bench, device
 
 
-def whole(statuses: Sequence[Status]) -> Status:
+def merge_statuses(statuses: Sequence[Status]) -> Status:
     """Return the worst of several statuses; SKIP counts only if all are skipped."""
     counted = [status for status in statuses if status is not Status.SKIP]
-    return max(counted, key=GRAVITY.index) if counted else Status.SKIP
+    return max(counted, key=STATUSES_BY_SEVERITY.index) if counted else Status.SKIP
 
 
-def result_message(statuses: Sequence[Status | None], details: Sequence[Detail]) -> tuple[Message, ...]:
+def select_messages(statuses: Sequence[Status | None], details: Sequence[Detail]) -> tuple[Message, ...]:
     """Return the messages of a call's row: of its first output that is error, else warning, else SKIP.
 
     Errors that a second verdict explains come after those that it does not.
     """
     for status in (Status.ERROR, Status.WARNING, Status.SKIP):
         if status in statuses:
-            found = [detail for detail in details if detail.status is status and detail.messages]
-            if found:
-                return min(found, key=lambda detail: detail.standard is Status.WARNING).messages
+            matches = [detail for detail in details if detail.status is status and detail.messages]
+            if matches:
+                return min(matches, key=lambda detail: detail.standard is Status.WARNING).messages
     return ()
 
 
-def standard_message(status: Status, details: Sequence[Detail]) -> tuple[Message, ...]:
+def select_standard_messages(status: Status, details: Sequence[Detail]) -> tuple[Message, ...]:
     """Return the standard's messages of the first output to which it gave ``status``."""
     return next((detail.standard_messages for detail in details if detail.standard is status), ())
 
 
-def _notes(outcome: Outcome) -> tuple[Message, ...]:
+def _collect_notes(outcome: Outcome) -> tuple[Message, ...]:
     lists = (outcome.notes, *(outcome.notes_of.get(phase, ()) for phase in (FORWARD, BACKWARD)))
     return tuple(message for notes in lists for message in notes)
 
 
-def _dtype(value: Any) -> str:
+def _get_dtype_text(value: Any) -> str:
     return value.dtype if isinstance(value, Array) else "" if value is None else type(value).__name__

@@ -33,7 +33,7 @@ CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limi
 OUT_OF_MEMORY = "There is not enough memory to run it. SKIP."
 
 
-def machine_bytes() -> int:
+def get_machine_bytes() -> int:
     """Return the size of the memory that processes on this machine, or in this container, may use."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -49,12 +49,12 @@ def machine_bytes() -> int:
 
 def max_input_bytes() -> int:
     """Return the number of bytes that the recorded tensors of one call may take."""
-    return int(machine_bytes() * INPUT_SHARE)
+    return int(get_machine_bytes() * INPUT_SHARE)
 
 
 def max_call_bytes() -> int:
     """Return the number of bytes that one call may need, from its inputs to the outputs of both sides."""
-    return int(machine_bytes() * CALL_SHARE)
+    return int(get_machine_bytes() * CALL_SHARE)
 
 
 def limit_process() -> None:
@@ -72,7 +72,7 @@ def limit_process() -> None:
         pages = int(Path("/proc/self/statm").read_text().split()[5])
     except (ImportError, OSError, ValueError, IndexError):
         return
-    limit = pages * os.sysconf("SC_PAGE_SIZE") + int(machine_bytes() * PROCESS_SHARE)
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + int(get_machine_bytes() * PROCESS_SHARE)
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limits = [limit, *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))

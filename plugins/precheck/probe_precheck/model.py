@@ -19,7 +19,7 @@ import numpy as np
 T = TypeVar("T")
 
 FORWARD, BACKWARD = "forward", "backward"
-LONGEST_MESSAGE = 1000
+MAX_MESSAGE_CHARACTERS = 1000
 """Characters of an error's text that a row shows."""
 NOT_RECORDED = "No gradient of its outputs was recorded, skip backward."
 NEEDS_NONE = "None of its outputs has a gradient, skip backward."
@@ -51,7 +51,7 @@ BEYOND_ROUNDING = Message(
     "Within the limits; beyond rounding: {} times what rounding explains (error {}, rounding explains {})",
 )
 """Message that fails an output although its status does not; the second stage reads it."""
-FRAGILE = Message(
+FRAGILE_MESSAGE = Message(
     "结果对舍入误差敏感, 并非错误: 误差为舍入误差所能解释的{}倍 (误差{}, 舍入误差可解释{})",
     "Fragile, not wrong: {} times what rounding explains (error {}, rounding explains {})",
 )
@@ -72,10 +72,10 @@ class Array(NamedTuple):
     @property
     def kind(self) -> str:
         """Dtype without the framework's name, in small letters, such as ``bfloat16``."""
-        return kind_of(self.dtype)
+        return strip_framework(self.dtype)
 
 
-def kind_of(dtype: str) -> str:
+def strip_framework(dtype: str) -> str:
     """Return a dtype without the framework's name: ``float32`` for ``torch.float32`` and ``Float32``."""
     return dtype.rpartition(".")[2].lower()
 
@@ -193,7 +193,7 @@ class Numbers:
     @property
     def kind(self) -> str:
         """Device's dtype without the framework's name, such as ``float16``."""
-        return kind_of(self.text("device_dtype"))
+        return strip_framework(self.text("device_dtype"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def unknown_function(name: str) -> str:
 
 def one_line(error: BaseException) -> str:
     """Return the text of an error on one line, cut to the length that a row shows."""
-    return (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_MESSAGE]
+    return (" ".join(str(error).split()) or type(error).__name__)[:MAX_MESSAGE_CHARACTERS]
 
 
 class Skipped(NamedTuple):
@@ -267,18 +267,18 @@ class Outputs(NamedTuple):
     device: Any
 
 
-def plain_output(value: Any, own: Callable[[Any], Any]) -> Any:
+def plain_output(value: Any, convert: Callable[[Any], Any]) -> Any:
     """Convert a call's output from types of the framework to lists, dicts, arrays and plain values.
 
     Args:
         value: The output.
-        own: Converts a value of the framework: a tensor to an ``Array``, anything else to a plain value.
+        convert: Converts a value of the framework: a tensor to an ``Array``, anything else to a plain value.
     """
     if isinstance(value, (list, tuple)):
-        return [plain_output(item, own) for item in value]
+        return [plain_output(item, convert) for item in value]
     if isinstance(value, dict):
-        return {str(key): plain_output(item, own) for key, item in value.items()}
-    return value if value is None or isinstance(value, (bool, int, float, complex, str)) else own(value)
+        return {str(key): plain_output(item, convert) for key, item in value.items()}
+    return value if value is None or isinstance(value, (bool, int, float, complex, str)) else convert(value)
 
 
 @dataclass(frozen=True, slots=True)

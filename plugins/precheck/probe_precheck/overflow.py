@@ -21,19 +21,19 @@ from probe_core.errors import UserError
 from probe_core.files.packaged import load_yaml
 from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
-from probe_core.progress import tell
-from probe_precheck.calls import RecordedCalls, api_name, rerunnable
-from probe_precheck.checking import outcome_of, runner_of
+from probe_core.progress import report_progress
+from probe_precheck.calls import RecordedCalls, get_api_name, rerunnable
+from probe_precheck.checking import run_call, runner_of
 from probe_precheck.model import Array, Call, Outputs, Skipped
 from probe_precheck.protocols import Runner
 from probe_precheck.settings import SEED, TIMEOUT, RunnerOptions, Settings
 from probe_precheck.supervisor import Job, Lost, supervise
 
-FUSED = "NPU"
+FUSED_SCOPE = "NPU"
 """Type of the APIs that only an NPU has, and that are skipped."""
 
-NO_FLOATS = "It returns no floating-point tensor."
-NPU_ONLY = "An API of the NPU has no counterpart on the CPU."
+NO_FLOATS_REASON = "It returns no floating-point tensor."
+NPU_ONLY_REASON = "An API of the NPU has no counterpart on the CPU."
 
 
 class Overflow(str, Enum):
@@ -109,7 +109,7 @@ class OverflowPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class OverflowChecking:
+class OverflowCheckSetup:
     """Setup of a worker process; it can be pickled."""
 
     framework: str
@@ -137,42 +137,36 @@ def check_overflows(plan: OverflowPlan, manager: Manager) -> list[OverflowResult
         calls = RecordedCalls(rerunnable(run))
         spec = runner_of(manager, run.header.framework)
         spec.make()  # here as well, so that a missing package is reported before workers start
-        chosen = _chosen(calls, plan.only)
+        chosen = _choose_calls(calls, plan.only)
         results: dict[int, OverflowResult] = {}
         jobs: list[Job] = []
         for index in chosen:
             call = replace(calls.call(index, Settings()), backward=None)
-            if reason := _reason_to_skip(call):
-                results[index] = OverflowResult(
-                    call.name, Overflow.SKIPPED, has_recorded_overflow(call), reason=reason
-                )
+            if reason := _find_skip_reason(call):
+                results[index] = OverflowResult(call.name, Overflow.SKIPPED, has_recorded_overflow(call), reason=reason)
             else:
                 jobs.append(Job(index, call, calls.cost(index)))
-        options = RunnerOptions(
-            plan.dump, plan.device, plan.jit_compile, seed=plan.seed, is_ours=run.header.is_ours
-        )
-        setup = OverflowChecking(spec.framework, options)
+        options = RunnerOptions(plan.dump, plan.device, plan.jit_compile, seed=plan.seed, is_ours=run.header.is_ours)
+        setup = OverflowCheckSetup(spec.framework, options)
         for index, result in _run(setup, jobs, plan.timeout, spec.preload):
             results[index] = result
-            tell("checking", len(results), len(chosen))
+            report_progress("checking", len(results), len(chosen))
     finally:
         run.close()
     return [results[index] for index in chosen]
 
 
-def _chosen(calls: RecordedCalls, only: Sequence[str]) -> list[int]:
+def _choose_calls(calls: RecordedCalls, only: Sequence[str]) -> list[int]:
     """Return the indices of the calls to check."""
     names = calls.names
-    chosen = [index for index, name in enumerate(names) if not only or name in only or api_name(name) in only]
+    chosen = [index for index, name in enumerate(names) if not only or name in only or get_api_name(name) in only]
     if not chosen:
-        raise UserError(
-            "The run holds no call that --only names.", "Give a name such as Torch.exp.0 or Torch.exp."
-        )
+        raise UserError("The run holds no call that --only names.", "Give a name such as Torch.exp.0 or Torch.exp.")
     return chosen
 
 
 def _run(
-    setup: OverflowChecking, jobs: Sequence[Job], timeout: float, preload: Sequence[str]
+    setup: OverflowCheckSetup, jobs: Sequence[Job], timeout: float, preload: Sequence[str]
 ) -> Iterator[tuple[int, OverflowResult]]:
     """Run calls in a process of their own, and yield the result of each."""
     if not jobs:
@@ -186,30 +180,29 @@ def _run(
             yield job.key, answer
 
 
-def _reason_to_skip(call: Call) -> str:
+def _find_skip_reason(call: Call) -> str:
     """Return the reason why a call is not run; empty if it is."""
     if call.problem:
         return call.problem
-    if call.parts[0] == FUSED:
-        return NPU_ONLY
-    floats = [
-        leaf for leaf in _leaves(call.forward.get("output")) if "float" in str(leaf.get("dtype")).lower()
-    ]
-    return "" if floats else NO_FLOATS
+    if call.parts[0] == FUSED_SCOPE:
+        return NPU_ONLY_REASON
+    floats = [leaf for leaf in _iterate_leaves(call.forward.get("output")) if "float" in str(leaf.get("dtype")).lower()]
+    return "" if floats else NO_FLOATS_REASON
 
 
 def check_call(runner: Runner, call: Call) -> OverflowResult:
     """Run one call on both sides, and return the result of the overflow check."""
     recorded = has_recorded_overflow(call)
-    outputs = outcome_of(runner, call).forward
+    outputs = run_call(runner, call).forward
     if isinstance(outputs, Skipped):
         return OverflowResult(call.name, Overflow.SKIPPED, recorded, reason=outputs.message)
-    pairs = [] if outputs is None else [*_pairs(outputs)]
+    pairs = [] if outputs is None else [*_pair_arrays(outputs)]
     if not pairs:
-        return OverflowResult(call.name, Overflow.SKIPPED, recorded, reason=NO_FLOATS)
-    device = any(not np.isfinite(one.values).all() for one, _ in pairs)
+        return OverflowResult(call.name, Overflow.SKIPPED, recorded, reason=NO_FLOATS_REASON)
+    device = any(not np.isfinite(device_array.values).all() for device_array, _ in pairs)
     certain, possible = (
-        any(_overflows(bench, one.kind, margin=margin) for one, bench in pairs) for margin in (False, True)
+        any(_overflows(bench, device_array.kind, margin=margin) for device_array, bench in pairs)
+        for margin in (False, True)
     )
     reference = certain or (device and possible)
     if device and reference:
@@ -221,28 +214,28 @@ def check_call(runner: Runner, call: Call) -> OverflowResult:
     return OverflowResult(call.name, overflow, recorded, device, reference)
 
 
-def _pairs(outputs: Outputs) -> Iterator[tuple[Array, Array]]:
+def _pair_arrays(outputs: Outputs) -> Iterator[tuple[Array, Array]]:
     """Yield the floating-point tensors of both sides."""
-    sides = [[*_arrays(side)] for side in (outputs.device, outputs.bench)]
+    sides = [[*_iterate_arrays(side)] for side in (outputs.device, outputs.bench)]
     for device, bench in zip(*sides):
         if device.values.dtype.kind in "fc":
             yield device, bench
 
 
-def _arrays(value: Any) -> Iterator[Array]:
+def _iterate_arrays(value: Any) -> Iterator[Array]:
     """Yield the tensors of an output."""
     if isinstance(value, Array):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _arrays(item)
+            yield from _iterate_arrays(item)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _arrays(item)
+            yield from _iterate_arrays(item)
 
 
 @cache
-def _ranges() -> dict[str, DtypeRange]:
+def _load_ranges() -> dict[str, DtypeRange]:
     """Return the range of each dtype."""
     return {name: DtypeRange(**entry) for name, entry in load_yaml(__package__, "overflow.yaml").items()}
 
@@ -252,9 +245,9 @@ def _overflows(bench: Array, kind: str, *, margin: bool) -> bool:
     values = bench.values
     if not np.isfinite(values).all():
         return True
-    if kind not in _ranges() or not values.size:
+    if kind not in _load_ranges() or not values.size:
         return False
-    of_dtype = _ranges()[kind]
+    of_dtype = _load_ranges()[kind]
     limit = of_dtype.largest * (1 - of_dtype.margin if margin else 1 + of_dtype.rounded)
     return bool(np.abs(values).max() > limit)
 
@@ -262,19 +255,19 @@ def _overflows(bench: Array, kind: str, *, margin: bool) -> bool:
 def has_recorded_overflow(call: Call) -> bool:
     """Return True if the recorded outputs of a call hold nan or infinity."""
     texts = {
-        str(leaf.get(name)).lower() for leaf in _leaves(call.forward.get("output")) for name in ("Max", "Min")
+        str(leaf.get(name)).lower() for leaf in _iterate_leaves(call.forward.get("output")) for name in ("Max", "Min")
     }
     return not texts.isdisjoint({"nan", "inf", "-inf"})
 
 
-def _leaves(value: Any) -> Iterator[dict[str, Any]]:
+def _iterate_leaves(value: Any) -> Iterator[dict[str, Any]]:
     """Yield the descriptions of the tensors in a field of a record."""
     if isinstance(value, dict):
         if "dtype" in value:
             yield value
         else:
             for item in value.values():
-                yield from _leaves(item)
+                yield from _iterate_leaves(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _leaves(item)
+            yield from _iterate_leaves(item)

@@ -102,9 +102,7 @@ class StatusRule(Protocol):
 class SoloRule(StatusRule, Protocol):
     """First stage with a second verdict: that of the API's standard, without a second machine."""
 
-    def judge_alone(
-        self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
-    ) -> Judged:
+    def judge_alone(self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str) -> Judged:
         """Return the second verdict on one output with the shape and class of dtype of its reference.
 
         An output in error counts as a warning if this verdict is a warning.
@@ -165,7 +163,7 @@ class Receiver(Protocol):
     def receive(
         self,
         manager: Manager,
-        given: Mapping[str, Any],
+        options: Mapping[str, Any],
         settings: Settings,
         config: Path | None,
         values: Mapping[str, Any],
@@ -174,7 +172,7 @@ class Receiver(Protocol):
 
         Args:
             manager: The plugin manager.
-            given: The options of the command, by their names in ``CheckPlan``.
+            options: The options of the command, by their names in ``CheckPlan``.
             settings: The contents of the configuration.
             config: The path of the configuration; None if there is none.
             values: The options of the plugin that were given.

@@ -18,9 +18,9 @@ from probe_core.model import Value
 from probe_precheck.fitting import Given
 from probe_precheck.model import Call
 
-DEPTH = 100
+MAX_DEPTH = 100
 """Levels of nesting that arguments may have."""
-PLAIN = ("int", "float", "bool", "str", "complex")
+PLAIN_TYPES = ("int", "float", "bool", "str", "complex")
 """Types of values that mean the same in every framework."""
 
 
@@ -71,12 +71,12 @@ class Walk:
     plain: Callable[[Mapping[str, Any], str], Any]
     sequence: Callable[[Iterable[Any]], Any] = list
 
-    def arguments(self, call: Call, given: Given) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, call: Call, described_arguments: Given) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments of the call's forward, by position and by keyword."""
         name = f"{call.name}.forward"
         return (
-            [self.value(item, f"{name}.input.{i}", i) for i, item in enumerate(given.positional)],
-            {key: self.value(item, f"{name}.kwargs.{key}", key) for key, item in given.keywords.items()},
+            [self.value(item, f"{name}.input.{i}", i) for i, item in enumerate(described_arguments.positional)],
+            {key: self.value(item, f"{name}.kwargs.{key}", key) for key, item in described_arguments.keywords.items()},
         )
 
     def value(self, item: Any, place: str, at: int | str | None = None, depth: int = 0) -> Any:
@@ -91,7 +91,7 @@ class Walk:
         Raises:
             Unbuildable: The nesting is too deep.
         """
-        if depth > DEPTH:
+        if depth > MAX_DEPTH:
             raise Unbuildable("Its arguments are nested too deeply. SKIP.")
         if isinstance(item, list):
             parts = (self.value(part, f"{place}.{i}", None, depth + 1) for i, part in enumerate(item))
@@ -128,7 +128,7 @@ def common_value(item: Mapping[str, Any]) -> Any:
         return slice(*value) if isinstance(value, list) and 1 <= len(value) <= 3 else slice(None)
     if kind in ("ellipsis", "Ellipsis"):
         return ...
-    if kind not in PLAIN and isinstance(value, (int, float, bool, str)):
+    if kind not in PLAIN_TYPES and isinstance(value, (int, float, bool, str)):
         scalar = getattr(np, kind.removeprefix("numpy."), None)
         if isinstance(scalar, type) and issubclass(scalar, np.generic):
             return scalar(value)
@@ -155,7 +155,7 @@ def range_of(leaf: Mapping[str, Any]) -> Range:
     Raises:
         Unbuildable: No range was recorded.
     """
-    (low, clean_low), (high, clean_high) = (_extremes(leaf, name) for name in ("Min", "Max"))
+    (low, clean_low), (high, clean_high) = (_read_extremes(leaf, name) for name in ("Min", "Max"))
     recorded = Range(low, high, clean_low, clean_high)
     if not all(isinstance(value, (int, float)) for value in recorded):
         raise Unbuildable("Max and Min of an input were not recorded, so that it cannot be made up. SKIP.")
@@ -185,7 +185,7 @@ def never_random(dtype: Any) -> Unbuildable:
     return Unbuildable(f"{dtype} is not supported for random inputs; record with task tensor. SKIP.")
 
 
-def _extremes(leaf: Mapping[str, Any], name: str) -> tuple[Any, Any]:
+def _read_extremes(leaf: Mapping[str, Any], name: str) -> tuple[Any, Any]:
     """Return a statistic with inf and nan, and the same without.
 
     Recorders of msprobe 1.0 keep the former under another name.
@@ -232,12 +232,12 @@ def limit_call(needed: int, most: int) -> None:
     """
     if needed > most:
         raise Unbuildable(
-            f"Its inputs and results need {_size_text(needed)} of memory, "
-            f"and one call may use {_size_text(most)}. SKIP."
+            f"Its inputs and results need {_format_size(needed)} of memory, "
+            f"and one call may use {_format_size(most)}. SKIP."
         )
 
 
-def _size_text(count: int) -> str:
+def _format_size(count: int) -> str:
     """Return a number of bytes for people, such as ``12.8 GB``."""
     for power, unit in ((12, "TB"), (9, "GB"), (6, "MB")):
         if count >= 10**power:
@@ -256,7 +256,5 @@ def recorded_array(tensors: Callable[[Value], np.ndarray[Any, Any]], value: Valu
     except UnreadableTensor as error:
         raise Unbuildable(f"{error}. SKIP.") from None
     if array.shape != value.shape:
-        raise Unbuildable(
-            f"{value.data_name} holds shape {list(array.shape)} where {value.extent} was recorded. SKIP."
-        )
+        raise Unbuildable(f"{value.data_name} holds shape {list(array.shape)} where {value.extent} was recorded. SKIP.")
     return array

@@ -15,46 +15,46 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import (
-    create,
+    create_file,
+    create_path_error,
     make_directory,
     open_file,
-    refused,
     remove_leftovers,
-    replacing,
+    replace_file,
 )
-from probe_core.files.claim import next_second
+from probe_core.files.claim import add_second
 from probe_core.spreadsheet_text import neutralise
 from probe_precheck import csvfile
-from probe_precheck.csvfile import BLANK, message_text, number_text, read_table
+from probe_precheck.csvfile import BLANK, format_messages, format_number, read_table
 from probe_precheck.model import Detail, Result
 from probe_precheck.tables import Column, Tables
 
 RESULT_NAME = "accuracy_checking_result_{}.csv"
 DETAILS_NAME = "accuracy_checking_details_{}.csv"
-_RESULT = re.compile(r"accuracy_checking_result_(\d{14})\.csv")
-_DETAIL_NAME = re.compile(r"(.*)\.(?:forward|backward)\.output\.\d+")
+_RESULT_NAME_PATTERN = re.compile(r"accuracy_checking_result_(\d{14})\.csv")
+_DETAIL_NAME_PATTERN = re.compile(r"(.*)\.(?:forward|backward)\.output\.\d+")
 
 
 def api_of(name: str) -> str:
     """Return the API call of a row of the details; a name of another form is returned as it is."""
-    match = _DETAIL_NAME.fullmatch(name)
+    match = _DETAIL_NAME_PATTERN.fullmatch(name)
     return match[1] if match else name
 
 
-def cell_name(name: str) -> str:
+def format_cell_name(name: str) -> str:
     """Return a name as the text of its cell: on one line, and no formula for a spreadsheet."""
-    return neutralise(printable(name, sys.maxsize))
+    return neutralise(make_printable(name, sys.maxsize))
 
 
 def result_cells(result: Result, language: str) -> dict[str, str]:
     """Return the cells of a call's row by column key, with messages in ``zh`` or ``en``."""
     return {
-        "name": cell_name(result.name),
+        "name": format_cell_name(result.name),
         "forward": BLANK if result.forward is None else result.forward.value,
         "backward": BLANK if result.backward is None else result.backward.value,
-        "message": message_text(result.messages, language) or BLANK,
+        "message": format_messages(result.messages, language) or BLANK,
         "standard": BLANK if result.standard is None else result.standard.value,
     }
 
@@ -67,21 +67,21 @@ def detail_cells(detail: Detail, language: str, precision: int) -> dict[str, str
         language: The language of messages, ``zh`` or ``en``.
         precision: Digits after the point of numbers.
     """
-    cells = {key: number_text(value, precision) for key, value in detail.numbers.items()}
+    cells = {key: format_number(value, precision) for key, value in detail.numbers.items()}
     cells.update(
-        name=cell_name(detail.name),
+        name=format_cell_name(detail.name),
         bench_dtype=detail.bench_dtype or BLANK,
         device_dtype=detail.device_dtype or BLANK,
         shape=detail.shape or BLANK,
         status=detail.status.value,
-        message=message_text(detail.messages, language) or BLANK,
+        message=format_messages(detail.messages, language) or BLANK,
         standard=BLANK if detail.standard is None else detail.standard.value,
-        standard_message=message_text(detail.standard_messages, language) or BLANK,
+        standard_message=format_messages(detail.standard_messages, language) or BLANK,
     )
     return cells
 
 
-def _may_be_of(api: str, tail: str) -> bool:
+def _may_belong_to(api: str, tail: str) -> bool:
     """Return True if a row of the details that begins with ``tail`` may belong to the API call."""
     start = f"{api}."
     return start.startswith(tail[: len(start)])
@@ -145,10 +145,10 @@ class ResultFiles:
             try:
                 files._open(is_new=True)
             except FileExistsError:
-                time_stamp = next_second(time_stamp)
+                time_stamp = add_second(time_stamp)
                 continue
             except OSError as error:
-                raise refused(files.result, error) from None
+                raise create_path_error(files.result, error) from None
             try:
                 append(files._files[0], files.result, csvfile.header(tables.result, language))
                 append(files._files[1], files.details, csvfile.header(columns, language))
@@ -174,16 +174,14 @@ class ResultFiles:
         Raises:
             UserError: The file was renamed, its details are missing, or either is damaged or in use.
         """
-        if not _RESULT.fullmatch(result.name):
+        if not _RESULT_NAME_PATTERN.fullmatch(result.name):
             raise UserError(
                 f'"{result.name}" is no name of a result file, please do not modify the result csv name.',
                 "Give it its name back: accuracy_checking_result_, the 14 digits of its time, and .csv.",
             )
         files = cls(result, columns, "zh", precision, tables)
         if not result.is_file():
-            raise UserError(
-                f"There is no {result}.", "Give the result csv of the check to resume with -csv_path."
-            )
+            raise UserError(f"There is no {result}.", "Give the result csv of the check to resume with -csv_path.")
         if not files.details.is_file():
             raise UserError(
                 f"{files.details.name} is not beside {result.name}, so the check cannot be resumed.",
@@ -193,7 +191,7 @@ class ResultFiles:
             remove_leftovers(result.parent)
             files._open(is_new=False)
         except OSError as error:
-            raise refused(result, error) from None
+            raise create_path_error(result, error) from None
         try:
             files._load()
         except BaseException:
@@ -221,7 +219,7 @@ class ResultFiles:
         more = [column for column in self._columns if column not in details.columns]
         self._columns = (*details.columns, *more)
         rows = result.rows
-        if rows and details.is_cut and _may_be_of(rows[-1]["name"].strip(), details.tail):
+        if rows and details.is_cut and _may_belong_to(rows[-1]["name"].strip(), details.tail):
             rows = rows[:-1]  # a row of its details is incomplete
         names = [row["name"].strip() for row in rows]
         self.done = set(names)
@@ -231,7 +229,7 @@ class ResultFiles:
                 f"{self.result} has two rows for {twice}, so it cannot be resumed.",
                 "Remove one of them, or run the check again without -csv_path.",
             )
-        kept = [row for row in details.rows if api_of(row["name"].strip()) in self.done]
+        kept_rows = [row for row in details.rows if api_of(row["name"].strip()) in self.done]
         for file, table in zip(self._files, (result, details)):
             if table.is_cut:
                 file.truncate(table.whole)
@@ -239,8 +237,8 @@ class ResultFiles:
         if len(rows) < len(result.rows):
             self._replace(self.result, self._tables.result, rows)
             self._reopen(0, self.result)
-        if more or len(kept) < len(details.rows):
-            self._replace(self.details, self._columns, kept)
+        if more or len(kept_rows) < len(details.rows):
+            self._replace(self.details, self._columns, kept_rows)
             self._reopen(1, self.details)
 
     def _reopen(self, number: int, path: Path) -> None:
@@ -254,7 +252,7 @@ class ResultFiles:
 
     def has(self, name: str) -> bool:
         """Return True if both files hold the call."""
-        return cell_name(name).strip() in self.done
+        return format_cell_name(name).strip() in self.done
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -274,11 +272,11 @@ class ResultFiles:
         )
         row = result_cells(result, self._language)
         append(self._files[0], self.result, csvfile.lines([csvfile.cells(row, self._tables.result)]))
-        self.done.add(cell_name(result.name).strip())
+        self.done.add(format_cell_name(result.name).strip())
 
     def finish(self, order: Sequence[str]) -> None:
         """Sort the rows into the order of the run, and close the files."""
-        place = {cell_name(name).strip(): number for number, name in enumerate(order)}
+        place = {format_cell_name(name).strip(): number for number, name in enumerate(order)}
         for path, columns in ((self.result, self._tables.result), (self.details, tuple(self._columns))):
             rows = read_table(path, columns, [column.key for column in columns]).rows
             places = [place.get(api_of(row["name"].strip()), len(place)) for row in rows]
@@ -290,10 +288,10 @@ class ResultFiles:
     def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
         body = csvfile.lines(csvfile.cells(row, columns) for row in rows)
         try:
-            with replacing(path) as file:
+            with replace_file(path) as file:
                 file.write(csvfile.header(columns, self._language) + body)
         except OSError as error:
-            raise refused(path, error) from None
+            raise create_path_error(path, error) from None
 
     def remove(self) -> None:
         """Close and delete both files, if nothing could be checked."""
@@ -310,7 +308,7 @@ class ResultFiles:
 
 def opened(path: Path, is_new: bool) -> BinaryIO:
     """Open one of both files for reading and writing; symbolic links are refused."""
-    file = os.fdopen(create(path) if is_new else open_file(path, os.O_RDWR), "r+b", buffering=0)
+    file = os.fdopen(create_file(path) if is_new else open_file(path, os.O_RDWR), "r+b", buffering=0)
     return cast(BinaryIO, file)
 
 
@@ -328,7 +326,7 @@ def append(file: BinaryIO, path: Path, data: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             file.truncate(start)
-        raise refused(path, error) from None
+        raise create_path_error(path, error) from None
 
 
 def lock(file: BinaryIO, path: Path) -> None:

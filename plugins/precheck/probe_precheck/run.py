@@ -8,17 +8,17 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probe_core.engine import cores
-from probe_core.errors import UserError, nearest
+from probe_core.engine import count_cores
+from probe_core.errors import UserError, find_nearest_names
 from probe_core.files.atomic import make_directory, refuse_link, remove_leftovers
 from probe_core.flow.opening import open_run
 from probe_core.model import Mode
 from probe_core.plugins.manager import Manager
-from probe_core.progress import tell
+from probe_core.progress import report_progress
 from probe_precheck.assignment import Assignment
-from probe_precheck.calls import RecordedCalls, api_name, bare_name, rerunnable
-from probe_precheck.checking import Checking, rule_of, runner_of, skipped, tables_of
-from probe_precheck.judging import Judge, whole
+from probe_precheck.calls import RecordedCalls, get_api_name, get_bare_name, rerunnable
+from probe_precheck.checking import CheckSetup, create_skipped_outcome, rule_of, runner_of, tables_of
+from probe_precheck.judging import Judge, merge_statuses
 from probe_precheck.model import Call, Detail, Message, Result, Status
 from probe_precheck.protocols import Replayer, Runner
 from probe_precheck.results import ResultFiles
@@ -27,10 +27,10 @@ from probe_precheck.specs import RunnerSpec
 from probe_precheck.supervisor import Job, Lost, supervise
 from probe_precheck.tables import Column, Tables
 
-PRELOADED = ("probe_precheck.checking",)
+PRELOADED_MODULES = ("probe_precheck.checking",)
 """Modules that every worker process needs, for any framework."""
 
-KEPT = 10_000
+MAX_FAILED_RESULTS = 10_000
 """Number of failed results that are kept for the summary."""
 
 
@@ -78,7 +78,7 @@ class CheckPlan:
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckSummary:
     """Result of a pre-check.
 
     Attributes:
@@ -118,8 +118,8 @@ class Checked:
 
     def note(self, result: Result) -> None:
         """Count a finished call."""
-        status = whole(result.statuses)
-        kind = api_name(result.name)
+        status = merge_statuses(result.statuses)
+        kind = get_api_name(result.name)
         self.counts[status] += 1
         self.apis[kind] += 1
         self.passing_standard += result.passes_standard_alone
@@ -127,7 +127,7 @@ class Checked:
             self.lost.append(result)
         if result.internal and not self.internal:
             self.internal = result.messages[0].text("en")
-        if status in (Status.ERROR, Status.WARNING) and len(self.failed) < KEPT:
+        if status in (Status.ERROR, Status.WARNING) and len(self.failed) < MAX_FAILED_RESULTS:
             self.failed.append(result)
         if status is Status.SKIP and result.messages:
             self.reasons[result.messages[0].text("en").replace(result.name, kind)] += 1
@@ -148,7 +148,7 @@ class CheckInterrupted(KeyboardInterrupt):
         self.result = result
 
 
-def check_run(plan: CheckPlan, manager: Manager) -> Checked:
+def check_run(plan: CheckPlan, manager: Manager) -> CheckSummary:
     """Check the calls of a run, and write the rows of each as it is finished.
 
     Raises:
@@ -163,16 +163,14 @@ def check_run(plan: CheckPlan, manager: Manager) -> Checked:
         # made here as well as in the workers, so that a missing package is reported before these start
         runner: Runner = spec.make()
         if plan.settings.white_list or plan.settings.black_list:
-            recorded = {bare_name(name) for name in calls.names}
+            recorded = {get_bare_name(name) for name in calls.names}
             check_names(plan.settings, runner.apis() | recorded)
-        judge = Judge(
-            rule_of(manager, framework), assignment := Assignment(manager, plan.release, plan.standards)
-        )
-        chosen = _chosen(calls, plan)
-        own_columns = assignment.own_columns({bare_name(calls.names[i]) for i in chosen})
+        judge = Judge(rule_of(manager, framework), assignment := Assignment(manager, plan.release, plan.standards))
+        chosen = _choose_calls(calls, plan)
+        own_columns = assignment.own_columns({get_bare_name(calls.names[i]) for i in chosen})
         files = _open_files(plan, tables_of(manager, framework), own_columns)
         is_explainable = run.mode is Mode.TENSOR and isinstance(runner, Replayer)
-        checked = Checked(plan, files, is_explainable=is_explainable)
+        checked = CheckSummary(plan, files, is_explainable=is_explainable)
         try:
             _check(plan, calls, chosen, spec, judge, checked)
             files.finish(calls.names)
@@ -196,7 +194,7 @@ def _check(
     chosen: Sequence[int],
     spec: RunnerSpec,
     judge: Judge,
-    checked: Checked,
+    checked: CheckSummary,
 ) -> None:
     files = checked.files
     left = [index for index in chosen if not files.has(calls.names[index])]
@@ -215,13 +213,13 @@ def _check(
             not_run.append(call)
         else:
             jobs.append(Job(index, call, calls.cost(index)))
-    setup = Checking(
+    setup = CheckSetup(
         spec.framework,
         RunnerOptions(
             plan.dump,
             jit_compile=plan.jit_compile,
             error_directory=checked.error_directory,
-            threads=_threads(plan),
+            threads=_count_threads(plan),
             seed=plan.seed,
         ),
         plan.devices or ("",),
@@ -229,23 +227,23 @@ def _check(
         plan.standards,
     )
     with closing(
-        supervise(setup, jobs, plan.workers, plan.timeout, preload=(*PRELOADED, *spec.preload))
+        supervise(setup, jobs, plan.workers, plan.timeout, preload=(*PRELOADED_MODULES, *spec.preload))
     ) as answers:
         for job, answer in answers:
-            result = lost_result(job.payload, answer.reason) if isinstance(answer, Lost) else answer
+            result = create_lost_result(job.payload, answer.reason) if isinstance(answer, Lost) else answer
             done = _finish(result, checked, done)
     for call in not_run:
-        done = _finish(judge.result(call, skipped(call, call.problem)), checked, done)
+        done = _finish(judge.result(call, create_skipped_outcome(call, call.problem)), checked, done)
 
 
-def _finish(result: Result, checked: Checked, done: int) -> int:
+def _finish(result: Result, checked: CheckSummary, done: int) -> int:
     checked.files.append(result)
     checked.note(result)
-    tell("checking", done + 1, checked.total)
+    report_progress("checking", done + 1, checked.total)
     return done + 1
 
 
-def lost_result(call: Call, reason: str) -> Result:
+def create_lost_result(call: Call, reason: str) -> Result:
     """Return the row of a call that took its process with it."""
     message = Message(f"ERROR: {reason}")
     details = [Detail(f"{call.name}.forward.output.0", Status.ERROR, messages=(message,))]
@@ -256,22 +254,22 @@ def lost_result(call: Call, reason: str) -> Result:
     return Result(call.name, Status.ERROR, backward, (message,), details, lost=True)
 
 
-def _chosen(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
+def _choose_calls(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
     """Return the indices of the calls that get a row."""
     chosen = list(calls.distinct()) if plan.distinct else list(range(len(calls)))
     if not plan.only:
         return chosen
     wanted = set(plan.only)
-    apis = {api_name(name) for name in calls.names}
+    apis = {get_api_name(name) for name in calls.names}
     for name in plan.only:
         if name not in apis and name not in calls.names:
-            close = nearest(name, [*apis, *calls.names])
+            close = find_nearest_names(name, [*apis, *calls.names])
             raise UserError(
                 f'The run holds no call "{name}", so --only cannot run it.',
                 "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
                 close,
             )
-    return [i for i in chosen if calls.names[i] in wanted or api_name(calls.names[i]) in wanted]
+    return [i for i in chosen if calls.names[i] in wanted or get_api_name(calls.names[i]) in wanted]
 
 
 def _open_files(plan: CheckPlan, tables: Tables, own_columns: Sequence[tuple[str, str, str]]) -> ResultFiles:
@@ -282,8 +280,8 @@ def _open_files(plan: CheckPlan, tables: Tables, own_columns: Sequence[tuple[str
     return ResultFiles.create(plan.output, plan.time_stamp, columns, plan.language, digits, tables)
 
 
-def _threads(plan: CheckPlan) -> int:
+def _count_threads(plan: CheckPlan) -> int:
     """Return the threads of each worker: 1 on the CPU, so that sums do not depend on their number."""
     if not plan.devices or plan.devices == ("cpu",):
         return 1
-    return max(1, cores() // plan.workers)
+    return max(1, count_cores() // plan.workers)

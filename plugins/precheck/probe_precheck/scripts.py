@@ -12,42 +12,42 @@ import numpy as np
 from probe_precheck.model import Call
 from probe_precheck.rules import package_text
 
-Own = Callable[[Any, str], Union[str, None]]
+ValueRenderer = Callable[[Any, str], Union[str, None]]
 """Function that returns Python code for a value of a framework, such as a tensor, and its name; else None."""
 
-_UNSAFE = re.compile(r"[^\w.\-]")
-_MARK = re.compile(r"@[A-Z]+@")
+_UNSAFE_PATTERN = re.compile(r"[^\w.\-]")
+_MARK_PATTERN = re.compile(r"@[A-Z]+@")
 
 
 def file_name(name: str) -> str:
     """Return the name of a record, or of a part of it, as it is spelled in names of files."""
-    return _UNSAFE.sub("_", name)
+    return _UNSAFE_PATTERN.sub("_", name)
 
 
-def literal_of(value: Any, name: str, own: Own) -> str:
+def literal_of(value: Any, name: str, render: ValueRenderer) -> str:
     """Return Python code that makes a value.
 
     Args:
         value: An argument of a call.
         name: Its place in the call, as in names of files; the names of its parts begin with it.
-        own: The function for values of the framework, which is called first.
+        render: The function for values of the framework, which is called first.
     """
-    code = own(value, name)
+    code = render(value, name)
     if code is not None:
         return code
     if isinstance(value, np.generic):
-        return literal_of(value.item(), name, own)
+        return literal_of(value.item(), name, render)
     if isinstance(value, (list, tuple)):
-        inner = ", ".join(literal_of(item, f"{name}.{i}", own) for i, item in enumerate(value))
+        inner = ", ".join(literal_of(item, f"{name}.{i}", render) for i, item in enumerate(value))
         if isinstance(value, list):
             return f"[{inner}]"
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, dict):
         places = ((key, item, f"{name}.{file_name(str(key))}") for key, item in value.items())
-        pairs = (f"{key!r}: {literal_of(item, place, own)}" for key, item, place in places)
+        pairs = (f"{key!r}: {literal_of(item, place, render)}" for key, item, place in places)
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, complex):
-        return f"complex({literal_of(value.real, name, own)}, {literal_of(value.imag, name, own)})"
+        return f"complex({literal_of(value.real, name, render)}, {literal_of(value.imag, name, render)})"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return "..." if value is ... else repr(value)
@@ -58,7 +58,7 @@ def script_of(
     call: Call,
     positional: Sequence[Any],
     keywords: Mapping[str, Any],
-    own: Own,
+    render: ValueRenderer,
     values: Mapping[str, str],
 ) -> str:
     """Return the ``script.txt`` of a package with its marks, such as ``@CALL@``, replaced.
@@ -68,13 +68,13 @@ def script_of(
         call: The call that the script repeats.
         positional: The arguments by position.
         keywords: The arguments by keyword.
-        own: The function that returns Python code for values of the framework.
+        render: The function that returns Python code for values of the framework.
         values: The texts that replace marks of the framework's own.
     """
     name = file_name(call.name)
-    arguments = [literal_of(value, f"{name}.forward.input.{i}", own) for i, value in enumerate(positional)]
+    arguments = [literal_of(value, f"{name}.forward.input.{i}", render) for i, value in enumerate(positional)]
     keyword_arguments = [
-        f"{key!r}: {literal_of(value, f'{name}.forward.kwargs.{file_name(key)}', own)}"
+        f"{key!r}: {literal_of(value, f'{name}.forward.kwargs.{file_name(key)}', render)}"
         for key, value in keywords.items()
     ]
     replacements = {
@@ -84,4 +84,4 @@ def script_of(
         **values,
     }
     # all marks in one pass: a value may look like a mark
-    return _MARK.sub(lambda match: replacements[match[0]], package_text(package, "script.txt"))
+    return _MARK_PATTERN.sub(lambda match: replacements[match[0]], package_text(package, "script.txt"))

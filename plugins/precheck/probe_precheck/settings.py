@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, meant, nearest
-from probe_core.files.given import load_object, parse_yaml, read_given, yaml_problem
+from probe_core.errors import UserError, find_nearest_names, suggest_name
+from probe_core.files.given import describe_yaml_error, load_object, parse_yaml, read_regular_file
 
 RELEASES = ("guide", "8.3")
 """Releases of msprobe whose thresholds the standards have, oldest first (docs/standards.md#releases).
 
 ``guide`` is the guide of msprobe 1.0.4.
 """
-FORMER_RELEASES = {"seed": "guide"}
+RELEASE_BY_FORMER_NAME = {"seed": "guide"}
 """Earlier names of releases, which are accepted wherever a release is named."""
 LANGUAGES = ("zh", "en")
 PRECISION = 14
@@ -24,10 +24,10 @@ SEED = 1234
 """Number that the seeds of made-up inputs are derived from."""
 TIMEOUT = 600.0
 """Seconds that one call may take."""
-MOST_DIGITS = 100
-SECTIONS = ("run_ut", "acc_check")
-FIELDS = ("white_list", "black_list", "error_data_path", "precision")
-ONLINE = frozenset({"is_online", "nfs_path", "host", "port", "rank_list", "tls_path", "master_ip",
+MAX_PRECISION_DIGITS = 100
+CONFIG_SECTIONS = ("run_ut", "acc_check")
+CONFIG_FIELDS = ("white_list", "black_list", "error_data_path", "precision")
+ONLINE_FIELDS = frozenset({"is_online", "nfs_path", "host", "port", "rank_list", "tls_path", "master_ip",
                     "master_port", "is_golden", "is_benchmark_device", "quantization_api_list"})  # fmt: skip
 """Fields of msprobe's configuration files that concern the online pre-check alone; others ignore them."""
 
@@ -58,7 +58,7 @@ class RunnerOptions:
 
 def release_named(name: str) -> str:
     """Return the present name of a release that may be given by a former one."""
-    return FORMER_RELEASES.get(name, name)
+    return RELEASE_BY_FORMER_NAME.get(name, name)
 
 
 def missing_device(text: str, count: int | None = None) -> UserError:
@@ -117,20 +117,16 @@ def read_settings(path: Path | None) -> Settings:
     if path.suffix.lower() in (".yaml", ".yml"):
         return parse_settings(_read_yaml(path), what)
     document = load_object(path, "configuration")
-    for section in SECTIONS:
+    for section in CONFIG_SECTIONS:
         inner = document.get(section)
         if isinstance(inner, dict):
-            return replace(parse_settings(inner, what), dump_path=_dump_path(document, what))
+            return replace(parse_settings(inner, what), dump_path=_parse_dump_path(document, what))
         if inner is not None:
-            raise UserError(
-                f'{what}: "{section}" must be an object.', 'For example {"run_ut": {"white_list": []}}.'
-            )
-    raise UserError(
-        f'{what} has no section "run_ut".', 'For example {"task": "run_ut", "run_ut": {"white_list": []}}.'
-    )
+            raise UserError(f'{what}: "{section}" must be an object.', 'For example {"run_ut": {"white_list": []}}.')
+    raise UserError(f'{what} has no section "run_ut".', 'For example {"task": "run_ut", "run_ut": {"white_list": []}}.')
 
 
-def _dump_path(document: Mapping[str, Any], what: str) -> Path | None:
+def _parse_dump_path(document: Mapping[str, Any], what: str) -> Path | None:
     path = document.get("dump_path")
     if path is not None and not isinstance(path, str):
         raise UserError(f"{what}: dump_path must be a path.", 'For example "./checked".')
@@ -141,7 +137,7 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     import yaml
 
     try:
-        fields = parse_yaml(read_given(path).decode("utf-8-sig"))
+        fields = parse_yaml(read_regular_file(path).decode("utf-8-sig"))
     except (OSError, ValueError) as error:  # ValueError: bytes that are not UTF-8
         problem = getattr(error, "strerror", None) or "it is no text in UTF-8"
         raise UserError(
@@ -149,7 +145,7 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
         ) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise UserError(
-            f"The configuration {path} is no valid yaml{yaml_problem(error)}.", "Correct the file."
+            f"The configuration {path} is no valid yaml{describe_yaml_error(error)}.", "Correct the file."
         ) from None
     if fields is None:
         return {}
@@ -169,12 +165,12 @@ def parse_settings(fields: Mapping[Any, Any], what: str) -> Settings:
         UserError: A field is unknown or has a wrong value.
     """
     for key in fields:
-        if key not in FIELDS and key not in ONLINE:
-            close = meant(str(key), FIELDS)
+        if key not in CONFIG_FIELDS and key not in ONLINE_FIELDS:
+            close = suggest_name(str(key), CONFIG_FIELDS)
             raise UserError(
                 f'{what} has an unknown field "{key}".',
                 f"Did you mean {close}? Known fields:" if close else "Known fields:",
-                FIELDS,
+                CONFIG_FIELDS,
             )
     is_online = fields.get("is_online")
     if is_online is not None and not isinstance(is_online, bool):
@@ -183,44 +179,42 @@ def parse_settings(fields: Mapping[Any, Any], what: str) -> Settings:
     if not isinstance(path, str):
         raise UserError(f"{what}: error_data_path must be a path.", 'For example "./".')
     digits = fields.get("precision", PRECISION)
-    if type(digits) is not int or not 0 <= digits <= MOST_DIGITS:
+    if type(digits) is not int or not 0 <= digits <= MAX_PRECISION_DIGITS:
         raise UserError(
-            f"{what}: precision must be a whole number from 0 to {MOST_DIGITS}.", "For example 14."
+            f"{what}: precision must be a whole number from 0 to {MAX_PRECISION_DIGITS}.", "For example 14."
         )
     return Settings(
-        _names(fields, "white_list", what),
-        _names(fields, "black_list", what),
+        _parse_names(fields, "white_list", what),
+        _parse_names(fields, "black_list", what),
         Path(path or "."),
         digits,
         fields if is_online else None,
     )
 
 
-def _names(fields: Mapping[Any, Any], key: str, what: str) -> frozenset[str]:
+def _parse_names(fields: Mapping[Any, Any], key: str, what: str) -> frozenset[str]:
     value = fields.get(key)
     if value is None:
         return frozenset()
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise UserError(
-            f"{what}: {key} must be a list of API names.", f"For example {key}: [conv1d, linear]."
-        )
+        raise UserError(f"{what}: {key} must be a list of API names.", f"For example {key}: [conv1d, linear].")
     return frozenset(value)
 
 
-def check_names(settings: Settings, known: Set[str]) -> None:
+def check_names(settings: Settings, api_names: Set[str]) -> None:
     """Check that both lists name APIs that can be recorded.
 
     Args:
         settings: The lists.
-        known: The bare names of all APIs.
+        api_names: The bare names of all APIs.
 
     Raises:
-        UserError: A name is not among ``known``.
+        UserError: A name is not among ``api_names``.
     """
     for key, names in (("white_list", settings.white_list), ("black_list", settings.black_list)):
-        for name in sorted(names - known):
+        for name in sorted(names - api_names):
             bare = name.split(".")
-            close = nearest(bare[1] if len(bare) > 2 else name, sorted(known))
+            close = find_nearest_names(bare[1] if len(bare) > 2 else name, sorted(api_names))
             raise UserError(
                 f'Invalid api: {key} names "{name}", which is no API that is recorded.',
                 "Names are bare, such as conv1d. Nearest:" if close else "Names are bare, such as conv1d.",

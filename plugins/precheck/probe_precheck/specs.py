@@ -43,7 +43,7 @@ class StatusRuleSpec(Spec):
         framework: The framework whose calls it judges; empty for all frameworks without a rule of their own.
         result: The columns of the result csv, as (key, Chinese header, English header); empty for
             ``probe_precheck.tables.RESULT``. The keys are those of that table, and ``standard`` and
-            ``standard_message`` for the verdicts of a ``protocols.SoloRule``.
+            ``select_standard_messages`` for the verdicts of a ``protocols.SoloRule``.
         details: The columns of the details csv; empty for ``probe_precheck.tables.DETAILS``.
     """
 

@@ -16,22 +16,22 @@ from typing import Any, NamedTuple
 
 from probe_core.errors import UserError
 from probe_core.ranks import processes
-from probe_precheck.worker import ENDING, Worker
-from probe_precheck.worker_process import Answer, Says, Setup, raised, serve
+from probe_precheck.worker import END_TIMEOUT_SECONDS, Worker
+from probe_precheck.worker_process import MessageKind, Setup, WorkerMessage, describe_exception, serve
 
-STARTS = 3
+MAX_FAILED_STARTS = 3
 """Failed starts in a row after which a slot stays empty."""
 
-START_TIME = 600.0
+MIN_START_TIMEOUT_SECONDS = 600.0
 """Seconds that a start may take at least; libraries and devices may need minutes the first time."""
 
-START_FACTOR = 10.0
+START_TIMEOUT_FACTOR = 10.0
 """Factor of a job's time limit that gives that of a start."""
 
-PATIENCE = 2.0
+PATIENCE_SECONDS = 2.0
 """Seconds that processes get to end by themselves when all jobs are done."""
 
-LONGEST_WAIT = 3600.0
+MAX_WAIT_SECONDS = 3600.0
 """Seconds of one wait at most, since a time limit may be infinite and a wait of the system may not."""
 
 
@@ -89,14 +89,14 @@ def supervise(
     """
     if workers < 1:
         raise ValueError("workers must be at least 1")
-    most = max(1, len(jobs))
-    with Processes(setup, min(workers, most), timeout, method=method, preload=preload, most=most) as run:
+    job_limit = max(1, len(jobs))
+    with Processes(setup, min(workers, job_limit), timeout, method=method, preload=preload, most=job_limit) as run:
         for job in sorted(jobs, key=lambda job: -job.cost):
             run.put(job)
         run.close()
         while not run.is_done:
             yield from run.finished()
-        run.end(PATIENCE)
+        run.end(PATIENCE_SECONDS)
 
 
 class Processes:
@@ -130,10 +130,10 @@ class Processes:
     ) -> None:
         if workers < 1:
             raise ValueError("workers must be at least 1")
-        method = method or processes.start_method()
+        method = method or processes.choose_start_method()
         context: Any = multiprocessing.get_context(method)
         if method == "forkserver":
-            processes.mark_temporary()
+            processes.mark_temporary_directory()
             context.set_forkserver_preload([serve.__module__, *preload])
         self._context = context
         self._setup = setup
@@ -146,8 +146,8 @@ class Processes:
         self._free = set(range(workers))
         self._failed_starts = dict.fromkeys(self._free, 0)
         self._timeout = timeout
-        self._start_timeout = max(START_TIME, START_FACTOR * timeout)
-        self._variables = processes.our_variables()
+        self._start_timeout = max(MIN_START_TIMEOUT_SECONDS, START_TIMEOUT_FACTOR * timeout)
+        self._variables = processes.collect_variables()
         self._selector = selectors.DefaultSelector()
         self._bell, self._woken = socket.socketpair()
         for end in (self._bell, self._woken):
@@ -224,7 +224,7 @@ class Processes:
             UserError: ``setup`` raised it, or no process can be set up.
         """
         self._fill_slots()
-        for worker in self._ready(within):
+        for worker in self._wait_for_workers(within):
             self._attend(worker)
         self._end_silent()
         finished, self._finished = self._finished, []
@@ -265,13 +265,13 @@ class Processes:
         try:
             worker = Worker(self._context, slot, self._variables)
         except OSError as error:  # such as too many open files
-            self._count_failed_start(slot, raised(error))
+            self._count_failed_start(slot, describe_exception(error))
             return False
         self._workers.append(worker)
         try:
             worker.start()
         except (OSError, EOFError) as error:
-            self._lose(worker, raised(error))
+            self._lose(worker, describe_exception(error))
             return False
         worker.send(order, self._start_timeout)
         self._selector.register(worker.channel, worker.events, worker)
@@ -287,8 +287,8 @@ class Processes:
             patience: The seconds that it gets to do so.
         """
         self._forget(worker)
-        how, line = worker.end(patience)
-        reason = (how or reason) + (f"; it last wrote: {line}" if line else "")
+        exit_reason, line = worker.end(patience)
+        reason = (exit_reason or reason) + (f"; it last wrote: {line}" if line else "")
         if not worker.is_set_up:
             self._count_failed_start(worker.slot, reason)
             return
@@ -298,7 +298,7 @@ class Processes:
 
     def _count_failed_start(self, slot: int, reason: str) -> None:
         self._failed_starts[slot] += 1
-        if self._failed_starts[slot] < STARTS:
+        if self._failed_starts[slot] < MAX_FAILED_STARTS:
             self._free.add(slot)
         elif not self._free and not self._workers:
             raise UserError(
@@ -315,13 +315,13 @@ class Processes:
 
     # -- what workers say --------------------------------------------------------------------------
 
-    def _ready(self, within: float) -> list[Worker]:
+    def _wait_for_workers(self, within: float) -> list[Worker]:
         """Wait for news of workers, the next deadline or a new job, and return the workers with news."""
         if self._finished or (not self._workers and not self._is_open):
             within = 0.0
         left = min((worker.deadline for worker in self._workers), default=math.inf) - time.monotonic()
         ready: dict[Worker, None] = {}
-        for key, _ in self._selector.select(max(min(left, within, LONGEST_WAIT), 0.0)):
+        for key, _ in self._selector.select(max(min(left, within, MAX_WAIT_SECONDS), 0.0)):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
                     self._woken.recv(4096)
@@ -341,24 +341,24 @@ class Processes:
             if not worker.is_gone:
                 self._occupy(worker)
         if worker.is_gone:
-            self._lose(worker, "its process stopped answering", ENDING)
+            self._lose(worker, "its process stopped answering", END_TIMEOUT_SECONDS)
         elif worker in self._workers:
             self._selector.modify(worker.channel, worker.events, worker)
 
-    def _take(self, worker: Worker, answer: Answer) -> None:
-        if answer.says is Says.READY:
+    def _take(self, worker: Worker, answer: WorkerMessage) -> None:
+        if answer.says is MessageKind.READY:
             worker.is_set_up = True
             self._failed_starts[worker.slot] = 0
             return
-        if answer.says is Says.REFUSED:
+        if answer.says is MessageKind.REFUSED:
             raise UserError(*pickle.loads(answer.data))
         result: Any
         try:
             result = pickle.loads(answer.data)
         except Exception as error:
-            result = Lost(f"{raised(error)}, when its result was read")
+            result = Lost(f"{describe_exception(error)}, when its result was read")
         else:
-            result = Lost(result) if answer.says is Says.RAISED else result
+            result = Lost(result) if answer.says is MessageKind.RAISED else result
         self._finished.append((worker.job, result))
         worker.job = None
 
@@ -369,7 +369,7 @@ class Processes:
             try:
                 payload = pickle.dumps(job.payload, pickle.HIGHEST_PROTOCOL)
             except Exception as error:
-                self._finished.append((job, Lost(f"{raised(error)}, when it was sent")))
+                self._finished.append((job, Lost(f"{describe_exception(error)}, when it was sent")))
                 continue
             worker.begin(job, payload, self._timeout)
             return

@@ -23,15 +23,15 @@ class Column(NamedTuple):
         return self.english if language == "en" else self.chinese
 
 
-def _same(key: str, header: str) -> Column:
+def _create_column(key: str, header: str) -> Column:
     return Column(key, header, header)
 
 
 RESULT = (
-    _same("name", "API name"),
-    _same("forward", "Forward Test Success"),
-    _same("backward", "Backward Test Success"),
-    _same("message", "Message"),
+    _create_column("name", "API name"),
+    _create_column("forward", "Forward Test Success"),
+    _create_column("backward", "Backward Test Success"),
+    _create_column("message", "Message"),
 )
 """Columns of the result of run_ut: a row for each API call."""
 
@@ -57,13 +57,13 @@ NUMBERS = (
 """Columns of the numbers that are measured of an output, in the order of the details."""
 
 DETAILS = (
-    _same("name", "API Name"),
-    _same("bench_dtype", "Bench Dtype"),
-    _same("device_dtype", "DEVICE Dtype"),
-    _same("shape", "Shape"),
+    _create_column("name", "API Name"),
+    _create_column("bench_dtype", "Bench Dtype"),
+    _create_column("device_dtype", "DEVICE Dtype"),
+    _create_column("shape", "Shape"),
     *NUMBERS,
-    _same("status", "Status"),
-    _same("message", "Message"),
+    _create_column("status", "Status"),
+    _create_column("message", "Message"),
 )
 """Columns of the details of run_ut: a row for each output."""
 
@@ -75,11 +75,11 @@ class Tables(NamedTuple):
     details: tuple[Column, ...] = DETAILS
 
 
-COMPARE_RESULT = (_same("name", "API Name"), *RESULT[1:])
+COMPARE_RESULT = (_create_column("name", "API Name"), *RESULT[1:])
 """Columns of the result of api_precision_compare: a row for each API call."""
 
 COMPARE_DETAILS = (
-    _same("name", "API Name"),
+    _create_column("name", "API Name"),
     Column("small_value_ratio", "小值域错误比值", "Small Value Error Ratio"),
     Column("small_value_status", "小值域判定结果", "Small Value Result"),
     Column("rmse_ratio", "均方根误差比值", "RMSE Ratio"),
@@ -106,6 +106,6 @@ COMPARE_DETAILS = (
     Column("thousandth_status", "双千指标判定结果", "Dual Thousandth Result"),
     Column("status", "比对结果", "Compare Result"),
     Column("algorithm", "比对算法", "Compare Algorithm"),
-    _same("message", "Message"),
+    _create_column("message", "Message"),
 )
 """Columns of the details of api_precision_compare: a row for each output."""

@@ -21,13 +21,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from probe_core.errors import said
+from probe_core.errors import describe_error
 from probe_core.files.given import parse_yaml
 from probe_core.plugins.specs import Spec, problem_of
 from probe_core.testing import EDGES
 from probe_precheck.calls import RecordedCalls
-from probe_precheck.csvfile import number_text
-from probe_precheck.judging import paired
+from probe_precheck.csvfile import format_number
+from probe_precheck.judging import pair_leaves
 from probe_precheck.model import (
     BACKWARD,
     FORWARD,
@@ -50,7 +50,7 @@ from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, Status
 from probe_precheck.tables import COMPARE_DETAILS, DETAILS, NUMBERS
 
 T = TypeVar("T")
-JUDGES = ("listed", "exact", "rest")
+JUDGES_VALUES = ("listed", "exact", "rest")
 """Values of ``StandardSpec.judges``."""
 API = "Mine.op"
 """Name of the API whose outputs are judged."""
@@ -66,27 +66,29 @@ def check_standard(spec: StandardSpec) -> None:
         AssertionError: The standard breaks a rule; the text says which.
     """
     title = _check_spec(spec, StandardSpec)
-    _must(spec.label, f"{title} must have a label, which the column of the algorithm shows.")
-    _must(spec.judges in JUDGES, f"{title}: judges must be one of {', '.join(JUDGES)}, not {spec.judges!r}.")
-    _must(spec.apis or spec.judges != "listed", f"{title} judges no API: name a yaml file in apis.")
+    _require(spec.label, f"{title} must have a label, which the column of the algorithm shows.")
+    _require(
+        spec.judges in JUDGES_VALUES, f"{title}: judges must be one of {', '.join(JUDGES_VALUES)}, not {spec.judges!r}."
+    )
+    _require(spec.apis or spec.judges != "listed", f"{title} judges no API: name a yaml file in apis.")
     _check_columns(spec.columns, title)
     _check_lists(spec, title)
     standard: Standard = spec.make()
-    known = {column.key for column in NUMBERS} | {key for key, _, _ in spec.columns}
+    column_keys = {column.key for column in NUMBERS} | {key for key, _, _ in spec.columns}
     shown = {column.key for column in COMPARE_DETAILS}
     for release in RELEASES:
-        for what, output in _measurable(spec.judges == "exact"):
+        for what, output in _iterate_measurable(spec.judges == "exact"):
             what = f"{what} ({release})"
-            numbers = _twice(title, what, lambda item: dict(standard.measure(item, release)), output)  # noqa: B023
-            _must(set(numbers) <= known,
-                  f"{title} measures {_listed(set(numbers) - known)}, which no column shows.")  # fmt: skip
-            _must(all(isinstance(number, Real) for number in numbers.values()),
+            numbers = _judge_twice(title, what, lambda item: dict(standard.measure(item, release)), output)  # noqa: B023
+            _require(set(numbers) <= column_keys,
+                  f"{title} measures {_format_keys(set(numbers) - column_keys)}, which no column shows.")  # fmt: skip
+            _require(all(isinstance(number, Real) for number in numbers.values()),
                   f"{title} measures something other than numbers of {what}: {numbers}.")  # fmt: skip
-            row = Numbers(_cells(numbers, output))
-            judgement = _called(title, f"the row of {what}", standard.judge, row, row, release)
+            row = Numbers(_build_cells(numbers, output))
+            judgement = _call_checked(title, f"the row of {what}", standard.judge, row, row, release)
             _check_judgement(judgement, shown, title, what)
             is_plain = what.startswith("equal plain")
-            _must(not is_plain or judgement.status is Status.PASS,
+            _require(not is_plain or judgement.status is Status.PASS,
                   f"{title} calls an output that equals its reference {judgement.status.value}.")  # fmt: skip
         try:
             blank = standard.judge(Numbers({}), Numbers({}), release)
@@ -94,7 +96,7 @@ def check_standard(spec: StandardSpec) -> None:
             continue
         except Exception as error:
             raise AssertionError(
-                f"{title} raised {said(error)} for a row of blank cells: read cells with [] or get."
+                f"{title} raised {describe_error(error)} for a row of blank cells: read cells with [] or get."
             ) from error
         _check_judgement(blank, shown, title, "a row of blank cells")
 
@@ -113,15 +115,15 @@ def check_status_rule(spec: StatusRuleSpec) -> None:
     _check_columns(spec.details, title)
     shown = {column.key for column in DETAILS} | {key for key, _, _ in spec.details}
     rule: StatusRule = spec.make()
-    for what, output in _outputs():
-        judged = _twice(title, what, rule.judge, output)
+    for what, output in _iterate_outputs():
+        judged = _judge_twice(title, what, rule.judge, output)
         _check_judged(judged, shown, title, what)
         fails = judged.status in (Status.ERROR, Status.WARNING)
-        _must(not (fails and what.startswith("equal")), f"{title} fails {what}.")
-        _must(fails or not what.startswith("unlike"), f"{title} lets {what} pass.")
+        _require(not (fails and what.startswith("equal")), f"{title} fails {what}.")
+        _require(fails or not what.startswith("unlike"), f"{title} lets {what} pass.")
         if isinstance(rule, SoloRule):
             for direction in (FORWARD, BACKWARD):
-                alone = _called(title, what, rule.judge_alone, output, "", {}, direction)
+                alone = _call_checked(title, what, rule.judge_alone, output, "", {}, direction)
                 _check_judged(alone, shown, title, f"{what}, alone")
 
 
@@ -135,8 +137,8 @@ def check_reference(spec: ReferenceSpec) -> None:
         AssertionError: The reference breaks a rule; the text says which.
     """
     title = _check_spec(spec, ReferenceSpec)
-    _must("." in spec.api, f"{title} must name its API with its scope, such as NPU.npu_rms_norm.")
-    _must(callable(getattr(spec.make(), "forward", None)), f"{title} must have the method forward.")
+    _require("." in spec.api, f"{title} must name its API with its scope, such as NPU.npu_rms_norm.")
+    _require(callable(getattr(spec.make(), "forward", None)), f"{title} must have the method forward.")
 
 
 def check_closed_runner(spec: RunnerSpec) -> Runner:
@@ -152,13 +154,13 @@ def check_closed_runner(spec: RunnerSpec) -> Runner:
         AssertionError: The runner breaks a rule; the text says which.
     """
     title = _check_spec(spec, RunnerSpec)
-    _must(spec.framework, f"{title} must name the framework whose calls it runs.")
+    _require(spec.framework, f"{title} must name the framework whose calls it runs.")
     runner: Runner = spec.make()
-    apis = _called(title, "apis()", runner.apis)
-    _must(isinstance(apis, Set) and all(isinstance(name, str) for name in apis),
+    apis = _call_checked(title, "apis()", runner.apis)
+    _require(isinstance(apis, Set) and all(isinstance(name, str) for name in apis),
           f"{title}: apis must return a set of names.")  # fmt: skip
     missing = [name for name in ("open", "run", "save") if not callable(getattr(runner, name, None))]
-    _must(not missing, f"{title} lacks the methods {_listed(set(missing))}.")
+    _require(not missing, f"{title} lacks the methods {_format_keys(set(missing))}.")
     return runner
 
 
@@ -176,27 +178,27 @@ def check_runner(spec: RunnerSpec, options: RunnerOptions, calls: Sequence[Call]
     """
     runner = check_closed_runner(spec)
     title = spec.title
-    device = _called(title, "open()", runner.open, options)
-    _must(isinstance(device, str) and device, f"{title}: open must return the name of the device.")
-    _must(calls, f"{title} cannot be checked without a call.")
+    device = _call_checked(title, "open()", runner.open, options)
+    _require(isinstance(device, str) and device, f"{title}: open must return the name of the device.")
+    _require(calls, f"{title} cannot be checked without a call.")
     for call in calls:
-        outcome = _called(title, call.name, runner.run, call)
+        outcome = _call_checked(title, call.name, runner.run, call)
         _check_outcome(call, outcome, title)
-        again = _called(title, call.name, runner.run, call)
-        same = outcome.is_random or _bytes(outcome) == _bytes(again)
-        _must(same, f"{title} gives other outputs when {call.name} is run again.")
+        again = _call_checked(title, call.name, runner.run, call)
+        same = outcome.is_random or _serialize_outputs(outcome) == _serialize_outputs(again)
+        _require(same, f"{title} gives other outputs when {call.name} is run again.")
         if options.error_directory is not None:
-            script = _called(title, f"save({call.name})", runner.save, call, outcome)
+            script = _call_checked(title, f"save({call.name})", runner.save, call, outcome)
             is_there = isinstance(script, str) and (not script or Path(script).is_file())
-            _must(is_there, f"{title}: save must return the path of the script it wrote, not {script!r}.")
+            _require(is_there, f"{title}: save must return the path of the script it wrote, not {script!r}.")
             inside = not script or options.error_directory in Path(script).parents
-            _must(inside, f"{title} saves {script} outside of {options.error_directory}.")
+            _require(inside, f"{title} saves {script} outside of {options.error_directory}.")
     stranger = replace(calls[0], name=f"{calls[0].parts[0]}.no_such_api.0")
     try:
         outcome = runner.run(stranger)
     except Exception:  # an unknown call may raise anything; it becomes a skipped row
         return
-    _must(isinstance(outcome.forward, Skipped), f"{title} runs {stranger.name}, which is no API.")
+    _require(isinstance(outcome.forward, Skipped), f"{title} runs {stranger.name}, which is no API.")
 
 
 def calls_of(run: RecordedRun) -> list[Call]:
@@ -209,35 +211,35 @@ def calls_of(run: RecordedRun) -> list[Call]:
 # -- what is judged --------------------------------------------------------------------------------
 
 
-def _measurable(is_exact: bool) -> Iterator[tuple[str, Output]]:
+def _iterate_measurable(is_exact: bool) -> Iterator[tuple[str, Output]]:
     """Yield outputs of the dtypes that standards measure, equal to their references and not."""
     for name, array in EDGES.items():
         if array.dtype in (np.float16, np.float32):
-            yield f"equal {name}", _output(array.astype(np.float64), array)
-            for other, bench in EDGES.items():
-                if other != name and bench.shape == array.shape and bench.dtype.kind == "f":
-                    yield f"{name} against {other}", _output(bench.astype(np.float64), array)
+            yield f"equal {name}", _create_output(array.astype(np.float64), array)
+            for other_name, bench in EDGES.items():
+                if other_name != name and bench.shape == array.shape and bench.dtype.kind == "f":
+                    yield f"{name} against {other_name}", _create_output(bench.astype(np.float64), array)
         elif is_exact and array.dtype.kind in "iub":
-            yield f"equal {name}", _output(array, array)
-            yield f"{name} against others", _output(array, array[::-1])
+            yield f"equal {name}", _create_output(array, array)
+            yield f"{name} against others", _create_output(array, array[::-1])
     plain = EDGES["plain"]
     wide = Output(API, Array(plain, "mine.float32"), Array(plain, "mine.bfloat16"))
     yield "equal plain of bfloat16", wide
 
 
-def _outputs() -> Iterator[tuple[str, Output]]:
+def _iterate_outputs() -> Iterator[tuple[str, Output]]:
     """Yield all kinds of outputs: arrays of all dtypes, plain values, None."""
     for name, array in EDGES.items():
         bench = array.astype(np.float64) if array.dtype.kind == "f" else array
         is_wide = array.dtype == np.float64  # its sums may overflow
-        yield f"wide {name}" if is_wide else f"equal {name}", _output(bench, array)
-        yield f"random {name}", replace(_output(bench, array), is_random=True)
+        yield f"wide {name}" if is_wide else f"equal {name}", _create_output(bench, array)
+        yield f"random {name}", replace(_create_output(bench, array), is_random=True)
     empty = np.empty((0, 3), np.float32)
-    yield "equal arrays without elements", _output(empty, empty)
+    yield "equal arrays without elements", _create_output(empty, empty)
     plain = EDGES["plain"]
-    yield "unlike arrays", _output(plain.astype(np.float64), plain * -3)
-    yield "unlike shapes", _output(plain.astype(np.float64), plain[:-1])
-    yield "unlike integers", _output(np.arange(6), np.arange(6) * 100 + 7)
+    yield "unlike arrays", _create_output(plain.astype(np.float64), plain * -3)
+    yield "unlike shapes", _create_output(plain.astype(np.float64), plain[:-1])
+    yield "unlike integers", _create_output(np.arange(6), np.arange(6) * 100 + 7)
     yield "unlike types", Output(API, Array(plain, "mine.float32"), None)
     yield "unlike values", Output(API, 3, 4)
     for value in (None, True, 3, 2.5, float("nan"), "text", 1 + 2j):
@@ -245,14 +247,14 @@ def _outputs() -> Iterator[tuple[str, Output]]:
     yield "objects", Output(API, object(), object())
 
 
-def _output(bench: np.ndarray[Any, Any], device: np.ndarray[Any, Any]) -> Output:
+def _create_output(bench: np.ndarray[Any, Any], device: np.ndarray[Any, Any]) -> Output:
     reference, tested = (Array(side, f"mine.{side.dtype.name}") for side in (bench, device))
     return Output(API, reference, tested)
 
 
-def _cells(numbers: Mapping[str, Any], output: Output) -> dict[str, str]:
+def _build_cells(numbers: Mapping[str, Any], output: Output) -> dict[str, str]:
     """Return the row of an output in the details, as texts."""
-    measured = {key: number_text(value, PRECISION) for key, value in numbers.items()}
+    measured = {key: format_number(value, PRECISION) for key, value in numbers.items()}
     name = f"{API}.0.forward.output.0"
     return {"name": name, "device_dtype": output.device.dtype, "bench_dtype": output.bench.dtype, **measured}
 
@@ -260,48 +262,48 @@ def _cells(numbers: Mapping[str, Any], output: Output) -> dict[str, str]:
 # -- what must hold --------------------------------------------------------------------------------
 
 
-def _must(condition: object, sentence: str) -> None:
+def _require(condition: object, sentence: str) -> None:
     if not condition:
         raise AssertionError(sentence)
 
 
-def _called(title: str, what: str, function: Callable[..., T], *arguments: Any) -> T:
+def _call_checked(title: str, what: str, function: Callable[..., T], *arguments: Any) -> T:
     """Return the result of a function that must neither raise nor warn."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             return function(*arguments)
     except Exception as error:  # an author's code may raise anything
-        raise AssertionError(f"{title} raised {said(error)} for {what}.") from error
+        raise AssertionError(f"{title} raised {describe_error(error)} for {what}.") from error
 
 
-def _twice(title: str, what: str, function: Callable[[Output], T], output: Output) -> T:
+def _judge_twice(title: str, what: str, function: Callable[[Output], T], output: Output) -> T:
     """Return the verdict on an output; the output must stay unchanged, and a second verdict must be equal."""
     arrays = [side.values for side in (output.bench, output.device) if isinstance(side, Array)]
     before = [array.tobytes() for array in arrays]
-    first = _called(title, what, function, replace(output, _shared={}))
-    _must(before == [array.tobytes() for array in arrays], f"{title} writes into the output ({what}).")
-    again = _called(title, what, function, replace(output, _shared={}))
-    _must(repr(first) == repr(again), f"{title} says something else of {what} the second time.")
+    first = _call_checked(title, what, function, replace(output, _shared={}))
+    _require(before == [array.tobytes() for array in arrays], f"{title} writes into the output ({what}).")
+    again = _call_checked(title, what, function, replace(output, _shared={}))
+    _require(repr(first) == repr(again), f"{title} says something else of {what} the second time.")
     return first
 
 
 def _check_spec(spec: Spec, kind: type[Spec]) -> str:
     """Check the specification, and return its title."""
-    _must(isinstance(spec, kind), f"The hook must return {kind.__name__}, not {type(spec).__name__}.")
+    _require(isinstance(spec, kind), f"The hook must return {kind.__name__}, not {type(spec).__name__}.")
     problem = problem_of(spec)
-    _must(not problem, f"{problem}.")
-    _must(spec.summary, f"{spec.title} must have a summary, which probe plugins shows.")
+    _require(not problem, f"{problem}.")
+    _require(spec.summary, f"{spec.title} must have a summary, which probe plugins shows.")
     return spec.title
 
 
 def _check_columns(columns: Sequence[Any], title: str) -> None:
     for column in columns:
         is_triple = isinstance(column, tuple) and len(column) == 3
-        _must(is_triple and all(isinstance(text, str) and text for text in column),
+        _require(is_triple and all(isinstance(text, str) and text for text in column),
               f"{title}: a column is (key, Chinese header, English header), not {column!r}.")  # fmt: skip
     keys = [key for key, _, _ in columns]
-    _must(len(set(keys)) == len(keys), f"{title} has two columns of one key.")
+    _require(len(set(keys)) == len(keys), f"{title} has two columns of one key.")
 
 
 def _check_lists(spec: StandardSpec, title: str) -> None:
@@ -311,72 +313,72 @@ def _check_lists(spec: StandardSpec, title: str) -> None:
     try:
         lists = parse_yaml(files(package).joinpath(file).read_text("utf-8"))
     except Exception as error:  # a missing package or file, or no yaml
-        raise AssertionError(f"{title}: {spec.apis} cannot be read: {said(error)}.") from error
-    _must(isinstance(lists, Mapping) and all(isinstance(apis, list) for apis in lists.values()),
+        raise AssertionError(f"{title}: {spec.apis} cannot be read: {describe_error(error)}.") from error
+    _require(isinstance(lists, Mapping) and all(isinstance(apis, list) for apis in lists.values()),
           f"{title}: {spec.apis} must map names of standards to lists of APIs.")  # fmt: skip
-    _must(spec.judges != "listed" or spec.name in lists, f"{title}: {spec.apis} lists no API for it.")
+    _require(spec.judges != "listed" or spec.name in lists, f"{title}: {spec.apis} lists no API for it.")
 
 
 def _check_messages(messages: Any, title: str, what: str) -> None:
-    _must(isinstance(messages, tuple) and all(isinstance(message, Message) for message in messages),
+    _require(isinstance(messages, tuple) and all(isinstance(message, Message) for message in messages),
           f"{title} must give a tuple of messages for {what}, not {messages!r:.80}.")  # fmt: skip
 
 
 def _check_judgement(judgement: Any, shown: Set[str], title: str, what: str) -> None:
-    _must(isinstance(judgement, Judgement),
+    _require(isinstance(judgement, Judgement),
           f"{title}: judge must return a Judgement, not {type(judgement).__name__}.")  # fmt: skip
-    _must(isinstance(judgement.status, Status), f"{title} gives {what} no Status.")
+    _require(isinstance(judgement.status, Status), f"{title} gives {what} no Status.")
     unknown = set(judgement.cells) - shown
-    _must(not unknown, f"{title} fills the cells {_listed(unknown)}, which no table has.")
+    _require(not unknown, f"{title} fills the cells {_format_keys(unknown)}, which no table has.")
     _check_messages(judgement.messages, title, what)
 
 
 def _check_judged(judged: Any, shown: Set[str], title: str, what: str) -> None:
-    _must(isinstance(judged, Judged), f"{title}: judge must return Judged, not {type(judged).__name__}.")
-    _must(isinstance(judged.status, Status), f"{title} gives {what} no Status.")
+    _require(isinstance(judged, Judged), f"{title}: judge must return Judged, not {type(judged).__name__}.")
+    _require(isinstance(judged.status, Status), f"{title} gives {what} no Status.")
     unknown = set(judged.numbers) - shown
-    _must(not unknown, f"{title} measures {_listed(unknown)}, which no column shows.")
+    _require(not unknown, f"{title} measures {_format_keys(unknown)}, which no column shows.")
     _check_messages(judged.messages, title, what)
 
 
 def _check_outcome(call: Call, outcome: Any, title: str) -> None:
-    _must(isinstance(outcome, Outcome), f"{title}: run must return an Outcome, not {type(outcome).__name__}.")
-    _must((outcome.backward is None) == (call.backward is None),
+    _require(isinstance(outcome, Outcome), f"{title}: run must return an Outcome, not {type(outcome).__name__}.")
+    _require((outcome.backward is None) == (call.backward is None),
           f"{title} must give {call.name} a backward exactly where one was recorded.")  # fmt: skip
     for phase, outputs in ((FORWARD, outcome.forward), (BACKWARD, outcome.backward)):
         what = f"the {phase} of {call.name}"
-        _must(not isinstance(outputs, Skipped), f"{title} skips {what}: {getattr(outputs, 'message', '')}")
+        _require(not isinstance(outputs, Skipped), f"{title} skips {what}: {getattr(outputs, 'message', '')}")
         if outputs is None:
             continue
-        _must(isinstance(outputs, Outputs), f"{title} must give Outputs or Skipped for {what}.")
-        for pair in paired(outputs.bench, outputs.device):
-            _must(pair is not None, f"{title} gives {what} different structures on both sides.")
+        _require(isinstance(outputs, Outputs), f"{title} must give Outputs or Skipped for {what}.")
+        for pair in pair_leaves(outputs.bench, outputs.device):
+            _require(pair is not None, f"{title} gives {what} different structures on both sides.")
             assert pair is not None
             for side in pair:
                 _check_leaf(side, title, what)
             bench, device = pair
             if isinstance(bench, Array) and isinstance(device, Array):
                 narrow = bench.values.dtype.itemsize < device.values.dtype.itemsize
-                _must(not narrow, f"{title} computes the reference of {what} in a narrower dtype.")
+                _require(not narrow, f"{title} computes the reference of {what} in a narrower dtype.")
 
 
 def _check_leaf(value: Any, title: str, what: str) -> None:
     if isinstance(value, Array):
-        _must(isinstance(value.values, np.ndarray) and value.values.dtype.kind in "fiubc",
+        _require(isinstance(value.values, np.ndarray) and value.values.dtype.kind in "fiubc",
               f"{title} must give numpy's own numbers for {what}; bfloat16 comes as float32.")  # fmt: skip
-        _must(isinstance(value.dtype, str) and value.dtype, f"{title} must name the dtype of {what}.")
+        _require(isinstance(value.dtype, str) and value.dtype, f"{title} must name the dtype of {what}.")
     else:
-        _must(value is None or isinstance(value, (bool, int, float, complex, str)),
+        _require(value is None or isinstance(value, (bool, int, float, complex, str)),
               f"{title} gives {what} a {type(value).__name__}: tensors are to be Arrays.")  # fmt: skip
 
 
-def _bytes(outcome: Outcome) -> list[Any]:
+def _serialize_outputs(outcome: Outcome) -> list[Any]:
     """Return the outputs of both sides in a form that can be compared."""
-    both = (outcome.forward, outcome.backward)
-    pairs = [pair for item in both if isinstance(item, Outputs) for pair in paired(item.bench, item.device)]
+    directions = (outcome.forward, outcome.backward)
+    pairs = [pair for item in directions if isinstance(item, Outputs) for pair in pair_leaves(item.bench, item.device)]
     sides = [side for pair in pairs for side in pair or ()]
     return [side.values.tobytes() if isinstance(side, Array) else repr(side) for side in sides]
 
 
-def _listed(keys: Set[str]) -> str:
+def _format_keys(keys: Set[str]) -> str:
     return ", ".join(sorted(keys))

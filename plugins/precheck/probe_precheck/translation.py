@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from functools import cache, partial
 
-from probe_precheck.model import BEYOND_ROUNDING, FRAGILE, Message, Status
+from probe_precheck.model import BEYOND_ROUNDING, FRAGILE_MESSAGE, Message, Status
 
-SENTENCES = (
+SENTENCE_TRANSLATIONS = (
     ("没有可比对的输出。", "It gives out nothing that can be compared."),
     ("未能保存数据: {}", "Its data could not be saved: {}"),
     ("bench与npu输出的shape不同: {}", "bench and npu output shape differ: {}"),
@@ -16,19 +16,17 @@ SENTENCES = (
     ("inf/nan不一致 (inf/nan differ)", "inf/nan differ"),
     ("一侧的数据全为0，余弦相似度无意义", "One side is all zero: there is no cosine"),
     tuple(BEYOND_ROUNDING),
-    tuple(FRAGILE),
+    tuple(FRAGILE_MESSAGE),
     ("随机数不逐元素比较", "Random numbers are not compared element by element"),
     (
         "两侧随机数的分布不同（不逐元素比较）",
-        "the random numbers of both sides are distributed differently (they are not compared element by "
-        "element)",
+        "the random numbers of both sides are distributed differently (they are not compared element by element)",
     ),
     ("余弦相似度不大于{}，最大绝对误差为{}。", "The cosine is not above {}; the max abs error is {}."),
     ("相对误差小于{}的元素占比不大于{}。", "The share of relative errors below {} is not above {}."),
     ("{}类型的数据仅以二进制一致错误率判定", "{} is judged by its error rate only"),
     (
-        "NPU上topk的入参sorted=False不生效，始终返回有序结果，而CPU返回无序结果；"
-        "如用了sorted=False，请先排除该差异。",
+        "NPU上topk的入参sorted=False不生效，始终返回有序结果，而CPU返回无序结果；如用了sorted=False，请先排除该差异。",
         "On the NPU topk ignores sorted=False and returns sorted values, on the CPU it does not: where the "
         "call has sorted=False, that may be the difference.",
     ),
@@ -64,7 +62,7 @@ SENTENCES = (
 
 def in_language(text: str, language: str) -> str:
     """Return a message in ``zh`` or ``en``, whose sentences may be in either; unknown ones stay the same."""
-    for pattern, replacement in _patterns(language):
+    for pattern, replacement in _compile_patterns(language):
         text = pattern.sub(replacement, text)
     return text
 
@@ -73,30 +71,30 @@ def counted(statuses: Sequence[str], text: str) -> tuple[str, ...]:
     """Return the statuses that a row counts by, after its message on rounding (docs/standards.md#status)."""
     if beyond_rounding_in(text):
         return (*statuses, Status.ERROR.value)
-    return (Status.WARNING.value,) if _message_in(FRAGILE, text) else tuple(statuses)
+    return (Status.WARNING.value,) if _find_message(FRAGILE_MESSAGE, text) else tuple(statuses)
 
 
-def _message_in(message: Message, text: str) -> Message | None:
+def _find_message(message: Message, text: str) -> Message | None:
     """Return a message with the numbers in the text of a cell; None if it does not hold the message."""
     for sentence in message:
-        found = re.search("(.*?)".join(map(re.escape, sentence.split("{}"))), text)
-        if found:
-            return Message(*(one.format(*found.groups()) for one in message))
+        match = re.search("(.*?)".join(map(re.escape, sentence.split("{}"))), text)
+        if match:
+            return Message(*(template.format(*match.groups()) for template in message))
     return None
 
 
-beyond_rounding_in = partial(_message_in, BEYOND_ROUNDING)
+beyond_rounding_in = partial(_find_message, BEYOND_ROUNDING)
 """Function that returns the message on an error beyond rounding in a text; None if there is none."""
 
 
 @cache
-def _patterns(language: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+def _compile_patterns(language: str) -> tuple[tuple[re.Pattern[str], str], ...]:
     """Return each sentence of the other language as a pattern, and its replacement."""
-    found = []
-    for chinese, english in SENTENCES:
+    patterns = []
+    for chinese, english in SENTENCE_TRANSLATIONS:
         source, target = (chinese, english) if language == "en" else (english, chinese)
         pattern = r"(?<!\()" + "(.*?)".join(map(re.escape, source.split("{}")))
         pieces = target.split("{}")
         replacement = pieces[0] + "".join(rf"\g<{i}>{piece}" for i, piece in enumerate(pieces[1:], 1))
-        found.append((re.compile(pattern), replacement))
-    return tuple(found)
+        patterns.append((re.compile(pattern), replacement))
+    return tuple(patterns)

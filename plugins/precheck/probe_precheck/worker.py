@@ -18,21 +18,21 @@ from collections.abc import Mapping
 from multiprocessing import forkserver, reduction
 from typing import Any, NamedTuple, cast
 
-from probe_core.errors import printable
+from probe_core.errors import make_printable
 from probe_core.ranks import processes
-from probe_precheck.worker_process import LENGTH, Answer, Says, serve
+from probe_precheck.worker_process import LENGTH, MessageKind, WorkerMessage, serve
 
-PART = 256 * 1024
+RECEIVE_BYTES = 256 * 1024
 """Bytes that are read at a time, about the size of a socket's buffer."""
 
-TAIL = 4096
+TAIL_BYTES = 4096
 """Bytes at the end of a process's output in which its last line is looked for."""
 
-ENDING = 5.0
+END_TIMEOUT_SECONDS = 5.0
 """Seconds that the parent waits for a process that is ending, or that was killed."""
 
 
-class Ending(NamedTuple):
+class ProcessExit(NamedTuple):
     """End of a process: how it ended by itself (empty if it was killed), and the last line it printed."""
 
     how: str
@@ -48,7 +48,7 @@ class Log:
         fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) | os.O_APPEND)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _taken, (reduction.DupFd(self._file.fileno()),)
+        return _detach, (reduction.DupFd(self._file.fileno()),)
 
     def clear(self) -> None:
         """Discard the output so far."""
@@ -63,12 +63,12 @@ class Log:
         if self._file.closed:
             return ""
         size = os.fstat(self._file.fileno()).st_size
-        tail = os.pread(self._file.fileno(), TAIL, max(0, size - TAIL))
+        tail = os.pread(self._file.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
         lines = [line.strip() for line in tail.decode(errors="replace").splitlines()]
-        return printable(next((line for line in reversed(lines) if line), ""))
+        return make_printable(next((line for line in reversed(lines) if line), ""))
 
 
-def _taken(duplicate: Any) -> int:
+def _detach(duplicate: Any) -> int:
     return cast(int, duplicate.detach())
 
 
@@ -112,13 +112,13 @@ class Worker:
             EOFError: The server that forks it has died.
         """
         processes.start_resource_tracker()
-        with processes.clean_start():
+        with processes.isolate_start():
             if self._is_forked:
-                with processes.interrupts_held():
+                with processes.hold_interrupts():
                     forkserver.ensure_running()
                 self._process.start()  # waits for the server, which may have much to import
             else:
-                with processes.interrupts_held():
+                with processes.hold_interrupts():
                     self._process.start()
         self._its_channel.close()
 
@@ -144,7 +144,7 @@ class Worker:
         """Send a pickle, which must be answered within ``limit`` seconds after the process has all of it."""
         self._limit = limit
         self._unsent += LENGTH.pack(len(data)) + data
-        self._hear()
+        self._renew_deadline()
         self.flush()
 
     def flush(self) -> None:
@@ -152,40 +152,40 @@ class Worker:
         try:
             while self._unsent:
                 del self._unsent[: self.channel.send(self._unsent)]
-                self._hear()
+                self._renew_deadline()
         except BlockingIOError:
             pass
         except OSError:
             self.is_gone = True
 
-    def receive(self) -> Answer | None:
+    def receive(self) -> WorkerMessage | None:
         """Return the answer once it is complete; None until then."""
         try:
-            while (answer := self._whole()) is None:
-                part = self.channel.recv(PART)
+            while (answer := self._take_answer()) is None:
+                part = self.channel.recv(RECEIVE_BYTES)
                 if not part:
                     self.is_gone = True
                     break
                 self._received += part
-                self._hear()
+                self._renew_deadline()
         except BlockingIOError:
             pass
         except OSError:
             self.is_gone = True
         return answer
 
-    def _hear(self) -> None:
+    def _renew_deadline(self) -> None:
         """Renew the deadline, since the process has shown a sign of life."""
         self.deadline = time.monotonic() + self._limit
 
-    def _whole(self) -> Answer | None:
+    def _take_answer(self) -> WorkerMessage | None:
         start = LENGTH.size + 1
         if len(self._received) < start:
             return None
         end = LENGTH.size + LENGTH.unpack_from(self._received)[0]
         if len(self._received) < end:
             return None
-        answer = Answer(Says(self._received[LENGTH.size]), bytes(memoryview(self._received)[start:end]))
+        answer = WorkerMessage(MessageKind(self._received[LENGTH.size]), bytes(memoryview(self._received)[start:end]))
         del self._received[:end]
         return answer
 
@@ -202,31 +202,31 @@ class Worker:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
 
-    def end(self, patience: float = 0.0) -> Ending:
+    def end(self, patience: float = 0.0) -> ProcessExit:
         """Wait until the process ends, and kill it after ``patience`` seconds."""
         self.channel.close()
         self._its_channel.close()
-        how = ""
+        exit_reason = ""
         if self._is_there:
             if patience:
                 self._process.join(patience)
             if self._process.exitcode is not None:
-                how = _ending(self._process.exitcode)
+                exit_reason = _describe_exit(self._process.exitcode)
             self.kill()
-            self._process.join(ENDING)
+            self._process.join(END_TIMEOUT_SECONDS)
             self._is_closed = True
             with contextlib.suppress(ValueError):  # it hangs in the kernel, where a kill has no effect yet
                 self._process.close()
         line = self._log.last_line()
         self._log.close()
-        return Ending(how, line)
+        return ProcessExit(exit_reason, line)
 
     @property
     def _is_there(self) -> bool:
         return not self._is_closed and self._process.pid is not None
 
 
-def _ending(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code == -signal.SIGKILL:
         return "its process was killed (signal 9), often for want of memory"
     if code < 0:

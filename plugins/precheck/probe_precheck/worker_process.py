@@ -16,7 +16,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_core.ranks import processes
 from probe_precheck.memory import limit_process
 
@@ -27,7 +27,7 @@ LENGTH = struct.Struct("!Q")
 """Layout of a message's length."""
 
 
-class Says(IntEnum):
+class MessageKind(IntEnum):
     """Kind of a message to the parent."""
 
     READY = 0
@@ -36,10 +36,10 @@ class Says(IntEnum):
     RAISED = 3
 
 
-class Answer(NamedTuple):
+class WorkerMessage(NamedTuple):
     """Message to the parent: its kind, and a pickle."""
 
-    says: Says
+    says: MessageKind
     data: bytes
 
 
@@ -51,7 +51,7 @@ def serve(channel: socket.socket, log: int, variables: Mapping[str, str]) -> Non
         log: The file descriptor for the output.
         variables: The environment variables of the process.
     """
-    _settle(log, variables)
+    _set_up_process(log, variables)
     with channel, cast(BinaryIO, channel.makefile("rwb")) as stream:
         order = _read(stream)
         if order is None:
@@ -60,43 +60,43 @@ def serve(channel: socket.socket, log: int, variables: Mapping[str, str]) -> Non
         try:
             run_job: Callable[[Any], Any] = setup(slot)
         except UserError as error:
-            _write(stream, Says.REFUSED, pickle.dumps((error.what, error.fix, error.choices)))
+            _write(stream, MessageKind.REFUSED, pickle.dumps((error.what, error.fix, error.choices)))
             return
         limit_process()
-        _write(stream, Says.READY, b"")
+        _write(stream, MessageKind.READY, b"")
         while (job := _read(stream)) is not None:
-            _write(stream, *_answer(run_job, job))
+            _write(stream, *_run_job(run_job, job))
 
 
-def _settle(log: int, variables: Mapping[str, str]) -> None:
+def _set_up_process(log: int, variables: Mapping[str, str]) -> None:
     """Redirect output, ignore Ctrl-C, end with the parent, and be killed first if memory is short."""
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    processes.let_interrupts_in()
+    processes.unblock_interrupts()
     processes.end_with_parent()
-    processes.take_variables(variables)
+    processes.replace_variables(variables)
     os.setpgid(0, 0)  # what a job starts is killed with it
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def _answer(run_job: Callable[[Any], Any], job: bytes) -> Answer:
+def _run_job(run_job: Callable[[Any], Any], job: bytes) -> WorkerMessage:
     try:
-        return Answer(Says.RESULT, pickle.dumps(run_job(pickle.loads(job)), pickle.HIGHEST_PROTOCOL))
+        return WorkerMessage(MessageKind.RESULT, pickle.dumps(run_job(pickle.loads(job)), pickle.HIGHEST_PROTOCOL))
     except Exception as error:
-        reason = raised(error)
-    return Answer(Says.RAISED, pickle.dumps(reason))
+        reason = describe_exception(error)
+    return WorkerMessage(MessageKind.RAISED, pickle.dumps(reason))
 
 
-def raised(error: Exception) -> str:
+def describe_exception(error: Exception) -> str:
     """Return an exception as the reason why a job is lost."""
     try:
         text = f": {error}" if str(error) else ""
     except Exception:
         text = ""
-    return printable(f"raised {type(error).__name__}{text}")
+    return make_printable(f"raised {type(error).__name__}{text}")
 
 
 def _read(stream: BinaryIO) -> bytes | None:
@@ -104,7 +104,7 @@ def _read(stream: BinaryIO) -> bytes | None:
     return stream.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else None
 
 
-def _write(stream: BinaryIO, says: Says, data: bytes) -> None:
+def _write(stream: BinaryIO, says: MessageKind, data: bytes) -> None:
     stream.write(LENGTH.pack(len(data) + 1) + bytes([says]))
     stream.write(data)
     stream.flush()

@@ -26,7 +26,7 @@ Texts = tuple[str, str]
 Number = float | str | None
 """The number in a cell; its text if it is none, such as ``nan``; None for a blank cell."""
 
-JUDGED = {
+JUDGED_COLUMNS = {
     "small_value_error_share": ("small_value_ratio", "small_value_status"),
     "rmse": ("rmse_ratio", "rmse_status"),
     "max_relative_error": ("max_relative_ratio", "max_relative_status"),
@@ -40,7 +40,7 @@ JUDGED = {
     "thousandth": ("", "thousandth_status"),
 }
 """For each number that the second stage judges, the columns of its ratio and of the verdict on it."""
-FACTS = frozenset({
+FACT_COLUMNS = frozenset({
     "name", "bench_dtype", "device_dtype", "shape", "status", "message", "standard", "standard_message",
     "algorithm",
 })  # fmt: skip
@@ -132,7 +132,7 @@ class WrittenCheck:
 
 def is_result(path: Path) -> bool:
     """Return True if a file has the name of the result of a pre-check."""
-    return _stage(path) > 0
+    return _find_stage(path) > 0
 
 
 def read_check(results: Results, manager: Manager) -> WrittenCheck:
@@ -145,27 +145,29 @@ def read_check(results: Results, manager: Manager) -> WrittenCheck:
     Raises:
         UserError: A file cannot be read, or is no result of a pre-check.
     """
-    path, stage = results.result, _stage(results.result)
+    path, stage = results.result, _find_stage(results.result)
     if not stage:
         raise UserError(f"{path} has no name of a pre-check's result.", f"Give a {RESULT_NAME.format('…')}.")
     rules, standards = (
         manager.specs("status_rules", StatusRuleSpec),
         manager.specs("standards", StandardSpec),
     )
-    own = [Column(*names) for spec in standards for names in spec.columns]
+    standard_columns = [Column(*names) for spec in standards for names in spec.columns]
     of_rules = [Column(*names) for spec in rules for names in (*spec.result, *spec.details)]
     result = _read(path, (*COMPARE_RESULT, *RESULT, *of_rules), ("name", "forward", "backward"))
     calls: dict[str, WrittenCall] = {}
     for row in result.rows:
-        cell = partial(_cell, row)
+        cell = partial(_get_cell, row)
         calls[cell("name")] = WrittenCall(
-            cell("name"), cell("forward"), cell("backward"), cell("standard"), _texts(cell("message"))
+            cell("name"), cell("forward"), cell("backward"), cell("standard"), _translate(cell("message"))
         )
     details = path.with_name(path.name.replace("_result_", "_details_"))
     if not details.is_file():
         return WrittenCheck(stage, list(calls.values()), {}, False, (path,))
-    columns = (*(COMPARE_DETAILS if stage == 2 else DETAILS), *own, *of_rules)
-    devices = [_rows_of(one, (*DETAILS, *own, *of_rules)) for one in (results.npu, results.gpu)]
+    columns = (*(COMPARE_DETAILS if stage == 2 else DETAILS), *standard_columns, *of_rules)
+    devices = [
+        _read_rows(device_path, (*DETAILS, *standard_columns, *of_rules)) for device_path in (results.npu, results.gpu)
+    ]
     table = _read(details, columns, ("name", "status"))
     labels = {label: spec for spec in standards for label in (spec.label, spec.english_label)}
     for row in table.rows:
@@ -173,12 +175,12 @@ def read_check(results: Results, manager: Manager) -> WrittenCheck:
         npu, gpu = (rows.get(name, {}) for rows in devices)
         call = calls.get(name) or calls.get(api_of(name))
         if call is not None:
-            call.outputs.append(_output(name.removeprefix(f"{call.name}."), row, npu, gpu, labels))
-    paths = (path, details, *(one for one in (results.npu, results.gpu) if one is not None))
-    return WrittenCheck(stage, list(calls.values()), _titles(table, own), True, paths)
+            call.outputs.append(_create_output(name.removeprefix(f"{call.name}."), row, npu, gpu, labels))
+    paths = (path, details, *(device_path for device_path in (results.npu, results.gpu) if device_path is not None))
+    return WrittenCheck(stage, list(calls.values()), _build_titles(table, standard_columns), True, paths)
 
 
-def _stage(path: Path) -> int:
+def _find_stage(path: Path) -> int:
     for number, pattern in enumerate((RESULT_NAME, COMPARED_NAME), 1):
         start, end = pattern.split("{}")
         if path.name.startswith(start) and path.name.endswith(end):
@@ -186,7 +188,7 @@ def _stage(path: Path) -> int:
     return 0
 
 
-def _rows_of(path: Path | None, columns: Iterable[Column]) -> dict[str, dict[str, str]]:
+def _read_rows(path: Path | None, columns: Iterable[Column]) -> dict[str, dict[str, str]]:
     if path is None:
         return {}
     return {row["name"].strip(): row for row in _read(path, columns, ("name",)).rows}
@@ -204,7 +206,7 @@ def _read(path: Path, columns: Iterable[Column], needed: Iterable[str]) -> Table
     return table
 
 
-def _output(
+def _create_output(
     name: str,
     row: Mapping[str, str],
     npu: Mapping[str, str],
@@ -212,45 +214,45 @@ def _output(
     labels: Mapping[str, StandardSpec],
 ) -> WrittenOutput:
     measures = {}
-    for key, ratio, verdict in _keys(tuple(row), tuple(npu)):
+    for key, ratio, verdict in _list_keys(tuple(row), tuple(npu)):
         measure = Measure(
-            number_of(npu[key] if key in npu else row.get(key, "")),
-            number_of(gpu[key]) if key in gpu else None,
-            number_of(row[ratio]) if ratio in row else None,
-            _cell(row, verdict) or None if verdict else None,
+            parse_number(npu[key] if key in npu else row.get(key, "")),
+            parse_number(gpu[key]) if key in gpu else None,
+            parse_number(row[ratio]) if ratio in row else None,
+            _get_cell(row, verdict) or None if verdict else None,
         )
         if measure != NOTHING:
             measures[key] = measure
-    label = _cell(row, "algorithm")
+    label = _get_cell(row, "algorithm")
     spec = labels.get(label)
     standard = (spec.english_label or spec.label, spec.label) if spec and label else (label, label)
-    message = " ".join(filter(None, (_cell(row, "message"), _cell(row, "standard_message"))))
+    message = " ".join(filter(None, (_get_cell(row, "message"), _get_cell(row, "standard_message"))))
     return WrittenOutput(
-        name, _cell(row, "status"), standard, _cell(row, "standard"),
-        _cell(npu or row, "device_dtype"), _cell(npu or row, "shape"), measures, _texts(message),
+        name, _get_cell(row, "status"), standard, _get_cell(row, "standard"),
+        _get_cell(npu or row, "device_dtype"), _get_cell(npu or row, "shape"), measures, _translate(message),
     )  # fmt: skip
 
 
 @cache
-def _keys(row: tuple[str, ...], npu: tuple[str, ...]) -> list[tuple[str, str, str]]:
+def _list_keys(row: tuple[str, ...], npu: tuple[str, ...]) -> list[tuple[str, str, str]]:
     """Return the keys of what rows with some columns measure, each with its ratio and its verdict."""
-    of_judging = {key for pair in JUDGED.values() for key in pair}
-    keys = [column.key for column in NUMBERS if column.key in {*npu, *row, *JUDGED}]
-    keys += [key for key in row if key not in FACTS | of_judging and key not in keys]
-    return [(key, *JUDGED.get(key, ("", ""))) for key in keys]
+    of_judging = {key for pair in JUDGED_COLUMNS.values() for key in pair}
+    keys = [column.key for column in NUMBERS if column.key in {*npu, *row, *JUDGED_COLUMNS}]
+    keys += [key for key in row if key not in FACT_COLUMNS | of_judging and key not in keys]
+    return [(key, *JUDGED_COLUMNS.get(key, ("", ""))) for key in keys]
 
 
-def _titles(table: Table, own: Sequence[Column]) -> dict[str, Texts]:
+def _build_titles(table: Table, standard_columns: Sequence[Column]) -> dict[str, Texts]:
     """Return the titles of all measures; those of unknown columns are their headers."""
-    columns = (*table.columns, *own, *NUMBERS)
-    return {column.key: (column.english, column.chinese) for column in columns if column.key not in FACTS}
+    columns = (*table.columns, *standard_columns, *NUMBERS)
+    return {column.key: (column.english, column.chinese) for column in columns if column.key not in FACT_COLUMNS}
 
 
-def _cell(row: Mapping[str, str], key: str) -> str:
+def _get_cell(row: Mapping[str, str], key: str) -> str:
     return row.get(key, "").strip()
 
 
-def number_of(text: str) -> Number:
+def parse_number(text: str) -> Number:
     """Return the number in a cell; its text if it is none, and None if it is blank."""
     try:
         return float(text)
@@ -259,5 +261,5 @@ def number_of(text: str) -> Number:
 
 
 @lru_cache(4096)
-def _texts(message: str) -> Texts:
+def _translate(message: str) -> Texts:
     return in_language(message, "en"), in_language(message, "zh")

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from probe_core.files.packaged import load_yaml
-from probe_core.model.measure import BLOCK
+from probe_core.model.measure import BLOCK_ELEMENTS
 from probe_precheck.model import (
     BEYOND_ROUNDING,
     FORWARD,
-    FRAGILE,
+    FRAGILE_MESSAGE,
     Array,
     Call,
     Message,
@@ -98,39 +98,39 @@ def measure(output: Output, name: str = "") -> Measured:
 def rounding_message(measured: Measured) -> Message:
     """Return the message of an output on which the yardstick and the limits of the first stage disagree."""
     numbers = [f"{number:.3g}" for number in (measured.times, measured.error, measured.rounding)]
-    message = BEYOND_ROUNDING if measured.is_beyond else FRAGILE
+    message = BEYOND_ROUNDING if measured.is_beyond else FRAGILE_MESSAGE
     return Message(*(text.format(*numbers) for text in message))
 
 
 def _measure(output: Output, name: str, moved: Flat | None) -> Measured:
     kind = output.device.kind
     recorded, reference = output.device.values.reshape(-1), output.bench.values.reshape(-1)
-    units, limit = limits()["unit"], _limit(output)
+    units, limit = limits()["unit"], _find_limit(output)
     unit = math.hypot(units[kind], units.get(output.bench.kind, 0.0))
-    scale = max(limits()["least"][kind], _scale(reference))
-    ends = _ends(kind, limit * unit)
-    error, movement = _Sum(scale), _Sum(scale)
+    scale = max(limits()["least"][kind], _estimate_scale(reference))
+    ends = _find_ends(kind, limit * unit)
+    error, movement = _ErrorSum(scale), _ErrorSum(scale)
     apart = 0
     with np.errstate(all="ignore"):
-        for start in range(0, recorded.size, BLOCK):
-            part = slice(start, start + BLOCK)
-            own, true = recorded[part], reference[part]
-            other = None if moved is None else moved[part]
-            if error.add(own, true) and (other is None or movement.add(other, true)):
+        for start in range(0, recorded.size, BLOCK_ELEMENTS):
+            part = slice(start, start + BLOCK_ELEMENTS)
+            recorded_part, reference_part = recorded[part], reference[part]
+            moved_part = None if moved is None else moved[part]
+            if error.add(recorded_part, reference_part) and (
+                moved_part is None or movement.add(moved_part, reference_part)
+            ):
                 continue
-            both = np.isfinite(own) & np.isfinite(true)  # there is nan or inf
-            apart += _disagreeing(own[~both], true[~both], *ends)
-            if other is not None:
-                both &= np.isfinite(other)
-                movement.add(other[both], true[both])
-            error.add(own[both], true[both])
+            is_finite = np.isfinite(recorded_part) & np.isfinite(reference_part)  # there is nan or inf
+            apart += _count_disagreeing(recorded_part[~is_finite], reference_part[~is_finite], *ends)
+            if moved_part is not None:
+                is_finite &= np.isfinite(moved_part)
+                movement.add(moved_part[is_finite], reference_part[is_finite])
+            error.add(recorded_part[is_finite], reference_part[is_finite])
     rounding = math.hypot(unit, movement.root)
     single = max(limits()["largest"] * rounding, math.hypot(unit, movement.largest))
     times = max(error.root / rounding, error.largest / single) / limit
     shape = tuple(output.device.values.shape)
-    return Measured(
-        name, output.device.dtype, shape, error.root, error.largest, limit * rounding, times, apart
-    )
+    return Measured(name, output.device.dtype, shape, error.root, error.largest, limit * rounding, times, apart)
 
 
 def summands(call: Call, size: int) -> float:
@@ -147,17 +147,17 @@ def summands(call: Call, size: int) -> float:
     return max(1.0, first / size, math.sqrt(first * second / size))
 
 
-def _limit(output: Output) -> float:
+def _find_limit(output: Output) -> float:
     """Return the multiples of the yardstick that a result may be off by."""
     kind, api, direction = output.device.kind, output.api, output.direction
-    by_direction, own = limits()["limit"], limits()["own_sums"]
+    by_direction, own_sums = limits()["limit"], limits()["own_sums"]
     limit = float(by_direction[FORWARD if api in limits()["products"] else direction][kind])
-    growth = own["per_root_of_length"] if api in own[direction] else 0.0
+    growth = own_sums["per_root_of_length"] if api in own_sums[direction] else 0.0
     limit = max(limit, float(max(growth, limits()["per_root_of_length"][kind])) * math.sqrt(output.summands))
     return limit * float(limits()["unmoved"]) if output.moved is None else limit
 
 
-class _Sum:
+class _ErrorSum:
     """Sum of the squares of relative errors, their number and the largest.
 
     Args:
@@ -170,17 +170,17 @@ class _Sum:
         self._count = 0
         self.largest = 0.0
 
-    def add(self, own: Flat, true: Flat) -> bool:
+    def add(self, recorded: Flat, reference: Flat) -> bool:
         """Add the errors of a block; return False, and add nothing, if it holds nan or inf."""
-        errors = np.subtract(own, true, dtype=np.float64)
+        errors = np.subtract(recorded, reference, dtype=np.float64)
         np.abs(errors, out=errors)
-        weight = np.abs(true, dtype=np.float64)
+        weight = np.abs(reference, dtype=np.float64)
         errors /= np.maximum(weight, self._scale, out=weight)
         squares = float(errors @ errors)
         if not math.isfinite(squares):
             return False
         self._squares += squares
-        self._count += int(np.count_nonzero(true != 0))  # several times as fast as of the numbers
+        self._count += int(np.count_nonzero(reference != 0))  # several times as fast as of the numbers
         self.largest = max(self.largest, float(errors.max(initial=0.0)))
         return True
 
@@ -190,7 +190,7 @@ class _Sum:
         return math.sqrt(self._squares / max(1, self._count))
 
 
-def _scale(reference: Flat) -> float:
+def _estimate_scale(reference: Flat) -> float:
     """Return the root mean square of a sample of the elements that are not zero.
 
     Masks, such as sums with -1e9, are left out: large magnitudes far above all that is not near them.
@@ -210,16 +210,16 @@ def _scale(reference: Flat) -> float:
     return 0.0
 
 
-def _ends(kind: str, allowed: float) -> tuple[float, float]:
+def _find_ends(kind: str, allowed: float) -> tuple[float, float]:
     """Return the largest finite number of a dtype, and the least magnitude that may round to inf."""
     top = (2 - 2.0**-7) * 2.0**127 if kind == "bfloat16" else float(np.finfo(kind).max)
     return top, top * (1 - min(allowed, 0.5))
 
 
-def _disagreeing(own: Flat, true: Flat, top: float, near: float) -> int:
+def _count_disagreeing(recorded: Flat, reference: Flat, top: float, near: float) -> int:
     """Return the number of elements that are inf or nan on one side, or not the same on both."""
-    alike = np.isnan(own) & np.isnan(true)
-    over = (np.abs(true) >= near) & (np.sign(own) == np.sign(true))
-    alike |= np.isinf(own) & over
-    alike |= np.isinf(true) & (np.abs(own) >= near) & over & (np.abs(own) <= top)
+    alike = np.isnan(recorded) & np.isnan(reference)
+    over = (np.abs(reference) >= near) & (np.sign(recorded) == np.sign(reference))
+    alike |= np.isinf(recorded) & over
+    alike |= np.isinf(reference) & (np.abs(recorded) >= near) & over & (np.abs(recorded) <= top)
     return int(np.count_nonzero(~alike))

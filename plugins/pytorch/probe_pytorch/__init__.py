@@ -25,7 +25,7 @@ __all__ = [
     "watch",
 ]
 
-_NEED_TORCH = {
+_TORCH_NAMES = {
     "DispatchCheck": "probe_pytorch.dispatch_check.check",
     "PrecisionDebugger": "probe_pytorch.debugger",
     "Watch": "probe_pytorch.keeping.watch",
@@ -36,8 +36,8 @@ _NEED_TORCH = {
 
 def __getattr__(name: str) -> Any:
     """Import the names that need torch on first use."""
-    if name not in _NEED_TORCH:
+    if name not in _TORCH_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_NEED_TORCH[name]), name)
+    return getattr(import_module(_TORCH_NAMES[name]), name)

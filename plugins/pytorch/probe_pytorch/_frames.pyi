@@ -4,9 +4,7 @@ from typing import Any
 
 from probe_recording import Stack
 
-def find_stack(
-    frame: FrameType, stacks: dict[bytes, Stack], add: Callable[[FrameType], Stack], /
-) -> Stack: ...
+def find_stack(frame: FrameType, stacks: dict[bytes, Stack], add: Callable[[FrameType], Stack], /) -> Stack: ...
 def call_from(
     frame: FrameType,
     function: Callable[..., Any],

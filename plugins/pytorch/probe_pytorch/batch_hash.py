@@ -38,7 +38,7 @@ def hash_tensor(tensor: torch.Tensor) -> torch.Tensor | None:
     if not flat.numel():
         return total
     bits = flat.view(_BITS[flat.element_size()])
-    weights = _weights(BLOCK, tensor.device)
+    weights = _compute_weights(BLOCK, tensor.device)
     size = BLOCK * CHUNK_BLOCKS
     for start in range(0, bits.numel(), size):
         total += _hash_chunk(bits[start : start + size], weights) * chunk_weight(start // size)
@@ -48,7 +48,7 @@ def hash_tensor(tensor: torch.Tensor) -> torch.Tensor | None:
 def _hash_chunk(bits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Return the hash of at most ``CHUNK_BLOCKS`` blocks."""
     whole = bits.numel() // BLOCK
-    block_weights = _weights(CHUNK_BLOCKS + 1, bits.device)
+    block_weights = _compute_weights(CHUNK_BLOCKS + 1, bits.device)
     rest = bits[whole * BLOCK :].to(torch.int64) + 1
     total = (rest * weights[: rest.numel()]).sum() * block_weights[whole]
     if whole:
@@ -58,6 +58,6 @@ def _hash_chunk(bits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 
 
 @cache
-def _weights(count: int, device: torch.device) -> torch.Tensor:
+def _compute_weights(count: int, device: torch.device) -> torch.Tensor:
     """Return the first weights on a device."""
     return torch.from_numpy(hash_weights(count)).to(device)

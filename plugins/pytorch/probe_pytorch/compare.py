@@ -48,7 +48,7 @@ def compare(
     from probe_core.cli import console
     from probe_core.cli.options import parse_input
     from probe_core.errors import UserError
-    from probe_core.library import Comparison, planned
+    from probe_core.library import Comparison, create_plan
     from probe_core.plugins.manager import Manager
 
     flags = {
@@ -78,28 +78,26 @@ def compare(
         "executor": "threads",
     }
     manager = Manager()
-    comparison = Comparison(planned(manager, runs.target, runs.golden, options), manager)
+    comparison = Comparison(create_plan(manager, runs.target, runs.golden, options), manager)
     for line in comparison.problems:
         console.warn(line)
-    ended = list(comparison.run())
+    results = list(comparison.run())
     if runs.print_log:
         for conclusion in (*comparison.first, *comparison.last):
             conclusion.show()
-    errors = [f"{one.pair.name}: {one.error.what}" for one in ended if one.error is not None]
+    errors = [f"{result.pair.name}: {result.error.what}" for result in results if result.error is not None]
     errors += comparison.damaged
-    count = len(ended) + len(comparison.damaged)
+    count = len(results) + len(comparison.damaged)
     if errors:
         raise UserError(
             f"{len(errors)} of {count} ranks cannot be compared; the others are.",
             "Mend these, or leave them out:",
             errors,
         )
-    return [one.report for one in ended if one.report is not None]
+    return [result.report for result in results if result.report is not None]
 
 
-def compare_distributed(
-    npu_dump_dir: str, bench_dump_dir: str, output_path: str, **kwargs: Any
-) -> list[Report]:
+def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str, **kwargs: Any) -> list[Report]:
     """Compare the ranks of two runs; torch is not imported.
 
     Args:

@@ -23,12 +23,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from probe_core.errors import UserError
 
 
-def graph_task() -> int:
+def get_graph_task() -> int:
     """Return the number of the running backward pass of this thread; -1 outside of one."""
     return int(_C._current_graph_task_id())
 
 
-def sequence_number() -> int:
+def get_sequence_number() -> int:
     """Return the sequence number of this thread's next autograd node; 0 if torch does not tell it."""
     try:
         return int(_C._autograd._get_sequence_nr())
@@ -40,12 +40,12 @@ number_of: Callable[[Any], int] = methodcaller("_sequence_nr")
 """A function that returns the sequence number of an autograd node, which counts nodes as they are created."""
 
 
-def stored_values(tensor: torch.Tensor) -> torch.Tensor:
+def get_stored_values(tensor: torch.Tensor) -> torch.Tensor:
     """Return the stored values of a sparse COO tensor, coalesced or not."""
     return tensor._values()
 
 
-def operator_function(operator: Any) -> Any:
+def get_operator_function(operator: Any) -> Any:
     """Return a function in C that runs an operator, or ``operator`` if it must be called in Python.
 
     Since torch 2.15, warnings of an operator name the innermost line of Python. If this function is called
@@ -54,11 +54,13 @@ def operator_function(operator: Any) -> Any:
     return operator._op if type(operator) is torch._ops.OpOverload else operator
 
 
-_TORCH = Path(torch.__file__).parent
-_SKIPPING_FILES = frozenset(map(str, (_TORCH / "_compile.py", _TORCH / "_dynamo" / "eval_frame.py")))
+_TORCH_DIRECTORY = Path(torch.__file__).parent
+_SKIPPING_FILES = frozenset(
+    map(str, (_TORCH_DIRECTORY / "_compile.py", _TORCH_DIRECTORY / "_dynamo" / "eval_frame.py"))
+)
 
 
-def caller_of_dispatch(frame: FrameType) -> FrameType:
+def find_dispatch_caller(frame: FrameType) -> FrameType:
     """Return the frame of the line that called an operator, for the frame that called a dispatch mode.
 
     They differ if torch keeps the mode from being compiled: it then calls the mode through other functions.
@@ -68,12 +70,12 @@ def caller_of_dispatch(frame: FrameType) -> FrameType:
     return frame
 
 
-def no_functions() -> AbstractContextManager[Any]:
+def disable_functions() -> AbstractContextManager[Any]:
     """Return a context without function modes and ``__torch_function__``."""
     return _C.DisableTorchFunction()
 
 
-def low_level_functions() -> Any:
+def get_low_level_functions() -> Any:
     """Return ``torch._VF``, whose functions torch's recurrent layers call; records call it ``VF``."""
     return torch._VF
 
@@ -83,16 +85,16 @@ def is_torch_function(name: str) -> bool:
     return name in dir(_C._VariableFunctions)
 
 
-def quiet() -> AbstractContextManager[Any]:
+def disable_modes() -> AbstractContextManager[Any]:
     """Return a context without function and dispatch modes, in which the recorder computes unseen."""
-    return _quiet_everywhere() if _C._len_torch_dispatch_stack() else _C.DisableTorchFunction()
+    return _disable_modes_everywhere() if _C._len_torch_dispatch_stack() else _C.DisableTorchFunction()
 
 
 @contextmanager
-def _quiet_everywhere() -> Iterator[None]:
+def _disable_modes_everywhere() -> Iterator[None]:
     from torch.utils._python_dispatch import _disable_current_modes
 
-    with no_functions(), _disable_current_modes():
+    with disable_functions(), _disable_current_modes():
         yield
 
 
@@ -102,12 +104,12 @@ def enter_below(mode: Any) -> None:
     ``torch.set_default_device`` expects its own mode at the bottom.
     """
     above = [_C._pop_torch_function_stack() for _ in range(_C._len_torch_function_stack())]
-    lowest = [above.pop()] if above and above[-1] is _default_device() else []
+    lowest = [above.pop()] if above and above[-1] is _get_default_device_mode() else []
     for each in (*lowest, mode, *reversed(above)):
         _C._push_on_torch_function_stack(each)
 
 
-def _default_device() -> Any:
+def _get_default_device_mode() -> Any:
     """Return the mode that ``torch.set_default_device`` put on this thread's stack, or None."""
     context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
     return getattr(context, "device_context", None)
@@ -115,7 +117,7 @@ def _default_device() -> Any:
 
 def take_out(mode: Any) -> None:
     """Remove a function mode from this thread's stack, also from below others."""
-    if mode not in function_modes():
+    if mode not in list_function_modes():
         return
     above = [_C._pop_torch_function_stack() for _ in range(_C._len_torch_function_stack())]
     above.remove(mode)
@@ -123,7 +125,7 @@ def take_out(mode: Any) -> None:
         _C._push_on_torch_function_stack(each)
 
 
-def function_modes() -> list[Any]:
+def list_function_modes() -> list[Any]:
     """Return the function modes of this thread, outermost first."""
     return [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
 
@@ -148,7 +150,7 @@ def is_dense(tensor: torch.Tensor) -> bool:
     return True
 
 
-_NEVER = {
+_NO_TORCH_FUNCTION = {
     "has_torch_function": lambda *_: False,
     "has_torch_function_unary": lambda *_: False,
     "has_torch_function_variadic": lambda *_: False,
@@ -170,30 +172,28 @@ class _Instead:
         return getattr(self._module, name)
 
 
-_UNCHECKED = _Instead(torch, overrides=_Instead(torch.overrides, **_NEVER))
+_UNCHECKED_TORCH = _Instead(torch, overrides=_Instead(torch.overrides, **_NO_TORCH_FUNCTION))
 
 
-def hands_itself_over(function: Any) -> bool:
+def is_self_dispatching(function: Any) -> bool:
     """Return True if a Python function of torch, under its decorators, passes itself to function modes."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
-    return isinstance(function, FunctionType) and not _NEVER.keys().isdisjoint(function.__code__.co_names)
+    return isinstance(function, FunctionType) and not _NO_TORCH_FUNCTION.keys().isdisjoint(function.__code__.co_names)
 
 
-def without_check(function: Any) -> Any:
+def drop_dispatch_check(function: Any) -> Any:
     """Return a copy of a Python function of torch that does not pass itself to function modes.
 
     If the copy is called while a mode is on, the mode sees the calls inside it. The result is None for other
     functions. A new copy is made each time, because it takes over the current names of its module.
     """
-    if not isinstance(function, FunctionType) or _NEVER.keys().isdisjoint(function.__code__.co_names):
+    if not isinstance(function, FunctionType) or _NO_TORCH_FUNCTION.keys().isdisjoint(function.__code__.co_names):
         return None
-    names = {**function.__globals__, **_NEVER}
+    names = {**function.__globals__, **_NO_TORCH_FUNCTION}
     if "overrides" in function.__code__.co_names:  # it checks by torch.overrides, as in torch.nn.init
-        names["torch"] = _UNCHECKED
-    copy = FunctionType(
-        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
-    )
+        names["torch"] = _UNCHECKED_TORCH
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
 
@@ -203,7 +203,7 @@ def is_jagged(tensor: torch.Tensor) -> bool:
     return tensor.layout is getattr(torch, "jagged", None)
 
 
-def nested_parts(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+def get_nested_parts(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
     """Return the tensors that a nested tensor stores: its values, and where each part of it begins.
 
     These are ``offsets``, and ``lengths`` if parts do not follow each other directly, for the jagged layout,
@@ -231,7 +231,7 @@ def may_have_compiled() -> bool:
     return "torch._dynamo" in sys.modules
 
 
-def compiled_frames() -> int:
+def count_compiled_frames() -> int:
     """Return the number of frames that torch.compile compiled in this process so far."""
     utilities = sys.modules.get("torch._dynamo.utils")
     frames = getattr(utilities, "counters", {}).get("frames", {})
@@ -253,7 +253,7 @@ def force_eager() -> Callable[[], None]:
     global _forcing, _stance
     if not _forcing:
         set_stance = getattr(torch.compiler, "set_stance", None)
-        _stance = _without_compiler() if set_stance is None else set_stance("force_eager")
+        _stance = _disable_compiler() if set_stance is None else set_stance("force_eager")
         if set_stance is None:
             _stance.__enter__()
     _forcing += 1
@@ -268,7 +268,7 @@ def force_eager() -> Callable[[], None]:
 
 
 @contextmanager
-def _without_compiler() -> Iterator[None]:
+def _disable_compiler() -> Iterator[None]:
     """Switch the compiler off where compiled code would switch it on: before torch 2.6, no stance does."""
     from torch._dynamo import eval_frame
 
@@ -334,7 +334,7 @@ def forget_compiled() -> None:
         torch._dynamo.reset()
 
 
-def no_subclasses() -> AbstractContextManager[Any]:
+def disable_subclasses() -> AbstractContextManager[Any]:
     """Return a context without the ``__torch_dispatch__`` of subclasses."""
     return _C._DisableTorchDispatch()
 
@@ -345,7 +345,7 @@ def is_freed(tensor: torch.Tensor) -> bool:
     return storage.nbytes() == 0 and tensor.numel() > 0
 
 
-def version_of(tensor: torch.Tensor) -> int | None:
+def get_version(tensor: torch.Tensor) -> int | None:
     """Return the number of writes that torch counted to a tensor and its views; None if it counts none."""
     try:
         return int(tensor._version)
@@ -353,7 +353,7 @@ def version_of(tensor: torch.Tensor) -> int | None:
         return None
 
 
-def storage_key(tensor: torch.Tensor) -> int:
+def get_storage_key(tensor: torch.Tensor) -> int:
     """Return a number that views of the same memory share; 0 for a tensor without a storage of its own."""
     try:
         return int(tensor.untyped_storage()._cdata)
@@ -361,8 +361,8 @@ def storage_key(tensor: torch.Tensor) -> int:
         return 0
 
 
-def storage_reference(tensor: torch.Tensor) -> Any:
-    """Return a weak reference to the storage of a tensor, whose ``cdata`` is its ``storage_key``.
+def get_storage_reference(tensor: torch.Tensor) -> Any:
+    """Return a weak reference to the storage of a tensor, whose ``cdata`` is its ``get_storage_key``.
 
     While the reference exists, no other storage has the same key.
     """
@@ -403,7 +403,7 @@ def is_tracing() -> bool:
     return is_exporting() or bool(_C._is_tracing())
 
 
-def keywords(frame: FrameType) -> dict[str, Any]:
+def read_keywords(frame: FrameType) -> dict[str, Any]:
     """Return the keyword arguments of the module call in ``frame``, which runs global forward pre-hooks.
 
     Such hooks receive positional arguments only. The result is empty for any other frame.
@@ -425,7 +425,7 @@ def silence_global_hooks() -> Callable[[], None]:
     return undo
 
 
-def grad_scaler() -> Any:
+def get_grad_scaler() -> Any:
     """Return the class of gradient scalers; before torch 2.3 that of CUDA."""
     from torch.cuda.amp import GradScaler
 
@@ -468,6 +468,8 @@ class AllocationTally(TorchDispatchMode):
         reference = StorageWeakRef(storage)
         if reference in self._ignored:
             return
-        self._held = {other: size for other, size in self._held.items() if not other.expired()}
+        self._held = {
+            held_reference: size for held_reference, size in self._held.items() if not held_reference.expired()
+        }
         self._held[reference] = storage.nbytes()
         self.peak_bytes = max(self.peak_bytes, sum(self._held.values()))

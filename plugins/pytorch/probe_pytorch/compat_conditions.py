@@ -51,22 +51,22 @@ _SETTINGS = {
 """Functions and attributes of torch that return settings, by the names that are recorded."""
 
 
-def numerics() -> dict[str, Fact]:
+def read_numerics() -> dict[str, Fact]:
     """Return the settings of torch that may change numbers; those that cannot be read are left out."""
-    found: dict[str, Fact] = {}
+    facts: dict[str, Fact] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, path in _SETTINGS.items():
             with suppress(Exception):
                 value = _reach(torch, path)
-                found[name] = _plain(value() if callable(value) else value)
+                facts[name] = _convert_to_fact(value() if callable(value) else value)
         for name, device in (("autocast_cpu", "cpu"), ("autocast", "cuda")):
-            if found.get(name) is True:
-                found[name] = _autocast_dtype(device)
-    return found
+            if facts.get(name) is True:
+                facts[name] = _read_autocast_dtype(device)
+    return facts
 
 
-def _autocast_dtype(device: str) -> str:
+def _read_autocast_dtype(device: str) -> str:
     """Return the dtype of autocast on a device."""
     try:
         return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
@@ -81,31 +81,31 @@ def _reach(owner: Any, path: str) -> Any:
     return owner
 
 
-def _plain(value: Any) -> Fact:
+def _convert_to_fact(value: Any) -> Fact:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value).removeprefix("torch.")
 
 
 @cache
-def library_versions() -> dict[str, Fact]:
+def read_library_versions() -> dict[str, Fact]:
     """Return the versions of the device libraries that torch was built with."""
-    found: dict[str, Fact] = {"cuda": torch.version.cuda, "hip": torch.version.hip}
+    facts: dict[str, Fact] = {"cuda": torch.version.cuda, "hip": torch.version.hip}
     with suppress(Exception):
-        found["cudnn"] = torch.backends.cudnn.version() if torch.cuda.is_initialized() else None
+        facts["cudnn"] = torch.backends.cudnn.version() if torch.cuda.is_initialized() else None
     cann = getattr(getattr(torch, "version", None), "cann", None)
-    found["cann"] = cann if isinstance(cann, str) else None
-    return {name: version for name, version in found.items() if version is not None}
+    facts["cann"] = cann if isinstance(cann, str) else None
+    return {name: version for name, version in facts.items() if version is not None}
 
 
-def instruction_set() -> str:
+def read_instruction_set() -> str:
     """Return the instruction set that the kernels of the CPU use; empty if torch does not report it."""
     with suppress(Exception):
         return str(torch.backends.cpu.get_cpu_capability())
     return ""
 
 
-def device_modules() -> Iterator[tuple[str, Any]]:
+def iterate_device_modules() -> Iterator[tuple[str, Any]]:
     """Yield the modules of the types of devices that are in use, such as ``torch.cuda``, with their names."""
     names = ["cuda"]
     with suppress(Exception):
@@ -117,7 +117,7 @@ def device_modules() -> Iterator[tuple[str, Any]]:
                 yield name, module
 
 
-def modules_without_generators() -> Iterator[Any]:
+def iterate_modules_without_generators() -> Iterator[Any]:
     """Yield modules of devices in use that have functions for a random state, but do not list generators."""
     with suppress(Exception):
         module = getattr(torch, str(torch._C._get_privateuse1_backend_name()), None)
@@ -134,6 +134,6 @@ def is_random(name: str) -> bool | None:
     return any(tag in getattr(packet, overload).tags for overload in packet.overloads())
 
 
-def outside_transforms() -> AbstractContextManager[Any]:
+def disable_transforms() -> AbstractContextManager[Any]:
     """Return a context in which transforms such as ``vmap`` do not wrap tensors."""
     return torch._C._DisableFuncTorch()

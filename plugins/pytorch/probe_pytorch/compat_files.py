@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 
-def savable(tensor: torch.Tensor) -> Any:
+def convert_to_savable(tensor: torch.Tensor) -> Any:
     """Return what ``torch.save`` saves in place of a tensor: torch 2.1 cannot save eight-bit floats.
 
     The file is as torch 2.2 and later write it.

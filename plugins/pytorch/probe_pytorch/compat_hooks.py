@@ -18,14 +18,14 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.overrides import TorchFunctionMode, handle_torch_function
 from torch.utils import hooks
 
-KEEPS_STEP_HOOKS = (2, 6)
+STEP_HOOKS_VERSION = (2, 6)
 """The first torch known to keep the hooks of optimizers when its compiler is used; torch 2.1 drops them."""
 
 Hook = Callable[[torch.Tensor], Any]
 ApplyReceiver = Callable[[type[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any], FrameType], Any]
 
 
-def dicts_of(handle: Any) -> list[Any]:
+def list_hook_dicts(handle: Any) -> list[Any]:
     """Return the dictionaries that hold the hook of a handle, without those that are gone."""
     dicts = (reference() for reference in (handle.hooks_dict_ref, *handle.extra_dict_ref))
     return [hooks for hooks in dicts if hooks is not None]
@@ -69,7 +69,7 @@ _WARNS_ABOUT_MARKED_HOOKS = _warns_about_marked_hooks()
 
 def register_step_hooks(before: Callable[..., None] | None, after: Callable[..., None] | None) -> list[Any]:
     """Register hooks that run before and after each step of each optimizer, and return their handles."""
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < KEEPS_STEP_HOOKS:
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < STEP_HOOKS_VERSION:
         _keep_step_hooks()
     handles = [] if before is None else [register_optimizer_step_pre_hook(before)]
     return handles if after is None else [*handles, register_optimizer_step_post_hook(after)]
@@ -107,7 +107,7 @@ def pass_on_indexing() -> Callable[[], None]:
     """
     if _PASSES_ON_INDEXING:
         return lambda: None
-    methods = {name: _passing_on(name) for name in ("__getitem__", "__setitem__")}
+    methods = {name: _make_forwarding_method(name) for name in ("__getitem__", "__setitem__")}
     for name, method in methods.items():
         setattr(torch.Tensor, name, method)
 
@@ -119,7 +119,7 @@ def pass_on_indexing() -> Callable[[], None]:
     return undo
 
 
-def _passing_on(name: str) -> Callable[..., Any]:
+def _make_forwarding_method(name: str) -> Callable[..., Any]:
     original = getattr(torch.Tensor.__base__, name)
 
     def method(self: torch.Tensor, *args: Any) -> Any:
@@ -134,20 +134,20 @@ def _passing_on(name: str) -> Callable[..., Any]:
 
 def _has_no_mode_of_the_program() -> bool:
     modes = [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
-    own = ("probe_pytorch", "torch")
-    is_of_program = any(type(mode).__module__.partition(".")[0] not in own for mode in modes)
+    internal_packages = ("probe_pytorch", "torch")
+    is_of_program = any(type(mode).__module__.partition(".")[0] not in internal_packages for mode in modes)
     return bool(_C._is_torch_function_mode_enabled()) and not is_of_program
 
 
 def _passes_on_indexing() -> bool:
-    class Noting(TorchFunctionMode):
+    class TorchCallCounter(TorchFunctionMode):
         calls = 0
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             self.calls += 1
             return func(*args, **(kwargs or {}))
 
-    tensor, mode = torch.ones(1), Noting()
+    tensor, mode = torch.ones(1), TorchCallCounter()
     with mode:
         tensor[0]
     return mode.calls > 0

@@ -24,12 +24,12 @@ class DataPosition:
         if self._patched is not None:
             return
         original: Any = _BaseDataLoaderIter.__next__
-        own = weakref.ref(self)
+        reference = weakref.ref(self)
 
         @wraps(original)
         def fetch_next(iterator: Any) -> Any:
             batch = original(iterator)
-            position = own()
+            position = reference()
             if position is not None:
                 position._note(iterator)
             return batch
@@ -43,7 +43,7 @@ class DataPosition:
             _BaseDataLoaderIter.__next__ = self._patched[1]  # type: ignore[method-assign]
         self._patched = None
 
-    def facts(self) -> dict[str, Fact]:
+    def read_facts(self) -> dict[str, Fact]:
         """Return the epoch and the number of the last batch in it, both from 0; empty if there is none."""
         iterator = self._last() if self._last is not None else None
         number = getattr(iterator, "_num_yielded", 0)

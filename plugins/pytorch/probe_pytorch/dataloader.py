@@ -29,10 +29,10 @@ class BatchSteps:
         original = self._original = DataLoader.__iter__
         watch = self._watch
 
-        def watched(loader: DataLoader[Any]) -> Any:
+        def iterate_batches(loader: DataLoader[Any]) -> Any:
             return watch(original(loader))
 
-        DataLoader.__iter__ = watched  # type: ignore[method-assign]
+        DataLoader.__iter__ = iterate_batches  # type: ignore[method-assign]
 
     def remove(self) -> None:
         """Stop watching."""

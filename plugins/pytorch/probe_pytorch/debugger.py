@@ -50,7 +50,7 @@ class PrecisionDebugger(Debugger[Recorder, nn.Module]):
             seed_all(1234 if config.seed is None else config.seed, config.deterministic)
         return Recorder(config)
 
-    def _constructed(self) -> None:
+    def _finish_construction(self) -> None:
         if self._recorder.config.dataloader:
             self._batches = BatchSteps(self._recorder.step, lambda: self._recorder.start(self._model, None))
             self._batches.install()

@@ -12,23 +12,23 @@ from pathlib import Path
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED
+from probe_core.cli.main import EXIT_FINISHED
 from probe_core.cli.spelling import option
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.library import Comparison, planned
+from probe_core.library import Comparison, create_plan
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
-from probe_core.ranks.processes import ISOLATION
+from probe_core.ranks.processes import ISOLATION_FLAGS
 
-STORY = """\
+INTRODUCTION = """\
 A one-block transformer was trained twice{how}. The golden run divides attention scores by
 sqrt(16) = 4, the target run by 16. The loss hardly shows it. The first lines say where the runs diverge.
 """
 FORMATS = ("xlsx", "csv")
 """Formats of the tables unless others are asked for."""
-LIVE = ", recorded just now by probe run"
-SHIPPED = ", recorded beforehand"
+RECORDED_LIVE = ", recorded just now by probe run"
+RECORDED_BEFORE = ", recorded beforehand"
 SIDES = {"golden": (), "target": ("wrong",)}
 
 
@@ -43,13 +43,11 @@ def demo(ctx: click.Context, directory: Path, formats: str | None) -> int:
     that come with probe are compared instead.
     """
     make_directory(directory)
-    how = LIVE
+    source = RECORDED_LIVE
     problem = record_both(directory) if has_torch() else "torch is not installed"
     if problem:
-        how = SHIPPED
-        console.note(
-            f"{problem}: nothing is recorded, and two runs that ship with probe are compared instead."
-        )
+        source = RECORDED_BEFORE
+        console.note(f"{problem}: nothing is recorded, and two runs that ship with probe are compared instead.")
         unpack(directory)
     target, golden = directory / "target" / "step0", directory / "golden" / "step0"
     output = directory / "output"
@@ -57,12 +55,12 @@ def demo(ctx: click.Context, directory: Path, formats: str | None) -> int:
     pages = {spec.name: spec.suffix for spec in manager.specs("reporters", ReporterSpec) if spec.page}
     asked = [*FORMATS, *pages] if formats is None else [name for name in formats.split(",") if name]
     options = {"output": output, "formats": asked, "highlight": True}
-    comparison = Comparison(planned(manager, target, golden, options), manager)
+    comparison = Comparison(create_plan(manager, target, golden, options), manager)
     finished = list(comparison.run())  # a failed comparison of a single rank raises
     for conclusion in comparison.first:
         conclusion.show()
     console.show()
-    console.show(STORY.format(how=how), lines=True)
+    console.show(INTRODUCTION.format(how=source), lines=True)
     for conclusion in comparison.last:
         conclusion.show()
     console.show()
@@ -72,12 +70,12 @@ def demo(ctx: click.Context, directory: Path, formats: str | None) -> int:
     console.show("  probe run -o OLD train.py")
     console.show("  probe run -o NEW train.py")
     console.show("  probe compare NEW OLD -o out -hl")
-    written = [path for one in finished if one.report is not None for path in one.report.files]
+    written = [path for result in finished if result.report is not None for path in result.report.files]
     for page in (path for path in written if path.suffix in pages.values()):
         console.show()
         console.show(f"The page to look at (probe show {output}):")
         console.show(f"  {page}")
-    return FINISHED
+    return EXIT_FINISHED
 
 
 def has_torch() -> bool:
@@ -98,13 +96,13 @@ def record_both(directory: Path) -> str:
 
 def record(script: Path, path: Path, arguments: tuple[str, ...]) -> str:
     """Record ``script`` into ``path`` by the command line; return the reason of a failure, or ""."""
-    command = [sys.executable, *ISOLATION, "-m", "probe_core.cli", "run", "-o", str(path), "--task", "tensor",
+    command = [sys.executable, *ISOLATION_FLAGS, "-m", "probe_core.cli", "run", "-o", str(path), "--task", "tensor",
                "--step", "0", str(script), *arguments]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if not done.returncode:
         return ""
     lines = [line for line in done.stderr.splitlines() if "rror" in line] or ["no reason given"]
-    return f"The training run could not be recorded ({printable(lines[0])})"
+    return f"The training run could not be recorded ({make_printable(lines[0])})"
 
 
 def unpack(directory: Path) -> None:

@@ -18,8 +18,8 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat
-from probe_pytorch.double_draws import DRAWS, draw
-from probe_pytorch.double_dtypes import ROUNDED, WIDE, is_narrow, narrowed, widen, widened
+from probe_pytorch.double_draws import DRAWING_OPERATORS, draw
+from probe_pytorch.double_dtypes import ROUNDED_DTYPES, WIDE_DTYPES, is_narrow, narrow_nested, widen, widen_nested
 from probe_pytorch.double_scaler import SCALER_OPERATORS
 from probe_pytorch.statistics import PLAIN
 
@@ -47,37 +47,36 @@ class DoublePrecision(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the operator ``func`` in float64; function modes do not see the conversions."""
-        with compat.no_functions():
+        with compat.disable_functions():
             return self._call(func, types, args, kwargs or {})
 
     def _call(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func.namespace != "aten" or not all(kind in PLAIN for kind in types):
             return func(*args, **kwargs)
         name = func._schema.name.removeprefix("aten::")
-        if name in DRAWS:
+        if name in DRAWING_OPERATORS:
             return draw(func, args, kwargs, self.nominal)
         if name in SCALER_OPERATORS:
             return SCALER_OPERATORS[name](*args, **kwargs)
         if name == "lift_fresh":  # new data, such as that of a NumPy array
             return widen(func(*args, **kwargs))
-        if name == "_to_copy" and self.rounds_weights and kwargs.get("dtype") in ROUNDED:
+        if name == "_to_copy" and self.rounds_weights and kwargs.get("dtype") in ROUNDED_DTYPES:
             return widen(func(*args, **kwargs))
-        if is_view(func) or _allocates_for_storage(name, args):
+        if is_view(func) or _is_storage_allocation(name, args):
             return func(*args, **kwargs)
-        return func(*_converted(func, args, kwargs), **_converted_names(func, args, kwargs))
+        return func(*_convert_arguments(func, args, kwargs), **_convert_keywords(func, args, kwargs))
 
 
 @cache
 def is_view(func: Any) -> bool:
     """Return True for an operator whose results share the memory of an argument."""
     return any(
-        argument.alias_info is not None and not argument.alias_info.is_write
-        for argument in func._schema.arguments
+        argument.alias_info is not None and not argument.alias_info.is_write for argument in func._schema.arguments
     )
 
 
 @cache
-def _written(func: Any) -> frozenset[str]:
+def _list_written_arguments(func: Any) -> frozenset[str]:
     """Return the names of the arguments that an operator writes to."""
     return frozenset(
         argument.name
@@ -86,16 +85,16 @@ def _written(func: Any) -> frozenset[str]:
     )
 
 
-def _allocates_for_storage(name: str, args: tuple[Any, ...]) -> bool:
+def _is_storage_allocation(name: str, args: tuple[Any, ...]) -> bool:
     """Return True for an allocation that receives a storage of its dtype, as in ``torch.load`` and copies."""
     is_empty = name == "empty" and bool(args) and list(args[0]) == [0]
     return is_empty or (name == "new_empty" and len(args) > 1 and list(args[1]) == [])
 
 
-def _own_dtype(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.dtype | None:
+def _find_written_dtype(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.dtype | None:
     """Return the dtype of the first tensor that an operator writes to, if it is narrow; else None."""
     names = [argument.name for argument in func._schema.arguments]
-    for name in _written(func):
+    for name in _list_written_arguments(func):
         place = names.index(name)
         value = args[place] if place < len(args) else kwargs.get(name)
         first = value[0] if isinstance(value, (list, tuple)) and value else value
@@ -104,30 +103,30 @@ def _own_dtype(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> t
     return None
 
 
-def _converted(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+def _convert_arguments(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the arguments of a call, without tensors of fewer bits than those it writes to."""
-    own = _own_dtype(func, args, kwargs) if _written(func) else None
+    written_dtype = _find_written_dtype(func, args, kwargs) if _list_written_arguments(func) else None
     for argument, value in zip(func._schema.arguments, args):
-        yield _converted_value(func, argument.name, value, own)
+        yield _convert_argument(func, argument.name, value, written_dtype)
 
 
-def _converted_names(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    own = _own_dtype(func, args, kwargs) if _written(func) else None
-    return {name: _converted_value(func, name, value, own) for name, value in kwargs.items()}
+def _convert_keywords(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    written_dtype = _find_written_dtype(func, args, kwargs) if _list_written_arguments(func) else None
+    return {name: _convert_argument(func, name, value, written_dtype) for name, value in kwargs.items()}
 
 
-def _converted_value(func: Any, name: str, value: Any, own: torch.dtype | None) -> Any:
+def _convert_argument(func: Any, name: str, value: Any, written_dtype: torch.dtype | None) -> Any:
     """Return an argument in float64, or in the dtype of the tensor that the call writes to.
 
     Memory that a script shares with others, such as a NumPy array, keeps its dtype.
     """
-    if name in _written(func):
+    if name in _list_written_arguments(func):
         return value
     if name in STATE_IN_FLOAT32:
-        return narrowed(value, torch.float32)
+        return narrow_nested(value, torch.float32)
     if isinstance(value, torch.dtype):
-        return WIDE.get(value, value)
-    return widened(value) if own is None else narrowed(value, own)
+        return WIDE_DTYPES.get(value, value)
+    return widen_nested(value) if written_dtype is None else narrow_nested(value, written_dtype)
 
 
 # -- what does not reach the dispatcher ----------------------------------------------------------
@@ -138,19 +137,19 @@ def _convert_module(module: torch.nn.Module, args: Any) -> Any:
 
     Tensors from files are of the dtype of the file; autograd must know a parameter as float64.
     """
-    with compat.no_functions(), torch.no_grad():
+    with compat.disable_functions(), torch.no_grad():
         for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
             if is_narrow(tensor) and type(tensor) in PLAIN:
                 tensor.data = widen(tensor.data)
                 if tensor.grad is not None:
                     tensor.grad = widen(tensor.grad)
-    with compat.no_functions():
-        converted = widened(args)
+    with compat.disable_functions():
+        converted = widen_nested(args)
     return converted if converted is not args else None
 
 
 @contextmanager
-def double_precision() -> Iterator[None]:
+def run_in_double_precision() -> Iterator[None]:
     """Run what is inside in float64."""
     mode, default = DoublePrecision(), torch.get_default_dtype()
     with ExitStack() as stack:
@@ -159,7 +158,7 @@ def double_precision() -> Iterator[None]:
         _replace(stack, torch, "set_default_dtype", lambda _: lambda dtype: setattr(mode, "nominal", dtype))
         _replace(stack, torch, "get_default_dtype", lambda _: lambda: mode.nominal)
         for name in ("to", "half", "bfloat16"):
-            _replace(stack, torch.nn.Module, name, lambda original: _rounding(mode, original))
+            _replace(stack, torch.nn.Module, name, lambda original: _wrap_rounding(mode, original))
         handle = register_module_forward_pre_hook(_convert_module)
         stack.callback(handle.remove)
         stack.enter_context(mode)
@@ -174,7 +173,7 @@ def _replace(stack: ExitStack, owner: Any, name: str, make: Callable[[Any], Any]
     stack.callback(setattr, owner, name, original)
 
 
-def _rounding(mode: DoublePrecision, original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_rounding(mode: DoublePrecision, original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of modules that rounds weights which it converts to 16 bits."""
 
     def convert(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:

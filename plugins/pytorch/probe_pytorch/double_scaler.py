@@ -8,24 +8,24 @@ from typing import Any
 import torch
 
 
-def _unscale(gradients: Sequence[torch.Tensor], found: torch.Tensor, inverse: torch.Tensor) -> None:
-    """Multiply gradients by ``inverse``; set ``found`` to 1 if one of them holds nan or inf."""
+def _unscale(gradients: Sequence[torch.Tensor], found_inf: torch.Tensor, inverse: torch.Tensor) -> None:
+    """Multiply gradients by ``inverse``; set ``found_inf`` to 1 if one of them holds nan or inf."""
     for gradient in gradients:
         if not bool(torch.isfinite(gradient).all()):
-            found.fill_(1.0)
+            found_inf.fill_(1.0)
         gradient.mul_(inverse.to(gradient.dtype))
 
 
 def _update(
     scale: torch.Tensor,
     tracker: torch.Tensor,
-    found: torch.Tensor,
+    found_inf: torch.Tensor,
     growth: float,
     backoff: float,
     interval: int,
 ) -> torch.Tensor:
     """Update the scale of the loss as ``torch._amp_update_scale_`` does."""
-    if float(found):
+    if float(found_inf):
         scale.mul_(backoff)
         tracker.zero_()
     elif int(tracker) + 1 == interval:

@@ -12,7 +12,7 @@ from probe_recording import Config, interrupts_deferred
 from probe_pytorch import compat_hooks
 from probe_pytorch.recorder import Recorder
 
-NO_COMPILE = "TORCH_COMPILE_DISABLE"
+NO_COMPILE_VARIABLE = "TORCH_COMPILE_DISABLE"
 
 
 class Follower:
@@ -35,11 +35,11 @@ class Follower:
 
     def begin(self) -> None:
         """Start recording, and make code that the script compiles run uncompiled."""
-        self._environment = os.environ.get(NO_COMPILE)
-        os.environ.setdefault(NO_COMPILE, "1")
+        self._environment = os.environ.get(NO_COMPILE_VARIABLE)
+        os.environ.setdefault(NO_COMPILE_VARIABLE, "1")
         atexit.register(self.recorder.finish)  # in case an interrupt arrives just before end()
         self.recorder.start(None, None)
-        (self._handle,) = compat_hooks.register_step_hooks(None, self._stepped)
+        (self._handle,) = compat_hooks.register_step_hooks(None, self._handle_optimizer_step)
 
     def end(self) -> None:
         """Stop recording and complete the run; calls that are sent are waited for."""
@@ -50,7 +50,7 @@ class Follower:
     @interrupts_deferred()
     def _end(self) -> None:
         if self._environment is None:
-            os.environ.pop(NO_COMPILE, None)
+            os.environ.pop(NO_COMPILE_VARIABLE, None)
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
@@ -69,7 +69,7 @@ class Follower:
         return self._first is not None
 
     @interrupts_deferred()  # a script that catches KeyboardInterrupt continues with the next step
-    def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _handle_optimizer_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """End the step if the optimizer is the first that ever stepped; other optimizers are ignored."""
         if self._first is None:
             self._first = id(optimizer)

@@ -17,17 +17,17 @@ State = tuple[str, torch.Generator, torch.Tensor]
 """The name of a generator, the generator, and its state."""
 
 
-def default_generators() -> Iterator[tuple[str, torch.Generator]]:
+def iterate_default_generators() -> Iterator[tuple[str, torch.Generator]]:
     """Yield the default generators of the CPU and of devices that are in use, with their names."""
     yield CPU, torch.default_generator
-    for name, module in compat.device_modules():
+    for name, module in compat.iterate_device_modules():
         for number, generator in enumerate(module.default_generators):
             yield f"{name}:{number}", generator
 
 
 def hash_of(state: torch.Tensor) -> str:
     """Return the hash of the state of a generator."""
-    with compat.outside_transforms():
+    with compat.disable_transforms():
         return state_hash(state.numpy().data)
 
 
@@ -37,10 +37,10 @@ def read_states(generator: Any = None) -> list[State]:
     Args:
         generator: The generator that the call is given; None for the default generators.
     """
-    given = isinstance(generator, torch.Generator)
-    named = [(f"generator {generator.initial_seed()}", generator)] if given else default_generators()
-    with compat.outside_transforms():
-        return [(name, one, one.get_state()) for name, one in named]
+    is_generator = isinstance(generator, torch.Generator)
+    named = [(f"generator {generator.initial_seed()}", generator)] if is_generator else iterate_default_generators()
+    with compat.disable_transforms():
+        return [(name, source, source.get_state()) for name, source in named]
 
 
 def draws_since(op: str, before: list[State]) -> list[Draw]:
@@ -51,7 +51,7 @@ def draws_since(op: str, before: list[State]) -> list[Draw]:
         before: The states before the call.
     """
     draws = []
-    with compat.outside_transforms():
+    with compat.disable_transforms():
         for name, generator, state in before:
             after = generator.get_state()
             if not torch.equal(state, after):
@@ -59,7 +59,7 @@ def draws_since(op: str, before: list[State]) -> list[Draw]:
     return draws
 
 
-NEVER_DRAWING = ("Tensor", "Distributed")
+NON_DRAWING_SCOPES = ("Tensor", "Distributed")
 """Scopes of calls that draw nothing unless an operator of their name is tagged so."""
 
 _MAY_DRAW: dict[str, bool] = {}
@@ -74,11 +74,11 @@ def may_draw(prefix: str) -> bool:
     Args:
         prefix: The name of the call without its count, such as ``Functional.dropout``.
     """
-    known = _MAY_DRAW.get(prefix)
-    if known is None:
+    is_drawing = _MAY_DRAW.get(prefix)
+    if is_drawing is None:
         scope, *parts = prefix.split(".")
         by_tag = compat.is_random("_".join(parts)) if parts else None
         if by_tag is None and parts:
             by_tag = compat.is_random(parts[-1])
-        known = _MAY_DRAW[prefix] = scope not in NEVER_DRAWING if by_tag is None else by_tag
-    return known
+        is_drawing = _MAY_DRAW[prefix] = scope not in NON_DRAWING_SCOPES if by_tag is None else by_tag
+    return is_drawing

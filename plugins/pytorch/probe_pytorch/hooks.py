@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from probe_recording import CaptureSpec, InterceptorSpec
 
 
-OWN_FILES = (
+FRAMEWORK_FILES = (
     "/torch/_", "/torch/nn/modules/", "/torch/nn/functional.py", "/torch/nn/parallel/", "/torch/optim/",
     "/torch/functional.py", "/torch/autograd/", "/torch/overrides.py", "/torch/utils/_", "/torch/utils/data/",
     "/torch/utils/checkpoint.py", "/torch/distributed/", "/torch/amp/", "/torch/fx/",
@@ -28,7 +28,7 @@ def probe_readers() -> list[ReaderSpec]:
             name="pytorch",
             summary="dump.json and debug.json with .pt files, of mindstudio-probe 1.0, 8.3 and 26",
             framework="pytorch",
-            framework_frames=("-packages/torch/", "msprobe", *OWN_FILES),
+            framework_frames=("-packages/torch/", "msprobe", *FRAMEWORK_FILES),
             factory="probe_pytorch.reader:PyTorchReader",
         )
     ]
@@ -98,9 +98,9 @@ def probe_runners() -> list[RunnerSpec]:
 @hookimpl
 def probe_references() -> list[ReferenceSpec]:
     """Return the references of the NPU's fused operators, computed in higher precision."""
-    from probe_pytorch.precheck.references import specs
+    from probe_pytorch.precheck.references import load_reference_specs
 
-    return specs()
+    return load_reference_specs()
 
 
 @hookimpl

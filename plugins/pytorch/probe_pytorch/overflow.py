@@ -10,7 +10,7 @@ Flags = Callable[[], bool]
 """A function that returns True if something on the device overflowed since its last call."""
 
 
-def device_flags() -> Flags | None:
+def find_device_flags() -> Flags | None:
     """Return the overflow flag of an NPU in saturation mode, which computes no infinities; None elsewhere.
 
     This uses torch_npu's documented interface and was tested with a stand-in only, not on an NPU.
@@ -22,13 +22,13 @@ def device_flags() -> Flags | None:
     if utils is None or not hasattr(utils, "get_npu_overflow_flag") or _has_infinities(npu):
         return None
 
-    def raised() -> bool:
+    def read_overflow_flag() -> bool:
         has_overflowed = bool(utils.get_npu_overflow_flag())
         if has_overflowed and hasattr(utils, "clear_npu_overflow_flag"):
             utils.clear_npu_overflow_flag()
         return has_overflowed
 
-    return raised
+    return read_overflow_flag
 
 
 def _has_infinities(npu: Any) -> bool:

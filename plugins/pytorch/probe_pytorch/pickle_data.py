@@ -16,8 +16,8 @@ class Storage:
     key: str
 
 
-_KNOWN_MODULES = frozenset({"torch", "torch._utils", "torch.storage", "collections"})
-_KNOWN_CALLS = frozenset({"_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "OrderedDict"})
+_ALLOWED_MODULES = frozenset({"torch", "torch._utils", "torch.storage", "collections"})
+_ALLOWED_CALLS = frozenset({"_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "OrderedDict"})
 
 
 def interpret(program: bytes) -> Any:
@@ -33,12 +33,12 @@ class _TensorMachine(PickleMachine):
     """A machine for the few names and calls that describe a tensor."""
 
     def resolve(self, module: str, name: str) -> Any:
-        if module not in _KNOWN_MODULES:
+        if module not in _ALLOWED_MODULES:
             raise PickleError(f"it asks for {module}.{name}, which no tensor needs; it was not run")
         return PickledName(module, name)
 
     def call(self, function: PickledName, arguments: tuple[Any, ...]) -> Any:
-        if function.name not in _KNOWN_CALLS:
+        if function.name not in _ALLOWED_CALLS:
             raise PickleError(f"tensors made by {function.name!r:.80} are not supported")
         return {} if function.name == "OrderedDict" else PickledCall(function, arguments)
 

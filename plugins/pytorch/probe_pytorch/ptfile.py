@@ -36,16 +36,16 @@ from probe_recording import (
 
 from probe_core import engine
 from probe_core.errors import UnreadableTensor
-from probe_core.files.mapped import Mapped
+from probe_core.files.mapped import MappedFile
 from probe_pytorch.pickle_data import Storage, interpret
-from probe_pytorch.zipmembers import members
+from probe_pytorch.zipmembers import read_members
 
-USUAL_PICKLE = 4096
-LARGEST_PICKLE = 4 << 20
+USUAL_PICKLE_BYTES = 4096
+MAX_PICKLE_BYTES = 4 << 20
 LITTLE_ENDIAN = sys.byteorder == "little"
-_LOCAL = struct.Struct("<4s22x2H")
+_LOCAL_HEADER = struct.Struct("<4s22x2H")
 """The header before each member: its mark, and the lengths of its name and of its extra fields."""
-LARGEST_EXPANDED = 1 << 26
+MAX_EXPANDED_ELEMENTS = 1 << 26
 """Largest number of elements that an expanded tensor (stride 0) may have beyond those in its storage."""
 
 _DTYPES: dict[str, np.dtype[Any]] = {
@@ -61,7 +61,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     }.items()
 }  # fmt: skip
 
-_STORAGES = {
+_STORAGE_DTYPES = {
     "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16",
     "BFloat16Storage": "bfloat16", "ComplexDoubleStorage": "complex128",
     "ComplexFloatStorage": "complex64", "LongStorage": "int64", "IntStorage": "int32",
@@ -71,9 +71,9 @@ _STORAGES = {
 
 
 @cache
-def _compiled() -> ModuleType | None:
+def _load_compiled_reader() -> ModuleType | None:
     """Return the compiled reader of small files, if it is to be used."""
-    return engine.compiled("probe_pytorch._ptfile")
+    return engine.import_compiled("probe_pytorch._ptfile")
 
 
 def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
@@ -87,18 +87,18 @@ def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
     """
     memory: Memory = b""
     try:
-        compiled = _compiled()
+        compiled = _load_compiled_reader()
         small = None if compiled is None else compiled.read_small(path, SMALL_FILE)
         if small is not None:
             memory, program, key, start, size = small
-            outline = _usual_outline(program)
+            outline = _read_usual_outline(program)
             if outline.key == key:
-                return _array(outline, memory, start, size, LITTLE_ENDIAN)
+                return _create_array(outline, memory, start, size, LITTLE_ENDIAN)
         memory = memory_of(path)
         archive = _Archive(memory)
-        outline = _outline(archive.pickle())
+        outline = _read_outline(archive.pickle())
         is_native = archive.is_little_endian() == LITTLE_ENDIAN
-        return _array(outline, memory, *archive.storage(outline.key), is_native)
+        return _create_array(outline, memory, *archive.locate_storage(outline.key), is_native)
     except UnreadableTensor:
         raise
     except OSError as error:
@@ -110,7 +110,7 @@ def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, struct.error,
             RecursionError, MemoryError, EOFError, RuntimeError):  # fmt: skip
         problem = "is damaged, or describes no plain tensor"
-    torn = memory.problem() if isinstance(memory, Mapped) else None
+    torn = memory.find_problem() if isinstance(memory, MappedFile) else None
     raise UnreadableTensor(torn or f"{Path(path).name} {problem}")
 
 
@@ -119,7 +119,7 @@ class _Archive:
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self._members = members(memory)
+        self._members = read_members(memory)
         roots = [name[:-8] for name in self._members if name.endswith("/data.pkl")]
         if len(roots) != 1:
             raise PickleError("it holds no single data.pkl, as files of torch.save do")
@@ -128,11 +128,11 @@ class _Archive:
     def pickle(self) -> bytes:
         """Return the pickle that describes the tensor."""
         start, size = self._place("data.pkl")
-        if size > LARGEST_PICKLE:
+        if size > MAX_PICKLE_BYTES:
             raise PickleError(f"its description takes {size} bytes; a tensor's takes few")
         return self.memory[start : start + size]
 
-    def storage(self, key: str) -> tuple[int, int]:
+    def locate_storage(self, key: str) -> tuple[int, int]:
         """Return the offset and the size of a storage, in bytes."""
         return self._place(f"data/{key}")
 
@@ -153,10 +153,10 @@ class _Archive:
         flags, method, compressed_size, size, header = member
         if method != zipfile.ZIP_STORED or flags & 1:
             raise PickleError(f"{name} is compressed or encrypted, which torch.save never does")
-        mark, names, extras = _LOCAL.unpack_from(self.memory, header)
+        mark, names, extras = _LOCAL_HEADER.unpack_from(self.memory, header)
         if mark != b"PK\x03\x04":
             raise PickleError(f"{name} does not begin where the directory says")
-        start = header + _LOCAL.size + names + extras
+        start = header + _LOCAL_HEADER.size + names + extras
         if size != compressed_size or start + size > len(self.memory):
             raise PickleError(f"{name} claims more bytes than the file holds")
         return start, size
@@ -189,28 +189,28 @@ class _Outline:
     negative: bool = False
 
 
-def _outline(program: bytes) -> _Outline:
+def _read_outline(program: bytes) -> _Outline:
     """Return the description in a pickle; equal short pickles are interpreted once."""
-    if len(program) > USUAL_PICKLE:
-        return _outline_of(interpret(program))
-    return _usual_outline(program)
+    if len(program) > USUAL_PICKLE_BYTES:
+        return _create_outline(interpret(program))
+    return _read_usual_outline(program)
 
 
 @lru_cache(maxsize=256)
-def _usual_outline(program: bytes) -> _Outline:
-    return _outline_of(interpret(program))
+def _read_usual_outline(program: bytes) -> _Outline:
+    return _create_outline(interpret(program))
 
 
-def _outline_of(described: Any) -> _Outline:
+def _create_outline(described: Any) -> _Outline:
     if not isinstance(described, PickledCall):
         raise PickleError(f"it holds {type(described).__name__}, not a tensor")
     name = described.function.name
     arguments = described.arguments
     if name == "_rebuild_parameter":
-        return _outline_of(arguments[0])
+        return _create_outline(arguments[0])
     if name == "_rebuild_tensor_v2":
         storage, offset, shape, strides = arguments[:4]
-        dtype = _STORAGES.get(storage.kind.name) if isinstance(storage, Storage) else None
+        dtype = _STORAGE_DTYPES.get(storage.kind.name) if isinstance(storage, Storage) else None
         flags = arguments[6] if len(arguments) > 6 else None
     elif name == "_rebuild_tensor_v3":
         storage, offset, shape, strides = arguments[:4]
@@ -240,7 +240,7 @@ def _outline_of(described: Any) -> _Outline:
     )
 
 
-def _array(outline: _Outline, memory: Memory, start: int, size: int, is_native: bool) -> np.ndarray[Any, Any]:
+def _create_array(outline: _Outline, memory: Memory, start: int, size: int, is_native: bool) -> np.ndarray[Any, Any]:
     """Return the tensor, whose storage takes ``size`` bytes of ``memory`` from ``start`` on."""
     dtype, shape = outline.dtype, outline.shape
     held, rest = divmod(size, dtype.itemsize)
@@ -249,10 +249,8 @@ def _array(outline: _Outline, memory: Memory, start: int, size: int, is_native: 
     if outline.count == 0:
         return np.empty(shape, dtype)
     if outline.reach > held:
-        raise PickleError(
-            f"its shape {list(shape)} reaches element {outline.reach - 1} of a storage of {held}"
-        )
-    if outline.count > max(held, LARGEST_EXPANDED):
+        raise PickleError(f"its shape {list(shape)} reaches element {outline.reach - 1} of a storage of {held}")
+    if outline.count > max(held, MAX_EXPANDED_ELEMENTS):
         raise PickleError(f"it expands {held} stored elements to {outline.count}")
     stored = dtype if is_native else dtype.newbyteorder()
     array: np.ndarray[Any, Any] = np.ndarray(shape, stored, memory, start + outline.offset, outline.strides)

@@ -7,7 +7,7 @@ from pathlib import Path
 from probe_recording import DumpRun, confidence
 
 from probe_pytorch.ptfile import load_pt
-from probe_pytorch.signatures import argument_name
+from probe_pytorch.signatures import find_argument_name
 
 
 class PyTorchRun(DumpRun):
@@ -15,7 +15,7 @@ class PyTorchRun(DumpRun):
 
     def argument_name(self, op: str, argument: str) -> str:
         """Return the name of the argument at a place such as ``input.7``; empty if it is not known."""
-        return argument_name(op, argument)
+        return find_argument_name(op, argument)
 
 
 class PyTorchReader:

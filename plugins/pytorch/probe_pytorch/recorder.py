@@ -12,7 +12,7 @@ from probe_recording import Config, StepDirectory, interrupts_deferred
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from probe_core.errors import UserError, some
+from probe_core.errors import UserError, format_list
 from probe_pytorch import compat
 from probe_pytorch.capture.aten import AtenCapture
 from probe_pytorch.capture.calls import Calls
@@ -22,7 +22,7 @@ from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.kernel_dump import KernelDump, load_gradient
 from probe_pytorch.capture.ladder import LadderCapture
 from probe_pytorch.capture.listed_functions import ListedFunctions
-from probe_pytorch.capture.modules import ModuleCapture, named_modules
+from probe_pytorch.capture.modules import ModuleCapture, list_modules
 from probe_pytorch.capture.names import Names, Patch, load_names
 from probe_pytorch.capture.operators import CustomOperators
 from probe_pytorch.capture.patches import Patches
@@ -31,7 +31,7 @@ from probe_pytorch.capture.steps import StepCapture
 from probe_pytorch.capture.tap import TapCapture
 from probe_pytorch.process import TorchProcess
 from probe_pytorch.session import SendingSession, Session
-from probe_pytorch.storage.tensors import HEADER_ROOM
+from probe_pytorch.storage.tensors import INITIAL_HEADER_BYTES
 
 
 class Recorder(TorchProcess, probe_recording.Recorder[Session]):
@@ -54,7 +54,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
     _conditions: TorchConditions
 
     def __init__(self, config: Config, finds_models: bool = False) -> None:
-        super().__init__(config, HEADER_ROOM)
+        super().__init__(config, INITIAL_HEADER_BYTES)
         self.finds_models = finds_models
         self._names: Names | None = None
         self._functions: FunctionCapture | None = None
@@ -64,14 +64,14 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         self._steps = StepCapture(self._ladder) if config.has_ladder else None
         if self._steps is not None and finds_models:
             self._steps.watch()  # later steps begin inside a hook of the optimizer
-        self._roots = RootFinder(self._threads, self._hook_found, self._ladder.called)
+        self._roots = RootFinder(self._threads, self._hook_found, self._ladder.record_inputs)
         self._aten: AtenCapture | None = None
         self._tap = TapCapture()
         self._custom: list[Patch] = []
         self._listed = ListedFunctions(config.wrapped_functions) if config.wrapped_functions else None
         self._stance: Callable[[], None] | None = None
         self._paused_calls: Calls | None = None
-        self._compiled_before = compat.compiled_frames()
+        self._compiled_before = compat.count_compiled_frames()
 
     # -- the life of a step ----------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         elif self.config.modules:
             self._modules.begin_step(session)
             if model is not None:
-                self._hook_modules(named_modules(model))
+                self._hook_modules(list_modules(model))
         if model is None and self.finds_models and (self.config.modules or self._steps is not None):
             self._roots.install()
         if self.config.apis:
@@ -99,7 +99,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
     def _tap_modules(self, session: Session, model: Any) -> None:
         self._tap.begin_step(session)
         if model is not None:
-            self._tap.install(named_modules(model))
+            self._tap.install(list_modules(model))
 
     def _hook_found(self, model: nn.Module, named: list[tuple[str, nn.Module]]) -> None:
         self._tell_compiled(model)
@@ -111,9 +111,9 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         """Print once that a compiled model runs uncompiled, and the consequences."""
         if self.config.compile != "eager" or not any(map(compat.is_compiled, model.modules())):
             return
-        when = "in the whole run" if self.finds_models else "while it is recorded"
+        period = "in the whole run" if self.finds_models else "while it is recorded"
         self._tell(
-            f"probe: the model is compiled by torch.compile, but runs uncompiled {when}. Its results differ "
+            f"probe: the model is compiled by torch.compile, but runs uncompiled {period}. Its results differ "
             "from those of the compiled model by rounding, and dropout draws other random numbers from here "
             'on. To record the compiled model, call start(model=model) with "compile": "tap" and level L0.'
         )
@@ -160,7 +160,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
             self._patches.remove()
 
     def _see_functions(self, session: Session) -> None:
-        self._install(self.new_calls(session))
+        self._install(self.create_calls(session))
 
     def _install(self, calls: Calls) -> None:
         """Pass the calls of all functions to ``calls``."""
@@ -176,13 +176,13 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
             for patch in self._custom:
                 self._patches.add(patch)
         assert self._patches is not None
-        for patch in self._listed.importable() if self._listed else ():
+        for patch in self._listed.iterate_importable() if self._listed else ():
             self._patches.add(patch)
         self._functions.calls = self._patches.calls = calls
         self._functions.install()
         self._patches.install()
 
-    def new_calls(self, session: Session) -> Calls:
+    def create_calls(self, session: Session) -> Calls:
         """Return a new recorder of calls into a session."""
         return Calls(session, self._threads)
 
@@ -207,13 +207,13 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         dump = KernelDump(sys.modules.get("torch_npu"), session.kernels, acl, session.failed)
         self._see_functions(session)
         assert self._functions is not None and self._functions.calls is not None
-        given = self.config.backward_input
-        if len(given) > 1:
+        gradient_files = self.config.backward_input
+        if len(gradient_files) > 1:
             raise UserError(
-                f"Level L2 runs the backward of one API, but backward_input names {len(given)} gradients.",
+                f"Level L2 runs the backward of one API, but backward_input names {len(gradient_files)} gradients.",
                 'Name that of its first result: "backward_input": ["conv2d.1.backward.input.0.pt"].',
             )
-        gradient = load_gradient(Path(given[0])) if given else None
+        gradient = load_gradient(Path(gradient_files[0])) if gradient_files else None
         self._functions.calls.dump_kernels(names[0], dump, gradient)
 
     def _force_eager(self) -> None:
@@ -246,21 +246,21 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
             self._steps.close()
         if self._listed is not None and self._listed.missing:
             self._tell(
-                f"probe: {some(self._listed.missing)} of {self.config.wrapped_functions} "
+                f"probe: {format_list(self._listed.missing)} of {self.config.wrapped_functions} "
                 "not found, and therefore not recorded."
             )
 
     def _has_compiled_code(self) -> bool:
-        return compat.compiled_frames() > self._compiled_before
+        return compat.count_compiled_frames() > self._compiled_before
 
     def _hook_calls(self, model: nn.Module, before: Callable[..., None]) -> Any:
         """Call ``before`` by a global hook, so that the model holds no hook that would be saved with it."""
 
-        def before_any(module: nn.Module, _: Any) -> None:
+        def call_before(module: nn.Module, _: Any) -> None:
             if module is model and not compat.is_exporting():
                 before()
 
-        return register_module_forward_pre_hook(before_any)
+        return register_module_forward_pre_hook(call_before)
 
     def new_conditions(self) -> TorchConditions:
         """Return a new capture of the conditions of steps."""

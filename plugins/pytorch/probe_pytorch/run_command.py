@@ -27,13 +27,13 @@ from probe_recording import (
 )
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, INTERRUPTED, LOST
+from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED, EXIT_INTERRUPTED
 from probe_core.cli.spelling import Command, option
-from probe_core.errors import UserError, counted
+from probe_core.errors import UserError, format_count
 from probe_pytorch.keeping.run_options import (
-    KEPT_PATH,
+    DEFAULT_OUTPUT,
+    create_follower,
     keep_options,
-    new_follower,
     refuse_mindspore,
     refuse_with_keeping,
     report_kept,
@@ -43,15 +43,13 @@ if TYPE_CHECKING:
     from probe_pytorch.recorder import Recorder
 
 DEFAULT_STEPS = "0-2"
-IN_FLOAT64 = (
+FLOAT64_HINT = (
     "The script ran in float64 (--double), which some kernels do not accept. If the error is about a dtype, "
     "choose another implementation in the script, such as attention without a fused kernel."
 )
 
 
-@click.command(
-    cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
-)
+@click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @option("-o", "--output", "dump_path", also=["--dump_path"],
     help="Directory of the run.  [default: ./probe-run]")  # fmt: skip
 @option("--replace", is_flag=True, help="Replace an earlier recording in the directory of the run.")
@@ -110,18 +108,14 @@ def run(
     if keep is not None:
         refuse_with_keeping(step, send_to)
         level, step = level or (None if config else "L0"), step or "all"
-        dump_path = dump_path or (None if config else KEPT_PATH)
+        dump_path = dump_path or (None if config else DEFAULT_OUTPUT)
     if send_to is not None:
         task, level = task or "tensor", level or (None if config else "L1")
-    settings = _config(dump_path, config, task, level, step)
+    settings = _create_config(dump_path, config, task, level, step)
     if send_to is not None:
-        settings = with_destination(
-            settings, destination_to(send_to, tls, insecure, send_memory), "--send-to"
-        )
+        settings = with_destination(settings, destination_to(send_to, tls, insecure, send_memory), "--send-to")
     elif tls or insecure or send_memory:
-        raise UserError(
-            "--tls, --insecure and --send-memory belong to --send-to.", "Give --send-to HOST:PORT."
-        )
+        raise UserError("--tls, --insecure and --send-memory belong to --send-to.", "Give --send-to HOST:PORT.")
     if not module and not Path(script).is_file():
         raise UserError(
             f'There is no script "{script}".',
@@ -147,9 +141,7 @@ def run(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "torch":
             raise
-        raise UserError(
-            "Recording needs torch, which is not installed.", "Install it: pip install torch"
-        ) from None
+        raise UserError("Recording needs torch, which is not installed.", "Install it: pip install torch") from None
     if settings.compile == "tap":
         raise UserError(
             'probe run cannot tap a compiled model ("compile": "tap"), because it does not know the model '
@@ -160,17 +152,17 @@ def run(
         confirm = _confirm_replacement if sys.stdin.isatty() and sys.stderr.isatty() else None
         settle_earlier_run(settings.dump_path, replace=replace, confirm=confirm, warn=console.warn)
     _note_misplaced_options(arguments)
-    follower = Follower(settings) if keep is None else new_follower(settings, keep, replaces=replace)
+    follower = Follower(settings) if keep is None else create_follower(settings, keep, replaces=replace)
     if seed is not None:
         from probe_pytorch.seeds import seed_all
 
         seed_all(seed, mode=True)
     if double:
-        from probe_pytorch.double import double_precision
+        from probe_pytorch.double import run_in_double_precision
     try:
         follower.begin()
-        with double_precision() if double else nullcontext():
-            code, ended_with = _execute(script, arguments, module)
+        with run_in_double_precision() if double else nullcontext():
+            code, ended_with = _run_script(script, arguments, module)
         follower.note_end(ended_with)
     finally:
         try:
@@ -179,15 +171,15 @@ def run(
             follower.end()
             raise
     if double and ended_with not in ("", "SystemExit", "KeyboardInterrupt"):
-        console.note(IN_FLOAT64)
+        console.note(FLOAT64_HINT)
     if keep is not None:
-        return code or (FINISHED if report_kept(follower) else LOST)
+        return code or (EXIT_FINISHED if report_kept(follower) else EXIT_DATA_LOST)
     with suppress(OSError):  # the disk of the terminal's log may be full, too
         is_default = step is None and config is None
         _report(settings, follower.recorder, follower.has_stepped, is_default, ended_with)
     recorder = follower.recorder
     is_whole = recorder.lost is None and (recorder.sender is None or recorder.sender.is_complete)
-    return code or (FINISHED if is_whole else LOST)
+    return code or (EXIT_FINISHED if is_whole else EXIT_DATA_LOST)
 
 
 def _confirm_replacement(root: Path) -> bool:
@@ -198,9 +190,7 @@ def _confirm_replacement(root: Path) -> bool:
 def _note_misplaced_options(arguments: tuple[str, ...]) -> None:
     """Point out options of ``probe run`` after the script's name, which the script receives."""
     names = {name for parameter in run.params for name in parameter.opts if name.startswith("-")}
-    misplaced = [
-        name for name in dict.fromkeys(text.partition("=")[0] for text in arguments) if name in names
-    ]
+    misplaced = [name for name in dict.fromkeys(text.partition("=")[0] for text in arguments) if name in names]
     if misplaced:
         console.note(
             f"{', '.join(misplaced)} came after the script's name, so the script receives "
@@ -218,7 +208,7 @@ def _has_module(name: str) -> bool:
         sys.path.remove("")
 
 
-def _config(
+def _create_config(
     dump_path: str | None, config: str | None, task: str | None, level: str | None, step: str | None
 ) -> Config:
     fields: dict[str, Any] = {"task": task, "level": level, "dump_path": dump_path}
@@ -231,7 +221,7 @@ def _config(
     return load_config(config, **fields)
 
 
-def _execute(script: str, arguments: tuple[str, ...], module: bool) -> tuple[int, str]:
+def _run_script(script: str, arguments: tuple[str, ...], module: bool) -> tuple[int, str]:
     """Run the script; return its exit code, and the name of the exception that ended it, empty for none.
 
     An exception of the script is printed as python prints it, without the recorder's frames.
@@ -253,7 +243,7 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> tuple[int
         return 1, "SystemExit"
     except KeyboardInterrupt:
         console.note("Interrupted; the steps recorded so far are kept.")
-        return INTERRUPTED, "KeyboardInterrupt"
+        return EXIT_INTERRUPTED, "KeyboardInterrupt"
     except UserError:
         raise  # a mistake in the script's use of probe, shown as one sentence and the remedy
     except Exception as error:
@@ -278,11 +268,11 @@ def _run_file(script: str) -> None:
 
 def _show_error(error: Exception) -> None:
     trace = error.__traceback__
-    own = (str(Path(__file__).parent), "<frozen runpy>", runpy.__file__)
+    hidden_prefixes = (str(Path(__file__).parent), "<frozen runpy>", runpy.__file__)
     shown = traceback.TracebackException(type(error), error, trace)
     part: traceback.TracebackException | None = shown
     while part is not None:
-        frames = [f for f in part.stack if not f.filename.startswith(own) and f.name != STAND_IN]
+        frames = [f for f in part.stack if not f.filename.startswith(hidden_prefixes) and f.name != STAND_IN]
         part.stack = traceback.StackSummary.from_list(frames)
         part = part.__cause__ or part.__context__
     console.note("".join(shown.format()).rstrip(), lines=True)
@@ -316,9 +306,7 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
         if not steps:
             return
     if not steps and ended_with:
-        console.warn(
-            f"nothing was recorded: {ended_with} ended the script before a selected step had a recorded call."
-        )
+        console.warn(f"nothing was recorded: {ended_with} ended the script before a selected step had a recorded call.")
         return
     for sentence in recorder.missing_records():
         console.warn(sentence)
@@ -328,7 +316,7 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
     count = sum(recorder.recorded[step] for step in steps)
     path = config.shown_path
     console.note(
-        f"probe recorded {spans(steps)} ({counted(count, 'record')} of level {config.level}, "
+        f"probe recorded {spans(steps)} ({format_count(count, 'record')} of level {config.level}, "
         f"task {config.task}) into {path}"
     )
     if default and max(config.steps) in steps:

@@ -12,7 +12,7 @@ import torch
 
 from probe_core.errors import UserError
 
-LARGEST_SEED = 2**32 - 1
+MAX_SEED = 2**32 - 1
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d")
 DROPOUT_MODULES = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
 
@@ -28,16 +28,14 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> 
     Raises:
         UserError: An argument has a wrong type or value.
     """
-    if type(seed) is not int or not 0 <= seed <= LARGEST_SEED:
+    if type(seed) is not int or not 0 <= seed <= MAX_SEED:
         raise UserError(
-            f"seed must be a whole number from 0 to {LARGEST_SEED}, not {seed!r:.40}.",
+            f"seed must be a whole number from 0 to {MAX_SEED}, not {seed!r:.40}.",
             "For example seed_all(seed=1234).",
         )
     for name, value in (("mode", mode), ("rm_dropout", rm_dropout)):
         if not isinstance(value, bool):
-            raise UserError(
-                f"{name} must be True or False, not {value!r:.40}.", f"For example seed_all({name}=True)."
-            )
+            raise UserError(f"{name} must be True or False, not {value!r:.40}.", f"For example seed_all({name}=True).")
     os.environ["PYTHONHASHSEED"] = str(seed)
     random.seed(seed)
     np.random.seed(seed)
@@ -66,12 +64,12 @@ def _remove_dropout() -> None:
     for name in DROPOUTS:
         original = getattr(functional, name)
         if not getattr(original, "keeps_all", False):
-            setattr(functional, name, _keeping(original))
+            setattr(functional, name, _make_keeping_function(original))
     for name in DROPOUT_MODULES:
-        _keeping_module(getattr(torch.nn, name))
+        _patch_module(getattr(torch.nn, name))
 
 
-def _keeping(function: Callable[..., object]) -> object:
+def _make_keeping_function(function: Callable[..., object]) -> object:
     @functools.wraps(function)
     def keep(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> object:
         return function(input, 0.0, training, inplace)
@@ -80,7 +78,7 @@ def _keeping(function: Callable[..., object]) -> object:
     return keep
 
 
-def _keeping_module(module: type[torch.nn.Module]) -> None:
+def _patch_module(module: type[torch.nn.Module]) -> None:
     original = module.__init__
     if getattr(original, "keeps_all", False):
         return

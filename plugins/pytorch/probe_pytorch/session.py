@@ -11,11 +11,11 @@ import torch
 from probe_recording import Config, Entry, Sending, StepDirectory, TensorLeaf, Tree, belongs_to_recorder
 
 from probe_pytorch import compat, compat_hooks
-from probe_pytorch.overflow import device_flags
-from probe_pytorch.statistics import from_results
-from probe_pytorch.storage.bytes import CHECKSUMS, on_host
+from probe_pytorch.overflow import find_device_flags
+from probe_pytorch.statistics import decode_results
+from probe_pytorch.storage.bytes import CHECKSUMS, copy_to_host
 from probe_pytorch.storage.tensors import (
-    HEADER_ROOM,
+    INITIAL_HEADER_BYTES,
     SUFFIX,
     DelayedStore,
     FileStore,
@@ -34,12 +34,12 @@ class Session(probe_recording.Session):
 
     framework = "pytorch"
     suffix = SUFFIX
-    least_room = HEADER_ROOM
+    least_room = INITIAL_HEADER_BYTES
     collector: Collector
 
-    def __init__(self, config: Config, directory: StepDirectory, shown: str, room: int = HEADER_ROOM) -> None:
+    def __init__(self, config: Config, directory: StepDirectory, shown: str, room: int = INITIAL_HEADER_BYTES) -> None:
         super().__init__(config, directory, shown, room)
-        self._flags = device_flags() if config.task == "overflow_check" else None
+        self._flags = find_device_flags() if config.task == "overflow_check" else None
         self._on_device: list[tuple[torch.Tensor, TensorLeaf]] = []
         self.collector = Collector(
             CHECKSUMS.get(config.summary),
@@ -54,7 +54,7 @@ class Session(probe_recording.Session):
         """Keep statistics on their device, with the leaf that they are for, until ``read_back``."""
         self._on_device.append((results, leaf))
 
-    quiet = staticmethod(compat.quiet)
+    quiet = staticmethod(compat.disable_modes)
 
     def will_have_gradient(self, value: Any) -> bool:
         """Return True for a tensor that requires a gradient."""
@@ -88,30 +88,30 @@ class Session(probe_recording.Session):
 
     def read_back(self) -> None:
         """Fetch the statistics that are still on devices, all of one device at once."""
-        kept = list(self._on_device)
+        pending = list(self._on_device)
         groups: dict[tuple[torch.device, torch.dtype], list[tuple[torch.Tensor, TensorLeaf]]] = {}
-        for results, leaf in kept:
+        for results, leaf in pending:
             groups.setdefault((results.device, results.dtype), []).append((results, leaf))
         for group in groups.values():
             values = torch.stack([results for results, _ in group]).cpu().tolist()
             for four, (_, leaf) in zip(values, group):
-                leaf.statistics = from_results(four, getattr(torch, leaf.dtype.removeprefix("torch.")))
-        del self._on_device[: len(kept)]  # last, so that an interrupt does not lose them
+                leaf.statistics = decode_results(four, getattr(torch, leaf.dtype.removeprefix("torch.")))
+        del self._on_device[: len(pending)]  # last, so that an interrupt does not lose them
 
 
 class SendingSession(Sending, Session):
     """A session whose forward calls are sent to a receiver; nothing is measured and nothing is written."""
 
-    def described(self, tensor: torch.Tensor) -> tuple[Hashable, int, str]:
+    def describe_tensor(self, tensor: torch.Tensor) -> tuple[Hashable, int, str]:
         """Return the memory and layout of a tensor, its number of bytes and the name of its dtype."""
         name = str(tensor.dtype).removeprefix("torch.")
         bits = tensor.is_conj(), tensor.is_neg()
         place = tensor.device, tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), name, bits
         return place, tensor.numel() * tensor.element_size(), name
 
-    def host_copy(self, tensor: torch.Tensor) -> tuple[memoryview, tuple[int, ...]]:
+    def copy_to_host(self, tensor: torch.Tensor) -> tuple[memoryview, tuple[int, ...]]:
         """Return the bytes of a copy in host memory, and the shape; a device is waited for."""
-        host = on_host(tensor)
+        host = copy_to_host(tensor)
         if host.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
             host = host.clone()
         flat: Any = host.reshape(-1).view(torch.uint8).numpy()

@@ -11,14 +11,14 @@ UNKNOWN = "-"
 
 
 @cache
-def signatures() -> Mapping[str, tuple[str, ...]]:
+def load_signatures() -> Mapping[str, tuple[str, ...]]:
     """Return the names of the positional arguments of each function, such as ``Functional.batch_norm``."""
     lines = files(__package__).joinpath("signatures.txt").read_text("utf-8").splitlines()
-    words = (line.split() for line in lines if not line.startswith("#"))
-    return {name: tuple(names) for name, *names in words}
+    fields = (line.split() for line in lines if not line.startswith("#"))
+    return {name: tuple(names) for name, *names in fields}
 
 
-def argument_name(op: str, argument: str) -> str:
+def find_argument_name(op: str, argument: str) -> str:
     """Return the name of an argument; empty if it is not known.
 
     Args:
@@ -29,6 +29,6 @@ def argument_name(op: str, argument: str) -> str:
     place, *rest = path.split(".")
     if side != "input" or not place.isdecimal():
         return ""
-    names = signatures().get(".".join(op.split(".")[:-2]), ())
+    names = load_signatures().get(".".join(op.split(".")[:-2]), ())
     name = names[int(place)] if int(place) < len(names) else UNKNOWN
     return "" if name == UNKNOWN else name + "".join(f"[{part}]" for part in rest)

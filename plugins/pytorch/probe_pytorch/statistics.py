@@ -30,23 +30,22 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 TENSOR = "torch.Tensor"
 """The field ``type`` of the leaf of a tensor."""
 
-_CODES = {
+_DTYPE_CODES = {
     torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3,
     torch.int64: 4, torch.int32: 5, torch.int16: 6, torch.int8: 7, torch.uint8: 8,
 }  # fmt: skip
-_NAMED_CODES = {dtype: (str(dtype), code) for dtype, code in {**_CODES, torch.bool: 9}.items()}
-_BEGINNINGS = {
-    dtype: (f'{{"type": "{TENSOR}", "dtype": "{name}", "shape": ', code)
-    for dtype, (name, code) in _NAMED_CODES.items()
+_NAMED_CODES = {dtype: (str(dtype), code) for dtype, code in {**_DTYPE_CODES, torch.bool: 9}.items()}
+_LEAF_PREFIXES = {
+    dtype: (f'{{"type": "{TENSOR}", "dtype": "{name}", "shape": ', code) for dtype, (name, code) in _NAMED_CODES.items()
 }
 """The JSON of a leaf up to its shape, and the code, of each dtype."""
-_KNOWN = (_BEGINNINGS, torch.strided, is_transformed, PLAIN)
-_EIGHT_BIT = tuple(
+_ENCODER_ARGUMENTS = (_LEAF_PREFIXES, torch.strided, is_transformed, PLAIN)
+_EIGHT_BIT_DTYPES = tuple(
     getattr(torch, name)
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
     if hasattr(torch, name)
 )
-_WIDE_UNSIGNED = tuple(
+_WIDE_UNSIGNED_DTYPES = tuple(
     getattr(torch, name)
     for name in ("uint16", "uint32", "uint64")
     if hasattr(torch, name)  # since torch 2.3
@@ -68,7 +67,7 @@ def describe(tensor: torch.Tensor) -> tuple[str, list[int], bool, Four] | None:
 
 def encode(tensor: torch.Tensor) -> str | None:
     """Return the JSON of the leaf of an ordinary tensor in host memory; None for others, as ``describe``."""
-    return None if _tally is None else _tally.encode(tensor, _BEGINNINGS, torch.strided, is_transformed)
+    return None if _tally is None else _tally.encode(tensor, _LEAF_PREFIXES, torch.strided, is_transformed)
 
 
 def encode_all(
@@ -85,12 +84,12 @@ def encode_all(
     Returns:
         None if a group holds anything else, and if the extension could not be built.
     """
-    return None if _tally is None else _tally.encode_all(groups, *_KNOWN, by_key)
+    return None if _tally is None else _tally.encode_all(groups, *_ENCODER_ARGUMENTS, by_key)
 
 
 def encode_each(values: Sequence[Any]) -> list[str | None]:
     """Return the JSON of the leaf of each ordinary tensor, as ``describe``; None for any other value."""
-    return [None] * len(values) if _tally is None else _tally.encode_each(values, *_KNOWN)
+    return [None] * len(values) if _tally is None else _tally.encode_each(values, *_ENCODER_ARGUMENTS)
 
 
 def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | None = None, target: Any = None,
@@ -118,22 +117,22 @@ def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | No
     dtype = tensor.dtype
     if tensor.is_cpu:
         if not tensor.ndim:
-            return _single(tensor)
-        code = _CODES.get(dtype)
+            return _compute_single(tensor)
+        code = _DTYPE_CODES.get(dtype)
         if _tally is None or code is None or tensor.is_neg():
-            return _on_cpu(tensor.detach())
+            return _compute_on_cpu(tensor.detach())
         if not tensor.is_contiguous() and not is_dense(tensor):
             tensor = tensor.detach().contiguous()
         four: Four = _tally.measure(tensor.data_ptr(), count, code)
         return four
     results = _reduce(tensor.detach(), torch.float64 if wide or tensor.is_cuda else torch.float32)
     if keep is None:
-        return from_results(results.tolist(), dtype)
+        return decode_results(results.tolist(), dtype)
     keep(results, target)
     return NOTHING
 
 
-def from_results(values: Sequence[Any], dtype: torch.dtype) -> Four:
+def decode_results(values: Sequence[Any], dtype: torch.dtype) -> Four:
     """Return the four statistics of a tensor of ``dtype`` from the values of ``_reduce``."""
     high, low, mean, norm = values
     if dtype is torch.int64:
@@ -147,7 +146,7 @@ def from_results(values: Sequence[Any], dtype: torch.dtype) -> Four:
     return high, low, mean, norm
 
 
-def _single(tensor: torch.Tensor) -> Four:
+def _compute_single(tensor: torch.Tensor) -> Four:
     try:
         value = tensor.detach().item()
     except RuntimeError:  # before torch 2.13, for types that torch can only store
@@ -159,26 +158,26 @@ def _single(tensor: torch.Tensor) -> Four:
     return value, value, value, value
 
 
-def _on_cpu(tensor: torch.Tensor) -> Four:
+def _compute_on_cpu(tensor: torch.Tensor) -> Four:
     try:
-        return _by_torch(tensor)
+        return _compute_by_torch(tensor)
     except RuntimeError:  # dtypes that torch can store but not compute with
         return NOTHING
 
 
-def _by_torch(tensor: torch.Tensor) -> Four:
+def _compute_by_torch(tensor: torch.Tensor) -> Four:
     dtype = tensor.dtype
     if dtype is torch.bool:
         return bool(tensor.any()), bool(tensor.all()), None, None
     if dtype.is_complex:
-        return from_results(_reduce(tensor, torch.float64).tolist(), dtype)
-    if dtype in _EIGHT_BIT or dtype is torch.float16:  # of which torch 2.1 has no aminmax on a CPU
+        return decode_results(_reduce(tensor, torch.float64).tolist(), dtype)
+    if dtype in _EIGHT_BIT_DTYPES or dtype is torch.float16:  # of which torch 2.1 has no aminmax on a CPU
         tensor = tensor.float()
     if tensor.dtype.is_floating_point:
         low, high = torch.aminmax(tensor)
         mean = tensor.mean(dtype=torch.float64).item()
-        return high.item(), low.item(), mean, _norm(tensor, high.item(), low.item())
-    if dtype in _WIDE_UNSIGNED:
+        return high.item(), low.item(), mean, _compute_norm(tensor, high.item(), low.item())
+    if dtype in _WIDE_UNSIGNED_DTYPES:
         array = tensor.contiguous().numpy()
         most, least = int(array.max()), int(array.min())
     else:
@@ -188,7 +187,7 @@ def _by_torch(tensor: torch.Tensor) -> Four:
     return most, least, double.mean().item(), torch.linalg.vector_norm(double).item()
 
 
-def _norm(tensor: torch.Tensor, high: float, low: float) -> float:
+def _compute_norm(tensor: torch.Tensor, high: float, low: float) -> float:
     """Return the norm; scale the elements first if their squares leave the range of float64."""
     norm = float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
     largest = max(abs(high), abs(low))
@@ -212,7 +211,7 @@ def _reduce(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
         wide = torch.float64
     if tensor.dtype.is_complex:
         tensor = tensor.abs()
-    elif tensor.dtype in _EIGHT_BIT:
+    elif tensor.dtype in _EIGHT_BIT_DTYPES:
         tensor = tensor.float()
     elif not tensor.dtype.is_floating_point:
         tensor = tensor.to(wide)

@@ -53,8 +53,7 @@ class Collector(probe_recording.Collector):
         """Return the trees of positional arguments or of outputs."""
         if save is None:  # names are needed for files only
             return [
-                self.tensor(value, "", None) if type(value) in PLAIN else self.tree(value, "", None)
-                for value in values
+                self.tensor(value, "", None) if type(value) in PLAIN else self.tree(value, "", None) for value in values
             ]
         return [self.tree(value, f"{prefix}.{i}", save) for i, value in enumerate(values)]
 
@@ -88,12 +87,12 @@ class Collector(probe_recording.Collector):
         """Return the leaf of a ``torch.Tensor`` or ``Parameter``."""
         if self._encodes and (text := encode(tensor)) is not None:
             return text if save is None else StoredLeaf(text, save(name, tensor))
-        return self._nested(tensor, name, save) if tensor.is_nested else self.leaf(tensor, name, save)
+        return self._encode_nested(tensor, name, save) if tensor.is_nested else self.leaf(tensor, name, save)
 
-    def _nested(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
+    def _encode_nested(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
         """Return the leaves of what a nested tensor stores: values, and the place of each part."""
         parts: dict[str, Tree] = {}
-        for part, stored in compat.nested_parts(tensor).items():
+        for part, stored in compat.get_nested_parts(tensor).items():
             leaf = self.leaf(stored, f"{name}.{part}", save)
             if part == "values":
                 leaf.requires_grad = tensor.requires_grad
@@ -115,7 +114,7 @@ class Collector(probe_recording.Collector):
         if text is None:
             text = _DTYPE_NAMES[dtype] = str(dtype)
         if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
-            return self._unusual(TensorLeaf(TENSOR, text, _shape(tensor), tensor.requires_grad), tensor)
+            return self._complete_unusual(TensorLeaf(TENSOR, text, _read_shape(tensor), tensor.requires_grad), tensor)
         leaf = TensorLeaf(TENSOR, text, list(tensor.shape), tensor.requires_grad)
         if not (self._measured or save) or compat.is_transformed(tensor) or compat.is_freed(tensor):
             return leaf
@@ -129,12 +128,12 @@ class Collector(probe_recording.Collector):
             leaf.data_name = save(name, tensor)
         return leaf
 
-    def _unusual(self, leaf: TensorLeaf, tensor: torch.Tensor) -> TensorLeaf:
+    def _complete_unusual(self, leaf: TensorLeaf, tensor: torch.Tensor) -> TensorLeaf:
         """Add to a leaf the layout of a tensor and the statistics of its stored or dequantised values."""
         if tensor.is_meta or not self._measured:
             return leaf
         leaf.extra = {"layout": "quantized" if tensor.is_quantized else str(tensor.layout)}
-        inner = _stored(tensor.detach())
+        inner = _convert_to_plain(tensor.detach())
         if inner is not None and not compat.is_freed(inner):
             leaf.statistics = measure(inner, self._keep, leaf, self._wide)
         return leaf
@@ -143,36 +142,36 @@ class Collector(probe_recording.Collector):
         """Return the leaf of a tensor subclass, measured by its inner tensor if it is known to hold one."""
         kind = type(tensor)
         if isinstance(tensor, torch.Size):
-            return Plain(type="torch.Size", value=[_size(item) for item in tensor])
+            return Plain(type="torch.Size", value=[_read_size(item) for item in tensor])
         if compat.is_fake(tensor):
-            return TensorLeaf("FakeTensor", str(tensor.dtype), _shape(tensor), tensor.requires_grad)
-        with compat.no_functions():
+            return TensorLeaf("FakeTensor", str(tensor.dtype), _read_shape(tensor), tensor.requires_grad)
+        with compat.disable_functions():
             local = getattr(tensor, "_local_tensor", None)
             if isinstance(local, torch.Tensor) and hasattr(tensor, "placements"):
-                return self._shard(tensor, local, name, save)
-            leaf = TensorLeaf(kind.__name__, str(tensor.dtype), _shape(tensor), tensor.requires_grad)
+                return self._collect_shard(tensor, local, name, save)
+            leaf = TensorLeaf(kind.__name__, str(tensor.dtype), _read_shape(tensor), tensor.requires_grad)
             if kind.__name__ == "AsyncCollectiveTensor":
                 return leaf  # its values exist only after its wait, which the recorder must not call
             if compat.is_jagged(tensor):
-                return self._nested(tensor, name, save)
+                return self._encode_nested(tensor, name, save)
             if compat.is_wrapper(tensor):
                 return leaf
-            with compat.no_subclasses():
+            with compat.disable_subclasses():
                 inner = self.leaf(tensor.detach().as_subclass(torch.Tensor), name, save)
             inner.requires_grad = tensor.requires_grad
             return inner
 
-    def _shard(self, tensor: Any, local: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
+    def _collect_shard(self, tensor: Any, local: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
         """Return the leaf of a DTensor: its local shard, with the placement of the whole tensor."""
         leaf = self.leaf(local, name, save) if type(local) in PLAIN else self.tree(local, name, save)
         if not isinstance(leaf, TensorLeaf):
-            leaf = TensorLeaf(TENSOR, str(tensor.dtype), _shape(tensor), False)
+            leaf = TensorLeaf(TENSOR, str(tensor.dtype), _read_shape(tensor), False)
         leaf.kind = "torch.distributed.tensor.DTensor"
         leaf.requires_grad = tensor.requires_grad
         leaf.extra = {
-            "device_mesh": _mesh(getattr(tensor, "device_mesh", None)),
+            "device_mesh": _describe_mesh(getattr(tensor, "device_mesh", None)),
             "placements": [str(placement) for placement in getattr(tensor, "placements", ())],
-            "global_shape": _shape(tensor),
+            "global_shape": _read_shape(tensor),
         }
         return leaf
 
@@ -189,7 +188,7 @@ class Collector(probe_recording.Collector):
             return bool(value.any()), bool(value.all()), None, None
         return NOTHING
 
-    def _storable(self, value: np.ndarray[Any, Any]) -> torch.Tensor | None:
+    def _convert_to_storable(self, value: np.ndarray[Any, Any]) -> torch.Tensor | None:
         """Return a tensor of the elements of a numpy array; None if torch has no such dtype."""
         usable = value if value.flags.writeable and value.flags.c_contiguous else value.copy()
         try:
@@ -219,30 +218,30 @@ class Collector(probe_recording.Collector):
                 "group_id": None if group is None else quoted(_group(group)[1]),
             }
         if type(value).__qualname__.startswith("ReduceOp"):
-            return Plain(type="torch.distributed.ReduceOp", value=f"RedOpType.{_operation(value)}")
+            return Plain(type="torch.distributed.ReduceOp", value=f"RedOpType.{_name_operation(value)}")
         return None
 
 
-def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
+def _convert_to_plain(tensor: torch.Tensor) -> torch.Tensor | None:
     """Return the stored values of a tensor of an unusual layout as a plain tensor, or None."""
     if tensor.is_quantized:
         return tensor.dequantize()
     if tensor.layout is torch.sparse_coo:
-        return compat.stored_values(tensor)
+        return compat.get_stored_values(tensor)
     if str(tensor.layout) == "torch._mkldnn":
         return tensor.to_dense()
     return tensor.values()
 
 
-def _shape(tensor: torch.Tensor) -> list[int]:
+def _read_shape(tensor: torch.Tensor) -> list[int]:
     """Return the shape as far as it is known; symbolic sizes are 0."""
     try:
-        return [_size(size) for size in tensor.shape]
+        return [_read_size(size) for size in tensor.shape]
     except RuntimeError:  # a nested tensor, or a parameter of a lazy module
         return [tensor.size(0)] if tensor.is_nested else []
 
 
-def _size(size: Any) -> int:
+def _read_size(size: Any) -> int:
     """Return a size as a number, 0 for a symbolic one."""
     try:
         return int(size)
@@ -250,7 +249,7 @@ def _size(size: Any) -> int:
         return 0
 
 
-def _mesh(mesh: Any) -> Json:
+def _describe_mesh(mesh: Any) -> Json:
     inner = getattr(mesh, "mesh", None)
     return inner.tolist() if isinstance(inner, torch.Tensor) else None
 
@@ -260,6 +259,6 @@ def _group(group: Any) -> tuple[list[int], str]:
     return ranks, str(zlib.crc32(str(ranks).encode()))
 
 
-def _operation(value: Any) -> str:
+def _name_operation(value: Any) -> str:
     text = str(getattr(value, "op", value))
     return text.rpartition(".")[2].rstrip(">")

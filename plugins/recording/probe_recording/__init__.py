@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probe_core.exports import exporter
+from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_recording.arrays import CHECKSUMS, Array, NpyStore, measure
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     )
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
-    from probe_recording.keeping.band import Band, BandRule, Limit, band_rule
+    from probe_recording.keeping.band import Band, BandRule, Limit, load_band_rule
     from probe_recording.keeping.event import Cause, Event
     from probe_recording.keeping.keeping_recorder import KeepingRecorder, KeptSession
     from probe_recording.keeping.options import KeepOptions, parse_options
-    from probe_recording.keeping.readings import measured_in
+    from probe_recording.keeping.readings import iterate_statistics
     from probe_recording.keeping.settings import keep_config
     from probe_recording.keeping.watch import DEFAULT_PATH, Watch, objects_of, single_or_all
     from probe_recording.ladder import Ladder, Rung, flat
@@ -217,7 +217,6 @@ __all__ = [
     "TruncatedPickle",
     "Walk",
     "Watch",
-    "band_rule",
     "batch_entry",
     "batch_tensors",
     "belongs_to_recorder",
@@ -244,13 +243,14 @@ __all__ = [
     "is_loopback",
     "is_mutual",
     "is_operator",
+    "iterate_statistics",
     "keep_config",
     "leaf_of",
     "lines_of",
+    "load_band_rule",
     "load_config",
     "load_npy",
     "measure",
-    "measured_in",
     "memory_of",
     "new_condition_capture",
     "new_interceptor",
@@ -283,7 +283,7 @@ __all__ = [
     "with_destination",
 ]
 
-__getattr__ = exporter(
+__getattr__ = create_exporter(
     __name__,
     {
         "arrays": "CHECKSUMS Array NpyStore measure",
@@ -301,11 +301,11 @@ __getattr__ = exporter(
         "interceptors": "CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
-        "keeping.band": "Band BandRule Limit band_rule",
+        "keeping.band": "Band BandRule Limit load_band_rule",
         "keeping.event": "Cause Event",
         "keeping.keeping_recorder": "KeepingRecorder KeptSession",
         "keeping.options": "KeepOptions parse_options",
-        "keeping.readings": "measured_in",
+        "keeping.readings": "iterate_statistics",
         "keeping.settings": "keep_config",
         "keeping.watch": "DEFAULT_PATH Watch objects_of single_or_all",
         "ladder": "Ladder Rung flat",
@@ -332,8 +332,7 @@ __getattr__ = exporter(
         "sending.shared": "SharedName shared_name",
         "sending.tls": "is_mutual receiver_context sender_context sentence_of",
         "session": "Entry Session",
-        "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of "
-        "use_stack_finder",
+        "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
         "specs": "CaptureSpec InterceptorSpec TaskSpec",
         "surroundings": "VARIABLES recorded_variables",
         "tasks": "TaskRecorder",

@@ -12,7 +12,7 @@ from probe_recording.empty_recording import (
     EmptyReason,
     EmptyRecording,
     find_unmatched,
-    unmatched_clause,
+    format_unmatched_entry,
 )
 
 NOTHING_RECORDED = "nothing_recorded"
@@ -68,7 +68,7 @@ class Activity:
         for name, count in calls.items():
             self.calls[name] = max(self.calls.get(name, 0), count)
 
-    def sentences(self, record_count: int, position: Position) -> list[str]:
+    def list_sentences(self, record_count: int, position: Position) -> list[str]:
         """Return sentences on what was selected and not recorded.
 
         Args:
@@ -78,16 +78,16 @@ class Activity:
         config = self.config
         if record_count:
             unmatched = find_unmatched(config.names, self.calls)
-            return [f"{unmatched_clause(entry, config.level)}." for entry in unmatched]
+            return [f"{format_unmatched_entry(entry, config.level)}." for entry in unmatched]
         if not position.is_rank_selected and any(rank < position.process_count for rank in config.ranks):
             return []  # another process records
         explanation = self.explain(self.calls, position)
         if explanation.reason is EmptyReason.REFUSED:
             return []
-        if (error := _uncaught_exception()) is not None:
+        if (error := _find_uncaught_exception()) is not None:
             kind = type(error).__name__
             return [f"nothing was recorded: {kind} ended the program before a selected step had a record."]
-        return [f"nothing was recorded: {explanation.sentence()}"]
+        return [f"nothing was recorded: {explanation.format_sentence()}"]
 
     def explain(self, calls: Mapping[str, int], position: Position) -> EmptyRecording:
         """Return the reason why there are no records.
@@ -96,16 +96,16 @@ class Activity:
             calls: The calls, recorded or not.
             position: The place of the process.
         """
-        reason = self._reason(calls, position)
+        reason = self._find_reason(calls, position)
         unmatched = find_unmatched(self.config.names, calls) if reason is EmptyReason.NO_MATCH else ()
         return EmptyRecording(reason, self.config, position.last_step, position.process_count, unmatched)
 
-    def _reason(self, calls: Mapping[str, int], position: Position) -> EmptyReason:
+    def _find_reason(self, calls: Mapping[str, int], position: Position) -> EmptyReason:
         config = self.config
         if not position.is_rank_selected:
             return EmptyReason.RANK_ABSENT
         if not self.sessions:
-            return self._reason_without_session()
+            return self._find_sessionless_reason()
         if config.task == "overflow_check":
             return EmptyReason.NO_OVERFLOW
         if calls and find_unmatched(config.names, calls):
@@ -116,7 +116,7 @@ class Activity:
             return EmptyReason.NO_BACKWARD
         return EmptyReason.COMPILED if position.has_compiled_code else EmptyReason.NO_CALLS
 
-    def _reason_without_session(self) -> EmptyReason:
+    def _find_sessionless_reason(self) -> EmptyReason:
         if self.config.enabled is False:
             return EmptyReason.DISABLED
         if self.config.level == "debug":
@@ -126,6 +126,6 @@ class Activity:
         return EmptyReason.STOPPED_FIRST if self.is_stopped_first else EmptyReason.NOT_STARTED
 
 
-def _uncaught_exception() -> BaseException | None:
+def _find_uncaught_exception() -> BaseException | None:
     """Return the exception that ended the program; None in an interactive session, which goes on."""
     return None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.files.atomic import DIRECTORY_MODE, replacing
+from probe_core.files.atomic import DIRECTORY_MODE, replace_file
 from probe_recording.leaves import NOTHING, Four
 
 Array = np.ndarray[Any, Any]
 
 SUFFIX = ".npy"
-LONGEST_NAME = 255
+MAX_NAME_LENGTH = 255
 BLOCK = 1 << 18
 """Number of elements that are converted to float64 at a time."""
 
@@ -44,11 +44,11 @@ def measure(array: Array) -> Four:
         return value, value, value, (None if kind == "c" else value)
     with np.errstate(all="ignore"):
         high, low = array.max().item(), array.min().item()
-        mean, norm = _sums(np.ascontiguousarray(array).reshape(-1), max(abs(high), abs(low)))
+        mean, norm = _compute_mean_and_norm(np.ascontiguousarray(array).reshape(-1), max(abs(high), abs(low)))
     return high, low, mean, (None if kind == "c" else norm)
 
 
-def _sums(flat: Array, largest: float) -> tuple[float, float]:
+def _compute_mean_and_norm(flat: Array, largest: float) -> tuple[float, float]:
     """Return mean and norm; scale the elements first if their squares leave the range of float64."""
     total = squares = 0.0
     for start in range(0, flat.size, BLOCK):
@@ -105,9 +105,9 @@ class NpyStore:
             The name of the file; None, with nothing written, if the name is too long for a file.
         """
         file = "".join("_" if c in "/\\\0" else c for c in name) + SUFFIX
-        if len(file.encode()) > LONGEST_NAME:
+        if len(file.encode()) > MAX_NAME_LENGTH:
             return None
-        with replacing(self._directory / file) as target:
+        with replace_file(self._directory / file) as target:
             np.save(target, array, allow_pickle=False)
         return file
 

@@ -73,7 +73,7 @@ class Backward:
     def _takes_together(self, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> bool:
         """Record all gradients at once, which is faster; return False if they must be taken one by one."""
         session = self._session
-        if self._asks and not session.filter.api(self._key):
+        if self._asks and not session.filter.is_api_selected(self._key):
             self._done = True
             return True
         self._asks = False
@@ -98,7 +98,7 @@ class Backward:
         session = self._session
         entry = self._entry
         if entry is None:
-            if self._asks and not session.filter.api(self._key):
+            if self._asks and not session.filter.is_api_selected(self._key):
                 self._done = True
                 return
             fields: dict[str, Tree] = {

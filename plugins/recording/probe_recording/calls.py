@@ -120,7 +120,7 @@ class Calls(Generic[S]):
             number = session.number(prefix)
             name = f"{prefix}.{number}.forward"
             selection = session.filter
-            wanted = selection.takes_all or selection.api(name)
+            wanted = selection.takes_all or selection.is_api_selected(name)
             if not wanted and not self._backward:
                 return None
             modules = self._threads.modules
@@ -164,17 +164,15 @@ class Calls(Generic[S]):
             with session.quiet():
                 if self._values and self._outputs and call.wanted:
                     save = session.save_for(name, self.fleeting)
-                    shown = _without_values(outputs) if is_unfilled else outputs
+                    shown = _drop_values(outputs) if is_unfilled else outputs
                     texts = session.collector.encode_groups(shown) if save is None else None
                     call.fields["output"] = (
-                        session.collector.arguments(shown, f"{name}.output", save)
-                        if texts is None
-                        else texts[0]
+                        session.collector.arguments(shown, f"{name}.output", save) if texts is None else texts[0]
                     )
                 if self._values and self._is_recompute(call.stack):
                     call.fields["is_recompute"] = True
                 if call.wanted and ("forward" in session.config.directions or not self._values):
-                    session.add(name, call.fields, call.stack, self._parent_of(call))
+                    session.add(name, call.fields, call.stack, self._find_parent(call))
                 if self._backward:
                     self._expect_gradients(call, outputs)
         except Exception as error:  # the call's result must be returned whatever the recorder's error
@@ -192,12 +190,12 @@ class Calls(Generic[S]):
         """Return True if activation checkpointing runs the call a second time."""
         return False
 
-    def _parent_of(self, call: Call) -> str | None:
+    def _find_parent(self, call: Call) -> str | None:
         """Return the forward record of the module that the call belongs to, or None."""
         return call.parent
 
 
-def _without_values(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def _drop_values(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return outputs with None in place of each value."""
 
     def blank(value: Any) -> Any:

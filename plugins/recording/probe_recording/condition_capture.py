@@ -7,9 +7,15 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from probe_recording.conditions import Conditions, Fact, RandomSample, host_states
+from probe_recording.conditions import Conditions, Fact, RandomSample, hash_host_states
 from probe_recording.session import Session
-from probe_recording.surroundings import GIT_SECONDS, processor, recorded_variables, source, versions
+from probe_recording.surroundings import (
+    GIT_TIMEOUT_SECONDS,
+    load_source,
+    read_processor,
+    read_versions,
+    recorded_variables,
+)
 
 
 class ConditionCapture:
@@ -28,15 +34,15 @@ class ConditionCapture:
 
     # -- to be overridden for a framework -------------------------------------------------
 
-    def versions(self) -> dict[str, Fact]:
+    def read_versions(self) -> dict[str, Fact]:
         """Return the versions of the framework's own libraries and drivers."""
         return {}
 
-    def devices(self) -> dict[str, Fact]:
+    def read_devices(self) -> dict[str, Fact]:
         """Return the names of the devices that the program uses."""
         return {}
 
-    def numerics(self) -> dict[str, Fact]:
+    def read_numerics(self) -> dict[str, Fact]:
         """Return the framework's settings that may change numbers."""
         return {}
 
@@ -44,15 +50,15 @@ class ConditionCapture:
         """Return the settings of a model that may change numbers."""
         return {"training": getattr(model, "training", None)}
 
-    def layout(self) -> dict[str, Fact]:
+    def read_layout(self) -> dict[str, Fact]:
         """Return the layout of the processes of the run."""
         return {}
 
-    def states(self) -> dict[str, str]:
+    def hash_states(self) -> dict[str, str]:
         """Return the hash of the state of each of the framework's generators."""
         return {}
 
-    def seeds(self) -> dict[str, int]:
+    def collect_seeds(self) -> dict[str, int]:
         """Return the random seed that was set last, of each of the framework's generators that reports it."""
         return {}
 
@@ -73,7 +79,7 @@ class ConditionCapture:
         """Begin a step, which is recorded into a new session."""
         session.conditions = Conditions()
         self.session, self._has_forward = session, False
-        self._guard("start", self.record_start)
+        self._run_guarded("start", self.record_start)
 
     def model_called(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         """Record what holds when the first model of the step is called, and the batch that it receives."""
@@ -82,27 +88,25 @@ class ConditionCapture:
             return
         self._has_forward = True
 
-        self._guard("forward", lambda conditions: self.record_model_call(conditions, model, args, kwargs))
+        self._run_guarded("forward", lambda conditions: self.record_model_call(conditions, model, args, kwargs))
 
     def end(self) -> None:
         """Record the states at the end of the step, and what is known of the program by then."""
-        self._guard("end", self.record_end)
+        self._run_guarded("end", self.record_end)
         self.session = None
 
     # -- what is recorded at each point; also for uses without a session --------------------
 
     def record_start(self, conditions: Conditions) -> None:
         """Record what holds at the start of a step."""
-        conditions.add_facts("numerics", self.numerics())
+        conditions.add_facts("numerics", self.read_numerics())
         conditions.add_facts("environment", recorded_variables())
         self._sample(conditions, "start")
 
-    def record_model_call(
-        self, conditions: Conditions, model: Any, args: Any, kwargs: Mapping[str, Any]
-    ) -> None:
+    def record_model_call(self, conditions: Conditions, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         """Record what holds when a model is called, and the batch that it receives."""
         self._sample(conditions, "forward")
-        conditions.add_facts("numerics", {**self.numerics(), **self.model_settings(model)})
+        conditions.add_facts("numerics", {**self.read_numerics(), **self.model_settings(model)})
         conditions.add_facts("data", self.data_position())
         self.hash_batch(conditions, args, kwargs)
 
@@ -113,16 +117,16 @@ class ConditionCapture:
 
     def record_program(self, conditions: Conditions) -> None:
         """Record what is known of the program: versions, devices, layout and source."""
-        self._processor = self._processor or processor()
-        conditions.add_facts("versions", {**versions(), **self.versions()})
-        conditions.add_facts("devices", {**self._processor, **self.devices()})
-        conditions.add_facts("layout", {**_launched(), **self.layout()})
-        conditions.add_facts("source", source().facts(GIT_SECONDS))
+        self._processor = self._processor or read_processor()
+        conditions.add_facts("versions", {**read_versions(), **self.read_versions()})
+        conditions.add_facts("devices", {**self._processor, **self.read_devices()})
+        conditions.add_facts("layout", {**_read_launcher_sizes(), **self.read_layout()})
+        conditions.add_facts("source", load_source().read_facts(GIT_TIMEOUT_SECONDS))
 
     def _sample(self, conditions: Conditions, point: str) -> None:
-        conditions.add_sample(RandomSample(point, {**host_states(), **self.states()}, self.seeds()))
+        conditions.add_sample(RandomSample(point, {**hash_host_states(), **self.hash_states()}, self.collect_seeds()))
 
-    def _guard(self, point: str, record: Callable[[Conditions], None]) -> None:
+    def _run_guarded(self, point: str, record: Callable[[Conditions], None]) -> None:
         session = self.session
         if session is None or session.conditions is None:
             return
@@ -145,7 +149,7 @@ def new_condition_capture(framework: str) -> ConditionCapture:
     return capture
 
 
-def _launched() -> dict[str, Fact]:
+def _read_launcher_sizes() -> dict[str, Fact]:
     """Return the numbers of processes that a launcher set; a program that runs alone has a single one."""
     names = {"WORLD_SIZE": "world_size", "LOCAL_WORLD_SIZE": "processes_per_node", "RANK_SIZE": "world_size"}
     texts = {key: text for name, key in names.items() if (text := os.environ.get(name, "")).isdecimal()}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Union
 
 from probe_core.store.files import CONDITIONS_FILE
 
-__all__ = ["CONDITIONS_FILE", "Conditions", "Draw", "RandomSample", "host_states", "state_hash"]
+__all__ = ["CONDITIONS_FILE", "Conditions", "Draw", "RandomSample", "hash_host_states", "state_hash"]
 
 SCHEMA = 1
 """Version of the layout; it grows where a reader of an older one would read something wrong."""
@@ -86,7 +86,7 @@ class Conditions:
 
     def add_sample(self, sample: RandomSample) -> None:
         """Add the states of generators; a sample of the same point is replaced."""
-        self.samples = [one for one in self.samples if one.point != sample.point]
+        self.samples = [existing for existing in self.samples if existing.point != sample.point]
         self.samples.append(sample)
         self.changed = True
 
@@ -110,12 +110,7 @@ class Conditions:
             "random": [sample.plain() for sample in self.samples],
             "batch": self.batch,
         }
-        return (
-            json.dumps(head, indent=1)[:-2]
-            + ',\n "draws": ['
-            + (f"\n  {draws}\n " if draws else "")
-            + "]\n}\n"
-        )
+        return json.dumps(head, indent=1)[:-2] + ',\n "draws": [' + (f"\n  {draws}\n " if draws else "") + "]\n}\n"
 
 
 def state_hash(*parts: bytes | memoryview) -> str:
@@ -126,7 +121,7 @@ def state_hash(*parts: bytes | memoryview) -> str:
     return digest.hexdigest()
 
 
-def host_states() -> dict[str, str]:
+def hash_host_states() -> dict[str, str]:
     """Return the hashes of the states of Python's generator, and of NumPy's global one if it was imported."""
     version, internal, gauss = random.getstate()
     states = {"python": state_hash(repr((version, internal, gauss)).encode())}

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError
-from probe_core.files.given import read_given
-from probe_recording.fields import LARGEST, Fields, warn
+from probe_core.files.given import read_regular_file
+from probe_recording.fields import MAX_NUMBER, Fields, warn
 from probe_recording.fields import ConfigWarning as ConfigWarning
 from probe_recording.name_selector import NameSelector
-from probe_recording.place import FIELDS, Destination, destination_of, with_destination
+from probe_recording.place import FIELDS, Destination, read_destination, with_destination
 
 if TYPE_CHECKING:
     from probe_recording.specs import TaskSpec
@@ -29,19 +29,19 @@ LEVELS = ("L0", "L1", "mix", "L2", "debug")
 SUMMARIES = ("statistics", "md5", "xxh3")
 DATA_MODES = ("forward", "backward", "input", "output")
 RISK_LEVELS = ("ALL", "CORE", "FOCUS")
-STORES = ("packed", "files")
-COMPILES = ("eager", "tap")
+STORE_KINDS = ("packed", "files")
+COMPILE_MODES = ("eager", "tap")
 PRECISIONS = ("high", "low")
 
-OTHER_TASKS = {
+UNSUPPORTED_TASKS = {
     "run_ut": "the pre-check reads a recorded run and records none itself",
     "acc_check": "the pre-check reads a recorded run and records none itself",
     "exception_dump": "msprobe has this task for MindSpore only",
     "diff_check": "record both runs and compare them",
 }
-OTHER_SECTIONS = frozenset(OTHER_TASKS) | {"free_benchmark", "grad_probe"}
+IGNORED_SECTIONS = frozenset(UNSUPPORTED_TASKS) | {"free_benchmark", "grad_probe"}
 """Sections of msprobe's file that are ignored, because another task is chosen."""
-SYNONYMS = {"nan_check": "overflow_check"}
+TASK_SYNONYMS = {"nan_check": "overflow_check"}
 
 TOP_FIELDS = frozenset(
     {
@@ -193,31 +193,31 @@ def load_config(path: str | Path | None, **overrides: Any) -> Config:
         UserError: The file is missing or not valid JSON, or a field has a wrong value.
     """
     fields: dict[str, Any] = {}
-    what = "The configuration"
+    subject = "The configuration"
     if path is not None:
-        what = f"The configuration {path}"
+        subject = f"The configuration {path}"
         fields = _read(path)
     fields.update({name: value for name, value in overrides.items() if value is not None})
-    config = parse(fields, what)
+    config = parse(fields, subject)
     return replace(config, path=Path(path).absolute()) if path is not None else config
 
 
 def find_plugin_tasks() -> dict[str, TaskSpec]:
     """Return the tasks that the installed plugins provide, by name."""
-    from probe_recording.installed import installed_tasks  # loads the plugins
+    from probe_recording.installed import load_tasks  # loads the plugins
 
-    return installed_tasks()
+    return load_tasks()
 
 
 def _is_other_task(name: Any) -> bool:
     """Return True for the name of a task that the recorder does not have."""
-    known = {*TASKS, *SYNONYMS, *OTHER_TASKS, ""}
-    return isinstance(name, str) and name not in OTHER_TASKS and name.lower() not in known
+    known_tasks = {*TASKS, *TASK_SYNONYMS, *UNSUPPORTED_TASKS, ""}
+    return isinstance(name, str) and name not in UNSUPPORTED_TASKS and name.lower() not in known_tasks
 
 
 def _read(path: str | Path) -> dict[str, Any]:
     try:
-        value = json.loads(read_given(Path(path)).decode("utf-8"))
+        value = json.loads(read_regular_file(Path(path)).decode("utf-8"))
     except OSError as error:
         raise UserError(
             f'The configuration "{path}" cannot be read: {error.strerror or error}.',
@@ -236,35 +236,35 @@ def _read(path: str | Path) -> dict[str, Any]:
     return value
 
 
-def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
+def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Config:
     """Return the configuration that the fields of a ``config.json`` describe.
 
     Args:
         fields: The JSON object.
-        what: The subject that error messages begin with.
+        subject: The subject that error messages begin with.
 
     Raises:
         UserError: A field has a wrong value, or two fields contradict each other.
     """
-    reader = Fields(fields, what)
+    reader = Fields(fields, subject)
     plugin_tasks = find_plugin_tasks() if _is_other_task(fields.get("task")) else {}
-    task = reader.choice("task", (*TASKS, *plugin_tasks), "statistics", SYNONYMS, OTHER_TASKS)
+    task = reader.choice("task", (*TASKS, *plugin_tasks), "statistics", TASK_SYNONYMS, UNSUPPORTED_TASKS)
     section_fields = {
         **SECTION_FIELDS,
         **{name: frozenset(spec.fields) for name, spec in plugin_tasks.items()},
     }
     level = reader.choice("level", LEVELS, "L1")
-    section_name = next((n for n in ("nan_check", task) if n in fields and SYNONYMS.get(n, n) == task), task)
+    section_name = next((n for n in ("nan_check", task) if n in fields and TASK_SYNONYMS.get(n, n) == task), task)
     section = reader.section(section_name)
     reader.refuse(REFUSED)
     reader.warn_unknown(
-        TOP_FIELDS | set(section_fields) | OTHER_SECTIONS,
+        TOP_FIELDS | set(section_fields) | IGNORED_SECTIONS,
         section_fields[section_name],
         f'it belongs in the section "{section_name}"',
     )
     section.warn_unknown(section_fields[section_name], TOP_FIELDS, "it belongs outside of the section")
     section.warn_unused(ELSEWHERE if level == "L2" else ELSEWHERE | {"backward_input"})
-    directions, sides, gradients = _data_mode(section)
+    directions, sides, gradients = _parse_data_mode(section)
     config = Config(
         dump_path=_dump_path(reader),
         shown_path=reader.text("dump_path", ""),
@@ -288,23 +288,21 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         acl_config=reader.text("acl_config", ""),
         seed=reader.number("seed", 0, 2**32 - 1) if "seed" in fields else None,
         deterministic=reader.flag("is_deterministic", False),
-        overflow_count=_overflow_count(section),
-        store=reader.choice("store", STORES, "packed"),
-        compile=reader.choice("compile", COMPILES, "eager"),
+        overflow_count=_parse_overflow_count(section),
+        store=reader.choice("store", STORE_KINDS, "packed"),
+        compile=reader.choice("compile", COMPILE_MODES, "eager"),
         backward_input=section.names("backward_input") if level == "L2" else (),
         wrap_ops=reader.path("support_wrap_ops"),
         operator_namespaces=(
-            None
-            if reader.value("custom_op_namespaces") is None
-            else frozenset(reader.names("custom_op_namespaces"))
+            None if reader.value("custom_op_namespaces") is None else frozenset(reader.names("custom_op_namespaces"))
         ),
         wrapped_functions=reader.path("custom_wrap_ops"),
         ladder=reader.flag("ladder", True),
         conditions=reader.flag("conditions", True),
         settings=plugin_tasks[task].parse(section) if task in plugin_tasks else None,
     )
-    online = destination_of(section) if task == "tensor" else None
-    return _consistent(with_destination(config, online, what), what)
+    online = read_destination(section) if task == "tensor" else None
+    return _check_consistency(with_destination(config, online, subject), subject)
 
 
 def _record_names(section: Fields) -> tuple[str, ...]:
@@ -313,9 +311,7 @@ def _record_names(section: Fields) -> tuple[str, ...]:
     try:
         NameSelector(names)
     except ValueError as error:
-        raise section.wrong(
-            "list", f"holds a wrong entry: {error}", 'For example "name-regex(linear|relu)".'
-        ) from None
+        raise section.wrong("list", f"holds a wrong entry: {error}", 'For example "name-regex(linear|relu)".') from None
     return names
 
 
@@ -326,50 +322,50 @@ def parse_steps(text: str) -> list[int | str]:
     return [int(part) if part.isdigit() else part for part in (p.strip() for p in text.split(",")) if part]
 
 
-def _consistent(config: Config, what: str) -> Config:
+def _check_consistency(config: Config, subject: str) -> Config:
     """Return the configuration after checks across fields, which refuse it or correct it with a warning."""
     if config.task == "structure" and config.level not in ("L0", "mix"):
-        warn(f'{what}: task "structure" needs level L0 or mix; mix is used.')
+        warn(f'{subject}: task "structure" needs level L0 or mix; mix is used.')
         config = replace(config, level="mix")
     if config.scope:
         if len(config.scope) != 2:
             raise UserError(
-                f'{what}: "scope" must be empty or hold two names, not {len(config.scope)}.',
+                f'{subject}: "scope" must be empty or hold two names, not {len(config.scope)}.',
                 "Write the names of the first and of the last record to take.",
             )
         for name in config.scope:
             kinds = {"L0": (_MODULE,), "mix": (_API, _MODULE)}.get(config.level, (_API,))
             if not any(kind.fullmatch(name) for kind in kinds):
                 raise UserError(
-                    f'{what}: "{name}" in "scope" cannot be the name of a record at level {config.level}.',
+                    f'{subject}: "{name}" in "scope" cannot be the name of a record at level {config.level}.',
                     "Write names such as:",
                     ("Functional.linear.0.forward", "Module.fc.Linear.forward.0"),
                 )
     if config.asynchronous and config.summary != "statistics":
         raise UserError(
-            f'{what}: "async_dump" cannot be combined with "summary_mode": "{config.summary}".',
+            f'{subject}: "async_dump" cannot be combined with "summary_mode": "{config.summary}".',
             'Set "async_dump": false, or "summary_mode": "statistics".',
         )
     if config.asynchronous and config.task == "tensor" and not config.names and config.level != "debug":
         raise UserError(
-            f'{what}: "async_dump" with task "tensor" keeps all tensors of a step on the device, '
+            f'{subject}: "async_dump" with task "tensor" keeps all tensors of a step on the device, '
             'so "list" must limit them.',
             'Name the records in "list", or set "async_dump": false.',
         )
     if config.level == "debug" and config.task not in ("statistics", "tensor"):
         raise UserError(
-            f'{what}: level "debug" needs the task statistics or tensor, not {config.task}.',
+            f'{subject}: level "debug" needs the task statistics or tensor, not {config.task}.',
             'Set "task": "statistics".',
         )
     if config.compile == "tap" and config.level != "L0":
         raise UserError(
-            f'{what}: "compile": "tap" works at level L0 only, because compiled code makes no API calls.',
+            f'{subject}: "compile": "tap" works at level L0 only, because compiled code makes no API calls.',
             'Set "level": "L0", or "compile": "eager".',
         )
     return config
 
 
-def _data_mode(section: Fields) -> tuple[frozenset[str], frozenset[str], bool]:
+def _parse_data_mode(section: Fields) -> tuple[frozenset[str], frozenset[str], bool]:
     """Return the directions and sides to record, and True if parameters' gradients are recorded too.
 
     The rules are those of docs/configuration.md#data-mode.
@@ -411,8 +407,8 @@ def _dump_path(reader: Fields) -> Path:
     return path
 
 
-def _overflow_count(section: Fields) -> int:
-    count = section.number("overflow_nums", -1, LARGEST, 1)
+def _parse_overflow_count(section: Fields) -> int:
+    count = section.number("overflow_nums", -1, MAX_NUMBER, 1)
     if count == 0:
         raise section.wrong(
             "overflow_nums",

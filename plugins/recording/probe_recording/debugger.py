@@ -12,19 +12,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_recording.config import Config, ConfigWarning, load_config
 from probe_recording.interface import of_the_process, parse_token_range
 from probe_recording.process import Process
 from probe_recording.recorder import Recorder
-from probe_recording.tasks import task_recorder
+from probe_recording.tasks import create_task_recorder
 
 R = TypeVar("R", bound=Recorder[Any])
 M = TypeVar("M")
 D = TypeVar("D", bound="Debugger[Any, Any]")
 
 
-_NO_SETTINGS = ("path", "shown_path", "enabled")
+_UNCOMPARED_FIELDS = ("path", "shown_path", "enabled")
 """Fields that may differ between two configurations that record the same: the paths, and ``enabled``."""
 
 
@@ -78,19 +78,19 @@ class Debugger(ABC, Generic[R, M]):
         model: M | Sequence[M] | None = None,
         step: list[int | str] | None = None,
     ) -> None:
-        given = (config_path, task, dump_path, level, step)
+        arguments = (config_path, task, dump_path, level, step)
         if hasattr(self, "_recorder"):
-            if any(value is not None for value in given):
-                self._refuse_others(self._config(*given))
+            if any(value is not None for value in arguments):
+                self._refuse_others(self._load_config(*arguments))
             if model is not None:
-                self._model = self._checked(model)
+                self._model = self._check_model(model)
             return
         try:
-            config = self._config(*given)
+            config = self._load_config(*arguments)
             self._settings = config
-            of_plugin = task_recorder(config, self.framework, self.process)
-            self._recorder = self._new_recorder(config) if of_plugin is None else cast("R", of_plugin)
-            self._model = self._checked(model)
+            plugin_recorder = create_task_recorder(config, self.framework, self.process)
+            self._recorder = self._new_recorder(config) if plugin_recorder is None else cast("R", plugin_recorder)
+            self._model = self._check_model(model)
         except UserError as error:
             type(self)._instance = None
             raise error.with_traceback(None) from None  # a user's mistake needs no frames of the recorder
@@ -98,9 +98,9 @@ class Debugger(ABC, Generic[R, M]):
             type(self)._instance = None
             raise
         atexit.register(self._recorder.finish)
-        self._constructed()
+        self._finish_construction()
 
-    def _config(
+    def _load_config(
         self,
         config_path: str | Path | None,
         task: str | None,
@@ -115,10 +115,10 @@ class Debugger(ABC, Generic[R, M]):
         """Raise a UserError if ``config`` differs from the settings that this debugger was made with."""
         for name in (field.name for field in fields(config)):
             before, now = getattr(self._settings, name), getattr(config, name)
-            if before != now and name not in _NO_SETTINGS:
+            if before != now and name not in _UNCOMPARED_FIELDS:
                 raise UserError(
                     "This process already has a PrecisionDebugger with other settings, and a process records "
-                    f"one run: {name} is {_shown(before)} there and {_shown(now)} here.",
+                    f"one run: {name} is {_format_setting(before)} there and {_format_setting(now)} here.",
                     "Construct it once, or with the same settings each time.",
                 )
 
@@ -128,7 +128,7 @@ class Debugger(ABC, Generic[R, M]):
     def _new_recorder(self, config: Config) -> R:
         """Return a new recorder of this framework."""
 
-    def _constructed(self) -> None:
+    def _finish_construction(self) -> None:
         """Do whatever else the framework needs once, after the debugger is constructed."""
 
     # -- the life of a step ----------------------------------------------------------------
@@ -150,7 +150,7 @@ class Debugger(ABC, Generic[R, M]):
     def _start(self, model: M | Sequence[M] | None, token_range: Sequence[int] | None) -> None:
         """Start recording; ``start`` calls this so that warnings name the line of the script."""
         if model is not None:
-            self._model = self._checked(model)
+            self._model = self._check_model(model)
         config = self._recorder.config
         if config.modules and self._model is None:
             raise UserError(
@@ -211,7 +211,7 @@ class Debugger(ABC, Generic[R, M]):
         Raises:
             UserError: The task does not observe models by this method, or ``model`` has a wrong type.
         """
-        self._recorder.monitor(self._checked(model))
+        self._recorder.monitor(self._check_model(model))
 
     def __enter__(self: D) -> D:
         self.start()
@@ -289,7 +289,7 @@ class Debugger(ABC, Generic[R, M]):
         """End the recording of a single module, and record as before ``module_dump``."""
         self._recorder.module_dump_end()
 
-    def _checked(self, model: Any) -> M | Sequence[M] | None:
+    def _check_model(self, model: Any) -> M | Sequence[M] | None:
         """Return ``model`` if it is a module, a list of modules or None; otherwise raise a UserError."""
         kind = self.kind_of_module
         if model is None or isinstance(model, kind):
@@ -339,7 +339,7 @@ class Debugger(ABC, Generic[R, M]):
             )
 
 
-def _shown(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     """Return a setting as text for a message."""
     value = sorted(value) if isinstance(value, frozenset) else value
-    return printable(str(value) if isinstance(value, Path) else repr(value), 120)
+    return make_printable(str(value) if isinstance(value, Path) else repr(value), 120)

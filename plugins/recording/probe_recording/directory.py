@@ -13,23 +13,23 @@ from pathlib import Path
 from typing import IO
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import make_directory, open_file, refuse_link, refused, write_text
-from probe_core.safe_text import safe
+from probe_core.files.atomic import create_path_error, make_directory, open_file, refuse_link, write_text
+from probe_core.safe_text import escape_invisible
 from probe_core.store.files import (
     CONDITIONS_FILE,
     CONSTRUCT_FILE,
+    DEFAULT_RECORD_FILES,
     ERROR_FILE,
-    FILES,
     JOURNAL_FILE,
-    OURS,
     PACKED_FILE,
+    PROBE_FIELD,
     STACK_FILE,
     TENSOR_DIRECTORY,
 )
 from probe_recording.ladder import LADDER_FILE
 from probe_recording.tokens import TOKENS_FILE
 
-DUMP_FILE, DEBUG_FILE = FILES
+DUMP_FILE, DEBUG_FILE = DEFAULT_RECORD_FILES
 WATCH_FILE = "watch.json"
 """The events for which the last steps were written, next to the last of them (docs/watch.md#files)."""
 
@@ -68,7 +68,7 @@ class Lock:
             try:
                 descriptor = open_file(self._path, os.O_RDWR | os.O_CREAT)
             except OSError as error:
-                raise refused(self._path, error) from error
+                raise create_path_error(self._path, error) from error
             file = os.fdopen(descriptor, "r+", encoding="utf-8")
             try:
                 _lock(file, waits=waits)
@@ -91,7 +91,7 @@ class Lock:
             self._file.flush()
         except OSError as error:
             self.release()
-            raise refused(self._path, error) from error
+            raise create_path_error(self._path, error) from error
 
     def _is_there(self, file: IO[str]) -> bool:
         """Return True if the lock's path still leads to ``file``."""
@@ -142,7 +142,7 @@ def check_place(root: Path) -> None:
             place = place.parent
         usable = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
     except (OSError, ValueError) as error:
-        raise refused(root, error) from error
+        raise create_path_error(root, error) from error
     if not usable:
         raise UserError(
             f'"{root}" cannot be written: "{place}" is no directory, or its permissions forbid new files.',
@@ -195,7 +195,7 @@ class StepDirectory:
         self._make()
         return self.path / "kernels"
 
-    def blank(self, name: str, start: int, length: int) -> None:
+    def overwrite_with_spaces(self, name: str, start: int, length: int) -> None:
         """Overwrite a part of a file by spaces, in place, which works even when the disk is full.
 
         Args:
@@ -224,9 +224,9 @@ class StepDirectory:
         Returns:
             The exception that kept the log from being written, or None.
         """
-        when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+        timestamp = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
         lines = [
-            f"[{when}] [ERROR] {stage} failed: name={name}, pid={os.getpid()}",
+            f"[{timestamp}] [ERROR] {stage} failed: name={name}, pid={os.getpid()}",
             "".join(traceback.format_exception(error)).rstrip(),
             "Call stack (most recent call last):",
             *stack,
@@ -236,7 +236,7 @@ class StepDirectory:
             self._make()
             descriptor = open_file(self.path / ERROR_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-                file.write("\n".join(safe(line, keep="\n") for line in lines) + "\n")
+                file.write("\n".join(escape_invisible(line, keep="\n") for line in lines) + "\n")
         except (OSError, UserError) as problem:
             return problem
         return None
@@ -266,8 +266,8 @@ def remove_tensors(directory: Path) -> int:
     count = 0
     with suppress(FileNotFoundError):
         for path in directory.iterdir():
-            known = path.suffix in TENSOR_SUFFIXES or path.name in (PACKED_FILE, JOURNAL_FILE)
-            if known or path.name.endswith(".part"):
+            is_tensor_file = path.suffix in TENSOR_SUFFIXES or path.name in (PACKED_FILE, JOURNAL_FILE)
+            if is_tensor_file or path.name.endswith(".part"):
                 count += _remove(path)
     return count
 
@@ -289,7 +289,7 @@ def _remove(path: Path) -> bool:
 
 
 @dataclass(slots=True)
-class Removed:
+class RemovalResult:
     """The result of removing an earlier run.
 
     Attributes:
@@ -300,23 +300,23 @@ class Removed:
     steps: dict[str, list[int]] = field(default_factory=dict)
     staying: list[Path] = field(default_factory=list)
 
-    def sentences(self, root: Path) -> list[str]:
+    def list_sentences(self, root: Path) -> list[str]:
         """Return the sentences that report what was deleted and what was not."""
         lines = []
         if self.steps:
-            gone = "; ".join(f"{_numbers(steps)} of {label}" for label, steps in self.steps.items())
-            lines.append(f"probe: replaced the recording in {root}: {gone} deleted.")
+            removed_steps = "; ".join(f"{_format_steps(steps)} of {label}" for label, steps in self.steps.items())
+            lines.append(f"probe: replaced the recording in {root}: {removed_steps} deleted.")
         if self.staying:
             names = ", ".join(str(path.relative_to(root)) for path in self.staying[:3])
-            more = f" and {len(self.staying) - 3} more" if len(self.staying) > 3 else ""
+            more_text = f" and {len(self.staying) - 3} more" if len(self.staying) > 3 else ""
             lines.append(
-                f"probe: {names}{more} in {root} hold files that could not be deleted or that "
+                f"probe: {names}{more_text} in {root} hold files that could not be deleted or that "
                 "no recorder writes; they are kept beside the new recording."
             )
         return lines
 
 
-def labels_in(root: Path) -> list[str]:
+def list_labels(root: Path) -> list[str]:
     """Return the names of the rank directories in a run directory, sorted."""
     labels: set[str] = set()
     for _, directory in step_directories(root):
@@ -331,7 +331,7 @@ def is_recorded(root: Path, label: str) -> bool:
         for path in (directory / label / DUMP_FILE, directory / label / DEBUG_FILE):
             try:
                 with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
-                    if f'"{OURS}": '.encode() not in file.read(4096):
+                    if f'"{PROBE_FIELD}": '.encode() not in file.read(4096):
                         return False
             except FileNotFoundError:
                 continue
@@ -340,7 +340,7 @@ def is_recorded(root: Path, label: str) -> bool:
     return True
 
 
-def remove_run(root: Path, label: str, first: int, removed: Removed) -> None:
+def remove_run(root: Path, label: str, first: int, removed: RemovalResult) -> None:
     """Remove the steps of a rank that an earlier run recorded.
 
     Only files that a recorder writes are deleted, and nothing behind a link.
@@ -380,20 +380,20 @@ def remove_earlier_steps(root: Path, label: str, first: int, process_count: int)
         first: The first step to remove.
         process_count: The number of processes of this run.
     """
-    removed = Removed()
+    removed = RemovalResult()
     remove_run(root, label, first, removed)
-    for other in labels_in(root) if process_count and label in (SINGLE, f"{SINGLE}0") else ():
-        number = other.removeprefix(SINGLE)
-        if other == label or (number and label != SINGLE and int(number) < process_count):
+    for other_label in list_labels(root) if process_count and label in (SINGLE, f"{SINGLE}0") else ():
+        number = other_label.removeprefix(SINGLE)
+        if other_label == label or (number and label != SINGLE and int(number) < process_count):
             continue
         try:
-            lock = Lock(root, other)
+            lock = Lock(root, other_label)
         except UserError:
             continue
-        if is_recorded(root, other):
-            remove_run(root, other, first, removed)
+        if is_recorded(root, other_label):
+            remove_run(root, other_label, first, removed)
         lock.release()
-    return removed.sentences(root)
+    return removed.list_sentences(root)
 
 
 def step_directories(root: Path) -> list[tuple[int, Path]]:
@@ -401,14 +401,12 @@ def step_directories(root: Path) -> list[tuple[int, Path]]:
     with suppress(OSError), os.scandir(root) as entries:
         matches = [(_STEP.fullmatch(entry.name), entry) for entry in entries]
         return sorted(
-            (int(name[1]), Path(entry.path))
-            for name, entry in matches
-            if name and entry.is_dir(follow_symlinks=False)
+            (int(name[1]), Path(entry.path)) for name, entry in matches if name and entry.is_dir(follow_symlinks=False)
         )
     return []
 
 
-def _numbers(steps: list[int]) -> str:
+def _format_steps(steps: list[int]) -> str:
     """Return steps as a message shows them, such as ``steps 0-3, 7``."""
     ranges: list[list[int]] = []
     for step in steps:

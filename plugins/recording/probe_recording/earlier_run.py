@@ -13,8 +13,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import make_directory, refused, write_text
-from probe_recording.directory import Lock, labels_in, step_directories
+from probe_core.files.atomic import create_path_error, make_directory, write_text
+from probe_recording.directory import Lock, list_labels, step_directories
 
 LAUNCH_FILE = ".launch"
 """The file in a run directory that identifies the launch of several processes that records there."""
@@ -41,16 +41,16 @@ def settle_earlier_run(
     """
     if replace or not (root.is_dir() or is_one_of_several(os.environ)):
         return
-    launch = launch_id(os.environ) if is_one_of_several(os.environ) else ""
+    launch = find_launch_id(os.environ) if is_one_of_several(os.environ) else ""
     make_directory(root)
     with _SettlementLock(root):
-        if launch and _recorded_launch(root) == launch:
+        if launch and _read_launch(root) == launch:
             return
         if step_directories(root):
             if confirm is None:
-                kept = _move_away(root)
+                moved_path = _move_away(root)
                 warn(
-                    f'"{root}" held an earlier recording, which was moved to "{kept}". A later version of '
+                    f'"{root}" held an earlier recording, which was moved to "{moved_path}". A later version of '
                     "probe will refuse instead. Give --replace to replace a recording, or another -o."
                 )
             elif not confirm(root):
@@ -67,7 +67,7 @@ def is_one_of_several(environment: Mapping[str, str]) -> bool:
     return "RANK" in environment and environment.get("WORLD_SIZE", "1") != "1"
 
 
-def launch_id(environment: Mapping[str, str]) -> str:
+def find_launch_id(environment: Mapping[str, str]) -> str:
     """Return a text that is the same in all processes of a launch, also after an elastic restart.
 
     On a single node it names the launcher's process, because launchers use the same port again. On several
@@ -104,31 +104,31 @@ class _SettlementLock(Lock):
         self.release()
 
 
-def _recorded_launch(root: Path) -> str:
+def _read_launch(root: Path) -> str:
     try:
         return (root / LAUNCH_FILE).read_text("utf-8", "replace")
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise refused(root / LAUNCH_FILE, error) from error
+        raise create_path_error(root / LAUNCH_FILE, error) from error
 
 
 def _move_away(root: Path) -> Path:
     """Move the steps in ``root`` to a new directory next to it and return that directory."""
     with ExitStack() as locks:
-        for label in labels_in(root):
+        for label in list_labels(root):
             lock = Lock(root, label)  # raises if another process records this rank now
             locks.callback(lock.release)
-        kept = _new_directory(root)
+        new_root = _create_directory(root)
         for _, directory in step_directories(root):
             try:
-                directory.rename(kept / directory.name)
+                directory.rename(new_root / directory.name)
             except OSError as error:
-                raise refused(directory, error) from error
-    return kept
+                raise create_path_error(directory, error) from error
+    return new_root
 
 
-def _new_directory(root: Path) -> Path:
+def _create_directory(root: Path) -> Path:
     for number in range(1, MAX_KEPT_RUNS):
         directory = root.with_name(f"{root.name}.{number}")
         try:
@@ -136,7 +136,7 @@ def _new_directory(root: Path) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise refused(directory, error) from error
+            raise create_path_error(directory, error) from error
         return directory
     raise UserError(
         f'Next to "{root}" there are {MAX_KEPT_RUNS:,} earlier recordings.',

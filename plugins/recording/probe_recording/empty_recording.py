@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from probe_core.errors import counted
+from probe_core.errors import format_count
 from probe_recording.config import Config
 from probe_recording.name_selector import NameSelector
 
@@ -18,7 +18,7 @@ MAX_LISTED_NAMES = 3
 MAX_COUNTED_CALLS = 10_000
 """Number of calls of one name in a step of which each is compared with ``list``."""
 
-SIMILAR = 0.6
+MIN_NAME_SIMILARITY = 0.6
 """Smallest similarity of names, from 0 to 1, that ``difflib`` considers close."""
 
 _COUNT_AND_PHASE = re.compile(r"(\.(?:forward|backward))?(?:\.\d+)?(\.(?:forward|backward))?$")
@@ -75,7 +75,7 @@ class EmptyRecording:
     process_count: int = 1
     unmatched: tuple[UnmatchedEntry, ...] = ()
 
-    def sentence(self) -> str:
+    def format_sentence(self) -> str:
         """Return a clause that follows "nothing was recorded: "."""
         config = self.config
         match self.reason:
@@ -88,13 +88,11 @@ class EmptyRecording:
             case EmptyReason.NOTHING_SAVED:
                 return 'save() was never called, and level "debug" records nothing else.'
             case EmptyReason.RANK_ABSENT:
-                ranks = _numbers(config.ranks, "rank")
-                return f"the configuration selects {ranks}, and the run has {_processes(self.process_count)}."
+                ranks = _format_numbers(config.ranks, "rank")
+                return f"the configuration selects {ranks}, and the run has {_format_processes(self.process_count)}."
             case EmptyReason.STEP_NOT_REACHED:
-                steps = _numbers(config.steps, "step")
-                return (
-                    f"{steps} {_were(config.steps)} selected, and the program ended in step {self.last_step}."
-                )
+                steps = _format_numbers(config.steps, "step")
+                return f"{steps} {_format_were(config.steps)} selected, and the program ended in step {self.last_step}."
             case EmptyReason.NO_OVERFLOW:
                 return "no recorded call had nan or an infinity."
             case EmptyReason.COMPILED:
@@ -103,7 +101,7 @@ class EmptyRecording:
                     "compiled code. To record the calls in it, set TORCH_COMPILE_DISABLE=1."
                 )
             case EmptyReason.NO_MATCH:
-                return "; ".join(unmatched_clause(entry, config.level) for entry in self.unmatched) + "."
+                return "; ".join(format_unmatched_entry(entry, config.level) for entry in self.unmatched) + "."
             case EmptyReason.OUT_OF_SCOPE:
                 first, last = config.scope
                 return f'no call was made between "{first}" and "{last}", the names in "scope".'
@@ -113,7 +111,7 @@ class EmptyRecording:
                 return f"while it was recorded, the program called nothing that level {config.level} records."
 
 
-def unmatched_clause(unmatched: UnmatchedEntry, level: str) -> str:
+def format_unmatched_entry(unmatched: UnmatchedEntry, level: str) -> str:
     """Return a clause on an entry of ``list`` without records."""
     text = f'no record has a name that matches "{unmatched.entry}" in "list"'
     if unmatched.is_similar:
@@ -133,14 +131,14 @@ def find_unmatched(entries: Sequence[str], calls: Mapping[str, int]) -> tuple[Un
     """
     names = list(_record_names(calls))
     return tuple(
-        _describe(entry, calls) for entry in entries if not any(map(NameSelector((entry,)).selects, names))
+        _describe(entry, calls) for entry in entries if not any(map(NameSelector((entry,)).is_selected, names))
     )
 
 
 def _describe(entry: str, calls: Mapping[str, int]) -> UnmatchedEntry:
     called = [prefix for prefix, count in calls.items() if count]
     prefix = _COUNT_AND_PHASE.sub("", entry)
-    similar = difflib.get_close_matches(prefix, called, 1, SIMILAR)
+    similar = difflib.get_close_matches(prefix, called, 1, MIN_NAME_SIMILARITY)
     if similar:
         return UnmatchedEntry(entry, (_last_record(similar[0], calls[similar[0]]),), True)
     return UnmatchedEntry(entry, tuple(_last_record(name, calls[name]) for name in called[:MAX_LISTED_NAMES]))
@@ -165,15 +163,15 @@ def _is_module(prefix: str) -> bool:
     return prefix.startswith(("Module.", "Cell."))
 
 
-def _numbers(numbers: Iterable[int], noun: str) -> str:
+def _format_numbers(numbers: Iterable[int], noun: str) -> str:
     listed = sorted(numbers)
     text = ", ".join(map(str, listed[:MAX_LISTED_NAMES])) + (", …" if len(listed) > MAX_LISTED_NAMES else "")
     return f"{noun}{'s' if len(listed) > 1 else ''} {text}"
 
 
-def _were(numbers: Iterable[int]) -> str:
+def _format_were(numbers: Iterable[int]) -> str:
     return "was" if len(list(numbers)) == 1 else "were"
 
 
-def _processes(count: int) -> str:
-    return "one process, of rank 0" if count == 1 else f"{counted(count, 'rank')}, 0 to {count - 1}"
+def _format_processes(count: int) -> str:
+    return "one process, of rank 0" if count == 1 else f"{format_count(count, 'rank')}, 0 to {count - 1}"

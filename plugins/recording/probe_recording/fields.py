@@ -8,9 +8,9 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, meant
+from probe_core.errors import UserError, suggest_name
 
-LARGEST = 1_000_000
+MAX_NUMBER = 1_000_000
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
@@ -29,9 +29,9 @@ class Fields:
         what: The same.
     """
 
-    def __init__(self, fields: Mapping[str, Any], what: str) -> None:
+    def __init__(self, fields: Mapping[str, Any], subject: str) -> None:
         self._fields = fields
-        self.what = what
+        self.what = subject
 
     def section(self, name: str) -> Fields:
         """Return the section ``name``; an empty one if it is left out."""
@@ -40,18 +40,18 @@ class Fields:
             raise self.wrong(name, "must be an object", f'For example "{name}": {{}}.')
         return Fields(value, f'{self.what}: section "{name}"')
 
-    def warn_unknown(self, known: Set[str], others: Set[str], place: str) -> None:
+    def warn_unknown(self, allowed: Set[str], allowed_elsewhere: Set[str], place: str) -> None:
         """Warn about unknown fields, with the known field of a similar name if there is one.
 
         Args:
-            known: The fields that are allowed here.
-            others: The fields that are allowed elsewhere.
+            allowed: The fields that are allowed here.
+            allowed_elsewhere: The fields that are allowed elsewhere.
             place: The words that say where those belong.
         """
         for name in self._fields:
-            if name not in known:
-                close = meant(name, sorted(known))
-                hint = f"; {place}" if name in others else f'; did you mean "{close}"?' if close else ""
+            if name not in allowed:
+                close = suggest_name(name, sorted(allowed))
+                hint = f"; {place}" if name in allowed_elsewhere else f'; did you mean "{close}"?' if close else ""
                 warn(f'{self.what}: unknown field "{name}" is ignored{hint}')
 
     def warn_unused(self, names: frozenset[str]) -> None:
@@ -112,9 +112,7 @@ class Fields:
         """Return a field that is true or false."""
         value = self._fields.get(name, default)
         if value is not default and not isinstance(value, bool):
-            raise self.wrong(
-                name, f"must be true or false, not {value!r:.40}", "Write true or false without quotes."
-            )
+            raise self.wrong(name, f"must be true or false, not {value!r:.40}", "Write true or false without quotes.")
         return value
 
     def text(self, name: str, default: str) -> str:
@@ -152,11 +150,11 @@ class Fields:
             first = last = item
             if isinstance(item, str) and (match := _RANGE.fullmatch(item.strip())):
                 first, last = int(match[1]), int(match[2])
-            if type(first) is not int or type(last) is not int or not 0 <= first <= last <= LARGEST:
+            if type(first) is not int or type(last) is not int or not 0 <= first <= last <= MAX_NUMBER:
                 raise self.wrong(
                     name,
                     f'holds {item!r:.40}, neither a number from 0 on nor a range such as "2-5"',
-                    f"Numbers go up to {LARGEST}.",
+                    f"Numbers go up to {MAX_NUMBER}.",
                 )
             numbers.update(range(first, last + 1))
         return frozenset(numbers)

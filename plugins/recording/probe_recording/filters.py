@@ -20,13 +20,13 @@ class Filter:
     def __init__(self, config: Config) -> None:
         self._scope = config.scope
         self._names = config.names
-        self._selects = NameSelector(config.names).selects
+        self._selects = NameSelector(config.names).is_selected
         self._mix = config.level == "mix"
         self._open = not config.scope
         self._inside = 0
         self.takes_all = not (config.scope or config.names)
 
-    def api(self, name: str) -> bool:
+    def is_api_selected(self, name: str) -> bool:
         """Return True if a record of a call, or of any backward, is selected.
 
         Call it once per record, in the order of the run: it opens and closes the scope.
@@ -34,10 +34,10 @@ class Filter:
         if self.takes_all:
             return True
         if not self._scope:
-            return self._listed(name)
+            return self._is_selected(name)
         if name == self._scope[0]:
             self._open = True
-        wanted = self._open and (not self._names or self._listed(name))
+        wanted = self._open and (not self._names or self._is_selected(name))
         if name == self._scope[1]:
             self._open = False
         return wanted
@@ -50,7 +50,7 @@ class Filter:
             self._open = True
         if self._mix and self._names and self._selects(name):
             self._inside += 1
-        return self._open and (not self._names or self._listed(name))
+        return self._open and (not self._names or self._is_selected(name))
 
     def leave_module(self, name: str) -> None:
         """Note that the forward of a module has ended."""
@@ -66,5 +66,5 @@ class Filter:
         """True while a module that ``list`` selects is running, so that every record is selected."""
         return self._inside > 0
 
-    def _listed(self, name: str) -> bool:
+    def _is_selected(self, name: str) -> bool:
         return self._inside > 0 or self._selects(name)

@@ -78,18 +78,18 @@ class Gathering(ABC):
         self._sums: dict[int, Any] = {}
         self._waiting = 0
 
-    def output(self, position: int, same: int) -> Callable[[Any], None]:
+    def output(self, position: int, input_number: int) -> Callable[[Any], None]:
         """Return a hook that takes the gradient of an output.
 
         Args:
             position: The position of the output.
-            same: The number of the input that was returned unchanged as this output, or -1. Such an input
+            input_number: The number of the input that was returned unchanged as this output, or -1. Such an input
                 has the same gradient.
         """
-        self._waiting += 1 + (same >= 0)
-        if same >= 0:
-            self._missing[same] = -1
-        return partial(self._take_output, position, same)
+        self._waiting += 1 + (input_number >= 0)
+        if input_number >= 0:
+            self._missing[input_number] = -1
+        return partial(self._take_output, position, input_number)
 
     def inputs(self, places: Sequence[tuple[int, int]]) -> Callable[[tuple[Any, ...], Any], None]:
         """Return a hook that takes the gradients that a graph node passes on.
@@ -115,11 +115,11 @@ class Gathering(ABC):
     # -- to be overridden for a framework -------------------------------------------------
 
     @abstractmethod
-    def _added(self, total: Any, gradient: Any) -> Any:
+    def _add_gradient(self, total: Any, gradient: Any) -> Any:
         """Return a sum in memory of its own, because the engine may overwrite a gradient after its hooks."""
 
     @abstractmethod
-    def _whole(self, total: Any, gradient: Any) -> Any:
+    def _sum_gradients(self, total: Any, gradient: Any) -> Any:
         """Return the gradient of an input: the sum of its earlier parts plus the last; either may be None."""
 
     # -- arrival of gradients --------------------------------------------------------------
@@ -131,18 +131,18 @@ class Gathering(ABC):
         self._missing[place] -= 1
         if self._missing[place]:
             if gradient is not None:
-                self._sums[place] = self._added(self._sums.get(place), gradient)
+                self._sums[place] = self._add_gradient(self._sums.get(place), gradient)
             return
         self._missing[place] = -1
         self._waiting -= 1
-        self._tell("output", place, self._whole(self._sums.pop(place, None), gradient), self._waiting <= 0)
+        self._tell("output", place, self._sum_gradients(self._sums.pop(place, None), gradient), self._waiting <= 0)
 
-    def _take_output(self, position: int, same: int, gradient: Any) -> None:
-        self._told("input", position, gradient)
-        if same >= 0:
-            self._told("output", same, gradient)
+    def _take_output(self, position: int, input_number: int, gradient: Any) -> None:
+        self._report_gradient("input", position, gradient)
+        if input_number >= 0:
+            self._report_gradient("output", input_number, gradient)
 
-    def _told(self, side: str, position: int, gradient: Any) -> None:
+    def _report_gradient(self, side: str, position: int, gradient: Any) -> None:
         self._waiting -= 1
         self._tell(side, position, gradient, self._waiting <= 0)
 

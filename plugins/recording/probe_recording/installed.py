@@ -6,12 +6,12 @@ from probe_core.plugins.manager import Manager
 from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
 
 
-def installed_tasks() -> dict[str, TaskSpec]:
+def load_tasks() -> dict[str, TaskSpec]:
     """Return the tasks that plugins provide, by name."""
     return {spec.name: spec for spec in Manager().specs("tasks", TaskSpec)}
 
 
-def installed_interceptors() -> dict[str, InterceptorSpec]:
+def load_interceptors() -> dict[str, InterceptorSpec]:
     """Return the interceptors of calls that plugins provide, by framework."""
     return {spec.framework: spec for spec in Manager().specs("interceptors", InterceptorSpec)}
 

@@ -126,11 +126,11 @@ class CallInterceptor(ABC):
         """Number the calls of each API from 0 again, as at the beginning of a step."""
 
     @abstractmethod
-    def unobserved(self) -> AbstractContextManager[Any]:
+    def suspend(self) -> AbstractContextManager[Any]:
         """Return a context whose calls are neither intercepted nor seen by modes of the program."""
 
     @abstractmethod
-    def random_states(self, generator: Any = None) -> RandomStates:
+    def read_random_states(self, generator: Any = None) -> RandomStates:
         """Return the present states of all default generators, and of ``generator`` if it is one."""
 
 
@@ -144,9 +144,9 @@ def new_interceptor(config: Config, framework: str) -> CallInterceptor:
     Raises:
         UserError: No installed plugin intercepts calls of the framework.
     """
-    from probe_recording.installed import installed_interceptors  # loads the plugins
+    from probe_recording.installed import load_interceptors  # loads the plugins
 
-    spec = installed_interceptors().get(framework)
+    spec = load_interceptors().get(framework)
     if spec is None:
         raise UserError(
             f"No installed plugin intercepts calls of {framework}.",

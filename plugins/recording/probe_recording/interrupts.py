@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def interrupts_deferred() -> Iterator[None]:
 
     replaced: dict[signal.Signals, Any] = {}
     try:
-        for number in SIGNALS:
+        for number in INTERRUPT_SIGNALS:
             handler = signal.getsignal(number)
             if callable(handler):
                 with suppress(ValueError):  # not the main interpreter

@@ -74,18 +74,14 @@ class StoredLeaf:
 
     def text(self) -> str:
         """Return the leaf as JSON."""
-        return (
-            self.json
-            if self.data_name is None
-            else f'{self.json[:-1]}, "data_name": {quoted(self.data_name)}}}'
-        )
+        return self.json if self.data_name is None else f'{self.json[:-1]}, "data_name": {quoted(self.data_name)}}}'
 
 
 Tree = Any
 """A leaf, the JSON of leaves (a str), or nested lists and dicts of these: what ``encode`` turns into JSON."""
 
 
-LONGEST = 8192
+MAX_DECIMAL_BITS = 8192
 """Largest number of bits of a whole number that is written in base 10; longer ones are in base 16."""
 
 
@@ -99,7 +95,7 @@ class Plain(dict[str, Any]):
 
 def scalar(value: bool | int | float | str) -> Plain:
     """Return the leaf of a Python scalar; an int of more than ``LONGEST`` bits becomes a hex text."""
-    if type(value) is int and value.bit_length() > LONGEST:
+    if type(value) is int and value.bit_length() > MAX_DECIMAL_BITS:
         return Plain(type="int", value=hex(value))
     return Plain(type=type(value).__name__, value=value)
 
@@ -140,22 +136,22 @@ def quoted(name: str) -> str:
     return f'"{name}"' if plain else _dumps(name)
 
 
-def indented(names: dict[str, str | None]) -> str:
+def encode_names(names: dict[str, str | None]) -> str:
     """Return names, each with another name or None, as JSON with one pair a line."""
     pairs = [f"{quoted(key)}: {'null' if name is None else quoted(name)}" for key, name in names.items()]
     return "{\n " + ",\n ".join(pairs) + "\n}" if pairs else "{}"
 
 
-def without_data(tree: Tree) -> None:
+def drop_data_names(tree: Tree) -> None:
     """Remove all ``data_name`` fields from a tree, because the data were not stored."""
     if type(tree) is TensorLeaf or type(tree) is StoredLeaf:
         tree.data_name = None
     elif type(tree) is list:
         for item in tree:
-            without_data(item)
+            drop_data_names(item)
     elif type(tree) is dict:
         for item in tree.values():
-            without_data(item)
+            drop_data_names(item)
 
 
 _dumps = json.JSONEncoder(check_circular=False).encode

@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from probe_core.errors import UserError, counted
+from probe_core.errors import UserError, format_count
 from probe_recording import messages
 
-_SPACE = 'Free some space there or set another dump_path; "task": "statistics" takes less space.'
+_FREE_SPACE_FIX = 'Free some space there or set another dump_path; "task": "statistics" takes less space.'
 _FIXES = {
-    errno.ENOSPC: _SPACE,
-    errno.EDQUOT: _SPACE,
-    errno.EFBIG: _SPACE,
+    errno.ENOSPC: _FREE_SPACE_FIX,
+    errno.EDQUOT: _FREE_SPACE_FIX,
+    errno.EFBIG: _FREE_SPACE_FIX,
     errno.EMFILE: "Raise the limit of open files (ulimit -n), or let the script close its own.",
     errno.ENFILE: "Raise the system's limit of open files.",
     errno.ENOENT: "Leave the directory of a run in place while it is written.",
     errno.EACCES: "Change the permissions there, or set another dump_path.",
     errno.EPERM: "Change the permissions there, or set another dump_path.",
 }
-_ANY_FIX = "Give a dump_path that can be written."
+_DEFAULT_FIX = "Give a dump_path that can be written."
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WriteFailure:
     """A failed write, described by a sentence on what happened and one on what to do."""
 
     what: str
@@ -44,7 +44,7 @@ class Loss:
         count: Number of records it had by then.
     """
 
-    failure: Failure
+    failure: WriteFailure
     step: int
     kept: int
     count: int
@@ -55,12 +55,12 @@ class Loss:
         if not self.kept:
             return f"Nothing of step {self.step} can be read."
         if self.kept >= self.count:
-            return f"The {counted(self.kept, 'record')} that step {self.step} had by then can be read."
-        records = counted(self.count, "record")
+            return f"The {format_count(self.kept, 'record')} that step {self.step} had by then can be read."
+        records = format_count(self.count, "record")
         return f"Of the {records} that step {self.step} had by then, {self.kept:,} can be read."
 
 
-def failure_of(error: Exception, path: Path) -> Failure:
+def describe_failure(error: Exception, path: Path) -> WriteFailure:
     """Return the description of a failed write at or below ``path``."""
     number, name = None, str(path)
     cause: BaseException | None = error
@@ -68,12 +68,12 @@ def failure_of(error: Exception, path: Path) -> Failure:
         if isinstance(cause, OSError):
             number, name = cause.errno, str(cause.filename or name)
         cause = cause.__cause__ or cause.__context__
-    fix = _FIXES.get(number or 0, _ANY_FIX)
+    fix = _FIXES.get(number or 0, _DEFAULT_FIX)
     if isinstance(error, UserError):
-        return Failure(error.what, fix if number else error.fix)
+        return WriteFailure(error.what, fix if number else error.fix)
     if isinstance(error, OSError):
-        return Failure(f'"{name}" cannot be written: {error.strerror or error}.', fix)
-    return Failure(f'"{name}" cannot be written: {type(error).__name__}: {error}.', fix)
+        return WriteFailure(f'"{name}" cannot be written: {error.strerror or error}.', fix)
+    return WriteFailure(f'"{name}" cannot be written: {type(error).__name__}: {error}.', fix)
 
 
 def tell(loss: Loss, whole: Sequence[int]) -> None:
@@ -86,7 +86,7 @@ def tell(loss: Loss, whole: Sequence[int]) -> None:
     remains = [loss.remains]
     if whole:
         remains.append(f"{spans(whole).capitalize()} can be read as a whole.")
-    messages.error(
+    messages.print_error(
         f"{loss.failure.what} Recording stopped in step {loss.step}; the training goes on unrecorded.",
         f"{' '.join(remains)} {loss.failure.fix}",
     )

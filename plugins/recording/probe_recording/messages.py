@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-from probe_core.errors import printable
-from probe_core.safe_text import safe
+from probe_core.errors import make_printable
+from probe_core.safe_text import escape_invisible
 
 
 def note(text: str) -> None:
     """Print one line, made safe for a terminal; a full or closed stderr is ignored."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
-            sys.stderr.write(f"{safe(text)}\n")
+            sys.stderr.write(f"{escape_invisible(text)}\n")
             sys.stderr.flush()
 
 
-def error(what: str, fix: str) -> None:
+def print_error(problem: str, fix: str) -> None:
     """Print two lines: a mistake or failure, and what to do about it."""
-    note(f"error: {printable(what)}")
-    note(f"  {printable(fix)}")
+    note(f"error: {make_printable(problem)}")
+    note(f"  {make_printable(fix)}")

@@ -82,12 +82,12 @@ class ModuleHooks(ABC, Generic[S]):
         handle.remove()
 
     @abstractmethod
-    def _own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
+    def _iterate_direct_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
         """Return names and values of the module's own parameters, without those of its children."""
 
     @abstractmethod
-    def _watch(self, parameter: Any, arrived: Callable[[Any], None]) -> Any:
-        """Install a hook that calls ``arrived`` with the gradient of a parameter; return its handle."""
+    def _watch(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
+        """Install a hook that calls ``on_gradient`` with the gradient of a parameter; return its handle."""
 
     @abstractmethod
     def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
@@ -136,7 +136,7 @@ class ModuleHooks(ABC, Generic[S]):
 
     # -- forward ---------------------------------------------------------------------------
 
-    def _before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+    def _begin_forward(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         """Record the inputs of a forward that begins; errors of the recorder are logged, not raised."""
         session = self.session
         if self.paused or session is None or not session.active or self._threads.inside:
@@ -175,7 +175,7 @@ class ModuleHooks(ABC, Generic[S]):
         except Exception as error:  # the forward itself must go on whatever the recorder's error
             session.failed("module input", name, error)
 
-    def _after(self, module: Any, *rest: Any) -> None:
+    def _end_forward(self, module: Any, *rest: Any) -> None:
         """Record the output of a forward that returned or raised; the output is the last of ``rest``."""
         session = self.session
         if self.paused or session is None or not session.active or self._threads.inside:
@@ -183,7 +183,7 @@ class ModuleHooks(ABC, Generic[S]):
         output = rest[-1]
         name = self.scope
         try:
-            running = self._ended(module)
+            running = self._pop_running(module)
             if running is None:
                 return
             name = running.key
@@ -197,7 +197,7 @@ class ModuleHooks(ABC, Generic[S]):
         except Exception as error:  # the forward's output must be returned whatever the recorder's error
             session.failed("module output", name, error)
 
-    def _ended(self, module: Any) -> Running | None:
+    def _pop_running(self, module: Any) -> Running | None:
         """Remove the module from the stack, and modules above it that an exception left there."""
         running = self._threads.running
         for place in range(len(running) - 1, -1, -1):
@@ -242,7 +242,7 @@ class ModuleHooks(ABC, Generic[S]):
         if "forward" in session.config.directions:
             running.fields["parameters"] = {
                 key: collector.tree(parameter, f"{name}.parameters.{key}", save)
-                for key, parameter in self._own_parameters(running.module)
+                for key, parameter in self._iterate_direct_parameters(running.module)
             }
 
     # -- backward --------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class ModuleHooks(ABC, Generic[S]):
         key = f"{running.key.partition('.forward.')[0]}.parameters_grad"
         if key in self._gradients:
             return
-        wanted = {k: [None] for k, p in self._own_parameters(running.module) if p.requires_grad}
+        wanted = {k: [None] for k, p in self._iterate_direct_parameters(running.module) if p.requires_grad}
         if wanted:
             entry = session.open(key, dict(wanted))
             self._gradients[key] = entry
@@ -260,20 +260,20 @@ class ModuleHooks(ABC, Generic[S]):
 
     def _watch_parameters(self, name: str, module: Any) -> None:
         """Watch the gradient of each parameter, once for each module that holds it."""
-        for key, parameter in self._own_parameters(module):
+        for key, parameter in self._iterate_direct_parameters(module):
             if parameter.requires_grad:
-                arrived = self._receiver(f"{self.scope}.{name}.parameters_grad", key)
+                arrived = self._make_receiver(f"{self.scope}.{name}.parameters_grad", key)
                 self._handles.append(self._watch(parameter, arrived))
 
-    def _receiver(self, record: str, key: str) -> Callable[[Any], None]:
+    def _make_receiver(self, record: str, key: str) -> Callable[[Any], None]:
         """Return a callback that writes the gradient of a parameter into its record."""
 
-        def arrived(gradient: Any) -> None:
-            self._gradient_arrived(record, key, gradient)
+        def receive_gradient(gradient: Any) -> None:
+            self._record_gradient(record, key, gradient)
 
-        return arrived
+        return receive_gradient
 
-    def _gradient_arrived(self, record: str, key: str, gradient: Any) -> None:
+    def _record_gradient(self, record: str, key: str, gradient: Any) -> None:
         session = self.session
         entry = self._gradients.get(record)
         if session is None or not session.active or entry is None:

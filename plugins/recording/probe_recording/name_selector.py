@@ -32,8 +32,6 @@ class NameSelector:
             except (re.error, RecursionError, OverflowError) as error:
                 raise ValueError(f'"{match[1]}" is not a valid regular expression: {error}') from None
 
-    def selects(self, name: str) -> bool:
+    def is_selected(self, name: str) -> bool:
         """Return True if a name contains one of the texts or matches one of the expressions."""
-        return any(text in name for text in self._texts) or any(
-            pattern.search(name) for pattern in self._patterns
-        )
+        return any(text in name for text in self._texts) or any(pattern.search(name) for pattern in self._patterns)

@@ -7,13 +7,13 @@ import math
 from probe_recording.leaves import TensorLeaf, Tree
 
 
-def overflows(tree: Tree) -> bool:
+def has_overflow(tree: Tree) -> bool:
     """Return True if the maximum or minimum of any leaf is nan or infinite."""
     if isinstance(tree, TensorLeaf):
         high, low = tree.statistics[:2]
         return not all(math.isfinite(value) for value in (high, low) if value is not None)
     if isinstance(tree, list):
-        return any(overflows(item) for item in tree)
+        return any(has_overflow(item) for item in tree)
     if type(tree) is dict:
-        return any(overflows(item) for item in tree.values())
+        return any(has_overflow(item) for item in tree.values())
     return False

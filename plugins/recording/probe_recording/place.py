@@ -12,18 +12,18 @@ from typing import Any, Protocol, TypeVar
 from probe_core.errors import UserError
 from probe_recording.fields import Fields, warn
 
-POLICIES = ("drop", "wait")
-MEMORY = 1 << 30
-DISK = 16 << 30
-WAIT = 60
-DRAIN = 600
-OWN = frozenset({"online_memory", "online_policy", "online_wait", "online_drain", "online_disk"})
-FIELDS = frozenset({"online_run_ut", "nfs_path", "host", "port", "tls_path"}) | OWN
+FULL_QUEUE_POLICIES = ("drop", "wait")
+DEFAULT_MEMORY_BYTES = 1 << 30
+DEFAULT_DISK_BYTES = 16 << 30
+DEFAULT_WAIT_SECONDS = 60
+DEFAULT_DRAIN_SECONDS = 600
+PROBE_FIELDS = frozenset({"online_memory", "online_policy", "online_wait", "online_drain", "online_disk"})
+FIELDS = frozenset({"online_run_ut", "nfs_path", "host", "port", "tls_path"}) | PROBE_FIELDS
 """Fields of the section ``tensor`` that are read here; those in ``OWN`` are probe's own, not msprobe's."""
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_SMALLEST = 1 << 20
+_MIN_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Destination:
     port: int = 0
     tls: Path | None = None
     shared: Path | None = None
-    memory: int = MEMORY
-    disk: int = DISK
+    memory: int = DEFAULT_MEMORY_BYTES
+    disk: int = DEFAULT_DISK_BYTES
     policy: str = "drop"
-    wait: float = WAIT
-    drain: float = DRAIN
+    wait: float = DEFAULT_WAIT_SECONDS
+    drain: float = DEFAULT_DRAIN_SECONDS
     consented: bool = False
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Destination:
         return self.shared is None and self.tls is None and not is_loopback(self.host)
 
 
-def destination_of(section: Fields) -> Destination | None:
+def read_destination(section: Fields) -> Destination | None:
     """Return the destination that a section describes; None unless ``online_run_ut`` is true.
 
     Raises:
@@ -77,11 +77,11 @@ def destination_of(section: Fields) -> Destination | None:
                 warn(f'{section.what}: "{name}" has no effect unless "online_run_ut" is true')
         return None
     limits: dict[str, Any] = {
-        "memory": _size(section, "online_memory", MEMORY),
-        "disk": _size(section, "online_disk", DISK),
-        "policy": section.choice("online_policy", POLICIES, "drop"),
-        "wait": _seconds(section, "online_wait", WAIT),
-        "drain": _seconds(section, "online_drain", DRAIN),
+        "memory": _parse_size(section, "online_memory", DEFAULT_MEMORY_BYTES),
+        "disk": _parse_size(section, "online_disk", DEFAULT_DISK_BYTES),
+        "policy": section.choice("online_policy", FULL_QUEUE_POLICIES, "drop"),
+        "wait": _parse_seconds(section, "online_wait", DEFAULT_WAIT_SECONDS),
+        "drain": _parse_seconds(section, "online_drain", DEFAULT_DRAIN_SECONDS),
     }
     if shared := section.text("nfs_path", ""):
         return Destination(shared=Path(shared).absolute(), **limits)
@@ -103,9 +103,7 @@ def destination_of(section: Fields) -> Destination | None:
     return Destination(host, port, Path(tls).absolute() if tls else None, **limits)
 
 
-def destination_to(
-    text: str, tls: str | None = None, insecure: bool = False, memory: str | None = None
-) -> Destination:
+def destination_to(text: str, tls: str | None = None, insecure: bool = False, memory: str | None = None) -> Destination:
     """Return the destination of ``--send-to``.
 
     Args:
@@ -117,8 +115,8 @@ def destination_to(
     Raises:
         UserError: The text is neither, or plain text would leave this machine without ``insecure``.
     """
-    limit = MEMORY if memory is None else bytes_of(memory)
-    if limit is None or limit < _SMALLEST:
+    limit = DEFAULT_MEMORY_BYTES if memory is None else bytes_of(memory)
+    if limit is None or limit < _MIN_BYTES:
         raise UserError(
             f'--send-memory must be a size of at least 1 MiB, not "{memory}".',
             "For example --send-memory 2GiB.",
@@ -227,10 +225,10 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _size(section: Fields, name: str, default: int) -> int:
+def _parse_size(section: Fields, name: str, default: int) -> int:
     value = section.value(name)
     size = default if value is None else bytes_of(value) if isinstance(value, str) else value
-    if type(size) is not int or size < _SMALLEST:
+    if type(size) is not int or size < _MIN_BYTES:
         raise section.wrong(
             name,
             f"must be a size of at least 1 MiB, not {value!r:.40}",
@@ -239,7 +237,7 @@ def _size(section: Fields, name: str, default: int) -> int:
     return size
 
 
-def _seconds(section: Fields, name: str, default: float) -> float:
+def _parse_seconds(section: Fields, name: str, default: float) -> float:
     value = section.value(name)
     seconds = default if value is None else value
     if type(seconds) not in (int, float) or not 0 <= seconds < math.inf:

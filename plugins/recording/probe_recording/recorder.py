@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from probe_core.errors import UserError, counted
-from probe_core.files.atomic import refused
+from probe_core.errors import UserError, format_count
+from probe_core.files.atomic import create_path_error
 from probe_recording import messages
 from probe_recording.activity import NOTHING_RECORDED, Activity, Position
 from probe_recording.condition_capture import ConditionCapture
@@ -24,7 +24,7 @@ from probe_recording.directory import (
     remove_earlier_steps,
 )
 from probe_recording.interrupts import interrupts_deferred
-from probe_recording.loss import Failure, Loss, failure_of, tell
+from probe_recording.loss import Loss, WriteFailure, describe_failure, tell
 from probe_recording.modules import Modules, NoModules
 from probe_recording.process import Process
 from probe_recording.sending.sender import Sender
@@ -83,7 +83,7 @@ class Recorder(Process, ABC, Generic[S]):
         self._tokens: TokenNote | None = None
         if hasattr(os, "register_at_fork"):
             recorder = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: _leave_alone(recorder()))
+            os.register_at_fork(after_in_child=lambda: _abandon_in_child(recorder()))
         self._told: set[str] = set()
         self.activity = Activity(config)
 
@@ -139,14 +139,14 @@ class Recorder(Process, ABC, Generic[S]):
     def _resume_calls(self) -> None:
         """Resume the recording of calls, if they were recorded before."""
 
-    def _stopped(self, session: S) -> None:
+    def _add_stop_facts(self, session: S) -> None:
         """Add facts that are known only at stop to the header of the run."""
 
     def _has_compiled_code(self) -> bool:
         """Return True if the program compiled code, inside which the recorder may see no calls."""
         return False
 
-    def _closed(self, session: S) -> None:
+    def _handle_closed_step(self, session: S) -> None:
         """Use the complete files of a step; called after each step."""
 
     def _close_last(self) -> None:
@@ -173,11 +173,11 @@ class Recorder(Process, ABC, Generic[S]):
                 under way, such a failure ends the recording with a message instead.
         """
         self.activity.add_start()
-        if self._searched or not self._wanted() or self.config.level == "debug" or not self._can_record():
+        if self._searched or not self._is_step_recorded() or self.config.level == "debug" or not self._can_record():
             if self.config.level != "debug":
                 self._look_ahead()
             return
-        session = self._opened()
+        session = self._try_open_session()
         if session is None:
             return
         try:
@@ -198,7 +198,7 @@ class Recorder(Process, ABC, Generic[S]):
     def _look_ahead(self) -> None:
         """Raise a UserError now if a later step is selected and its directory cannot be written."""
         later = bool(self.config.steps) and self._step < max(self.config.steps)
-        if not self._has_begun and later and self.is_selected(self.config.ranks) and self._enabled():
+        if not self._has_begun and later and self.is_selected(self.config.ranks) and self._is_enabled():
             check_place(self.config.dump_path)
         self._has_begun = True
 
@@ -208,13 +208,13 @@ class Recorder(Process, ABC, Generic[S]):
             if session is not None:
                 session.lose(error)
             else:
-                self._lose(failure_of(error, self.config.dump_path))
+                self._lose(describe_failure(error, self.config.dump_path))
         elif isinstance(error, OSError):
-            raise refused(self.config.dump_path, error) from error
+            raise create_path_error(self.config.dump_path, error) from error
         else:
             raise error
 
-    def _lose(self, failure: Failure, count: int = 0) -> None:
+    def _lose(self, failure: WriteFailure, count: int = 0) -> None:
         """End the recording after a failed write, with one message.
 
         Args:
@@ -222,8 +222,8 @@ class Recorder(Process, ABC, Generic[S]):
             count: The number of records that the step had by then.
         """
         if self.lost is None:
-            kept = self._session.kept if self._session is not None else 0
-            self.lost = Loss(failure, self._step, kept, count)
+            complete_count = self._session.kept if self._session is not None else 0
+            self.lost = Loss(failure, self._step, complete_count, count)
             tell(self.lost, self.whole)
 
     @property
@@ -231,10 +231,10 @@ class Recorder(Process, ABC, Generic[S]):
         """The steps that were written completely and are still on disk."""
         file = DEBUG_FILE if self.config.level == "debug" else DUMP_FILE
         try:
-            there = {path.parent.parent.name for path in self.config.dump_path.glob(f"step*/*/{file}")}
+            present_steps = {path.parent.parent.name for path in self.config.dump_path.glob(f"step*/*/{file}")}
         except OSError:  # a failing disk cannot be read either
-            there = set()
-        return [step for step, count in self.recorded.items() if count and f"step{step}" in there]
+            present_steps = set()
+        return [step for step, count in self.recorded.items() if count and f"step{step}" in present_steps]
 
     def _count_tokens(self, session: S, model: Any, tokens: tuple[int, int]) -> None:
         """Record only the forwards of the model whose numbers, from 0 at start, are within ``tokens``."""
@@ -242,10 +242,10 @@ class Recorder(Process, ABC, Generic[S]):
         count = itertools.count()
         session.active = False
 
-        def before(*_: Any) -> None:
+        def count_forward(*_: Any) -> None:
             session.active = tokens[0] <= next(count) <= tokens[1] and session.lost is None
 
-        self._token_handles.append(self._hook_calls(outer, before))
+        self._token_handles.append(self._hook_calls(outer, count_forward))
 
     def _hook_calls(self, model: Any, before: Callable[..., None]) -> Any:
         """Install a hook before each forward of the model; return a handle with a method ``remove``."""
@@ -299,12 +299,10 @@ class Recorder(Process, ABC, Generic[S]):
         """Return sentences on what was selected and not recorded, for the end of the program."""
         if self.lost is not None or self.config.online is not None:
             return []
-        return self.activity.sentences(sum(self.recorded.values()), self._position())
+        return self.activity.list_sentences(sum(self.recorded.values()), self._get_position())
 
-    def _position(self) -> Position:
-        return Position(
-            self._step, self.process_count, self.is_selected(self.config.ranks), self._has_compiled_code()
-        )
+    def _get_position(self) -> Position:
+        return Position(self._step, self.process_count, self.is_selected(self.config.ranks), self._has_compiled_code())
 
     def abandon(self) -> None:
         """Stop recording without writing anything; do nothing if no recording has begun."""
@@ -328,7 +326,7 @@ class Recorder(Process, ABC, Generic[S]):
         session = self._session
         if session is not None:
             session.active = False
-            self._stopped(session)
+            self._add_stop_facts(session)
             session.flush(although_empty=True)
 
     # -- single values and modules -----------------------------------------------------------
@@ -343,10 +341,10 @@ class Recorder(Process, ABC, Generic[S]):
         """
         if self.config.level != "debug":
             return
-        if not self._wanted():
+        if not self._is_step_recorded():
             self._look_ahead()
             return
-        session = self._opened()
+        session = self._try_open_session()
         if session is None:
             return
         self._has_begun = session.active = True
@@ -361,21 +359,21 @@ class Recorder(Process, ABC, Generic[S]):
 
     def note_tokens(self, ids: Any, positions: Any, lengths: Any) -> None:
         """Note the samples and tokens of this step's batch, to be written with its records."""
-        if not self._wanted():
+        if not self._is_step_recorded():
             return
         session = self._session
         if session is None:
-            self._tokens = TokenNote.of(ids, positions, lengths)
+            self._tokens = TokenNote.from_arguments(ids, positions, lengths)
             return
         with session.quiet():
-            session.tokens = TokenNote.of(ids, positions, lengths)
+            session.tokens = TokenNote.from_arguments(ids, positions, lengths)
 
     def module_dump(self, module: Any, name: str) -> None:
         """Record one module and nothing else, until ``module_dump_end``."""
-        if not self._wanted():
+        if not self._is_step_recorded():
             return
         self._end_module_dump()
-        session = self._opened()
+        session = self._try_open_session()
         if session is None:
             return
         self._has_begun = session.active = self._running = True
@@ -404,7 +402,7 @@ class Recorder(Process, ABC, Generic[S]):
 
     # -- sessions --------------------------------------------------------------------------
 
-    def _opened(self) -> S | None:
+    def _try_open_session(self) -> S | None:
         """Return the session of this step; None if its files cannot be created after training has begun."""
         try:
             return self._open_session()
@@ -443,9 +441,7 @@ class Recorder(Process, ABC, Generic[S]):
         """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""
         self._locks[label] = Lock(self.config.dump_path, label)
         if self.config.online is None:
-            for sentence in remove_earlier_steps(
-                self.config.dump_path, label, self._first, self.process_count
-            ):
+            for sentence in remove_earlier_steps(self.config.dump_path, label, self._first, self.process_count):
                 messages.note(sentence)
 
     def _close_session(self) -> None:
@@ -456,11 +452,11 @@ class Recorder(Process, ABC, Generic[S]):
             self.activity.add_step(session.calls)
             if not session.count:
                 session.note(
-                    NOTHING_RECORDED, self.activity.explain(session.calls, self._position()).sentence()
+                    NOTHING_RECORDED, self.activity.explain(session.calls, self._get_position()).format_sentence()
                 )
             self._conditions.end()
             self._room = session.close()
-            self._closed(session)
+            self._handle_closed_step(session)
             if session.lost is None:
                 self.recorded[self._step] = session.count
             self._overflows_left = session.overflows_left
@@ -472,14 +468,14 @@ class Recorder(Process, ABC, Generic[S]):
             self._session.active = False
         self._searched = True
         self._tell(
-            f"probe: {counted(self.config.overflow_count, 'overflow')} recorded; the search ends, "
+            f"probe: {format_count(self.config.overflow_count, 'overflow')} recorded; the search ends, "
             "the program goes on unrecorded."
         )
 
-    def _wanted(self) -> bool:
-        return not self._finished and self.lost is None and self._selected() and self._enabled()
+    def _is_step_recorded(self) -> bool:
+        return not self._finished and self.lost is None and self._is_step_selected() and self._is_enabled()
 
-    def _selected(self) -> bool:
+    def _is_step_selected(self) -> bool:
         if self.config.steps and self._step not in self.config.steps:
             last = max(self.config.steps)
             if self._step > last:
@@ -487,7 +483,7 @@ class Recorder(Process, ABC, Generic[S]):
             return False
         return self.is_selected(self.config.ranks)
 
-    def _enabled(self) -> bool:
+    def _is_enabled(self) -> bool:
         return self.config.read_enabled()
 
     def _tell(self, text: str) -> None:
@@ -496,7 +492,7 @@ class Recorder(Process, ABC, Generic[S]):
             messages.note(text)
 
 
-def _leave_alone(recorder: Recorder[Any] | None) -> None:
+def _abandon_in_child(recorder: Recorder[Any] | None) -> None:
     """Stop the recorder of a forked child, because the run belongs to the parent process."""
     if recorder is not None:
         recorder.tells_missing = False

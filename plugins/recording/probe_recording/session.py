@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from probe_core.errors import UserError
-from probe_core.store.files import LOST, OURS, UNFINISHED
+from probe_core.store.files import LOST_FIELD, PROBE_FIELD, UNFINISHED_FIELD
 from probe_core.store.names import is_gradient
 from probe_recording.conditions import CONDITIONS_FILE, Conditions
 from probe_recording.config import Config
@@ -28,10 +28,10 @@ from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_recording.filters import Filter
 from probe_recording.interrupts import interrupts_deferred
 from probe_recording.ladder import LADDER_FILE, Ladder
-from probe_recording.leaves import Save, Tree, encode, indented, quoted, without_data
-from probe_recording.loss import Failure, failure_of
-from probe_recording.overflow import overflows
-from probe_recording.sites import Stack, Stacks
+from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quoted
+from probe_recording.loss import WriteFailure, describe_failure
+from probe_recording.overflow import has_overflow
+from probe_recording.sites import Stack, StackTable
 from probe_recording.tokens import TOKENS_FILE, TokenNote
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Store(Protocol):
         """Complete the files and return the room, in bytes, that the next file should keep for its header."""
 
 
-FLUSH_EVERY = 1000
+FLUSH_INTERVAL_RECORDS = 1000
 """Number of new records, and at least a quarter of all, after which an unfinished step is written."""
 
 
@@ -122,14 +122,14 @@ class Session(ABC):
         self._entries: list[Entry] = []
         self._open: dict[str, Entry] = {}
         self._parents: dict[str, str | None] = {}
-        self._stacks = Stacks()
+        self._stacks = StackTable()
         self._held: dict[str, list[tuple[str, Any]]] = {}
         self._overflow = config.task == "overflow_check"
         self.overflows_left = config.overflow_count
         self.on_last_overflow: Callable[[], None] | None = None
-        self.lost: Failure | None = None
+        self.lost: WriteFailure | None = None
         self.kept = 0
-        self.on_loss: Callable[[Failure, int], None] | None = None
+        self.on_loss: Callable[[WriteFailure, int], None] | None = None
         self.ladder: Ladder | None = None
         self.conditions: Conditions | None = None
         self.tokens: TokenNote | None = None
@@ -191,9 +191,7 @@ class Session(ABC):
         listed = self.config.tensor_names
         return self._store_tensor if listed and any(part in key for part in listed) else None
 
-    def add(
-        self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None
-    ) -> Entry:
+    def add(self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None) -> Entry:
         """Add a complete record.
 
         Args:
@@ -205,7 +203,7 @@ class Session(ABC):
         entry = Entry(key, fields)
         if self.lost is not None:
             return entry
-        if self._overflow and not self._overflowed(key, fields):
+        if self._overflow and not self._store_if_overflowed(key, fields):
             return entry
         with self.lock:
             self._changed = True
@@ -218,7 +216,7 @@ class Session(ABC):
                     self._parents.setdefault(parent, None)  # optimizer and clip_grad are no modules
                 self._parents[key] = parent
             if (
-                len(self._entries) >= self._flushed + max(FLUSH_EVERY, self._flushed // 4)
+                len(self._entries) >= self._flushed + max(FLUSH_INTERVAL_RECORDS, self._flushed // 4)
                 and not self.is_waiting
             ):
                 self.flush()
@@ -254,7 +252,7 @@ class Session(ABC):
         with self.lock:
             self._changed = True
             if self._open.pop(entry.key, None) is not None:
-                if self._overflow and not self._overflowed(entry.key, entry.fields):
+                if self._overflow and not self._store_if_overflowed(entry.key, entry.fields):
                     return
                 self._entries.append(entry)
 
@@ -305,7 +303,7 @@ class Session(ABC):
         self._held.setdefault(key, []).append((name, self.copy_of(tensor) if fleeting else tensor))
         return name + self.suffix
 
-    def _overflowed(self, key: str, fields: dict[str, Tree]) -> bool:
+    def _store_if_overflowed(self, key: str, fields: dict[str, Tree]) -> bool:
         """Return True if the record holds nan or an infinity; store its tensors then, and count it."""
         held = self._held.pop(key, [])
         if not self.has_overflowed(fields) or self.overflows_left == 0:
@@ -344,7 +342,7 @@ class Session(ABC):
 
     def has_overflowed(self, fields: dict[str, Tree]) -> bool:
         """Return True if the record holds nan or an infinity."""
-        return overflows(list(fields.values()))
+        return has_overflow(list(fields.values()))
 
     @property
     def is_waiting(self) -> bool:
@@ -391,12 +389,12 @@ class Session(ABC):
         except Exception as error:  # the training must go on whatever the error
             self.lose(error)
 
-    def _waiting(self) -> list[Entry]:
+    def _list_waiting_entries(self) -> list[Entry]:
         """Return the open records in which at least one value arrived."""
         return [] if self._overflow else [entry for entry in self._open.values() if entry.order >= 0]
 
-    def _lines(self) -> list[str]:
-        entries = [*self._entries, *self._waiting()]
+    def _list_lines(self) -> list[str]:
+        entries = [*self._entries, *self._list_waiting_entries()]
         entries.sort(key=lambda entry: entry.order)
         open_ones = {id(entry) for entry in self._open.values()}
         lines = []
@@ -411,7 +409,7 @@ class Session(ABC):
 
     def _write_extra(self) -> None:
         self._directory.write("stack.json", self._stacks.text())
-        self._directory.write("construct.json", indented(self._parents))
+        self._directory.write("construct.json", encode_names(self._parents))
 
     def _write_ladder(self) -> None:
         if self.ladder is not None and self.ladder.changed:
@@ -426,20 +424,18 @@ class Session(ABC):
 
     def _write(self) -> None:
         """Write the records; the header marks the step as unfinished until ``close`` overwrites the mark."""
-        lines = self._lines()
+        lines = self._list_lines()
         saved = self._store is not None
         head = {
             "task": self.config.task,
             "level": self.config.level,
             "framework": self.framework,
-            OURS: {UNFINISHED: True, **self._notes},
+            PROBE_FIELD: {UNFINISHED_FIELD: True, **self._notes},
             "dump_data_dir": f"{self._shown}/dump_tensor_data" if saved else None,
         }
-        text = (
-            json.dumps(head)[:-1] + ', "data": {' + ("\n " if lines else "") + ",\n ".join(lines) + "\n}}\n"
-        )
+        text = json.dumps(head)[:-1] + ', "data": {' + ("\n " if lines else "") + ",\n ".join(lines) + "\n}}\n"
         self._directory.write(self._file, text)
-        mark = f'"{UNFINISHED}": true' + (", " if self._notes else "")
+        mark = f'"{UNFINISHED_FIELD}": true' + (", " if self._notes else "")
         self._mark = text.index(mark), len(mark)
         self._flushed, self.kept = len(self._entries), len(lines)
         self._changed = self._is_new = False
@@ -466,7 +462,7 @@ class Session(ABC):
                 if self.lost is None and self._directory.has_begun:
                     self._write_conditions()
                 if self.lost is None and self._mark[1]:
-                    self._directory.blank(self._file, *self._mark)
+                    self._directory.overwrite_with_spaces(self._file, *self._mark)
         except Exception as error:  # the training must go on whatever the error
             self.lose(error)
         return room
@@ -476,7 +472,7 @@ class Session(ABC):
         with interrupts_deferred(), self.lock:
             if self.lost is not None:
                 return
-            self.lost = failure_of(error, self.path)
+            self.lost = describe_failure(error, self.path)
             self.active = False
             self._held.clear()
             count = self.count
@@ -491,7 +487,7 @@ class Session(ABC):
     def _save_the_rest(self) -> None:
         """Write each file in a guard of its own, because the reason may concern only one of them."""
         assert self.lost is not None
-        self.note(LOST, self.lost.what)
+        self.note(LOST_FIELD, self.lost.what)
         with suppress(Exception):
             self.read_back()
         try:
@@ -500,7 +496,7 @@ class Session(ABC):
         except Exception:  # tensors saved after the last flush cannot be read
             for entry in [*self._entries, *self._open.values()]:
                 if entry.text is None:
-                    without_data(entry.fields)
+                    drop_data_names(entry.fields)
         with suppress(Exception):
             if self.config.extra_info and self.config.level != "debug":
                 self._write_extra()
@@ -514,4 +510,4 @@ class Session(ABC):
     @property
     def count(self) -> int:
         """The number of records."""
-        return len(self._entries) + len(self._waiting())
+        return len(self._entries) + len(self._list_waiting_entries())

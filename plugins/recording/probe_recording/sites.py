@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
 
-from probe_core.safe_text import safe_json
+from probe_core.safe_text import format_safe_json
 from probe_recording.leaves import quoted
 
 Place = tuple[int, int]
@@ -31,7 +31,7 @@ Its arguments are the frame, a dict that it uses to remember stacks, and a funct
 RUNPY = runpy.__file__
 STAND_IN = "<recorded>"
 """The function name of frames that imitate the caller's line, so that warnings name that line."""
-USE_OPERATORS = frozenset({"sum", "max", "min", "sorted", "reduce", "accumulate", "prod"})
+OPERATOR_CALLERS = frozenset({"sum", "max", "min", "sorted", "reduce", "accumulate", "prod"})
 """Python functions that apply operators to their arguments."""
 
 _OPERATORS = ("BINARY_", "INPLACE_", "UNARY_", "COMPARE_OP")
@@ -72,7 +72,7 @@ def is_operator(frame: FrameType, method: str) -> bool:
         by_operator = name.startswith(_OPERATORS) and name != "BINARY_SUBSCR"
         if method and not by_operator:
             names = code.co_names
-            by_c = method not in names and not USE_OPERATORS.isdisjoint(names)
+            by_c = method not in names and not OPERATOR_CALLERS.isdisjoint(names)
             by_operator = "CALL" in name and (by_c or f"__{method}__" in names)
         _operators[place] = by_operator
     return by_operator
@@ -101,9 +101,9 @@ def _walk(frame: FrameType | None) -> Stack:
         add(frame.f_lasti)
         frame = frame.f_back
     stack = tuple(places)
-    known = _known.get(stack)
-    if known is not None:
-        return known
+    cached = _known.get(stack)
+    if cached is not None:
+        return cached
     _remember(start)
     _known[stack] = stack
     return stack
@@ -126,7 +126,7 @@ def frames_of(stack: Stack) -> list[tuple[str, str]]:
     return [(_codes[number].co_filename, _codes[number].co_name) for number in stack[::2]]
 
 
-class Stacks:
+class StackTable:
     """The call stacks of a step, each with the names of the records that share it."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Stacks:
         for number, (stack, names) in enumerate(self._names.values()):
             lines = _texts.get(id(stack))
             if lines is None:
-                lines = _texts[id(stack)] = safe_json(lines_of(stack))
+                lines = _texts[id(stack)] = format_safe_json(lines_of(stack))
             groups.append(f'"{number}": [[{", ".join(map(quoted, names))}], {lines}]')
         return "{" + ",\n".join(groups) + "}\n"
 
@@ -160,7 +160,7 @@ def lines_of(stack: Stack) -> list[str]:
     for number, place in zip(stack[::2], stack[1::2]):
         if _codes[number].co_filename in _launchers:
             break  # the frames further out belong to the launcher, not to the script
-        if line := _line(number, place):
+        if line := _format_line(number, place):
             texts.append(line)
     return texts or ["The call stack retrieval failed."]
 
@@ -170,11 +170,11 @@ _texts: dict[int, str] = {}
 """The texts of stacks by the ids of these, which ``_known`` keeps alive."""
 
 
-def _line(number: int, place: int) -> str:
+def _format_line(number: int, place: int) -> str:
     text = _lines.get((number, place))
     if text is None:
         code = _codes[number]
-        line = _line_number(code, place)
+        line = _find_line_number(code, place)
         source = linecache.getline(code.co_filename, line).strip()
         shown = source and not code.co_filename.startswith(_own) and code.co_name != STAND_IN
         text = f"File {code.co_filename}, line {line}, in {code.co_name}, \n {source}" if shown else ""
@@ -182,7 +182,7 @@ def _line(number: int, place: int) -> str:
     return text
 
 
-def _line_number(code: CodeType, place: int) -> int:
+def _find_line_number(code: CodeType, place: int) -> int:
     line = code.co_firstlineno
     for start, number in dis.findlinestarts(code):
         if start > place:

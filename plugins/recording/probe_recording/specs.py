@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from probe_core.plugins.blame import blamed
+from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.specs import Spec, address
 from probe_recording.fields import Fields
 
@@ -36,7 +36,7 @@ class TaskSpec(Spec):
         """
         if self.values:
             return Spec.make(self)
-        with blamed(self.title, self.origin):
+        with blame_plugin(self.title, self.origin):
             return address(self.factory) if isinstance(self.factory, str) else self.factory
 
     def parse(self, section: Fields) -> Any:
@@ -73,7 +73,7 @@ class InterceptorSpec(Spec):
         """Import the factory, and call it if the values hold its argument, which a check of plugins lacks."""
         if self.values:
             return Spec.make(self)
-        with blamed(self.title, self.origin):
+        with blame_plugin(self.title, self.origin):
             return address(self.factory) if isinstance(self.factory, str) else self.factory
 
 
@@ -95,13 +95,13 @@ class CaptureSpec(Spec):
         Raises:
             PluginError: The plugin raised an exception.
         """
-        with blamed(self.title, self.origin):
+        with blame_plugin(self.title, self.origin):
             factory: Any = self.make()
             return factory()
 
     def make(self) -> Any:
         """Import the factory, which is not called, because it may need a program that uses the framework."""
-        with blamed(self.title, self.origin):
+        with blame_plugin(self.title, self.origin):
             return address(self.factory) if isinstance(self.factory, str) else self.factory
 
 

@@ -47,23 +47,23 @@ VARIABLES = (
 )  # fmt: skip
 """Environment variables that may change numbers; the value of no other is recorded."""
 
-LONGEST_VALUE = 500
+MAX_VALUE_LENGTH = 500
 """Largest number of characters of the value of a variable that is recorded."""
 
-GIT = (
+GIT_COMMAND = (
     "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}",
     "-c", "diff.external=", "-c", "filter.lfs.process=", "-c", "filter.lfs.clean=", "-c",
     "filter.lfs.required=false",
 )  # fmt: skip
 """Beginning of a command that reads a repository without running its hooks, monitors or filters."""
 
-GIT_SECONDS = 1.0
+GIT_TIMEOUT_SECONDS = 1.0
 """Longest time that the first step waits for git."""
 
 
-def versions() -> dict[str, Fact]:
+def read_versions() -> dict[str, Fact]:
     """Return the versions of Python, probe and the libraries that the program imported."""
-    found: dict[str, Fact] = {"python": platform.python_version(), "probe": __version__}
+    facts: dict[str, Fact] = {"python": platform.python_version(), "probe": __version__}
     for name in LIBRARIES:
         module = sys.modules.get(name)
         if module is None:
@@ -73,16 +73,16 @@ def versions() -> dict[str, Fact]:
             with suppress(metadata.PackageNotFoundError):
                 version = metadata.version(name)
         if version is not None:
-            found[name] = str(version)[:LONGEST_VALUE]
-    return found
+            facts[name] = str(version)[:MAX_VALUE_LENGTH]
+    return facts
 
 
 def recorded_variables() -> dict[str, Fact]:
     """Return the environment variables of the list that are set."""
-    return {name: os.environ[name][:LONGEST_VALUE] for name in VARIABLES if name in os.environ}
+    return {name: os.environ[name][:MAX_VALUE_LENGTH] for name in VARIABLES if name in os.environ}
 
 
-def processor() -> dict[str, Fact]:
+def read_processor() -> dict[str, Fact]:
     """Return the machine's architecture, and the model of its processor where the system reports it."""
     name = ""
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
@@ -90,7 +90,7 @@ def processor() -> dict[str, Fact]:
     return {"architecture": platform.machine(), "processor": name or platform.processor()}
 
 
-class Source:
+class SourceState:
     """The script of the program, and the state of the git repository that it is in.
 
     Git runs beside the program; what it has not reported when a step is written is missing there.
@@ -102,7 +102,7 @@ class Source:
         self._changes: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
 
-    def facts(self, seconds: float = 0.0) -> dict[str, Fact]:
+    def read_facts(self, seconds: float = 0.0) -> dict[str, Fact]:
         """Return what is known by now.
 
         Args:
@@ -123,12 +123,11 @@ class Source:
         path = Path(getattr(sys.modules.get("__main__"), "__file__", None) or "")
         if path.name and path.is_file():
             self._facts["script"] = path.name
-            self._facts["script_hash"] = hashlib.blake2b(
-                path.read_bytes(), digest_size=HASH_BYTES
-            ).hexdigest()
+            self._facts["script_hash"] = hashlib.blake2b(path.read_bytes(), digest_size=HASH_BYTES).hexdigest()
         directory = path.parent if path.name else Path.cwd()
         commit = subprocess.run(
-            [*GIT, "rev-parse", "--verify", "HEAD"], cwd=directory, env=_environment(), timeout=GIT_SECONDS,
+            [*GIT_COMMAND, "rev-parse", "--verify", "HEAD"], cwd=directory, env=_make_environment(),
+            timeout=GIT_TIMEOUT_SECONDS,
             stdin=subprocess.DEVNULL, capture_output=True,
         )  # fmt: skip
         if commit.returncode:
@@ -136,8 +135,8 @@ class Source:
         self._facts["commit"] = commit.stdout.decode("ascii", "replace").strip()[:64]
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed when git has ended
         self._changes = subprocess.Popen(
-            [*GIT, "diff", "--no-ext-diff", "--no-textconv", "--full-index", "HEAD", "--", ":/"],
-            cwd=directory, env=_environment(), stdin=subprocess.DEVNULL, stdout=self._output,
+            [*GIT_COMMAND, "diff", "--no-ext-diff", "--no-textconv", "--full-index", "HEAD", "--", ":/"],
+            cwd=directory, env=_make_environment(), stdin=subprocess.DEVNULL, stdout=self._output,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -158,12 +157,12 @@ class Source:
 
 
 @cache
-def source() -> Source:
+def load_source() -> SourceState:
     """Return the source of this process."""
-    return Source()
+    return SourceState()
 
 
-def _environment() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     """Return the environment for git, without variables that point it to another repository."""
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},

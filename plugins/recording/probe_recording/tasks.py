@@ -11,7 +11,7 @@ from probe_recording.config import TASKS, Config, find_plugin_tasks
 from probe_recording.process import Process
 
 
-def task_recorder(config: Config, framework: str, process: Process) -> TaskRecorder | None:
+def create_task_recorder(config: Config, framework: str, process: Process) -> TaskRecorder | None:
     """Return the recorder of a plugin's task; None for a task of the framework's own recorder.
 
     Args:

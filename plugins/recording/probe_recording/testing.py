@@ -35,7 +35,7 @@ STATISTICS = ("Max", "Min", "Mean", "Norm")
 
 
 @contextmanager
-def recording(debugger: type[Debugger[Any, Any]], path: Path, **fields: Any) -> Iterator[Debugger[Any, Any]]:
+def record_with(debugger: type[Debugger[Any, Any]], path: Path, **fields: Any) -> Iterator[Debugger[Any, Any]]:
     """Yield a debugger that is the only one of the process during the block; complete its run afterwards.
 
     Args:
@@ -85,10 +85,10 @@ class RecorderConformance(ABC):
         """
         results = []
         fields = {"task": "tensor", "level": "L1", **self.fields, **fields}
-        with recording(self.debugger, path, **fields) as debugger:
+        with record_with(self.debugger, path, **fields) as debugger:
             for _ in range(steps):
                 debugger.start()
-                results.append(self._results())
+                results.append(self._collect_results())
                 debugger.stop()
                 self.program()  # not recorded
                 debugger.step()
@@ -102,10 +102,10 @@ class RecorderConformance(ABC):
 
     def test_results_are_unchanged(self, tmp_path: Path) -> None:
         """Check that recording changes no bit of the program's results, during or after it."""
-        before = self._results()
+        before = self._collect_results()
         recorded = self.record(tmp_path / "run", steps=2)
         assert recorded == [before, before], "results differ while they are recorded"
-        assert self._results() == before, "results differ after the recording"
+        assert self._collect_results() == before, "results differ after the recording"
 
     def test_the_steps_that_are_asked_for(self, tmp_path: Path) -> None:
         """Check that each step has its own directory and that only the steps in ``step`` are recorded."""
@@ -174,5 +174,5 @@ class RecorderConformance(ABC):
         assert statistics[0] == statistics[1], "task statistics records other statistics than task tensor"
         assert not [*(tmp_path / "statistics").rglob("dump_tensor_data")], "task statistics writes data"
 
-    def _results(self) -> list[bytes]:
+    def _collect_results(self) -> list[bytes]:
         return [array.tobytes() for array in self.program()]

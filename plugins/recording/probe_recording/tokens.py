@@ -12,7 +12,7 @@ from probe_core.errors import UserError
 TOKENS_FILE = "tokens.json"
 SCHEMA = 1
 """Version of the layout; it grows where a reader of an older one would read something wrong."""
-PADDING = -1
+PADDING_ID = -1
 """Number of the sample at places that hold none."""
 
 Runs = list[list[int]]
@@ -35,7 +35,7 @@ class TokenNote:
     lengths: Any = None
 
     @classmethod
-    def of(cls, ids: Any, positions: Any, lengths: Any) -> TokenNote:
+    def from_arguments(cls, ids: Any, positions: Any, lengths: Any) -> TokenNote:
         """Return a note with copies, which the script cannot overwrite; no device is waited for.
 
         Raises:
@@ -47,7 +47,7 @@ class TokenNote:
 
     def check(self) -> None:
         """Raise a UserError if the shapes of the arguments do not belong together."""
-        ids, positions, lengths = map(_shape, (self.ids, self.positions, self.lengths))
+        ids, positions, lengths = map(_read_shape, (self.ids, self.positions, self.lengths))
         fix = "For example debugger.tokens(ids=[0, 1], positions=[[0, 1, 2], [0, 1, 2]], lengths=[3, 2])."
         if not ids or len(ids) > 2 or 0 in ids:
             raise UserError("tokens() needs the numbers of the samples, such as ids=[0, 1, 2].", fix)
@@ -59,10 +59,10 @@ class TokenNote:
             raise UserError("tokens(): ids of tokens need positions.", fix)
         if lengths and lengths != ids[:1]:
             raise UserError("tokens(): lengths must hold one number for each of ids.", fix)
-        is_packed = len(ids) == 1 and bool(positions) and _rows(positions) != ids[0]
-        if is_packed and (not lengths or _rows(positions) != 1):
+        is_packed = len(ids) == 1 and bool(positions) and _count_rows(positions) != ids[0]
+        if is_packed and (not lengths or _count_rows(positions) != 1):
             raise UserError(
-                f"tokens(): {ids[0]} samples in {_rows(positions)} rows of positions need lengths, and "
+                f"tokens(): {ids[0]} samples in {_count_rows(positions)} rows of positions need lengths, and "
                 "one row that holds the samples one after the other.",
                 fix,
             )
@@ -70,16 +70,16 @@ class TokenNote:
     def text(self) -> str:
         """Return the content of the file, or in it the problem of arguments that contradict each other."""
         try:
-            shape, runs = self._runs()
+            shape, runs = self._list_runs()
             content: dict[str, Any] = {"schema": SCHEMA, "shape": shape, "runs": runs}
         except (ValueError, TypeError, OverflowError) as error:
             content = {"schema": SCHEMA, "problem": str(error)}
         return json.dumps(content) + "\n"
 
-    def _runs(self) -> tuple[Shape, Runs]:
+    def _list_runs(self) -> tuple[Shape, Runs]:
         """Return the shape of the batch, and runs of (sample, first token, count) that cover it."""
-        ids, positions = _numbers(self.ids), _numbers(self.positions)
-        lengths = None if self.lengths is None else [int(length) for length in _numbers(self.lengths)]
+        ids, positions = _convert_to_lists(self.ids), _convert_to_lists(self.positions)
+        lengths = None if self.lengths is None else [int(length) for length in _convert_to_lists(self.lengths)]
         if lengths is not None and min(lengths) < 0:
             raise ValueError("a length is negative")
         if positions is None and lengths is None:
@@ -92,23 +92,23 @@ class TokenNote:
             places = [list(zip(*pair)) for pair in zip(ids, rows)]
         elif len(rows) == len(ids):
             counts: Sequence[int | None] = lengths or [None] * len(rows)
-            places = [_of_row(sample, row, count) for sample, row, count in zip(ids, rows, counts)]
+            places = [_locate_row_tokens(sample, row, count) for sample, row, count in zip(ids, rows, counts)]
         else:
             assert lengths is not None
-            places = [_of_packed(ids, rows[0], lengths)]
-        return (len(rows), len(rows[0])), [*_compressed([place for row in places for place in row])]
+            places = [_locate_packed_tokens(ids, rows[0], lengths)]
+        return (len(rows), len(rows[0])), [*_iterate_runs([place for row in places for place in row])]
 
 
-def _of_row(sample: Any, positions: list[Any], length: int | None) -> list[tuple[int, int]]:
+def _locate_row_tokens(sample: Any, positions: list[Any], length: int | None) -> list[tuple[int, int]]:
     """Return sample and token of each place of a row that may be padded at either end.
 
     The tokens are the ``length`` consecutive places whose positions grow by one from the least start.
     """
     whole = [int(position) for position in positions]
     if length is None:
-        return [(int(sample) if position >= 0 else PADDING, position) for position in whole]
+        return [(int(sample) if position >= 0 else PADDING_ID, position) for position in whole]
     if not length:
-        return [(PADDING, 0)] * len(whole)
+        return [(PADDING_ID, 0)] * len(whole)
     if length > len(whole):
         raise ValueError(f"a length is {length}, and rows have {len(whole)} places")
     starts = [
@@ -120,30 +120,28 @@ def _of_row(sample: Any, positions: list[Any], length: int | None) -> list[tuple
         raise ValueError(f"the positions of sample {sample} do not count {length} tokens")
     first = min(starts, key=lambda start: whole[start])
     if sum(whole[start] == whole[first] for start in starts) > 1:
-        raise ValueError(
-            f"several places may hold the tokens of sample {sample}; pass negative positions for padding"
-        )
+        raise ValueError(f"several places may hold the tokens of sample {sample}; pass negative positions for padding")
     return [
-        (int(sample) if first <= place < first + length else PADDING, position)
+        (int(sample) if first <= place < first + length else PADDING_ID, position)
         for place, position in enumerate(whole)
     ]
 
 
-def _of_packed(ids: Sequence[Any], positions: list[Any], lengths: Sequence[int]) -> list[tuple[int, int]]:
+def _locate_packed_tokens(ids: Sequence[Any], positions: list[Any], lengths: Sequence[int]) -> list[tuple[int, int]]:
     """Return sample and token of each place of a row that holds samples one after the other."""
     if sum(lengths) > len(positions):
         raise ValueError(f"the lengths add up to {sum(lengths)}, and positions has {len(positions)} places")
     samples = [int(sample) for sample, length in zip(ids, lengths) for _ in range(length)]
-    samples += [PADDING] * (len(positions) - len(samples))
+    samples += [PADDING_ID] * (len(positions) - len(samples))
     return [*zip(samples, map(int, positions))]
 
 
-def _compressed(places: Sequence[tuple[Any, Any]]) -> Iterator[list[int]]:
+def _iterate_runs(places: Sequence[tuple[Any, Any]]) -> Iterator[list[int]]:
     """Yield runs of (sample, first token, count); padding has the token 0."""
     run: list[int] = []
     for sample, token in places:
         is_padding = sample < 0 or token < 0
-        sample, token = (PADDING, 0) if is_padding else (int(sample), int(token))
+        sample, token = (PADDING_ID, 0) if is_padding else (int(sample), int(token))
         if run and run[0] == sample and (is_padding or token == run[1] + run[2]):
             run[2] += 1
             continue
@@ -165,22 +163,22 @@ def _copy(value: Any) -> Any:
     return value
 
 
-def _shape(value: Any) -> Shape:
+def _read_shape(value: Any) -> Shape:
     """Return the shape of a tensor or of nested lists; empty for None and for single numbers."""
     if hasattr(value, "shape"):
         return tuple(value.shape)
     if isinstance(value, list):
-        inner = {_shape(item) for item in value}
+        inner = {_read_shape(item) for item in value}
         if len(inner) > 1:
             raise UserError("tokens(): rows have different numbers of places.", "Pad them, or pack them.")
         return (len(value), *(inner.pop() if inner else ()))
     return ()
 
 
-def _rows(shape: Shape) -> int:
+def _count_rows(shape: Shape) -> int:
     return shape[0] if len(shape) == 2 else 1
 
 
-def _numbers(value: Any) -> Any:
+def _convert_to_lists(value: Any) -> Any:
     """Return a tensor as nested lists; this waits for its device."""
     return value.tolist() if hasattr(value, "tolist") else value

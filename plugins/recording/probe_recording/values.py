@@ -16,15 +16,15 @@ import numpy as np
 from probe_recording.arrays import Array, measure
 from probe_recording.leaves import Four, Json, Plain, Save, TensorLeaf, Tree, scalar
 
-DEPTH = 200
+MAX_DEPTH = 200
 """Number of nested containers that are recorded; deeper values are null."""
 
-MOST = 10_000
+MAX_CONTAINERS = 10_000
 """Number of containers recorded of one value; further ones are null, as are containers inside themselves."""
 
 SCALARS = (bool, int, float, str)
 
-ARRAY = "numpy.ndarray"
+ARRAY_TYPE = "numpy.ndarray"
 """Type of the leaf of a numpy array."""
 
 NUMERIC_KINDS = "biufc"
@@ -116,8 +116,8 @@ class Collector(ABC):
 
     def array(self, value: Array, name: str, save: Save | None) -> TensorLeaf:
         """Return the leaf of a numpy array, whose data are stored like those of a tensor."""
-        leaf = TensorLeaf(ARRAY, str(value.dtype), list(value.shape), None, self._measure_array(value))
-        data = self._storable(value) if self._measured and value.size else None
+        leaf = TensorLeaf(ARRAY_TYPE, str(value.dtype), list(value.shape), None, self._measure_array(value))
+        data = self._convert_to_storable(value) if self._measured and value.size else None
         if data is not None:
             if self._checksum is not None:
                 leaf.checksum = self._checksum(data)
@@ -129,7 +129,7 @@ class Collector(ABC):
         """Return the statistics of a numpy array."""
         return measure(value)
 
-    def _storable(self, value: Array) -> Any:
+    def _convert_to_storable(self, value: Array) -> Any:
         """Return a numpy array in the form that ``save`` accepts; None if its data cannot be stored."""
         return value if value.dtype.kind in NUMERIC_KINDS else None
 
@@ -145,7 +145,7 @@ class Walk:
         self._collector = collector
         self._save = save
         self._around: list[int] = []
-        self._left = MOST
+        self._left = MAX_CONTAINERS
 
     def tree(self, value: Any, name: str) -> Tree:
         """Return the tree of ``value``; it is null if the value raises."""
@@ -160,25 +160,25 @@ class Walk:
         try:
             if isinstance(value, collector.known):
                 return collector.special(value, name, self._save)
-            items = _items(value, kind)
-            return self._other(value, name) if items is None else self._container(value, items, name)
+            items = _list_items(value, kind)
+            return self._walk_other(value, name) if items is None else self._walk_container(value, items, name)
         except Exception as error:  # an object of an unknown class may raise anything
             collector.error(name, error)
             return None
 
-    def _container(self, value: Any, items: list[Any] | Iterator[tuple[Any, Any]], name: str) -> Tree:
+    def _walk_container(self, value: Any, items: list[Any] | Iterator[tuple[Any, Any]], name: str) -> Tree:
         self._left -= 1
-        if self._left < 0 or id(value) in self._around or len(self._around) > DEPTH:
+        if self._left < 0 or id(value) in self._around or len(self._around) > MAX_DEPTH:
             return None
         self._around.append(id(value))
         try:
             if isinstance(items, list):
                 return [self.tree(item, f"{name}.{i}") for i, item in enumerate(items)]
-            return self._members(items, name)
+            return self._walk_members(items, name)
         finally:
             self._around.pop()
 
-    def _members(self, items: Iterator[tuple[Any, Any]], name: str) -> dict[str, Tree]:
+    def _walk_members(self, items: Iterator[tuple[Any, Any]], name: str) -> dict[str, Tree]:
         members: dict[str, Tree] = {}
         for key, item in items:
             text = key if type(key) is str else str(key) if type(key) in SCALARS else repr(key)[:80]
@@ -192,7 +192,7 @@ class Walk:
                 members[text] = self.tree(item, f"{name}.{text}")
         return members
 
-    def _other(self, value: Any, name: str) -> Tree:
+    def _walk_other(self, value: Any, name: str) -> Tree:
         if isinstance(value, slice):
             parts = [_index(part) for part in (value.start, value.stop, value.step)]
             return Plain(type="slice", value=parts)
@@ -211,7 +211,7 @@ class Walk:
         return self._collector.other(value, name, self)
 
 
-def _items(value: Any, kind: type) -> list[Any] | Iterator[tuple[Any, Any]] | None:
+def _list_items(value: Any, kind: type) -> list[Any] | Iterator[tuple[Any, Any]] | None:
     """Return the items of a sequence, or the named members of a mapping or dataclass; None for others."""
     if isinstance(value, tuple):
         fields = getattr(kind, "_fields", None)

@@ -53,30 +53,30 @@ class _Gradients:
 
     def expect(self, variable: Any) -> None:
         """Hook every tensor that will have a gradient."""
-        self._shape = self._outline(variable, ())
+        self._shape = self._walk_value(variable, ())
 
-    def _outline(self, value: Any, path: tuple[Any, ...]) -> Tree:
+    def _walk_value(self, value: Any, path: tuple[Any, ...]) -> Tree:
         if isinstance(value, (list, tuple)):
-            return [self._outline(item, (*path, i)) for i, item in enumerate(value)]
+            return [self._walk_value(item, (*path, i)) for i, item in enumerate(value)]
         if isinstance(value, dict):
-            return {str(key): self._outline(item, (*path, str(key))) for key, item in value.items()}
+            return {str(key): self._walk_value(item, (*path, str(key))) for key, item in value.items()}
         if self._session.will_have_gradient(value):
-            self._session.expect_gradient(value, lambda gradient: self._arrived(path, gradient))
+            self._session.expect_gradient(value, lambda gradient: self._record_gradient(path, gradient))
         return None
 
-    def _free_key(self) -> str:
+    def _find_free_key(self) -> str:
         """Return the name for the record of gradients, with the next count that no saved variable has."""
         number = self._number
         while self._session.has(f"{self._name}.{number}.debug"):
             number += 1
         return f"{self._name}.{self._session.number_from(self._name, number)}.debug"
 
-    def _arrived(self, path: tuple[Any, ...], gradient: Any) -> None:
+    def _record_gradient(self, path: tuple[Any, ...], gradient: Any) -> None:
         session = self._session
         if not session.active:
             return
         try:
-            self._key = self._key or self._free_key()
+            self._key = self._key or self._find_free_key()
             name = ".".join(map(str, (self._key, *path)))
             with session.quiet():
                 leaf = session.collector.tree(gradient, name, session.save_for(self._key))

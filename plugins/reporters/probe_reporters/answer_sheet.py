@@ -14,19 +14,19 @@ from probe_core.flow.table import CellColumn
 from probe_core.model import Cell, Colour
 from probe_core.model.answers import Answer, Finding
 
-TITLE = "answer"
+ANSWER_SHEET_NAME = "answer"
 """Name of the sheet, which is the last and is shown first."""
-WIDTHS = (14, 110)
+ANSWER_COLUMN_WIDTHS = (14, 110)
 """Widths of its columns, in characters."""
-FONT_SIZE, LINE_HEIGHT, MAX_HEIGHT = 11, 15, 409
+FONT_SIZE, LINE_HEIGHT, MAX_ROW_HEIGHT = 11, 15, 409
 """Size of the default font, height of its lines, and largest height of a row in Excel, in points."""
 BOLD_WIDTH = 1.1
 """Width of bold text, relative to that of the same text in the default font."""
-NAMES, STACK, NOTHING = 2, "NPU_Stack_Info", "N/A"
+NAME_COLUMN_COUNT, STACK_HEADER, EMPTY_CELL = 2, "NPU_Stack_Info", "N/A"
 """Number of columns with names, header of the stack, and the text of cells without either."""
-SUMMARY = ("Step", "Rank")
+SUMMARY_HEADERS = ("Step", "Rank")
 """First headers of the summary of several comparisons."""
-LOOKS: Mapping[str, Mapping[str, Any]] = {
+LINE_FORMATS: Mapping[str, Mapping[str, Any]] = {
     "text": {"align": "left"},
     "verdict": {"bold": True, "font_size": 13},
     "cause": {"bold": True, "bg_color": "#F8CBAD"},
@@ -34,14 +34,14 @@ LOOKS: Mapping[str, Mapping[str, Any]] = {
     "stack": {"font_color": "#404040"},
 }
 """Formats of lines by their kind; all are wrapped."""
-SUSPECT = {"bg_color": "#C00000", "font_color": "#FFFFFF", "bold": True}
+SUSPECT_FORMAT = {"bg_color": "#C00000", "font_color": "#FFFFFF", "bold": True}
 """Format of the rows of suspects in the table."""
-MOST_STACKS = 10_000
+MAX_STACKS = 10_000
 """Number of coloured rows whose stacks are kept until the answer is there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AnswerLine:
     """A line of the sheet.
 
     Attributes:
@@ -59,18 +59,16 @@ class Line:
     @property
     def height(self) -> int:
         """The height of its row in points, which only some spreadsheets fit to wrapped text by themselves."""
-        look = LOOKS[self.kind]
+        look = LINE_FORMATS[self.kind]
         size: float = look.get("font_size", FONT_SIZE) / FONT_SIZE
         scale = size * (BOLD_WIDTH if look.get("bold") else 1)
-        widths = [
-            sum(1 + (east_asian_width(sign) in "WF") for sign in text) for text in str(self.text).split("\n")
-        ]
-        count = sum(max(1, ceil(width * scale / WIDTHS[1])) for width in widths)
-        return min(MAX_HEIGHT, round(count * LINE_HEIGHT * size))
+        widths = [sum(1 + (east_asian_width(sign) in "WF") for sign in text) for text in str(self.text).split("\n")]
+        count = sum(max(1, ceil(width * scale / ANSWER_COLUMN_WIDTHS[1])) for width in widths)
+        return min(MAX_ROW_HEIGHT, round(count * LINE_HEIGHT * size))
 
 
 @dataclass(slots=True)
-class Places:
+class RowIndex:
     """Places of rows in the table by their names, and the stacks of coloured ones.
 
     Names are kept as their hashes, 8 bytes a row. In a summary, the step and the rank are the name of a row.
@@ -84,32 +82,32 @@ class Places:
     is_summary: bool = False
 
     def __post_init__(self) -> None:
-        self._place = self.headers.index(STACK) if STACK in self.headers else -1
-        self.is_summary = tuple(self.headers[:NAMES]) == SUMMARY
+        self._place = self.headers.index(STACK_HEADER) if STACK_HEADER in self.headers else -1
+        self.is_summary = tuple(self.headers[:NAME_COLUMN_COUNT]) == SUMMARY_HEADERS
 
     def add(self, cells: Sequence[Cell], colour: Colour | None) -> None:
         """Take in the next row."""
-        name = cells[0] if cells[0] != NOTHING or len(cells) < NAMES else cells[1]
-        self._hashes.append(hash(tuple(cells[:NAMES]) if self.is_summary else name))
+        name = cells[0] if cells[0] != EMPTY_CELL or len(cells) < NAME_COLUMN_COUNT else cells[1]
+        self._hashes.append(hash(tuple(cells[:NAME_COLUMN_COUNT]) if self.is_summary else name))
         self._add_stack(name, cells[self._place] if self._place >= 0 else "", colour)
 
     def add_batch(self, columns: Sequence[CellColumn], colours: Sequence[Colour | None]) -> None:
         """Take in the next rows, given as columns of a table with two columns of names."""
-        names, others = (column.cells() for column in columns[:NAMES])
-        shown = [other if name == NOTHING else name for name, other in zip(names, others)]
+        names, golden_names = (column.get_cells() for column in columns[:NAME_COLUMN_COUNT])
+        shown = [golden_name if name == EMPTY_CELL else name for name, golden_name in zip(names, golden_names)]
         self._hashes.extend(map(hash, shown))
-        stacks = columns[self._place].cells() if self._place >= 0 else [""] * len(shown)
+        stacks = columns[self._place].get_cells() if self._place >= 0 else [""] * len(shown)
         for name, stack, colour in zip(shown, stacks, colours):
-            if colour is not None or stack != NOTHING:
+            if colour is not None or stack != EMPTY_CELL:
                 self._add_stack(name, stack, colour)
 
     def _add_stack(self, name: Cell, stack: Cell, colour: Colour | None) -> None:
-        if stack != NOTHING and stack:
+        if stack != EMPTY_CELL and stack:
             self._last = str(name), str(stack)
-        if colour is not None and len(self._stacks) < MOST_STACKS:
+        if colour is not None and len(self._stacks) < MAX_STACKS:
             self._stacks.setdefault(str(name), self._last)
 
-    def row(self, cause: Finding) -> int:
+    def find_row(self, cause: Finding) -> int:
         """Return the first row of a cause's name, counted from 0; -1 if there is none."""
         name = (cause.step, cause.rank) if self.is_summary else cause.row or cause.first_row
         try:
@@ -117,41 +115,41 @@ class Places:
         except ValueError:
             return -1
 
-    def stack(self, cause: Finding) -> str:
+    def find_stack(self, cause: Finding) -> str:
         """Return the stack that the table shows for a cause, a frame a line; empty if it is not known."""
         name, stack = self._stacks.get(cause.row, ("", ""))
-        return "\n".join(frames_of(stack)) if name.startswith(f"{cause.op}.") else ""
+        return "\n".join(parse_frames(stack)) if name.startswith(f"{cause.op}.") else ""
 
 
-def lines_of(answer: Answer, places: Places | None = None) -> Iterator[Line]:
+def yield_lines(answer: Answer, places: RowIndex | None = None) -> Iterator[AnswerLine]:
     """Yield the lines of the sheet; without places, no line has a link or a stack."""
-    yield Line("Verdict", answer.sentence, "verdict")
+    yield AnswerLine("Verdict", answer.sentence, "verdict")
     for condition in answer.conditions:
-        yield Line("Condition", condition.text)
+        yield AnswerLine("Condition", condition.text)
     for number, cause in enumerate(answer.causes, 1):
-        row = places.row(cause) if places is not None else -1
+        row = places.find_row(cause) if places is not None else -1
         place = f"{cause.step} rank {cause.rank}".lstrip() if places and places.is_summary else ""
         head = f"{place}: {cause.op}" if place else cause.op
-        yield Line(f"Cause {number}", f"{head} {cause.reason.detail}", "cause", row)
+        yield AnswerLine(f"Cause {number}", f"{head} {cause.reason.detail}", "cause", row)
         if cause.line:
             line: Cell = int(cause.line) if cause.line.isdecimal() else cause.line
             text = f"{line}, in the table of {place}" if place else line
-            yield Line("Row of table", text, "link" if row >= 0 else "text", row)
+            yield AnswerLine("Row of table", text, "link" if row >= 0 else "text", row)
         if cause.modules:
-            yield Line("Module", cause.modules[0])
+            yield AnswerLine("Module", cause.modules[0])
         if cause.where:
-            yield Line("Line of code", cause.where)
-        if places is not None and (stack := places.stack(cause)):
-            yield Line("Stack", stack, "stack")
+            yield AnswerLine("Line of code", cause.where)
+        if places is not None and (stack := places.find_stack(cause)):
+            yield AnswerLine("Stack", stack, "stack")
     coverage = answer.coverage
-    yield Line("Compared", f"{coverage.compared:,} of {coverage.recorded:,} recorded values")
+    yield AnswerLine("Compared", f"{coverage.compared:,} of {coverage.recorded:,} recorded values")
     notes = [note.text for note in answer.notes]
     for heading, texts in (("Note", notes), ("Not compared", answer.missing), ("Next", answer.next)):
         for text in texts:
-            yield Line(heading, text)
+            yield AnswerLine(heading, text)
 
 
-def frames_of(stack: str) -> list[str]:
+def parse_frames(stack: str) -> list[str]:
     """Return the frames in the text of a stack, each on one line; the text itself if it is no list."""
     try:
         frames = ast.literal_eval(stack)

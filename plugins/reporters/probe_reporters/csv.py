@@ -13,7 +13,7 @@ from probe_core.model.batches import RowBatch
 from probe_core.spreadsheet_text import neutralise
 from probe_reporters.lines import csv_line, csv_rows
 
-BUFFER = 1 << 20
+BUFFER_BYTES = 1 << 20
 
 
 class CsvReporter:
@@ -39,7 +39,7 @@ class CsvWriter:
     """A csv file that is being written."""
 
     def __init__(self, path: Path, headers: Sequence[str], head: bytes = b"") -> None:
-        self._file = path.open("wb", BUFFER)
+        self._file = path.open("wb", BUFFER_BYTES)
         self._file.write(head)
         self._file.write(csv_line(headers, neutralise))
 

@@ -11,18 +11,18 @@ import numpy as np
 from probe_core.flow.table import STATISTICS, CellColumn, Table
 from probe_core.model import Cell, Level, Percent
 from probe_core.model.batches import RowBatch
-from probe_core.model.columns import BIG, FLOAT, INTEGER, MAX_EXACT, Array, as_float
+from probe_core.model.columns import BIG_INTEGER, FLOAT, INTEGER, MAX_EXACT_INTEGER, Array, convert_to_float
 from probe_core.model.rows import Measurement
-from probe_core.spreadsheet_text import clean
+from probe_core.spreadsheet_text import replace_surrogates
 from probe_core.store.frames import FRAMEWORK_FRAMES
 from probe_core.store.layout import RunPair
 
 DISTANCE_POLICY = "first_difference"
 """The policy whose distances a frame shows; without it, those of the table's own policy."""
-_LEVELS = np.array([level.value for level in Level], object)
+_LEVEL_NAMES = np.array([level.value for level in Level], object)
 
 
-class Kind(Enum):
+class ColumnType(Enum):
     """Types of the columns of a frame, with the dtypes of their arrays.
 
     Texts and booleans are objects, with None for a row without one. Numbers are nan there.
@@ -36,46 +36,47 @@ class Kind(Enum):
     @property
     def dtype(self) -> Any:
         """The dtype of the column's array."""
-        return object if self in (Kind.TEXT, Kind.BOOLEAN) else self.value
+        return object if self in (ColumnType.TEXT, ColumnType.BOOLEAN) else self.value
 
-    def missing(self, count: int) -> Array:
+    def create_missing(self, count: int) -> Array:
         """Return a column of ``count`` rows without values."""
-        return np.full(count, {Kind.NUMBER: np.nan, Kind.INTEGER: 0}.get(self), self.dtype)
+        return np.full(count, {ColumnType.NUMBER: np.nan, ColumnType.INTEGER: 0}.get(self), self.dtype)
 
 
-PLACE = {"step": Kind.TEXT, "rank": Kind.INTEGER, "op": Kind.TEXT, "level": Kind.TEXT}
+LEADING_COLUMNS = {"step": ColumnType.TEXT, "rank": ColumnType.INTEGER, "op": ColumnType.TEXT, "level": ColumnType.TEXT}
 """Columns before those of the table."""
-CONTEXT = {
-    "distance": Kind.NUMBER, "rounding bound": Kind.NUMBER, "module": Kind.TEXT, "source line": Kind.TEXT,
+TRAILING_COLUMNS = {
+    "distance": ColumnType.NUMBER, "rounding bound": ColumnType.NUMBER, "module": ColumnType.TEXT,
+    "source line": ColumnType.TEXT,
 }  # fmt: skip
 """Columns after those of the table."""
 
 
-def text_header(header: str) -> str:
+def format_text_header(header: str) -> str:
     """Return the header of the column of texts that belongs to a column of numbers."""
     return f"{header} (text)"
 
 
-def kinds_of(table: Table) -> dict[str, Kind]:
+def find_column_types(table: Table) -> dict[str, ColumnType]:
     """Return the columns of the frame of a table, each column of numbers followed by one of texts."""
-    kinds = {**PLACE}
+    kinds = {**LEADING_COLUMNS}
     for header, (source, _) in zip(table.headers, table.sources):
-        kinds[header] = _kind_of(source)
-        if kinds[header] is Kind.NUMBER:
-            kinds[text_header(header)] = Kind.TEXT
-    return {**kinds, **{header: kind for header, kind in CONTEXT.items() if header not in kinds}}
+        kinds[header] = _find_column_type(source)
+        if kinds[header] is ColumnType.NUMBER:
+            kinds[format_text_header(header)] = ColumnType.TEXT
+    return {**kinds, **{header: kind for header, kind in TRAILING_COLUMNS.items() if header not in kinds}}
 
 
-def _kind_of(source: str) -> Kind:
+def _find_column_type(source: str) -> ColumnType:
     part, _, name = source.partition(".")
     if part == "row":
-        return Kind.BOOLEAN if name == "consistent" else Kind.TEXT
+        return ColumnType.BOOLEAN if name == "consistent" else ColumnType.TEXT
     if part in ("target", "golden") and name not in STATISTICS:
-        return Kind.BOOLEAN if name == "requires_grad" else Kind.TEXT
-    return Kind.NUMBER
+        return ColumnType.BOOLEAN if name == "requires_grad" else ColumnType.TEXT
+    return ColumnType.NUMBER
 
 
-class Frame:
+class FrameColumns:
     """The columns of a data frame, which grows batch by batch.
 
     Args:
@@ -86,19 +87,19 @@ class Frame:
         row_count: The number of rows.
     """
 
-    def __init__(self, kinds: dict[str, Kind] | None = None) -> None:
-        self.kinds = {**(kinds or PLACE)}
+    def __init__(self, kinds: dict[str, ColumnType] | None = None) -> None:
+        self.kinds = {**(kinds or LEADING_COLUMNS)}
         self.row_count = 0
         self._chunks: list[tuple[int, dict[str, Array]]] = []
 
     def add(self, pair: RunPair, table: Table, batch: RowBatch) -> None:
         """Append the rows of a judged batch."""
-        self.add_cells(pair, table, table.columns(batch, all_digits=True), batch)
+        self.add_cells(pair, table, table.create_columns(batch, all_digits=True), batch)
 
     def add_cells(self, pair: RunPair, table: Table, cells: Sequence[CellColumn], batch: RowBatch) -> None:
         """Append the rows of a judged batch, whose cells with all digits are known."""
-        self.kinds.update(kinds_of(table))
-        self._chunks.append((len(batch), _columns_of(pair, table, cells, batch)))
+        self.kinds.update(find_column_types(table))
+        self._chunks.append((len(batch), _create_columns(pair, table, cells, batch)))
         self.row_count += len(batch)
 
     def columns(self, *, all_texts: bool = False) -> dict[str, Array]:
@@ -107,13 +108,13 @@ class Frame:
         Args:
             all_texts: True to include columns of texts that are empty in all rows.
         """
-        are_optional = {text_header(header) for header, kind in self.kinds.items() if kind is Kind.NUMBER}
+        are_optional = {format_text_header(header) for header, kind in self.kinds.items() if kind is ColumnType.NUMBER}
         columns: dict[str, Array] = {}
         for header, kind in self.kinds.items():
             has_values = any(header in chunk for _, chunk in self._chunks)
             if has_values or all_texts or header not in are_optional:
-                filled = [chunk.get(header, kind.missing(count)) for count, chunk in self._chunks]
-                columns[header] = np.concatenate(filled) if filled else kind.missing(0)
+                filled = [chunk.get(header, kind.create_missing(count)) for count, chunk in self._chunks]
+                columns[header] = np.concatenate(filled) if filled else kind.create_missing(0)
         return columns
 
     def clear(self) -> None:
@@ -122,9 +123,7 @@ class Frame:
         self.row_count = 0
 
 
-def _columns_of(
-    pair: RunPair, table: Table, cells: Sequence[CellColumn], batch: RowBatch
-) -> dict[str, Array]:
+def _create_columns(pair: RunPair, table: Table, cells: Sequence[CellColumn], batch: RowBatch) -> dict[str, Array]:
     """Return the columns of the rows of a batch; columns of texts only if a row has one."""
     sizes = np.diff(batch.starts)
     verdicts = batch.results.further.get(DISTANCE_POLICY, batch.verdicts)
@@ -135,48 +134,48 @@ def _columns_of(
     modules = [next(iter(batch.op(number).ancestors), "") for number in range(len(batch.ops))]
     lines = [""] * len(batch.ops)
     for number in batch.stack_lines:
-        lines[number] = _own_line(batch.stack(number) or ())
+        lines[number] = _find_source_line(batch.stack(number) or ())
     columns = {
         "step": np.full(len(batch), pair.part, object),
         "rank": np.full(len(batch), pair.rank, np.int64),
-        "op": np.repeat(_text_array(batch.ops), sizes),
-        "level": _LEVELS[batch.verdicts.levels],
+        "op": np.repeat(_create_text_array(batch.ops), sizes),
+        "level": _LEVEL_NAMES[batch.verdicts.levels],
         "distance": distance,
         "rounding bound": bound,
-        "module": np.repeat(_text_array(modules), sizes),
-        "source line": np.repeat(_text_array(lines), sizes),
+        "module": np.repeat(_create_text_array(modules), sizes),
+        "source line": np.repeat(_create_text_array(lines), sizes),
     }
     for header, (source, _), column in zip(table.headers, table.sources, cells):
-        kind = _kind_of(source)
-        if kind is Kind.NUMBER:
-            columns[header], has_text = _numbers_of(batch, source, column)
+        kind = _find_column_type(source)
+        if kind is ColumnType.NUMBER:
+            columns[header], has_text = _extract_numbers(batch, source, column)
             if has_text.any():
-                texts = _text_array([None, *map(_text_of, column.texts)])
-                columns[text_header(header)] = texts[np.where(has_text, column.codes, -1) + 1]
-        elif kind is Kind.BOOLEAN:
-            columns[header] = _booleans_of(batch, source)
+                texts = _create_text_array([None, *map(_format_text, column.texts)])
+                columns[format_text_header(header)] = texts[np.where(has_text, column.codes, -1) + 1]
+        elif kind is ColumnType.BOOLEAN:
+            columns[header] = _extract_booleans(batch, source)
         else:
-            columns[header] = _text_array(column.texts)[column.codes]
+            columns[header] = _create_text_array(column.texts)[column.codes]
     return columns
 
 
-def _numbers_of(batch: RowBatch, source: str, column: CellColumn) -> tuple[Array, Array]:
+def _extract_numbers(batch: RowBatch, source: str, column: CellColumn) -> tuple[Array, Array]:
     """Return the numbers of a column, nan for rows without one, and the rows whose cell may be a text."""
     part, _, name = source.partition(".")
     if part in ("target", "golden"):
         side, place = batch.target if part == "target" else batch.golden, STATISTICS.index(name)
         types, numbers = side.column("types")[:, place], side.column("numbers")[:, place]
-        is_number = side.is_present & ((types == FLOAT) | (types == INTEGER) | (types == BIG))
+        is_number = side.is_present & ((types == FLOAT) | (types == INTEGER) | (types == BIG_INTEGER))
         values, is_float = np.where(is_number, numbers, np.nan), types == FLOAT
     else:
         measured = batch.results.measurements[source]
         is_float = measured.codes == 0
-        others = np.array([_number_of(other) for other in measured.others])
-        values = np.where(is_float, measured.numbers, others[measured.codes])
+        other_numbers = np.array([_convert_measurement(measurement) for measurement in measured.others])
+        values = np.where(is_float, measured.numbers, other_numbers[measured.codes])
     return values, (column.codes >= 0) & ~(is_float & np.isinf(values))
 
 
-def _booleans_of(batch: RowBatch, source: str) -> Array:
+def _extract_booleans(batch: RowBatch, source: str) -> Array:
     """Return a column of True and False, None where a row has neither."""
     part, _, name = source.partition(".")
     if name == "consistent":
@@ -188,58 +187,61 @@ def _booleans_of(batch: RowBatch, source: str) -> Array:
     return booleans
 
 
-def _number_of(measurement: Measurement) -> float:
+def _convert_measurement(measurement: Measurement) -> float:
     value, reason = measurement
-    return as_float(value) if reason is None and isinstance(value, (int, float)) else np.nan
+    return convert_to_float(value) if reason is None and isinstance(value, (int, float)) else np.nan
 
 
-def _text_of(cell: Cell) -> str | None:
+def _format_text(cell: Cell) -> str | None:
     """Return the text of a cell; None if it is a number that float64 holds."""
-    is_number = isinstance(cell, (int, float)) and abs(cell) < MAX_EXACT
+    is_number = isinstance(cell, (int, float)) and abs(cell) < MAX_EXACT_INTEGER
     return None if cell is None or is_number or isinstance(cell, Percent) else str(cell)
 
 
-def _text_array(texts: Iterable[Cell]) -> Array:
+def _create_text_array(texts: Iterable[Cell]) -> Array:
     """Return texts as an array, with U+FFFD for unpaired surrogates, which no frame can hold."""
     listed = [text if text is None else str(text) for text in texts]
     if not "".join(filter(None, listed)).isascii():
-        listed = [text if text is None else clean(text) for text in listed]
+        listed = [text if text is None else replace_surrogates(text) for text in listed]
     return np.array(listed, object)
 
 
-def _own_line(stack: Sequence[str]) -> str:
+def _find_source_line(stack: Sequence[str]) -> str:
     """Return the innermost frame outside framework and recorder; empty if there is none."""
     frames = (frame for frame in stack if not any(part in frame for part in FRAMEWORK_FRAMES))
     return " ".join(next(frames, "").split())
 
 
-def columns_of_cells(
+def create_columns_from_cells(
     headers: Sequence[str], rows: Sequence[Sequence[Cell]]
-) -> tuple[dict[str, Array], dict[str, Kind]]:
+) -> tuple[dict[str, Array], dict[str, ColumnType]]:
     """Return the columns of a few rows of cells, and their kinds.
 
     A column with a number becomes one of numbers, followed by one of texts if a cell holds a text.
     """
     columns: dict[str, Array] = {}
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, ColumnType] = {}
     for place, header in enumerate(headers):
         cells = [row[place] for row in rows]
         values = [cell for cell in cells if cell is not None]
         if values and all(isinstance(cell, bool) for cell in values):
-            columns[header], kinds[header] = np.array(cells, object), Kind.BOOLEAN
+            columns[header], kinds[header] = np.array(cells, object), ColumnType.BOOLEAN
             continue
-        numbers = np.array([_number_of_cell(cell) for cell in cells])
-        texts = [_text_of(cell) for cell in cells]
+        numbers = np.array([_convert_cell(cell) for cell in cells])
+        texts = [_format_text(cell) for cell in cells]
         if np.isnan(numbers).all():
-            columns[header], kinds[header] = _text_array(texts), Kind.TEXT
+            columns[header], kinds[header] = _create_text_array(texts), ColumnType.TEXT
             continue
-        columns[header], kinds[header] = numbers, Kind.NUMBER
+        columns[header], kinds[header] = numbers, ColumnType.NUMBER
         if any(text is not None for text in texts):
-            columns[text_header(header)], kinds[text_header(header)] = _text_array(texts), Kind.TEXT
+            columns[format_text_header(header)], kinds[format_text_header(header)] = (
+                _create_text_array(texts),
+                ColumnType.TEXT,
+            )
     return columns, kinds
 
 
-def _number_of_cell(cell: Cell) -> float:
+def _convert_cell(cell: Cell) -> float:
     if isinstance(cell, Percent):
         return cell.ratio
-    return as_float(cell) if isinstance(cell, (int, float)) else np.nan
+    return convert_to_float(cell) if isinstance(cell, (int, float)) else np.nan

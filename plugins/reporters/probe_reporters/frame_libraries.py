@@ -8,10 +8,20 @@ from typing import Any
 
 from probe_core.errors import UserError
 from probe_core.model.columns import Array
-from probe_reporters.frame import Kind
+from probe_reporters.frame import ColumnType
 
-_ARROW = {Kind.TEXT: "string", Kind.NUMBER: "float64", Kind.INTEGER: "int64", Kind.BOOLEAN: "bool_"}
-_POLARS = {Kind.TEXT: "String", Kind.NUMBER: "Float64", Kind.INTEGER: "Int64", Kind.BOOLEAN: "Boolean"}
+_ARROW_TYPES = {
+    ColumnType.TEXT: "string",
+    ColumnType.NUMBER: "float64",
+    ColumnType.INTEGER: "int64",
+    ColumnType.BOOLEAN: "bool_",
+}
+_POLARS_TYPES = {
+    ColumnType.TEXT: "String",
+    ColumnType.NUMBER: "Float64",
+    ColumnType.INTEGER: "Int64",
+    ColumnType.BOOLEAN: "Boolean",
+}
 
 
 def import_frame_library() -> Any:
@@ -46,7 +56,7 @@ def import_pyarrow(name: str = "pyarrow") -> Any:
         ) from error
 
 
-def data_frame(library: Any, columns: Mapping[str, Array], kinds: Mapping[str, Kind]) -> Any:
+def create_data_frame(library: Any, columns: Mapping[str, Array], kinds: Mapping[str, ColumnType]) -> Any:
     """Return a data frame of pandas or polars.
 
     Args:
@@ -56,25 +66,21 @@ def data_frame(library: Any, columns: Mapping[str, Array], kinds: Mapping[str, K
             null.
     """
     if library.__name__ == "pandas":
-        booleans = {header: "boolean" for header in columns if kinds[header] is Kind.BOOLEAN}
+        booleans = {header: "boolean" for header in columns if kinds[header] is ColumnType.BOOLEAN}
         return library.DataFrame(dict(columns)).astype(booleans)
-    schema = {header: getattr(library, _POLARS[kinds[header]]) for header in columns}
-    data = {
-        header: column.tolist() if column.dtype == object else column for header, column in columns.items()
-    }
+    schema = {header: getattr(library, _POLARS_TYPES[kinds[header]]) for header in columns}
+    data = {header: column.tolist() if column.dtype == object else column for header, column in columns.items()}
     return library.DataFrame(data, schema=schema, nan_to_null=True)
 
 
-def arrow_schema(kinds: Mapping[str, Kind]) -> Any:
+def create_arrow_schema(kinds: Mapping[str, ColumnType]) -> Any:
     """Return the ``pyarrow.Schema`` of columns."""
     arrow = import_pyarrow()
-    return arrow.schema([(header, getattr(arrow, _ARROW[kind])()) for header, kind in kinds.items()])
+    return arrow.schema([(header, getattr(arrow, _ARROW_TYPES[kind])()) for header, kind in kinds.items()])
 
 
-def arrow_table(columns: Mapping[str, Array], kinds: Mapping[str, Kind]) -> Any:
+def create_arrow_table(columns: Mapping[str, Array], kinds: Mapping[str, ColumnType]) -> Any:
     """Return a ``pyarrow.Table``, whose missing values are null."""
-    arrow, schema = import_pyarrow(), arrow_schema({header: kinds[header] for header in columns})
-    arrays = [
-        arrow.array(column, field.type, from_pandas=True) for column, field in zip(columns.values(), schema)
-    ]
+    arrow, schema = import_pyarrow(), create_arrow_schema({header: kinds[header] for header in columns})
+    arrays = [arrow.array(column, field.type, from_pandas=True) for column, field in zip(columns.values(), schema)]
     return arrow.Table.from_arrays(arrays, schema=schema)

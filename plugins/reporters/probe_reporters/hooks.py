@@ -6,15 +6,13 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
 from probe_core.plugins.specs import AnswerSpec, CommandSpec, ReporterSpec, TableSpec
 
-BOM = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognises UTF-8; default false")
+BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognises UTF-8; default false")
 
 
 @hookimpl
 def probe_answers() -> list[AnswerSpec]:
     """Return the summary of a comparison of several ranks."""
-    return [
-        AnswerSpec("summary", "the summary of all ranks", "probe_reporters.summary:Summary", given="last")
-    ]
+    return [AnswerSpec("summary", "the summary of all ranks", "probe_reporters.summary:SummaryAnswerer", given="last")]
 
 
 @hookimpl
@@ -23,7 +21,7 @@ def probe_reporters() -> list[ReporterSpec]:
     return [
         ReporterSpec("xlsx", "Excel workbook", "probe_reporters.xlsx:XlsxReporter", ".xlsx", answers=True),
         ReporterSpec(
-            "csv", "comma separated values", "probe_reporters.csv:CsvReporter", ".csv", parameters=(BOM,)
+            "csv", "comma separated values", "probe_reporters.csv:CsvReporter", ".csv", parameters=(BOM_PARAMETER,)
         ),
         ReporterSpec(
             "jsonl", "a JSON object per row", "probe_reporters.jsonl:JsonlReporter", ".jsonl", all_digits=True
@@ -43,11 +41,11 @@ def probe_reporters() -> list[ReporterSpec]:
 def probe_tables() -> list[TableSpec]:
     """Return the tables of the msprobe guides, one for each mode."""
     return [
-        TableSpec("tensor", "metrics of tensors", "probe_reporters.tables:tensor", "accuracy"),
+        TableSpec("tensor", "metrics of tensors", "probe_reporters.tables:get_tensor_columns", "accuracy"),
         TableSpec(
-            "statistics", "differences of statistics", "probe_reporters.tables:statistics", "statistics"
+            "statistics", "differences of statistics", "probe_reporters.tables:get_statistics_columns", "statistics"
         ),
-        TableSpec("md5", "checksums side by side", "probe_reporters.tables:md5", "checksum"),
+        TableSpec("md5", "checksums side by side", "probe_reporters.tables:get_md5_columns", "checksum"),
     ]
 
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from probe_core.model import Cell, Colour
-from probe_core.safe_text import safe_json
-from probe_core.spreadsheet_text import clean
+from probe_core.safe_text import format_safe_json
+from probe_core.spreadsheet_text import replace_surrogates
 
 
 class JsonlReporter:
@@ -33,12 +33,12 @@ class JsonlWriter:
     def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
         """Append one row."""
         row = {
-            header: clean(cell) if isinstance(cell, str) else cell
+            header: replace_surrogates(cell) if isinstance(cell, str) else cell
             for header, cell in zip(self._headers, cells)
         }
         if colour is not None:
             row["highlight"] = colour.value
-        self._file.write(safe_json(row) + "\n")
+        self._file.write(format_safe_json(row) + "\n")
 
     def close(self) -> None:
         """Complete the file."""

@@ -12,7 +12,7 @@ from probe_core.model import Cell
 from probe_core.model.columns import Array
 from probe_reporters import plain_lines
 
-_lines = engine.compiled("probe_reporters._lines") or plain_lines
+_lines = engine.import_compiled("probe_reporters._lines") or plain_lines
 
 csv_line = _lines.csv_line
 _sheet_rows = getattr(_lines, "sheet_rows", plain_lines.sheet_rows)
@@ -23,7 +23,7 @@ styled_row = getattr(_lines, "styled_row", plain_lines.styled_row)
 
 def csv_rows(columns: Sequence[CellColumn], count: int, prepare: plain_lines.Prepare) -> bytes:
     """Return the lines of csv of ``count`` rows, as ``csv.writer`` writes them."""
-    lines: bytes = _csv_rows([*map(_source, columns)], count, prepare)
+    lines: bytes = _csv_rows([*map(_convert_column, columns)], count, prepare)
     return lines
 
 
@@ -36,12 +36,12 @@ def sheet_rows(
     prepare: plain_lines.Prepare,
 ) -> bytes:
     """Return the ``<row>`` elements of some rows; see ``plain_lines.sheet_rows``. Percentages are ratios."""
-    sources = [*map(_source, columns)]
+    sources = [*map(_convert_column, columns)]
     text: bytes = _sheet_rows(sources, rows.start, rows.stop, first, styles, colours, prepare)
     return text
 
 
-def _source(column: CellColumn) -> tuple[Array, Sequence[Cell], Array | None]:
+def _convert_column(column: CellColumn) -> tuple[Array, Sequence[Cell], Array | None]:
     numbers = column.numbers
     return (
         np.ascontiguousarray(column.codes, np.int32),

@@ -14,45 +14,52 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from probe_core.errors import UserError, nearest
-from probe_core.files.atomic import AtomicFile, make_directory, not_written, remove_leftovers
-from probe_core.files.claim import FORM, claimed
-from probe_core.flow.table import LARGEST_SHEET
+from probe_core.errors import UserError, find_nearest_names
+from probe_core.files.atomic import AtomicFile, create_write_error, make_directory, remove_leftovers
+from probe_core.files.claim import TIME_STAMP_FORMAT, claim_time_stamp
+from probe_core.flow.table import MAX_SHEET_ROWS
 from probe_core.model import Cell, Mode, Percent
 from probe_core.plugins.protocols import TableWriter
-from probe_core.progress import tell
+from probe_core.progress import report_progress
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
 from probe_reporters.lines import sheet_row, styled_row
 from probe_reporters.results import (
-    AGAIN,
-    CHOICES,
-    NAME,
+    MERGEABLE_COLUMNS,
+    NAME_HEADER,
+    RECOMPARE_FIX,
     ResultFile,
     Warn,
+    find_mode,
     find_results,
-    mode_of,
     read_headers,
     read_rows,
 )
-from probe_reporters.text import excel_text
-from probe_reporters.xlsx import _ROWS, _STYLE, COMPRESSION, EPOCH, LARGE, PERCENT, _entry, with_ratios
+from probe_reporters.text import format_excel_text
+from probe_reporters.xlsx import (
+    _SHEET_DATA,
+    _STYLE,
+    COMPRESSION_LEVEL,
+    CREATION_TIME,
+    MAX_CELLS_WITHOUT_ZIP64,
+    PERCENT_FORMAT,
+    _create_entry,
+    replace_percentages,
+)
 
 FORMATS = ("xlsx", "csv", "jsonl")
 """The formats of merged tables."""
-LARGEST_TITLE = 31
+MAX_TITLE_LENGTH = 31
 """Largest number of characters in the name of an Excel sheet."""
-NARROWEST, WIDEST = 20, 80
+MIN_COLUMN_WIDTH, MAX_COLUMN_WIDTH = 20, 80
 """Limits of the widths of columns, in characters."""
-SHOWN = 8
+MAX_LISTED_ITEMS = 8
 """Number of names or ranks that a message lists."""
 
-_STEM = re.compile(
-    r"(?:Module|Cell)\..+?(?=\.(?:forward|backward|parameters_grad)(?:\.|$))|.+?(?=\.[0-9]+(?:\.|$))"
-)
+_STEM = re.compile(r"(?:Module|Cell)\..+?(?=\.(?:forward|backward|parameters_grad)(?:\.|$))|.+?(?=\.[0-9]+(?:\.|$))")
 _NOT_IN_TITLE = re.compile(r"[\[\]:*?/\\]")
 
-Key = tuple[str, int]
+RowKey = tuple[str, int]
 """A row of the merged table: its name, and its number among the rows of that name in each rank."""
 
 
@@ -70,7 +77,7 @@ class MergeConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeResult:
     """The outcome of merging.
 
     Attributes:
@@ -96,7 +103,7 @@ def merge_results(
     format: str = "xlsx",
     time_stamp: str | None = None,
     warn: Warn | None = None,
-) -> Merged:
+) -> MergeResult:
     """Merge the result files of the ranks in ``directory`` into tables in ``output``.
 
     Args:
@@ -121,29 +128,29 @@ def merge_results(
         warn(f"{error.what} {error.fix} Rank {file.rank} is left out.")
         damaged.append(file.path.name)
 
-    modes = _modes(find_results(directory, warn), warn, leave_out)
-    metrics = config.metrics or _all_metrics(directory, modes)
-    files = _holding(metrics, modes, warn)
+    modes = _find_modes(find_results(directory, warn), warn, leave_out)
+    metrics = config.metrics or _select_all_metrics(directory, modes)
+    files = _select_files(metrics, modes, warn)
     _check_count(directory, files)
     selection = _Selection(config.apis)
-    ranks: list[_Rank] = []
+    ranks: list[_RankRows] = []
     for done, file in enumerate(files):
-        tell("reading results", done, len(files))
+        report_progress("reading results", done, len(files))
         try:
             ranks.append(_read(file, metrics, selection))
         except UserError as error:
             leave_out(file, error)
-    tell("reading results", len(files), len(files))
+    report_progress("reading results", len(files), len(files))
     _check_count(directory, ranks)
-    selection.report(ranks, warn)
-    table = _Table(metrics, ranks, selection.order(ranks))
+    selection.warn_missing_apis(ranks, warn)
+    table = _MergedTable(metrics, ranks, selection.order_rows(ranks))
     if time_stamp is not None:
         written = _write(table, output, time_stamp, format)
     else:
-        with claimed(output, time.strftime(FORM)) as claim:
+        with claim_time_stamp(output, time.strftime(TIME_STAMP_FORMAT)) as claim:
             written = _write(table, output, claim, format)
     numbers = tuple(rank.number for rank in ranks)
-    return Merged(written, numbers, metrics, len(table.keys), tuple(damaged))
+    return MergeResult(written, numbers, metrics, len(table.keys), tuple(damaged))
 
 
 class MergeWarning(UserWarning):
@@ -157,44 +164,44 @@ def _warn(text: str) -> None:
 # -- which files and metrics ----------------------------------------------------------------
 
 
-def _modes(
+def _find_modes(
     files: Sequence[ResultFile], warn: Warn, leave_out: Callable[[ResultFile, UserError], None]
 ) -> dict[ResultFile, Mode]:
     """Return the files with a table that can be merged, and the mode of each."""
     modes: dict[ResultFile, Mode] = {}
     for file in files:
         try:
-            mode = mode_of(read_headers(file.path))
+            mode = find_mode(read_headers(file.path))
         except UserError as error:
             leave_out(file, error)
             continue
         if mode is None:
             what = f'"{file.path.name}" lacks columns: it does not hold all metrics of any mode.'
-            leave_out(file, UserError(what, AGAIN))
-        elif mode not in CHOICES:
+            leave_out(file, UserError(what, RECOMPARE_FIX))
+        elif mode not in MERGEABLE_COLUMNS:
             warn(f'"{file.path.name}" holds checksums, which cannot be merged. It is left out.')
         else:
             modes[file] = mode
     return modes
 
 
-def _all_metrics(directory: Path, modes: dict[ResultFile, Mode]) -> tuple[str, ...]:
+def _select_all_metrics(directory: Path, modes: dict[ResultFile, Mode]) -> tuple[str, ...]:
     """Return the metrics of the mode that all files have."""
     _check_count(directory, modes)
     if len(set(modes.values())) > 1:
         raise UserError(
             f'The ranks in "{directory}" were compared in different modes.',
             "Name metrics of one mode under compare_index, or keep the ranks of one mode in the directory:",
-            _some([f"{file.path.name}: {mode.value}" for file, mode in modes.items()]),
+            _shorten_list([f"{file.path.name}: {mode.value}" for file, mode in modes.items()]),
         )
-    return CHOICES[next(iter(modes.values()))]
+    return MERGEABLE_COLUMNS[next(iter(modes.values()))]
 
 
-def _holding(metrics: Sequence[str], modes: dict[ResultFile, Mode], warn: Warn) -> list[ResultFile]:
+def _select_files(metrics: Sequence[str], modes: dict[ResultFile, Mode], warn: Warn) -> list[ResultFile]:
     """Return the files whose mode has all ``metrics``."""
     files = []
     for file, mode in modes.items():
-        lacking = [metric for metric in metrics if metric not in CHOICES[mode]]
+        lacking = [metric for metric in metrics if metric not in MERGEABLE_COLUMNS[mode]]
         if lacking:
             warn(f'"{file.path.name}" is of mode {mode.value}, which has no "{lacking[0]}". It is left out.')
         else:
@@ -206,42 +213,42 @@ def _holding(metrics: Sequence[str], modes: dict[ResultFile, Mode], warn: Warn) 
 
 def _check_count(directory: Path, ranks: Sequence[object] | dict[ResultFile, Mode]) -> None:
     if len(ranks) < 2:
-        held = "the result of one rank only" if ranks else "no result of a rank"
+        content = "the result of one rank only" if ranks else "no result of a rank"
         raise UserError(
-            f'"{directory}" holds {held} that can be merged; two are needed.',
+            f'"{directory}" holds {content} that can be merged; two are needed.',
             "Give the directory with the results of all ranks with -i; "
             "they are named compare_result_rank{n}_{14 digits}.xlsx, .csv or .jsonl.",
         )
 
 
-def _some(items: Sequence[str]) -> list[str]:
-    more = len(items) - SHOWN
-    return list(items) if more <= 1 else [*items[:SHOWN], f"and {more} more"]
+def _shorten_list(items: Sequence[str]) -> list[str]:
+    more = len(items) - MAX_LISTED_ITEMS
+    return list(items) if more <= 1 else [*items[:MAX_LISTED_ITEMS], f"and {more} more"]
 
 
 # -- which rows -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Rank:
+class _RankRows:
     """The wanted rows of one rank, and the positions of the APIs that occur in them."""
 
     number: int
-    rows: dict[Key, list[Cell]]
+    rows: dict[RowKey, list[Cell]]
     found: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _MergedTable:
     """All merged tables, which have the same rows."""
 
     metrics: Sequence[str]
-    ranks: Sequence[_Rank]
-    keys: Sequence[Key]
+    ranks: Sequence[_RankRows]
+    keys: Sequence[RowKey]
 
     @property
     def headers(self) -> list[str]:
-        return [NAME, *(f"rank{rank.number}" for rank in self.ranks)]
+        return [NAME_HEADER, *(f"rank{rank.number}" for rank in self.ranks)]
 
     def rows(self, metric: int, start: int, stop: int) -> Iterator[list[Cell]]:
         """Yield some rows of a metric's table; None for ranks without such a row."""
@@ -258,21 +265,21 @@ class _Selection:
         self._parts = [f"{api}." for api in apis]
         self._met: set[str] = set()
 
-    def hits(self, name: str) -> list[int]:
+    def find_apis(self, name: str) -> list[int]:
         """Return the positions of the APIs that the row ``name`` belongs to."""
         stem = _STEM.match(name)
         self._met.add(stem[0] if stem else name)
         return [number for number, part in enumerate(self._parts) if part in name]
 
-    def order(self, ranks: Sequence[_Rank]) -> list[Key]:
+    def order_rows(self, ranks: Sequence[_RankRows]) -> list[RowKey]:
         """Return all rows: by the first API that they belong to, then in their order, rank by rank."""
-        groups: list[dict[Key, None]] = [{} for _ in self._parts]
+        groups: list[dict[RowKey, None]] = [{} for _ in self._parts]
         for rank in ranks:
             for key in rank.rows:
-                groups[self.hits(key[0])[0]].setdefault(key)
+                groups[self.find_apis(key[0])[0]].setdefault(key)
         return list(chain.from_iterable(groups))
 
-    def report(self, ranks: Sequence[_Rank], warn: Warn) -> None:
+    def warn_missing_apis(self, ranks: Sequence[_RankRows], warn: Warn) -> None:
         """Warn of APIs that ranks lack.
 
         Raises:
@@ -283,67 +290,67 @@ class _Selection:
                 "No rank has a row of any API listed under api.",
                 "Write the beginnings of row names, such as Distributed.all_reduce or "
                 "Distributed.all_reduce.0.forward. Listed:",
-                _some([f'"{api}"{self._nearest(api)}' for api in self._apis]),
+                _shorten_list([f'"{api}"{self._suggest_names(api)}' for api in self._apis]),
             )
         for number, api in enumerate(self._apis):
             lacking = [f"rank{rank.number}" for rank in ranks if number not in rank.found]
             if len(lacking) == len(ranks):
-                warn(f'No rank has a row of "{api}"{self._nearest(api)}.')
+                warn(f'No rank has a row of "{api}"{self._suggest_names(api)}.')
             elif lacking:
-                warn(f'"{api}" has no row in {", ".join(_some(lacking))}; the cells there are blank.')
+                warn(f'"{api}" has no row in {", ".join(_shorten_list(lacking))}; the cells there are blank.')
 
-    def _nearest(self, api: str) -> str:
-        close = nearest(api, sorted(self._met))
+    def _suggest_names(self, api: str) -> str:
+        close = find_nearest_names(api, sorted(self._met))
         return f"  (nearest: {', '.join(close)})" if close else ""
 
 
-def _read(file: ResultFile, metrics: Sequence[str], selection: _Selection) -> _Rank:
+def _read(file: ResultFile, metrics: Sequence[str], selection: _Selection) -> _RankRows:
     """Return the wanted rows of a file; rows of equal names are numbered."""
     positions: set[int] = set()
     counts: dict[str, int] = {}
-    rows: dict[Key, list[Cell]] = {}
+    rows: dict[RowKey, list[Cell]] = {}
 
-    def wanted(name: str) -> bool:
-        hits = selection.hits(name)
+    def is_wanted(name: str) -> bool:
+        hits = selection.find_apis(name)
         positions.update(hits)
         return bool(hits)
 
-    for name, cells in read_rows(file.path, metrics, wanted):
+    for name, cells in read_rows(file.path, metrics, is_wanted):
         place = counts.get(name, 0)
         counts[name] = place + 1
         rows[name, place] = cells
-    return _Rank(file.rank, rows, frozenset(positions))
+    return _RankRows(file.rank, rows, frozenset(positions))
 
 
 # -- the files ------------------------------------------------------------------------------
 
 
-def _write(table: _Table, output: Path, time_stamp: str, format: str) -> tuple[Path, ...]:
+def _write(table: _MergedTable, output: Path, time_stamp: str, format: str) -> tuple[Path, ...]:
     """Write all files of a table, or none."""
     make_directory(output)
     remove_leftovers(output)
     stem = f"multi_ranks_compare_merge_{{}}{time_stamp}.{format}"
     files: list[AtomicFile] = []
 
-    def new(label: str) -> Path:
+    def create_file(label: str) -> Path:
         files.append(AtomicFile(output / stem.format(label)))
         return files[-1].temporary
 
     try:
         if format == "xlsx":
-            _write_book(new(""), table)
+            _write_book(create_file(""), table)
         else:
             for number, metric in enumerate(table.metrics):
-                _write_lines(new(f"{metric.replace(' ', '_')}_"), table, number, format)
+                _write_lines(create_file(f"{metric.replace(' ', '_')}_"), table, number, format)
         return tuple(file.commit() for file in files)
     except OSError as error:
-        raise not_written("The merged result", f'"{output}"', error) from None
+        raise create_write_error("The merged result", f'"{output}"', error) from None
     finally:
         for file in files:
             file.discard()
 
 
-def _write_lines(path: Path, table: _Table, metric: int, format: str) -> None:
+def _write_lines(path: Path, table: _MergedTable, metric: int, format: str) -> None:
     reporter = CsvReporter() if format == "csv" else JsonlReporter()
     writer: TableWriter = reporter.open(path, table.headers, len(table.keys))
     try:
@@ -364,71 +371,69 @@ class _Sheet:
     stop: int
 
 
-def _sheets(table: _Table) -> list[_Sheet]:
+def _plan_sheets(table: _MergedTable) -> list[_Sheet]:
     """Return a sheet for each metric, or several of equal length if the rows do not fit into one."""
     count = len(table.keys)
-    parts = max(1, -(-count // LARGEST_SHEET))
+    parts = max(1, -(-count // MAX_SHEET_ROWS))
     length = max(1, -(-count // parts))
     return [
-        _Sheet(
-            _title(metric, f"_part_{part}" if parts > 1 else ""), number, start, min(start + length, count)
-        )
+        _Sheet(_format_title(metric, f"_part_{part}" if parts > 1 else ""), number, start, min(start + length, count))
         for number, metric in enumerate(table.metrics)
         for part, start in enumerate(range(0, max(1, count), length))
     ]
 
 
-def _title(metric: str, suffix: str) -> str:
-    return _NOT_IN_TITLE.sub("_", metric)[: LARGEST_TITLE - len(suffix)] + suffix
+def _format_title(metric: str, suffix: str) -> str:
+    return _NOT_IN_TITLE.sub("_", metric)[: MAX_TITLE_LENGTH - len(suffix)] + suffix
 
 
-def _write_book(path: Path, table: _Table) -> None:
+def _write_book(path: Path, table: _MergedTable) -> None:
     """Write the rows into the empty sheets of a workbook made by XlsxWriter."""
-    sheets = {f"xl/worksheets/sheet{number}.xml": sheet for number, sheet in enumerate(_sheets(table), 1)}
+    sheets = {f"xl/worksheets/sheet{number}.xml": sheet for number, sheet in enumerate(_plan_sheets(table), 1)}
     with (
-        zipfile.ZipFile(_empty_book(table, list(sheets.values()))) as empty,
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION) as book,
+        zipfile.ZipFile(_create_empty_book(table, list(sheets.values()))) as empty,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as book,
     ):
         for name in empty.namelist():
             sheet = sheets.get(name)
             if sheet is None:
-                book.writestr(_entry(name), empty.read(name))
+                book.writestr(_create_entry(name), empty.read(name))
                 continue
-            large = (sheet.stop - sheet.start) * len(table.headers) > LARGE
+            large = (sheet.stop - sheet.start) * len(table.headers) > MAX_CELLS_WITHOUT_ZIP64
             try:
-                with book.open(_entry(name), "w", force_zip64=large) as file:
-                    for part in _sheet_parts(table, sheet, empty.read(name)):
+                with book.open(_create_entry(name), "w", force_zip64=large) as file:
+                    for part in _yield_sheet_parts(table, sheet, empty.read(name)):
                         file.write(part)
             except RuntimeError as error:  # raised by zipfile above 2 GiB without zip64
                 raise OSError(errno.EFBIG, "a sheet takes more than 2 GiB; write csv instead") from error
 
 
-def _sheet_parts(table: _Table, sheet: _Sheet, empty: bytes) -> Iterator[bytes]:
-    before, behind = _ROWS.split(empty)
+def _yield_sheet_parts(table: _MergedTable, sheet: _Sheet, empty: bytes) -> Iterator[bytes]:
+    before, after = _SHEET_DATA.split(empty)
     bold, percent = map(int, _STYLE.findall(empty)[:2])
-    yield before + b"<sheetData>" + sheet_row(table.headers, 1, bold, excel_text)
+    yield before + b"<sheetData>" + sheet_row(table.headers, 1, bold, format_excel_text)
     for number, row in enumerate(table.rows(sheet.metric, sheet.start, sheet.stop), 2):
         styles = [percent if type(cell) is Percent else 0 for cell in row]
-        yield styled_row(with_ratios(row), number, styles, excel_text)
-    yield b"</sheetData>" + behind
+        yield styled_row(replace_percentages(row), number, styles, format_excel_text)
+    yield b"</sheetData>" + after
 
 
-def _empty_book(table: _Table, sheets: Sequence[_Sheet]) -> io.BytesIO:
+def _create_empty_book(table: _MergedTable, sheets: Sequence[_Sheet]) -> io.BytesIO:
     """Return a workbook with frozen headers, widths and filters, and without rows."""
     import xlsxwriter
 
     memory = io.BytesIO()
     book = xlsxwriter.Workbook(memory, {"in_memory": True})
-    book.set_properties({"created": EPOCH})
-    bold, percent = book.add_format({"bold": True}), book.add_format({"num_format": PERCENT})
+    book.set_properties({"created": CREATION_TIME})
+    bold, percent = book.add_format({"bold": True}), book.add_format({"num_format": PERCENT_FORMAT})
     last = len(table.headers) - 1
-    width = min(WIDEST, max((len(name) for name, _ in table.keys), default=0) + 2)
+    width = min(MAX_COLUMN_WIDTH, max((len(name) for name, _ in table.keys), default=0) + 2)
     for sheet in sheets:
         length = sheet.stop - sheet.start
         page = book.add_worksheet(sheet.title)
         page.freeze_panes(1, 1)
-        page.set_column(0, 0, max(NARROWEST, width))
-        page.set_column(1, last, NARROWEST)
+        page.set_column(0, 0, max(MIN_COLUMN_WIDTH, width))
+        page.set_column(1, last, MIN_COLUMN_WIDTH)
         page.write_blank(0, 0, None, bold)
         page.write_blank(0, 1, None, percent)
         page.write_blank(length, last, None, bold)  # sets the extent of the sheet

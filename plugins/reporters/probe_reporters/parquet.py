@@ -11,11 +11,11 @@ from probe_core.flow.table import CellColumn, Table
 from probe_core.model import Cell, Colour
 from probe_core.model.batches import RowBatch
 from probe_core.store.layout import RunPair
-from probe_reporters.frame import Frame, columns_of_cells, kinds_of
+from probe_reporters.frame import FrameColumns, create_columns_from_cells, find_column_types
 from probe_reporters.frame_libraries import (
-    arrow_schema,
-    arrow_table,
-    data_frame,
+    create_arrow_schema,
+    create_arrow_table,
+    create_data_frame,
     import_frame_library,
     import_pyarrow,
 )
@@ -55,8 +55,8 @@ class ParquetReporter:
         Raises:
             UserError: Neither of them is installed; no batch is read.
         """
-        library, frame = import_frame_library(), _frame_of(batches)
-        return data_frame(library, frame.columns(), frame.kinds)
+        library, frame = import_frame_library(), _collect_frame(batches)
+        return create_data_frame(library, frame.columns(), frame.kinds)
 
     def arrow_table(self, batches: Batches) -> Any:
         """Return a ``pyarrow.Table``.
@@ -65,12 +65,12 @@ class ParquetReporter:
             UserError: pyarrow is not installed; no batch is read.
         """
         import_pyarrow()
-        frame = _frame_of(batches)
-        return arrow_table(frame.columns(), frame.kinds)
+        frame = _collect_frame(batches)
+        return create_arrow_table(frame.columns(), frame.kinds)
 
 
-def _frame_of(batches: Batches) -> Frame:
-    frame = Frame()
+def _collect_frame(batches: Batches) -> FrameColumns:
+    frame = FrameColumns()
     for pair, table, batch in batches:
         frame.add(pair, table, batch)
     return frame
@@ -81,9 +81,9 @@ class BatchWriter:
 
     def __init__(self, path: Path, table: Table, pair: RunPair) -> None:
         self._table, self._pair = table, pair
-        self._frame = Frame(kinds_of(table))
+        self._frame = FrameColumns(find_column_types(table))
         parquet = import_pyarrow("pyarrow.parquet")
-        self._file = parquet.ParquetWriter(path, arrow_schema(self._frame.kinds))
+        self._file = parquet.ParquetWriter(path, create_arrow_schema(self._frame.kinds))
 
     def write_batch(self, columns: Sequence[CellColumn], batch: RowBatch) -> None:
         """Append the rows of a batch, given as columns."""
@@ -92,7 +92,7 @@ class BatchWriter:
             self._write_row_group()
 
     def _write_row_group(self) -> None:
-        self._file.write_table(arrow_table(self._frame.columns(all_texts=True), self._frame.kinds))
+        self._file.write_table(create_arrow_table(self._frame.columns(all_texts=True), self._frame.kinds))
         self._frame.clear()
 
     def close(self) -> None:
@@ -121,8 +121,8 @@ class CellsWriter:
 
     def close(self) -> None:
         """Write the file."""
-        columns, kinds = columns_of_cells(self._headers, self._rows)
-        self._parquet.write_table(arrow_table(columns, kinds), self._path)
+        columns, kinds = create_columns_from_cells(self._headers, self._rows)
+        self._parquet.write_table(create_arrow_table(columns, kinds), self._path)
 
     def abandon(self) -> None:
         """Write nothing."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from probe_core.flow.table import NUMBER, PERCENT, WHOLE, CellColumn
+from probe_core.flow.table import INTEGER_CODE, NUMBER_CODE, PERCENT_CODE, CellColumn
 from probe_core.model import Cell, Percent
 from probe_core.model.columns import Array
 
@@ -18,7 +18,7 @@ Prepare = Callable[[str], str]
 _BLANKS = (" ", "\n", "\t")
 
 
-class _Line:
+class _LineBuffer:
     """A file object that keeps the last line of a csv writer."""
 
     def write(self, text: str) -> int:
@@ -26,7 +26,7 @@ class _Line:
         return len(text)
 
 
-_line = _Line()
+_line = _LineBuffer()
 _csv = csv.writer(_line)
 
 
@@ -36,9 +36,7 @@ def csv_line(cells: Sequence[Cell], prepare: Prepare) -> bytes:
     return _line.text.encode()
 
 
-def csv_rows(
-    columns: list[tuple[Array, Sequence[Cell], Array | None]], count: int, prepare: Prepare
-) -> bytes:
+def csv_rows(columns: list[tuple[Array, Sequence[Cell], Array | None]], count: int, prepare: Prepare) -> bytes:
     """Return the lines of rows that are given as columns.
 
     Args:
@@ -46,28 +44,28 @@ def csv_rows(
         count: The number of rows.
         prepare: Function applied to each text before it is quoted.
     """
-    fields = [_fields(CellColumn(*column), prepare) for column in columns]
+    fields = [_format_fields(CellColumn(*column), prepare) for column in columns]
     lines = [",".join(row) or '""' for row in zip(*fields)]  # csv quotes a lone empty field
     return "".join([f"{line}\r\n" for line in lines]).encode()
 
 
-def _fields(column: CellColumn, prepare: Prepare) -> Iterable[str]:
+def _format_fields(column: CellColumn, prepare: Prepare) -> Iterable[str]:
     """Return the cells of a column as csv has them; only texts can need quotes."""
     texts = [csv_line([text, None], prepare).decode()[:-3] for text in column.texts]
     if column.numbers is None:
         return map(texts.__getitem__, column.codes.tolist())
     numbers = column.numbers.tolist()
-    if (column.codes == NUMBER).all():
+    if (column.codes == NUMBER_CODE).all():
         return map(repr, numbers)
     return [
-        texts[code] if code >= 0 else repr(number) if code == NUMBER else _FIELDS[code](number)
+        texts[code] if code >= 0 else repr(number) if code == NUMBER_CODE else _FIELD_FORMATTERS[code](number)
         for code, number in zip(column.codes.tolist(), numbers)
     ]
 
 
-_FIELDS: dict[int, Callable[[float], str]] = {
-    WHOLE: lambda number: str(int(number)),
-    PERCENT: lambda ratio: f"{ratio * 100}%",
+_FIELD_FORMATTERS: dict[int, Callable[[float], str]] = {
+    INTEGER_CODE: lambda number: str(int(number)),
+    PERCENT_CODE: lambda ratio: f"{ratio * 100}%",
 }
 
 
@@ -91,15 +89,15 @@ def sheet_rows(
         colours: The place of each row's colour in ``styles``.
         prepare: Function applied to each text before it is escaped.
     """
-    cells = zip(*(CellColumn(*column).cells() for column in columns))
+    cells = zip(*(CellColumn(*column).get_cells() for column in columns))
     rows = zip(range(first, first + stop - start), islice(cells, start, stop), colours[start:stop])
     return b"".join(
-        styled_row([_ratio(cell) for cell in row], number, styles[colour], prepare)
+        styled_row([_convert_percent(cell) for cell in row], number, styles[colour], prepare)
         for number, row, colour in rows
     )
 
 
-def _ratio(cell: Cell) -> Cell:
+def _convert_percent(cell: Cell) -> Cell:
     return cell.ratio if type(cell) is Percent and math.isfinite(cell.ratio) else cell
 
 
@@ -122,7 +120,7 @@ def styled_row(cells: Sequence[Cell], number: int, styles: Sequence[int], prepar
         look = f' s="{style}"' if style else ""
         if isinstance(cell, float) and not math.isfinite(cell):
             cell = str(cell)
-        start = f'<c r="{_letters(column)}{number}"{look}'
+        start = f'<c r="{_format_column_letters(column)}{number}"{look}'
         if isinstance(cell, str):
             if text := prepare(cell):
                 keeps = ' xml:space="preserve"' if text.startswith(_BLANKS) or text.endswith(_BLANKS) else ""
@@ -139,7 +137,7 @@ def styled_row(cells: Sequence[Cell], number: int, styles: Sequence[int], prepar
 
 
 @lru_cache(maxsize=4096)
-def _letters(column: int) -> str:
+def _format_column_letters(column: int) -> str:
     """Return the letters of a column counted from 0: A, B, …, Z, AA."""
     letters = ""
     rest = column + 1

@@ -15,39 +15,39 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.flow.table import CONSISTENT, spell
+from probe_core.flow.table import CONSISTENT_COLUMN, format_statistic
 from probe_core.model import Cell, Mode, Percent
 from probe_core.spreadsheet_text import neutralise
-from probe_reporters.answer_sheet import TITLE as ANSWER
+from probe_reporters.answer_sheet import ANSWER_SHEET_NAME as ANSWER
 from probe_reporters.tables import COLUMNS
 
 FORMATS = ("jsonl", "csv", "xlsx")
 """The formats that can be read, in the order of preference."""
-LARGEST_FILE = 1 << 30
+MAX_FILE_BYTES = 1 << 30
 """Largest size in bytes of a result file (docs/tables.md#limits)."""
-LARGEST_FIELD = 1 << 26
+MAX_FIELD_LENGTH = 1 << 26
 """Largest number of characters in a csv field; call stacks may exceed Python's default of 131,072."""
-EXCEL_ROWS = 1_048_576
+MAX_EXCEL_ROWS = 1_048_576
 
-NAME = "NPU Name"
-TARGET_MAX, GOLDEN_MAX = "NPU max", "Bench max"
-AGAIN = "Compare that rank again, or copy its file again."
+NAME_HEADER = "NPU Name"
+TARGET_MAX_HEADER, GOLDEN_MAX_HEADER = "NPU max", "Bench max"
+RECOMPARE_FIX = "Compare that rank again, or copy its file again."
 
-METRICS: dict[Mode, tuple[str, ...]] = {
+METRIC_COLUMNS: dict[Mode, tuple[str, ...]] = {
     mode: tuple(c.header for c in columns if not c.source.startswith(("target.", "golden.", "row.")))
     for mode, columns in COLUMNS.items()
     if mode is not Mode.MD5
 }
 """Metric columns that can be merged, by mode."""
-CHOICES: dict[Mode, tuple[str, ...]] = {
-    mode: (*metrics, CONSISTENT.header) for mode, metrics in METRICS.items()
+MERGEABLE_COLUMNS: dict[Mode, tuple[str, ...]] = {
+    mode: (*metrics, CONSISTENT_COLUMN.header) for mode, metrics in METRIC_COLUMNS.items()
 }
 """Columns that can be merged, by mode (docs/tables.md#merged)."""
-_SIGNS = {**METRICS, Mode.MD5: ("NPU MD5", "BENCH MD5")}
+_MODE_COLUMNS = {**METRIC_COLUMNS, Mode.MD5: ("NPU MD5", "BENCH MD5")}
 
-_RANKED = re.compile(r"compare_result_rank([0-9]+)(?:-rank[0-9]+)?_([0-9]{14})\.(jsonl|csv|xlsx)")
-_NO_RANK = re.compile(r"compare_result_(?:rank_|rank-rank_)?[0-9]{14}\..*")
-_OTHERS = (
+_RANK_RESULT = re.compile(r"compare_result_rank([0-9]+)(?:-rank[0-9]+)?_([0-9]{14})\.(jsonl|csv|xlsx)")
+_UNNUMBERED_RESULT = re.compile(r"compare_result_(?:rank_|rank-rank_)?[0-9]{14}\..*")
+_OTHER_PREFIXES = (
     "debug_compare_result_",
     "compare_summary_",
     "advisor_",
@@ -91,18 +91,18 @@ def find_results(directory: Path, warn: Warn) -> list[ResultFile]:
         UserError: ``directory`` cannot be listed.
     """
     ranks: dict[int, list[ResultFile]] = {}
-    for path in _listed(directory):
-        match = _RANKED.fullmatch(path.name)
+    for path in _list_directory(directory):
+        match = _RANK_RESULT.fullmatch(path.name)
         if match and path.is_file():
             ranks.setdefault(int(match[1]), []).append(ResultFile(int(match[1]), path, match[2]))
         elif match:
             warn(f'"{path.name}" is not a file. It is left out.')
-        elif path.suffix[1:].lower() in FORMATS and not path.name.startswith(_OTHERS):
-            warn(f'"{path.name}" {_why_not(path)}. It is left out.')
-    return [_newest(rank, ranks[rank], warn) for rank in sorted(ranks)]
+        elif path.suffix[1:].lower() in FORMATS and not path.name.startswith(_OTHER_PREFIXES):
+            warn(f'"{path.name}" {_explain_rejection(path)}. It is left out.')
+    return [_select_newest(rank, ranks[rank], warn) for rank in sorted(ranks)]
 
 
-def _listed(directory: Path) -> list[Path]:
+def _list_directory(directory: Path) -> list[Path]:
     fix = "Give the directory that holds the result files of all ranks with -i."
     if directory.is_file():
         raise UserError(f'"{directory}" is a file, not a directory.', fix)
@@ -114,22 +114,20 @@ def _listed(directory: Path) -> list[Path]:
         ) from None
 
 
-def _why_not(path: Path) -> str:
+def _explain_rejection(path: Path) -> str:
     if path.stem.endswith("_interrupted"):
         return "is the result of an interrupted comparison"
-    if _NO_RANK.fullmatch(path.name):
+    if _UNNUMBERED_RESULT.fullmatch(path.name):
         return "is the result of a single rank without a number"
     return 'is not named like the result of a rank, "compare_result_rank{n}_{14 digits}"'
 
 
-def _newest(rank: int, files: Sequence[ResultFile], warn: Warn) -> ResultFile:
-    newest = max(file.time_stamp for file in files)
-    chosen = min((file for file in files if file.time_stamp == newest), key=lambda file: file.order)
-    older = [f'"{file.path.name}"' for file in files if file.time_stamp != newest]
+def _select_newest(rank: int, files: Sequence[ResultFile], warn: Warn) -> ResultFile:
+    newest_stamp = max(file.time_stamp for file in files)
+    chosen = min((file for file in files if file.time_stamp == newest_stamp), key=lambda file: file.order)
+    older = [f'"{file.path.name}"' for file in files if file.time_stamp != newest_stamp]
     if older:
-        warn(
-            f'Of rank {rank} the newest result is taken, "{chosen.path.name}"; left out: {", ".join(older)}.'
-        )
+        warn(f'Of rank {rank} the newest result is taken, "{chosen.path.name}"; left out: {", ".join(older)}.')
     return chosen
 
 
@@ -142,32 +140,30 @@ def read_headers(path: Path) -> list[str]:
     Raises:
         UserError: The file is damaged, or too large.
     """
-    with _checked(path), closing(_READERS[path.suffix](path)) as parts:
+    with _translate_errors(path), closing(_READERS[path.suffix](path)) as parts:
         for part in parts:
             return part.headers
-    raise UserError(f'"{path.name}" is empty.', AGAIN)
+    raise UserError(f'"{path.name}" is empty.', RECOMPARE_FIX)
 
 
-def mode_of(headers: Sequence[str]) -> Mode | None:
+def find_mode(headers: Sequence[str]) -> Mode | None:
     """Return the mode whose columns are all among ``headers``; None if there is none.
 
     If the columns of two modes are complete, for example because ``--metric`` added some, the table is of the
     mode whose columns come first.
     """
-    complete = [mode for mode, signs in _SIGNS.items() if set(signs) <= set(headers)]
-    return min(complete, key=lambda mode: headers.index(_SIGNS[mode][0]), default=None)
+    complete = [mode for mode, signs in _MODE_COLUMNS.items() if set(signs) <= set(headers)]
+    return min(complete, key=lambda mode: headers.index(_MODE_COLUMNS[mode][0]), default=None)
 
 
-def percent_columns(headers: Sequence[str]) -> frozenset[int]:
+def find_percent_columns(headers: Sequence[str]) -> frozenset[int]:
     """Return the places of the columns of percentages among the headers of a result."""
-    mode = mode_of(headers)
+    mode = find_mode(headers)
     named = {column.header for column in COLUMNS[mode] if column.style == "percent"} if mode else set()
     return frozenset(place for place, header in enumerate(headers) if header in named)
 
 
-def read_rows(
-    path: Path, metrics: Sequence[str], wanted: Callable[[str], bool]
-) -> Iterator[tuple[str, list[Cell]]]:
+def read_rows(path: Path, metrics: Sequence[str], is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, list[Cell]]]:
     """Yield the name and the metrics of each wanted row, in the order of the file.
 
     A metric without a number (``N/A``, ``unsupported``, ``Nan``, an empty cell) is replaced by the maxima of
@@ -176,48 +172,48 @@ def read_rows(
     Args:
         path: The result file.
         metrics: The headers of the columns to read.
-        wanted: Function that returns True for the names of wanted rows.
+        is_wanted: Function that returns True for the names of wanted rows.
 
     Raises:
         UserError: The file is damaged, or too large, or lacks a column.
     """
-    columns = (NAME, TARGET_MAX, GOLDEN_MAX, *metrics)
-    with _checked(path):
+    columns = (NAME_HEADER, TARGET_MAX_HEADER, GOLDEN_MAX_HEADER, *metrics)
+    with _translate_errors(path):
         for part in _READERS[path.suffix](path):
             missing = [column for column in columns if column not in part.headers]
             if missing:
-                raise UserError(f'"{path.name}"{part.place} has no column "{missing[0]}".', AGAIN)
+                raise UserError(f'"{path.name}"{part.place} has no column "{missing[0]}".', RECOMPARE_FIX)
             for row in part.rows(columns):
                 name = neutralise(str(row[0]))
-                if wanted(name):
-                    yield name, _cells(row)
+                if is_wanted(name):
+                    yield name, _convert_metrics(row)
 
 
-_SILENT = frozenset({"", "N/A", "unsupported", "Nan", "nan", "NaN"})
+_MISSING_TEXTS = frozenset({"", "N/A", "unsupported", "Nan", "nan", "NaN"})
 
 
-def _cells(row: Sequence[object]) -> list[Cell]:
+def _convert_metrics(row: Sequence[object]) -> list[Cell]:
     """Return the metrics of a row that begins with its name and the two maxima."""
     _, target, golden, *metrics = row
     cells: list[Cell] = []
     for value in metrics:
-        text = _text(value)
-        if value is None or text in _SILENT:
-            cells.append(f"NPU:{_text(target)}  Bench:{_text(golden)}")
+        text = _format_text(value)
+        if value is None or text in _MISSING_TEXTS:
+            cells.append(f"NPU:{_format_text(target)}  Bench:{_format_text(golden)}")
         elif isinstance(value, (bool, Percent)):
             cells.append(value)
         else:
-            cells.append(spell(value) if isinstance(value, (int, float)) else _parsed(text))
+            cells.append(format_statistic(value) if isinstance(value, (int, float)) else _parse_text(text))
     return cells
 
 
-def _text(value: object) -> str:
+def _format_text(value: object) -> str:
     if isinstance(value, str):
         return neutralise(value).strip()
-    return str(spell(value)) if value is None or isinstance(value, (int, float)) else str(value)
+    return str(format_statistic(value)) if value is None or isinstance(value, (int, float)) else str(value)
 
 
-def _parsed(text: str) -> Cell:
+def _parse_text(text: str) -> Cell:
     """Return the number or boolean that a text stands for; csv, and some workbooks, hold texts only."""
     if text in _BOOLEANS:
         return _BOOLEANS[text]
@@ -228,14 +224,14 @@ def _parsed(text: str) -> Cell:
         percent = str.__new__(Percent, text)
         percent.ratio = float(text[:-1]) / 100
         return percent
-    return spell(float(text) if match[1] or match[2] else int(text))
+    return format_statistic(float(text) if match[1] or match[2] else int(text))
 
 
 # -- the formats ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _ResultTable:
     """One table of a file: its place, its headers, and a function that yields chosen columns of its rows."""
 
     place: str
@@ -243,91 +239,91 @@ class _Part:
     rows: Callable[[Sequence[str]], Iterator[Sequence[object]]]
 
 
-_Parts = Generator[_Part, None, None]
+_ResultTables = Generator[_ResultTable, None, None]
 
 
-def _damaged(path: Path, where: str, why: str) -> UserError:
-    return UserError(f'"{path.name}" is damaged{where}: {why}.', AGAIN)
+def _create_damage_error(path: Path, location: str, reason: str) -> UserError:
+    return UserError(f'"{path.name}" is damaged{location}: {reason}.', RECOMPARE_FIX)
 
 
 @contextmanager
-def _checked(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     """Turn errors in the block into messages about the file, and refuse a file that is too large."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
+        if path.stat().st_size > MAX_FILE_BYTES:
             raise UserError(
                 f'"{path.name}" is larger than 1 GiB.', "Compare fewer ops at a time, or write csv instead."
             )
         yield
     except UnicodeDecodeError:
-        raise UserError(f'"{path.name}" is not UTF-8.', f"Save it as UTF-8. {AGAIN}") from None
+        raise UserError(f'"{path.name}" is not UTF-8.', f"Save it as UTF-8. {RECOMPARE_FIX}") from None
     except OSError as error:
-        raise UserError(f'"{path.name}" cannot be read: {error.strerror or error}.', AGAIN) from None
+        raise UserError(f'"{path.name}" cannot be read: {error.strerror or error}.', RECOMPARE_FIX) from None
 
 
-def _csv_parts(path: Path) -> _Parts:
-    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_FIELD))
+def _read_csv(path: Path) -> _ResultTables:
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_LENGTH))
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file, strict=True)
 
-        def line() -> list[str] | None:
+        def read_line() -> list[str] | None:
             try:
                 return next(lines, None)
             except csv.Error as error:
-                raise _damaged(path, f" at line {lines.line_num}", str(error)) from None
+                raise _create_damage_error(path, f" at line {lines.line_num}", str(error)) from None
 
-        headers = line() or []
+        headers = read_line() or []
 
-        def rows(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+        def yield_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
             places = [headers.index(column) for column in columns]
-            while (row := line()) is not None:
+            while (row := read_line()) is not None:
                 if len(row) == len(headers):
                     yield [row[place] for place in places]
                 elif row:
-                    why = f"it has {len(row)} cells, the header {len(headers)}"
-                    raise _damaged(path, f" at line {lines.line_num}", why)
+                    reason = f"it has {len(row)} cells, the header {len(headers)}"
+                    raise _create_damage_error(path, f" at line {lines.line_num}", reason)
 
         if headers:
-            yield _Part("", headers, rows)
+            yield _ResultTable("", headers, yield_columns)
 
 
-def _jsonl_parts(path: Path) -> _Parts:
+def _read_jsonl(path: Path) -> _ResultTables:
     with path.open(encoding="utf-8-sig") as file:
 
-        def objects() -> Iterator[tuple[int, dict[str, Any]]]:
+        def yield_objects() -> Iterator[tuple[int, dict[str, Any]]]:
             for number, text in enumerate(file, 1):
                 if text.strip():
-                    yield number, _object(path, number, text)
+                    yield number, _parse_object(path, number, text)
 
-        def rows(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+        def yield_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
             for number, row in chain(first, numbered):
                 try:
                     yield [row[column] for column in columns]
                 except KeyError as error:
-                    raise _damaged(path, f" at line {number}", f"the row has no {error}") from None
+                    raise _create_damage_error(path, f" at line {number}", f"the row has no {error}") from None
 
-        numbered = objects()
+        numbered = yield_objects()
         first = list(islice(numbered, 1))
         if first:
-            yield _Part("", list(first[0][1]), rows)
+            yield _ResultTable("", list(first[0][1]), yield_columns)
 
 
-def _object(path: Path, number: int, text: str) -> dict[str, Any]:
+def _parse_object(path: Path, number: int, text: str) -> dict[str, Any]:
     try:
         row = json.loads(text)
     except (ValueError, RecursionError):
-        raise _damaged(path, f" at line {number}", "it is not JSON, or was cut off") from None
+        raise _create_damage_error(path, f" at line {number}", "it is not JSON, or was cut off") from None
     if not isinstance(row, dict):
-        raise _damaged(path, f" at line {number}", "it is not a JSON object")
+        raise _create_damage_error(path, f" at line {number}", "it is not a JSON object")
     return row
 
 
-def _xlsx_parts(path: Path) -> _Parts:
+def _read_xlsx(path: Path) -> _ResultTables:
     import openpyxl
 
     try:
         with zipfile.ZipFile(path) as parts, suppress(KeyError):
-            if parts.getinfo("xl/sharedStrings.xml").file_size > LARGEST_FILE:
+            if parts.getinfo("xl/sharedStrings.xml").file_size > MAX_FILE_BYTES:
                 raise UserError(f'"{path.name}" holds more than 1 GiB of text.', "Write csv instead.")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -336,24 +332,26 @@ def _xlsx_parts(path: Path) -> _Parts:
             sheets = [sheet for sheet in book.worksheets if sheet.title != ANSWER]
             for sheet in sheets:
                 sheet.reset_dimensions()
-                rows = islice(sheet.iter_rows(values_only=True), EXCEL_ROWS)
+                rows = islice(sheet.iter_rows(values_only=True), MAX_EXCEL_ROWS)
                 head = next(rows, ())
                 if any(cell is not None for cell in head):
                     place = f', sheet "{sheet.title}",' if len(sheets) > 1 else ""
-                    yield _sheet_part(path, place, [str(cell) for cell in head], rows)
+                    yield _create_sheet_table(path, place, [str(cell) for cell in head], rows)
         finally:
             book.close()
     except (UserError, MemoryError, OSError):
         raise
     except Exception as error:  # openpyxl raises anything for a bad file
-        why = "it is not an Excel workbook, or was cut off"
-        raise _damaged(path, "", why) from error
+        reason = "it is not an Excel workbook, or was cut off"
+        raise _create_damage_error(path, "", reason) from error
 
 
-def _sheet_part(path: Path, place: str, headers: list[str], content: Iterator[Sequence[object]]) -> _Part:
-    def rows(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+def _create_sheet_table(
+    path: Path, place: str, headers: list[str], content: Iterator[Sequence[object]]
+) -> _ResultTable:
+    def yield_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
         places = [headers.index(column) for column in columns]
-        percent = percent_columns(headers)
+        percent = find_percent_columns(headers)
         for number, row in enumerate(content, 2):
             full = row if len(row) >= len(headers) else [*row, *repeat(None, len(headers) - len(row))]
             if full[places[0]] is not None:
@@ -362,13 +360,13 @@ def _sheet_part(path: Path, place: str, headers: list[str], content: Iterator[Se
                     for place, cell in ((place, full[place]) for place in places)
                 ]
             elif any(cell is not None for cell in row):
-                raise _damaged(path, f"{place} at row {number}", f"it has no {NAME}")
+                raise _create_damage_error(path, f"{place} at row {number}", f"it has no {NAME_HEADER}")
 
-    return _Part(place, headers, rows)
+    return _ResultTable(place, headers, yield_columns)
 
 
-_READERS: dict[str, Callable[[Path], _Parts]] = {
-    ".jsonl": _jsonl_parts,
-    ".csv": _csv_parts,
-    ".xlsx": _xlsx_parts,
+_READERS: dict[str, Callable[[Path], _ResultTables]] = {
+    ".jsonl": _read_jsonl,
+    ".csv": _read_csv,
+    ".xlsx": _read_xlsx,
 }

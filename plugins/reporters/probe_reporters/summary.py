@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe_core.cli import console
-from probe_core.errors import UserError, counted, printable, some
-from probe_core.files.atomic import AtomicFile, make_directory, not_written
+from probe_core.errors import UserError, format_count, format_list, make_printable
+from probe_core.files.atomic import AtomicFile, create_write_error, make_directory
 from probe_core.flow.writing import write_table
 from probe_core.model import Cell, Level
 from probe_core.model.answers import Outcome
 from probe_core.model.report import Report
-from probe_core.plugins.blame import PluginError, blamed
+from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import warn
 from probe_core.plugins.protocols import Compared, Finished
 from probe_core.plugins.specs import ReporterSpec
@@ -31,10 +31,10 @@ HEADERS = (
 )  # fmt: skip
 LEVELS = (Level.ERROR, Level.WARNING, Level.PASS, Level.SKIP)
 
-SHOWN_PLACES = 5
+MAX_LISTED_REGIONS = 5
 """Largest number of places at which calls do not line up that are named."""
 
-WORDS = {
+LEVEL_TEXTS = {
     Level.ERROR: ("{:,} fail", "red"),
     Level.WARNING: ("{:,} to check", "yellow"),
     Level.PASS: ("{:,} pass", "green"),
@@ -42,10 +42,10 @@ WORDS = {
 }
 """The words and colour of each level of a row, gravest first; to differ is a word of the verdict."""
 
-ON_ALL, FAILED, SHOWN_IN = " failed on all ", " failed: ", "Err_message shows the error. "
+FAILED_ON_ALL, FAILED, ERROR_COLUMN_NOTE = " failed on all ", " failed: ", "Err_message shows the error. "
 """Parts of sentences on a metric that failed: on all rows, on one row, and what follows is what to do."""
 
-NOT_MEASURED = (
+NOT_MEASURED_NOTE = (
     "not measured: rows that no metric fits, such as numbers, texts and None; the verdict compares numbers "
     "and texts all the same, and does not count None in both runs"
 )
@@ -54,41 +54,39 @@ NOT_MEASURED = (
 _NUMBER = re.compile(r"\d[\d,]*")
 
 
-class Summary:
+class SummaryAnswerer:
     """Answer of every comparison: the counts of each pair of record files, and of several how each fared."""
 
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the reports say all."""
 
-    def conclude(self, compared: Compared) -> Iterator[Counted | Shown]:
+    def conclude(self, results: Compared) -> Iterator[ComparisonSummary | OverallSummary]:
         """Yield the counts of each comparison, then the table of several, ready to be printed.
 
         Raises:
             UserError: The table cannot be written; all else was yielded before that.
         """
-        pairs = compared.pairing.pairs
-        reports = [one.report for one in compared.finished if one.report is not None]
-        lines = [lines_of(report) for report in reports]
-        counts = Counter(key for own in lines for key in own)
-        told: set[str] = set()
-        for report, own in zip(reports, lines):
-            yield Counted(report, len(pairs) > 1, counts, frozenset(told))
-            told |= own.keys() | ({NOT_MEASURED} if _says_not_measured(report) else set())
+        pairs = results.pairing.pairs
+        reports = [result.report for result in results.finished if result.report is not None]
+        lines = [collect_notes(report) for report in reports]
+        counts = Counter(key for report_lines in lines for key in report_lines)
+        printed_keys: set[str] = set()
+        for report, report_lines in zip(reports, lines):
+            yield ComparisonSummary(report, len(pairs) > 1, counts, frozenset(printed_keys))
+            printed_keys |= report_lines.keys() | ({NOT_MEASURED_NOTE} if _has_unmeasured_rows(report) else set())
         if len(pairs) < 2:
             return
-        is_whole = len(compared.finished) == len(pairs) and not any(
-            one.interrupted for one in compared.finished
-        )
+        is_whole = len(results.finished) == len(pairs) and not any(result.interrupted for result in results.finished)
         try:
-            files = write_summary(compared) if is_whole else []
+            files = write_summary(results) if is_whole else []
         except UserError:
-            yield Shown(compared, [])
+            yield OverallSummary(results, [])
             raise
-        yield Shown(compared, files)
+        yield OverallSummary(results, files)
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ComparisonSummary:
     """The counts, notes and files of one comparison, which can be printed.
 
     Attributes:
@@ -112,46 +110,45 @@ class Counted:
         counts = report.counts
         head = f"{report.label}: " if report.label else ""
         console.show(
-            f"{head}{counted(counts.rows, 'row')} of {counted(report.op_count, 'op')} compared by "
+            f"{head}{format_count(counts.rows, 'row')} of {format_count(report.op_count, 'op')} compared by "
             f"{report.mode.value} in {report.seconds:.1f} s"
         )
         numbers = counts.levels
         parts = [
             console.style(words.format(numbers[level]), fg=colour if numbers[level] else None)
-            for level, (words, colour) in WORDS.items()
+            for level, (words, colour) in LEVEL_TEXTS.items()
         ]
         alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
-        matched = counted(counts.matched, "row")
+        matched = format_count(counts.matched, "row")
         console.show(f"  table: {', '.join(parts)}; {matched} matched, {alone}", wrap=True)
-        if _says_not_measured(report) and not brief and NOT_MEASURED not in self.told:
-            console.show(f"  {NOT_MEASURED}", wrap=True)
+        if _has_unmeasured_rows(report) and not brief and NOT_MEASURED_NOTE not in self.told:
+            console.show(f"  {NOT_MEASURED_NOTE}", wrap=True)
         if self.is_one_of_many and report.answer is not None and not brief:
-            console.show(f"  {printable(report.answer.sentence, 400)}", wrap=True)
+            console.show(f"  {make_printable(report.answer.sentence, 400)}", wrap=True)
         if report.regions:
-            console.show(f"  calls that do not line up, in {counted(len(report.regions), 'place')}:")
-        for line in report.regions[:SHOWN_PLACES]:
-            console.show(f"    {printable(line)}")
-        for key, (is_warning, text) in lines_of(report).items():
+            console.show(f"  calls that do not line up, in {format_count(len(report.regions), 'place')}:")
+        for line in report.regions[:MAX_LISTED_REGIONS]:
+            console.show(f"    {make_printable(line)}")
+        for key, (is_warning, text) in collect_notes(report).items():
             if key in self.told:
                 continue
             others = self.counts.get(key, 1) - 1
             if others:
-                text = f"{text.rstrip('.')}; the same in {counted(others, 'other comparison')}"
+                text = f"{text.rstrip('.')}; the same in {format_count(others, 'other comparison')}"
             if is_warning:
                 console.warn(text)
             else:
-                console.show(f"  note: {printable(text)}", wrap=True)
+                console.show(f"  note: {make_printable(text)}", wrap=True)
         for path in report.files:
             console.show(f"  wrote {path}")
         for line in report.faults:
             console.warn(line)
         if report.interrupted:
             console.warn(
-                f"interrupted after {counts.rows:,} of {counted(report.row_count, 'row')}; the files hold "
-                "those."
+                f"interrupted after {counts.rows:,} of {format_count(report.row_count, 'row')}; the files hold those."
             )
         if report.unreadable_count:
-            files = counted(report.unreadable_count, "tensor file")
+            files = format_count(report.unreadable_count, "tensor file")
             console.error(
                 f"{files} could not be read: {report.unreadable[0]}.",
                 "Their rows are marked in the result; copy or record the run again to measure them.",
@@ -159,12 +156,12 @@ class Counted:
             )
 
 
-def _says_not_measured(report: Report) -> bool:
+def _has_unmeasured_rows(report: Report) -> bool:
     """Return True if rows were not measured beside a verdict that counts the values of some as compared."""
     return bool(report.counts.levels[Level.SKIP]) and report.answer is not None
 
 
-def lines_of(report: Report) -> dict[str, tuple[bool, str]]:
+def collect_notes(report: Report) -> dict[str, tuple[bool, str]]:
     """Return the warnings (True) and notes of a report, by a key that is the same where the same is said.
 
     Of a metric that failed on all rows, one warning says all: with their number, and what to do.
@@ -174,18 +171,18 @@ def lines_of(report: Report) -> dict[str, tuple[bool, str]]:
     notes: list[str] = []
     for note in report.notes:
         subject = note.partition(FAILED)[0]
-        if any(text.startswith(f"{subject}{ON_ALL}") for text in report.problems):
-            failed.setdefault(subject, note.partition(SHOWN_IN)[2])
+        if any(text.startswith(f"{subject}{FAILED_ON_ALL}") for text in report.problems):
+            failed.setdefault(subject, note.partition(ERROR_COLUMN_NOTE)[2])
         else:
             notes.append(note)
     for text in report.problems:
-        to_do = failed.get(text.partition(ON_ALL)[0])
+        to_do = failed.get(text.partition(FAILED_ON_ALL)[0])
         lines[_NUMBER.sub("0", text)] = True, f"{text} {to_do}" if to_do else text
     return lines | {note: (False, note) for note in notes}
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OverallSummary:
     """The summary of several comparisons, which can be printed.
 
     Attributes:
@@ -202,48 +199,48 @@ class Shown:
     def show(self, *, brief: bool = False) -> None:
         """Print how many comparisons finished, which ranks differ, and which failed."""
         finished, pairs = self.compared.finished, self.compared.pairing.pairs
-        whole = [one for one in finished if one.report is not None and not one.interrupted]
-        suspects = [one for one in finished if one.report is not None and one.report.suspects]
-        differ = [one.pair.name for one in suspects if not _agrees(one)]
-        changed = [one.pair.name for one in suspects if _agrees(one)]
-        kept = sum(one.resumed for one in finished)
-        lost = [one.pair.name for one in finished if one.report is None]
-        text = f"{len(whole)} of {counted(len(pairs), 'comparison')} finished"
-        console.show(f"{text}, {kept} of them in an earlier run" if kept else text)
-        blank = [one for one in whole if one.report and not one.report.counts.measured]
-        unsure = [one.pair.name for one in whole if one not in suspects + blank and not _agrees(one)]
+        complete = [result for result in finished if result.report is not None and not result.interrupted]
+        suspects = [result for result in finished if result.report is not None and result.report.suspects]
+        differ = [result.pair.name for result in suspects if not _has_agreed(result)]
+        changed = [result.pair.name for result in suspects if _has_agreed(result)]
+        resumed_count = sum(result.resumed for result in finished)
+        failed_names = [result.pair.name for result in finished if result.report is None]
+        text = f"{len(complete)} of {format_count(len(pairs), 'comparison')} finished"
+        console.show(f"{text}, {resumed_count} of them in an earlier run" if resumed_count else text)
+        blank = [result for result in complete if result.report and not result.report.counts.measured]
+        unsure = [result.pair.name for result in complete if result not in suspects + blank and not _has_agreed(result)]
         if differ:
-            console.show(f"  differ: {some(differ)}")
+            console.show(f"  differ: {format_list(differ)}")
         elif unsure:
-            console.show(f"  no call is named as a cause; no decision on: {some(unsure)}")
-        elif whole and all(map(_agrees, whole)) and not changed:
-            who = "all agree" if len(whole) == len(pairs) else "those that finished agree"
+            console.show(f"  no call is named as a cause; no decision on: {format_list(unsure)}")
+        elif complete and all(map(_has_agreed, complete)) and not changed:
+            who = "all agree" if len(complete) == len(pairs) else "those that finished agree"
             console.show(f"  {who}, so no call is named as a cause")
         if changed:
-            console.show(f"  agree, but with calls made differently: {some(changed)}")
+            console.show(f"  agree, but with calls made differently: {format_list(changed)}")
         if blank:
-            console.show(f"  nothing was compared: {some(one.pair.name for one in blank)}")
-        if lost:
-            console.show(f"  failed: {some(lost)}")
+            console.show(f"  nothing was compared: {format_list(result.pair.name for result in blank)}")
+        if failed_names:
+            console.show(f"  failed: {format_list(failed_names)}")
         for path in self.files:
             console.show(f"  wrote {path}")
-        if len(whole) < len(pairs) and whole:
+        if len(complete) < len(pairs) and complete:
             console.note("  --resume compares what is left, and keeps what is finished.")
 
 
-def _agrees(finished: Finished) -> bool:
+def _has_agreed(result: Finished) -> bool:
     """Return True if the verdict is that the values agree."""
-    answer = finished.report.answer if finished.report is not None else None
+    answer = result.report.answer if result.report is not None else None
     return answer is not None and answer.outcome is Outcome.AGREE
 
 
-def write_summary(compared: Compared) -> list[Path]:
+def write_summary(results: Compared) -> list[Path]:
     """Write ``compare_summary_{time stamp}`` in the plan's formats, with a row per rank; return the files.
 
     Raises:
         UserError: The output directory is not writable.
     """
-    plan, manager, finished = compared.plan, compared.manager, compared.finished
+    plan, manager, finished = results.plan, results.manager, results.finished
     make_directory(plan.output)
     files: list[Path] = []
     for name in plan.formats:
@@ -253,9 +250,9 @@ def write_summary(compared: Compared) -> list[Path]:
         file = AtomicFile(plan.output / f"compare_summary_{plan.time_stamp}{spec.suffix}")
         try:
             reporter: Reporter = spec.make()
-            with blamed(spec.title, spec.origin, OSError):
-                rows = [cells(comparison) for comparison in finished]
-                answer = compared.answer if spec.answers else None
+            with blame_plugin(spec.title, spec.origin, OSError):
+                rows = [create_row(comparison) for comparison in finished]
+                answer = results.answer if spec.answers else None
                 write_table(reporter, file.temporary, HEADERS, rows, answer)
         except PluginError as error:
             file.discard()
@@ -263,7 +260,7 @@ def write_summary(compared: Compared) -> list[Path]:
             continue
         except OSError as error:
             file.discard()
-            raise not_written("The summary", plan.output, error) from None
+            raise create_write_error("The summary", plan.output, error) from None
         except BaseException:
             file.discard()
             raise
@@ -271,20 +268,18 @@ def write_summary(compared: Compared) -> list[Path]:
     return files
 
 
-def cells(finished: Finished) -> list[Cell]:
+def create_row(result: Finished) -> list[Cell]:
     """Return the cells of one rank's row."""
-    pair, report = finished.pair, finished.report
+    pair, report = result.pair, result.report
     place: list[Cell] = [pair.part, pair.rank, pair.target.name]
     if report is None:
-        assert finished.error is not None
-        return [*place, *[""] * (len(HEADERS) - len(place) - 1), finished.error.what]
+        assert result.error is not None
+        return [*place, *[""] * (len(HEADERS) - len(place) - 1), result.error.what]
     counts = report.counts
     suspect = report.suspects[0] if report.suspects else None
     where = [suspect.row, suspect.why, suspect.module, suspect.where] if suspect else [""] * 4
     unreadable = (
-        [f"{counted(report.unreadable_count, 'tensor file')} could not be read"]
-        if report.unreadable_count
-        else []
+        [f"{format_count(report.unreadable_count, 'tensor file')} could not be read"] if report.unreadable_count else []
     )
     problem = "; ".join([*unreadable, *report.problems])
     return [

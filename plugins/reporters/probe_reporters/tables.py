@@ -5,11 +5,11 @@ Headers and their order are those of the msprobe 8.3 guide (docs/tables.md#colum
 
 from __future__ import annotations
 
-from probe_core.flow.table import CONSISTENT, MESSAGE, STACK
+from probe_core.flow.table import CONSISTENT_COLUMN, MESSAGE_COLUMN, STACK_COLUMN
 from probe_core.model import Column, Mode
 
 
-def _sides(header: str, field: str, names: tuple[str, str] = ("NPU", "Bench")) -> tuple[Column, ...]:
+def _create_side_columns(header: str, field: str, names: tuple[str, str] = ("NPU", "Bench")) -> tuple[Column, ...]:
     target, golden = names
     return (
         Column(f"{target} {header}", f"target.{field}"),
@@ -18,10 +18,10 @@ def _sides(header: str, field: str, names: tuple[str, str] = ("NPU", "Bench")) -
 
 
 COMMON = (
-    *_sides("Name", "name"),
-    *_sides("Dtype", "dtype"),
-    *_sides("Tensor Shape", "shape"),
-    *_sides("Requires_grad", "requires_grad"),
+    *_create_side_columns("Name", "name"),
+    *_create_side_columns("Dtype", "dtype"),
+    *_create_side_columns("Tensor Shape", "shape"),
+    *_create_side_columns("Requires_grad", "requires_grad"),
 )
 STATISTICS = tuple(
     Column(f"{side} {header}", f"{source}.{header}")
@@ -40,10 +40,10 @@ COLUMNS: dict[Mode, tuple[Column, ...]] = {
         Column("One Thousandth Err Ratio", "error_ratio.One Thousandth Err Ratio", "decimals"),
         Column("Five Thousandths Err Ratio", "error_ratio.Five Thousandths Err Ratio", "decimals"),
         *STATISTICS,
-        CONSISTENT,
+        CONSISTENT_COLUMN,
         Column("Accuracy Reached or Not", "row.label"),
-        MESSAGE,
-        STACK,
+        MESSAGE_COLUMN,
+        STACK_COLUMN,
         DATA_NAME,
     ),
     Mode.STATISTICS: (
@@ -54,32 +54,32 @@ COLUMNS: dict[Mode, tuple[Column, ...]] = {
             for name in ("Max", "Min", "Mean", "Norm")
         ),
         *STATISTICS,
-        CONSISTENT,
+        CONSISTENT_COLUMN,
         Column("Result", "row.label"),
-        MESSAGE,
-        STACK,
+        MESSAGE_COLUMN,
+        STACK_COLUMN,
     ),
     Mode.MD5: (
         *COMMON,
         Column("NPU MD5", "target.checksum"),
         Column("BENCH MD5", "golden.checksum"),
-        CONSISTENT,
+        CONSISTENT_COLUMN,
         Column("Result", "row.label"),
-        STACK,
+        STACK_COLUMN,
     ),
 }
 
 
-def tensor() -> tuple[Column, ...]:
+def get_tensor_columns() -> tuple[Column, ...]:
     """Return the columns for runs with tensors."""
     return COLUMNS[Mode.TENSOR]
 
 
-def statistics() -> tuple[Column, ...]:
+def get_statistics_columns() -> tuple[Column, ...]:
     """Return the columns for runs with statistics."""
     return COLUMNS[Mode.STATISTICS]
 
 
-def md5() -> tuple[Column, ...]:
+def get_md5_columns() -> tuple[Column, ...]:
     """Return the columns for runs with checksums."""
     return COLUMNS[Mode.MD5]

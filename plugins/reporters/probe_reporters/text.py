@@ -6,15 +6,15 @@ import re
 
 from probe_core.spreadsheet_text import neutralise
 
-LARGEST_TEXT = 32_767
+MAX_CELL_LENGTH = 32_767
 """Largest number of characters in a cell of Excel."""
 
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
 
-def excel_text(text: str) -> str:
+def format_excel_text(text: str) -> str:
     """Return ``neutralise(text)``, shortened, and with ``_xHHHH_`` for characters that XML cannot hold."""
     text = neutralise(text)
-    if len(text) > LARGEST_TEXT:
-        text = text[: LARGEST_TEXT - 1] + "…"
+    if len(text) > MAX_CELL_LENGTH:
+        text = text[: MAX_CELL_LENGTH - 1] + "…"
     return _NOT_IN_XML.sub(lambda match: f"_x{ord(match[0]):04X}_", text)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probe_core.exports import exporter
+from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_watch.grad_probe.comparison import GradComparator, GradComparison, compare_gradients
 
 __all__ = ["GradComparator", "GradComparison", "compare_gradients"]
 
-__getattr__ = exporter(__name__, {"grad_probe.comparison": "GradComparator GradComparison compare_gradients"})
+__getattr__ = create_exporter(__name__, {"grad_probe.comparison": "GradComparator GradComparison compare_gradients"})

@@ -129,13 +129,9 @@ def test_compare_file_may_hold_comments(probe: Any, runs: list[Path], tmp_path: 
     assert probe("compare", "-i", file) == 2 and "a/b#c/*d*" in probe.err
 
 
-def test_missing_tensor_files_are_not_comparable(
-    probe: Any, without_files: list[Path], tmp_path: Path
-) -> None:
+def test_missing_tensor_files_are_not_comparable(probe: Any, without_files: list[Path], tmp_path: Path) -> None:
     assert probe("compare", *without_files, "-o", tmp_path / "o", "--format", "csv") == 2
-    assert probe.out.startswith(
-        "NOT COMPARABLE: the target's only floating-point tensor could not be compared"
-    )
+    assert probe.out.startswith("NOT COMPARABLE: the target's only floating-point tensor could not be compared")
     assert "compared: 1 of 2" not in probe.out and "Nothing was compared" not in probe.err
     assert suffixes(tmp_path / "o") == [".csv"]
 
@@ -147,10 +143,7 @@ def test_drop_in_spellings_exit_with_0_without_comparable_tensors(
     file.write_text(json.dumps(dict(zip(("npu_path", "bench_path"), map(str, without_files)))))
     for spelling in (["-i", file], ["-tp", without_files[0], "-gp", without_files[1]]):
         assert probe("compare", *spelling, "-o", tmp_path / "o") == 0
-        assert (
-            "no tensor could be compared; the exit code is 0, as scripts with this spelling expect"
-            in probe.err
-        )
+        assert "no tensor could be compared; the exit code is 0, as scripts with this spelling expect" in probe.err
         assert "NOT COMPARABLE" in probe.out
 
 

@@ -12,7 +12,7 @@ from support.runs.recorded import forward, tensor, write_run
 
 from probe_core.cli import console
 from probe_core.cli.main import run
-from probe_core.progress import tell
+from probe_core.progress import report_progress
 
 PROSE = "  note: " + "value " * 30 + "\x1b[31m\n 中文中文 end"
 
@@ -28,9 +28,7 @@ def test_show_wraps_prose_only_on_a_terminal(
     assert not any("\x1b" in line for line in lines)
     if is_terminal:
         assert len(lines) > 4 and max(map(len, lines)) <= 40
-        assert lines[0].startswith("  note: value") and all(
-            line[:7] == "      " + line[6] for line in lines[1:]
-        )
+        assert lines[0].startswith("  note: value") and all(line[:7] == "      " + line[6] for line in lines[1:])
         assert all(line[6] != " " for line in lines[1:])
     else:
         assert len(lines) == 1
@@ -43,10 +41,10 @@ def test_progress_prints_a_line_a_minute_in_a_pipe(
 ) -> None:
     now = 0.0
     monkeypatch.setattr(console.time, "monotonic", lambda: now)
-    with console.progress("of rank 3"):
+    with console.show_progress("of rank 3"):
         for done in range(201):
             now = float(done)
-            tell("comparing", done, 200)
+            report_progress("comparing", done, 200)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"comparing of rank 3: {share}%" for share in (30, 60, 90)]
 

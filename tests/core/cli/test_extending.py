@@ -123,10 +123,10 @@ def test_options_in_python(install: Any, sides: Any, tmp_path: Path) -> None:
     """Under their long names, with the values that the command line would hand over."""
     install(SOURCE)
     import probe_core
-    from probe_core.files.location import location
+    from probe_core.files.location import parse_location
 
     expected = importlib.import_module("probe_more").EXPECTED
-    expected.update(by="op", other=location(str(sides[0])))
+    expected.update(by="op", other=parse_location(str(sides[0])))
     plan = probe_core.compare(*sides, by_what="op", other_run=str(sides[0]), errors=False, deep=None).plan
     assert plan.answers == ("errors",) and plan.advise
     assert not probe_core.compare(*sides, errors=True, formats="csv").plan.advise
@@ -154,17 +154,9 @@ def test_an_option_whose_action_is_missing(install: Any, sides: Any, probe: Any,
     assert probe("compare", *sides, "-o", tmp_path / "o", "--format", "csv") == 0  # where nobody asks
 
 
-@pytest.mark.parametrize(
-    "where", ["witness(self, opened, pair)", "write(self, op, rows)", "conclude(self, compared)"]
-)
-def test_an_answer_that_fails_is_blamed(
-    where: str, install: Any, sides: Any, probe: Any, tmp_path: Path
-) -> None:
-    install(
-        SOURCE.replace(
-            f"    def {where}:\n", f"    def {where}:\n        raise ZeroDivisionError('by three')\n"
-        )
-    )
+@pytest.mark.parametrize("where", ["witness(self, opened, pair)", "write(self, op, rows)", "conclude(self, compared)"])
+def test_an_answer_that_fails_is_blamed(where: str, install: Any, sides: Any, probe: Any, tmp_path: Path) -> None:
+    install(SOURCE.replace(f"    def {where}:\n", f"    def {where}:\n        raise ZeroDivisionError('by three')\n"))
     assert probe("compare", *sides, "-o", tmp_path / "o", "--format", "csv", "--errors") == 2
     assert 'The answer "errors" of probe-more 3.2 failed: ZeroDivisionError: by three' in probe.err
     assert "This is a defect of probe" not in probe.err

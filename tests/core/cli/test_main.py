@@ -70,9 +70,7 @@ def test_the_function_checks_its_types(wrong: dict[str, Any]) -> None:
     from probe_core.errors import UserError
 
     with pytest.raises(UserError, match="must be"):
-        compare(
-            **{"input_param": {"npu_json_path": "a", "bench_json_path": "b"}, "output_path": "o", **wrong}
-        )
+        compare(**{"input_param": {"npu_json_path": "a", "bench_json_path": "b"}, "output_path": "o", **wrong})
 
 
 def test_both_places_of_the_framework(probe: Any, runs: Any, tmp_path: Path, monkeypatch: Any) -> None:
@@ -116,9 +114,7 @@ def test_debug_files(probe: Any, runs: Any, tmp_path: Path, monkeypatch: Any) ->
 
 
 @pytest.mark.parametrize("asked, shown", [([], False), (["-s"], True)])
-def test_with_a_stack_path_s_decides(
-    asked: list[str], shown: bool, probe: Any, runs: Any, tmp_path: Path
-) -> None:
+def test_with_a_stack_path_s_decides(asked: list[str], shown: bool, probe: Any, runs: Any, tmp_path: Path) -> None:
     base = runs("stat_L1_datamap")
     ranks = {side: base / side / "step0" / "rank" for side in ("npu_dump", "bench_dump")}
     file = tmp_path / "compare.json"
@@ -258,8 +254,7 @@ def test_a_run_without_fault_has_nothing_to_advise(probe: Any, runs: Any, tmp_pa
     base = runs("tensor_L1_edge")
     assert probe("compare", base / "bench_dump", base / "bench_dump", "-o", tmp_path) == 0
     assert next(tmp_path.glob("advisor*")).read_text() == (
-        "Line: NA\nSuspect Nodes: NA\n"
-        "Expert Advice: All data in comparison result meets the accuracy requirements.\n"
+        "Line: NA\nSuspect Nodes: NA\nExpert Advice: All data in comparison result meets the accuracy requirements.\n"
     )
     assert probe.out.startswith("AGREE: equal in all 132 values that both runs recorded")
 
@@ -285,9 +280,7 @@ def test_the_demo_without_torch_uses_the_runs_that_ship(
     import importlib.util
 
     find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else find(name, *rest)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else find(name, *rest))
     assert probe("demo", tmp_path / "demo") == 0
     assert "torch is not installed" in probe.err
     assert probe.out.startswith("DIVERGED: Tensor.__mul__.0.forward was called with a different argument")
@@ -373,9 +366,7 @@ def test_the_core_knows_no_plugin_and_plugins_not_each_other() -> None:
     for package in ("probe_core", *PLUGINS):
         kits = KITS if package in PLUGINS else ()
         for file in folder_of(package).rglob("*.py"):
-            found = set(
-                re.findall(r"^\s*(?:from|import) (probe_\w+|torch|mindspore)", file.read_text(), re.M)
-            )
+            found = set(re.findall(r"^\s*(?:from|import) (probe_\w+|torch|mindspore)", file.read_text(), re.M))
             assert found <= {"probe_core", package, *kits, *OWN_FRAMEWORK.get(package, ())}, file
 
 

@@ -25,7 +25,7 @@ AtomicFile(Path(sys.argv[1]) / "compare_result_20260101000000.csv").temporary.wr
 if sys.argv[2] == "socket":
     import multiprocessing
     from probe_core.ranks import executors
-    pool = executors.Processes().open(1, None)
+    pool = executors.ProcessExecutor().open(1, None)
     pool.executor.submit(int).result()
 print("ready", flush=True)
 sys.stdin.read()
@@ -74,10 +74,10 @@ def test_those_of_a_process_that_lives_stay(tmp_path: Path) -> None:
 
 
 def test_those_of_another_machine_stay_for_a_day(killed: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(atomic, "_place", lambda: "0other")
+    monkeypatch.setattr(atomic, "_hash_machine", lambda: "0other")
     atomic.remove_leftovers(killed)
     (name,) = parts(killed)
-    yesterday = time.time() - atomic.OLD - 60
+    yesterday = time.time() - atomic.MAX_LEFTOVER_AGE_SECONDS - 60
     os.utime(killed / name, (yesterday, yesterday))
     atomic.remove_leftovers(killed)
     assert parts(killed) == []
@@ -135,7 +135,7 @@ def test_the_directory_of_a_pools_socket_goes_with_the_next(temporary: Path, tmp
     first.kill()
     (temporary / "probe-notes").mkdir()
     (temporary / "pymp-x").mkdir()
-    mine = atomic.private_directory()
+    mine = atomic.create_private_directory()
     assert {path.name for path in temporary.iterdir()} == {mine.name, "probe-notes", "pymp-x"}
 
 

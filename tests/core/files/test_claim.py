@@ -17,7 +17,7 @@ from support.programs import preloaded
 from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import forward, tensor, write_run
 
-from probe_core.files.claim import claimed, next_second
+from probe_core.files.claim import add_second, claim_time_stamp
 
 STAMP = "20251231235959"
 NEXT = "20260101000000"
@@ -26,7 +26,7 @@ GOOD = {f"Torch.exp.{n}.forward": forward(tensor(), output=[tensor()]) for n in 
 
 @pytest.fixture(autouse=True)
 def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe_core.library.time_stamp", lambda: STAMP)
+    monkeypatch.setattr("probe_core.library.get_time_stamp", lambda: STAMP)
 
 
 def record(root: Path, *ranks: int) -> Path:
@@ -42,15 +42,13 @@ def stamps(out: Path) -> Counter[str]:
 
 
 def test_a_second_later_over_the_end_of_a_year() -> None:
-    assert next_second(STAMP) == NEXT
-    assert next_second("20240228235959") == "20240229000000"
+    assert add_second(STAMP) == NEXT
+    assert add_second("20240228235959") == "20240229000000"
 
 
 @pytest.mark.parametrize("ranks", [(0,), (0, 1)])
 @pytest.mark.parametrize("options", [(), ("-da",), ("--format", "csv,jsonl", "-j", "1")])
-def test_one_after_the_other(
-    probe: Any, tmp_path: Path, ranks: tuple[int, ...], options: tuple[str, ...]
-) -> None:
+def test_one_after_the_other(probe: Any, tmp_path: Path, ranks: tuple[int, ...], options: tuple[str, ...]) -> None:
     one, other = record(tmp_path / "t", *ranks), record(tmp_path / "g", *ranks)
     out = tmp_path / "o"
     for _ in range(3):
@@ -92,7 +90,7 @@ def test_what_still_runs_is_not_resumed(probe: Any, tmp_path: Path) -> None:
     dump.write_bytes(whole[:-50])
     assert probe("compare", one, other, "-o", tmp_path / "o") == 2
     dump.write_bytes(whole)
-    with claimed(tmp_path / "o", STAMP, resumes=True):
+    with claim_time_stamp(tmp_path / "o", STAMP, is_resumed=True):
         assert probe("compare", one, other, "-o", tmp_path / "o", "--resume") == 2
     assert "is still running" in probe.err
     assert probe("compare", one, other, "-o", tmp_path / "o", "--resume") == 0, probe.err
@@ -137,7 +135,7 @@ def test_many_threads_at_once(tmp_path: Path) -> None:
     def take() -> None:
         start.wait()
         for _ in range(10):
-            with claimed(tmp_path / "o", STAMP) as stamp:
+            with claim_time_stamp(tmp_path / "o", STAMP) as stamp:
                 (tmp_path / "o" / f"result_{stamp}.csv").touch(exist_ok=False)
                 taken.append(stamp)
 
@@ -154,15 +152,15 @@ def test_claims_of_killed_processes_go(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     code = f"""
 import os, pathlib, sys
-from probe_core.files.claim import claimed
-with claimed(pathlib.Path(sys.argv[1]), {STAMP!r}):
+from probe_core.files.claim import claim_time_stamp
+with claim_time_stamp(pathlib.Path(sys.argv[1]), {STAMP!r}):
     os._exit(1)
 """
     preloaded.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert [path.name for path in tmp_path.iterdir()] == [f".{STAMP}.claim"]
-    with claimed(tmp_path, STAMP) as stamp:
+    with claim_time_stamp(tmp_path, STAMP) as stamp:
         assert stamp == NEXT
-    with claimed(tmp_path, NEXT) as first, claimed(tmp_path, "20260202000000") as second:
+    with claim_time_stamp(tmp_path, NEXT) as first, claim_time_stamp(tmp_path, "20260202000000") as second:
         assert (first, second) == (NEXT, "20260202000000")  # the first, which is held, is not removed
         assert sorted(path.name for path in tmp_path.iterdir()) == [f".{NEXT}.claim", f".{second}.claim"]
     assert not list(tmp_path.iterdir())
@@ -193,7 +191,7 @@ def test_merged_results(probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_judged_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: Any) -> None:
     from support.runs.details_csv import output, row, write
 
-    monkeypatch.setattr("probe_precheck.cli.api_precision_compare.time_stamp", lambda: STAMP)
+    monkeypatch.setattr("probe_precheck.cli.api_precision_compare.get_time_stamp", lambda: STAMP)
     sides = [write(tmp_path / f"{side}.csv", [row(output("benchmark"))]) for side in ("npu", "gpu")]
     paths = ("-npu", sides[0], "-gpu", sides[1])
     for _ in range(2):
@@ -202,7 +200,7 @@ def test_judged_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: 
 
 
 def test_the_demonstration(probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe_core.library.time_stamp", lambda: STAMP)
+    monkeypatch.setattr("probe_core.library.get_time_stamp", lambda: STAMP)
     monkeypatch.setattr("probe_pytorch.demo.has_torch", lambda: False)
     for _ in range(2):
         assert probe("demo", tmp_path / "d", "--format", "csv") == 0, probe.err
@@ -212,6 +210,6 @@ def test_the_demonstration(probe: Any, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_a_pipe_in_the_place_of_a_claim_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".20250101000000.claim")
-    code = f"from pathlib import Path; from probe_core.files.claim import claimed\nwith claimed(Path({str(tmp_path)!r}), '{STAMP}') as found: print(found)"
+    code = f"from pathlib import Path; from probe_core.files.claim import claim_time_stamp\nwith claim_time_stamp(Path({str(tmp_path)!r}), '{STAMP}') as found: print(found)"
     done = preloaded.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == f"{STAMP}\n", done.stderr

@@ -25,13 +25,11 @@ from support.sampling import sampled
 
 from probe_core.errors import UserError
 from probe_core.files import given
-from probe_core.files.given import LARGEST_NUMBER, numbers, parse_yaml
+from probe_core.files.given import MAX_NUMBER, parse_numbers, parse_yaml
 
 SHORT, LONG = 20, 3000
 GOOD = {f"Torch.exp.{n}.forward": forward(tensor(), output=[tensor()]) for n in range(2)}
-MERGES = "\n".join(
-    ["a0: &a0 {k: v}"] + [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 9)]
-)
+MERGES = "\n".join(["a0: &a0 {k: v}"] + [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 9)])
 LAUGHS = "\n".join(["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)])
 BOMBS = {
     "merge keys": MERGES,
@@ -106,9 +104,9 @@ def test_nodes_are_counted_behind_aliases(monkeypatch: pytest.MonkeyPatch) -> No
     text = "a: &a [1, 2, 3]\nb: [*a, *a]\nc: {<<: {d: *a}}"
     found = {"a": [1, 2, 3], "b": [[1, 2, 3]] * 2, "c": {"d": [1, 2, 3]}}
     assert parse_yaml(text) == yaml.safe_load(text) == found
-    monkeypatch.setattr(given, "MOST_NODES", 25)
+    monkeypatch.setattr(given, "MAX_NODES", 25)
     assert parse_yaml(text) == found
-    monkeypatch.setattr(given, "MOST_NODES", 24)
+    monkeypatch.setattr(given, "MAX_NODES", 24)
     with pytest.raises(yaml.YAMLError, match="more than 24 values"):
         parse_yaml(text)
 
@@ -228,7 +226,7 @@ def test_fuzzed(probe: Any, tmp_path: Path, monkeypatch: Any, given_as: str, cou
 def test_numbers_and_ranges(parts: list[tuple[int, int | None]], comma: str) -> None:
     text = comma.join(str(first) if more is None else f"{first}-{first + more}" for first, more in parts)
     wanted = {number for first, more in parts for number in range(first, first + (more or 0) + 1)}
-    assert numbers(text, "--step") == tuple(sorted(wanted))
+    assert parse_numbers(text, "--step") == tuple(sorted(wanted))
 
 
 @PROPERTY
@@ -237,10 +235,10 @@ def test_any_text_is_numbers_or_refused(text: str) -> None:
     part = r"\s*\d+(-\d+)?\s*"
     ranges = [piece.strip().split("-") for piece in text.split(",")]
     sound = bool(re.fullmatch(rf"{part}(,{part})*", text)) and all(
-        int(ends[0]) <= int(ends[-1]) <= LARGEST_NUMBER for ends in ranges
+        int(ends[0]) <= int(ends[-1]) <= MAX_NUMBER for ends in ranges
     )
     try:
-        found = numbers(text, "--step")
+        found = parse_numbers(text, "--step")
     except UserError:
         assert not sound
         return
@@ -251,10 +249,10 @@ def test_any_text_is_numbers_or_refused(text: str) -> None:
 @every("text", ["", " ", ",", "1,", "-", "1-", "-1", "2-1", "1-2-3", "1.5", "a", "½", "1000001", "0-9999999"])  # fmt: skip
 def test_what_is_no_number_is_quoted(text: str) -> None:
     with pytest.raises(UserError, match=r'^--step: ".*" is no ') as caught:
-        numbers(text, "--step")
+        parse_numbers(text, "--step")
     assert "2-4" in caught.value.what
 
 
 def test_a_number_beyond_all_limits() -> None:
     with pytest.raises(UserError):
-        numbers("9" * 5000, "--step")
+        parse_numbers("9" * 5000, "--step")

@@ -20,7 +20,7 @@ from support.programs import preloaded
 from support.runs.recorded import forward, tensor, write_run, write_tensor_run
 
 from probe_core import engine
-from probe_core.files.location import is_remote, location
+from probe_core.files.location import is_remote, parse_location
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("upath")
@@ -35,7 +35,7 @@ Put = Callable[[Path, str], str]
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Send temporary files of these tests to a place of their own; names of all comparisons have one time."""
-    monkeypatch.setattr("probe_core.library.time_stamp", lambda: "20260101000000")
+    monkeypatch.setattr("probe_core.library.get_time_stamp", lambda: "20260101000000")
     monkeypatch.setattr(engine, "_threads", 0)
     home = tmp_path / "temporary"
     home.mkdir()
@@ -185,18 +185,14 @@ def test_steps_and_stacks(same: Any, tmp_path: Path) -> None:
     for side in ("t", "g"):
         for step in (0, 1):
             record(tmp_path / side / f"step{step}", 2, off=step if side == "t" else None)
-        (tmp_path / side / "step0/rank0/stack.json").write_text(
-            '{"Torch.exp.1.forward": ["File train.py, line 3"]}'
-        )
+        (tmp_path / side / "step0/rank0/stack.json").write_text('{"Torch.exp.1.forward": ["File train.py, line 3"]}')
         (tmp_path / side / "step0/rank0/construct.json").write_text(
             '{"Torch.exp.1.forward": "Module.net.Net.forward.0"}'
         )
     found = same(tmp_path / "t", tmp_path / "g")
     assert b"line 3" in found["step0/compare_result_rank0_T.csv"]
     assert b"Module.net" in found["compare_summary_T.csv"]
-    assert set(same(tmp_path / "t", tmp_path / "g", "--step", "1", "--rank", "1")) >= {
-        "compare_result_rank1_T.csv"
-    }
+    assert set(same(tmp_path / "t", tmp_path / "g", "--step", "1", "--rank", "1")) >= {"compare_result_rank1_T.csv"}
 
 
 def test_every_way_to_name_a_run(probe: Any, put: Put, tmp_path: Path) -> None:
@@ -219,7 +215,7 @@ def test_file_urls(name: str, probe: Any, tmp_path: Path) -> None:
     assert probe("compare", target.as_uri(), golden.as_uri(), "-o", tmp_path / "o", *FORMATS) == 0, probe.err
     assert probe("compare", target, golden, "-o", tmp_path / "p", *FORMATS) == 0
     assert files(tmp_path / "o") == files(tmp_path / "p")
-    assert not is_remote(location(target.as_uri()))
+    assert not is_remote(parse_location(target.as_uri()))
 
 
 def test_a_compare_file_may_hold_urls(probe: Any, put: Put, tmp_path: Path) -> None:
@@ -267,19 +263,12 @@ def apart(temporary: Path, *arguments: str | Path) -> Any:
         ("", ["--executor", "processes", "-j", "4"]),
     ],
 )
-def test_processes_fetch_for_themselves(
-    rank: str, way: list[str], runs: Any, short: Path, tmp_path: Path
-) -> None:
+def test_processes_fetch_for_themselves(rank: str, way: list[str], runs: Any, short: Path, tmp_path: Path) -> None:
     """``local://`` is a file system that fsspec reads, and that other processes see."""
     paths = [runs("tensor_L1_dist2") / side for side in ("npu_dump", "bench_dump")]
     done = apart(short, *(f"local://{path}{rank}" for path in paths), "-o", tmp_path / "o", *FORMATS, *way)
     assert done.returncode == 0, done.stderr
-    assert (
-        apart(
-            short, *(f"{path}{rank}" for path in paths), "-o", tmp_path / "p", *FORMATS, "-j", "1"
-        ).returncode
-        == 0
-    )
+    assert apart(short, *(f"{path}{rank}" for path in paths), "-o", tmp_path / "p", *FORMATS, "-j", "1").returncode == 0
     assert files(tmp_path / "o") == files(tmp_path / "p")
     assert not list(short.glob("probe-*"))
 
@@ -324,7 +313,7 @@ def test_without_the_package_of_a_store(probe: Any, tmp_path: Path) -> None:
 
 def test_a_path_with_a_colon_is_no_url(tmp_path: Path) -> None:
     for text in ("C:/runs/npu", "c:\\runs", "a:b", "://x", "x://y", "/tmp/memory://x"):
-        assert location(text) == Path(text)
+        assert parse_location(text) == Path(text)
 
 
 def test_ranks_at_fault(probe: Any, put: Put, memory: Any, tmp_path: Path, temporary: Path) -> None:
@@ -368,9 +357,7 @@ def rows(out: Path) -> dict[str, Any]:
     return {row["NPU Name"]: row for row in map(json.loads, path.read_text().splitlines())}
 
 
-def test_a_missing_tensor_costs_a_row(
-    probe: Any, npy: Any, memory: Any, tmp_path: Path, temporary: Path
-) -> None:
+def test_a_missing_tensor_costs_a_row(probe: Any, npy: Any, memory: Any, tmp_path: Path, temporary: Path) -> None:
     memory.rm_file(PLACE)
     assert probe("compare", *npy, "-o", tmp_path / "o", *FORMATS) == 0
     found = rows(tmp_path / "o")

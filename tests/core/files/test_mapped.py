@@ -18,7 +18,7 @@ from probe_recording.reading.packed import PackedTensors
 from support.measuring import EasyGuard, mapping
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files.mapped import Mapped, mapping_of
+from probe_core.files.mapped import MappedFile, find_mapped_file
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 
 NEVER_CUT = pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut off here")
@@ -57,9 +57,9 @@ def packed(directory: Path, journal: bool = False) -> PackedTensors:
 
 
 def problem(array: np.ndarray[Any, Any]) -> str | None:
-    memory = mapping_of(array)
+    memory = find_mapped_file(array)
     assert memory is not None
-    return memory.problem()
+    return memory.find_problem()
 
 
 def later(path: Path) -> None:
@@ -73,7 +73,7 @@ def test_large_files_are_mapped_for_those_who_check_them(tmp_path: Path) -> None
     path = file(tmp_path)
     with mapping(EasyGuard()):
         memory = memory_of(path)
-        assert isinstance(memory, Mapped) and memory.problem() is None
+        assert isinstance(memory, MappedFile) and memory.find_problem() is None
         assert memory[:] == path.read_bytes()
         assert isinstance(memory_of(file(tmp_path, SMALL_FILE)), bytes)
     path = file(tmp_path)
@@ -117,18 +117,18 @@ def test_what_is_said_of_mapped_files(tmp_path: Path) -> None:
     path = file(tmp_path)
     with mapping(EasyGuard()):
         kept = memory_of(path)
-        assert isinstance(kept, Mapped)
+        assert isinstance(kept, MappedFile)
         (tmp_path / "other").write_bytes(b"other")
         (tmp_path / "other").replace(path)
-        assert kept.problem() is None
+        assert kept.find_problem() is None
         path.unlink()
-        assert kept.problem() is None
+        assert kept.find_problem() is None
         memory = memory_of(file(tmp_path))
-        assert isinstance(memory, Mapped)
+        assert isinstance(memory, MappedFile)
         later(path)
-        assert memory.problem() == "file was changed while it was read"
+        assert memory.find_problem() == "file was changed while it was read"
         os.truncate(path, 5000)
-        assert memory.problem() == "file was cut off while it was read"
+        assert memory.find_problem() == "file was cut off while it was read"
 
 
 @NEVER_CUT
@@ -186,7 +186,7 @@ def test_who_does_not_check_gets_a_copy_of_a_mapped_packed_file(tmp_path: Path) 
     store = packed(tmp_path)
     with mapping(EasyGuard()):
         assert problem(store.load("x")) is None
-    assert mapping_of(store.load("y")) is None
+    assert find_mapped_file(store.load("y")) is None
     later(tmp_path / PACKED_FILE)
     with pytest.raises(UnreadableTensor, match="was changed"):
         store.load("y")
@@ -199,7 +199,7 @@ def test_the_guard_forgets_mappings_that_are_gone(tmp_path: Path) -> None:
     path = file(tmp_path)
     with mapping(kernel):
         for _ in range(10_000):
-            assert isinstance(memory_of(path), Mapped)
+            assert isinstance(memory_of(path), MappedFile)
         with path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as memory:
             numbers = []
             while (number := kernel.watch(memory)) >= 0:
@@ -209,7 +209,7 @@ def test_the_guard_forgets_mappings_that_are_gone(tmp_path: Path) -> None:
             finally:
                 for number in numbers:
                     kernel.unwatch(number)
-        assert isinstance(memory_of(path), Mapped)
+        assert isinstance(memory_of(path), MappedFile)
     for number in (-1, len(numbers) + 10_000, 1 << 80):
         with pytest.raises((ValueError, OverflowError)):
             kernel.torn(number)

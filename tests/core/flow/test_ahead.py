@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_metrics import kernel
-from probe_metrics.kernel import group_sums, sums
+from probe_metrics.kernel import compute_group_sums, compute_sums
 from probe_metrics.tally import Tallies, Tally
 
 from probe_core import engine as core_engine
 from probe_core.flow import ahead
-from probe_core.flow.ahead import announce, grouped, measured_ahead
+from probe_core.flow.ahead import announce, group_pairs, measure_ahead
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.testing import pair_of
 
@@ -25,7 +25,7 @@ if importlib.util.find_spec("probe_metrics._kernel") is None and "CI" not in os.
 compiled: Any = importlib.import_module("probe_metrics.compiled")
 
 Array = np.ndarray[Any, Any]
-LARGE = ahead.LARGE // 4
+LARGE = ahead.MIN_PARALLEL_BYTES // 4
 
 
 @pytest.fixture(autouse=True)
@@ -44,30 +44,30 @@ def pair(count: int, seed: int = 0) -> OpenPair:
 
 def test_groups_hold_all_pairs_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their bytes; small ones are together, and no pair gives one empty group."""
-    monkeypatch.setattr(ahead, "BYTES", 1 << 20)
+    monkeypatch.setattr(ahead, "MAX_GROUP_BYTES", 1 << 20)
     pairs = [pair(1 + number * 1000) for number in range(200)]
-    groups = [*grouped(pairs)]
+    groups = [*group_pairs(pairs)]
     assert [each for group in groups for each in group] == pairs
     assert all(sum(each.nbytes for each in group[:-1]) < 1 << 20 for group in groups)
-    assert len(groups[0]) > 10 and [len(group) for group in grouped([])] == [0]
+    assert len(groups[0]) > 10 and [len(group) for group in group_pairs([])] == [0]
 
 
 def test_mapped_files_of_a_group_are_few() -> None:
     """They stay open until the group is measured; pairs in one packed file open it once."""
-    files: list[Any] = [f"file {number}" for number in range(ahead.MAPPED)]
-    pairs = [pair(3) for _ in range(ahead.MAPPED * 2)]
+    files: list[Any] = [f"file {number}" for number in range(ahead.MAX_MAPPED_FILES)]
+    pairs = [pair(3) for _ in range(ahead.MAX_MAPPED_FILES * 2)]
     for place, each in enumerate(pairs):
-        each.mappings = files[place % ahead.MAPPED], None
-    assert [len(group) for group in grouped(pairs)] == [ahead.MAPPED] * 2
+        each.mappings = files[place % ahead.MAX_MAPPED_FILES], None
+    assert [len(group) for group in group_pairs(pairs)] == [ahead.MAX_MAPPED_FILES] * 2
     for each in pairs:
         each.mappings = files[0], files[1]
-    assert [len(group) for group in grouped(pairs)] == [len(pairs)]
+    assert [len(group) for group in group_pairs(pairs)] == [len(pairs)]
 
 
 def test_labels_come_as_they_went_in() -> None:
     groups = [(number, PairGroup([pair(1 + number * 1000)])) for number in range(50)]
-    assert list(measured_ahead(iter(groups), [kernel.measure_ahead])) == groups
-    assert list(measured_ahead([], [])) == []
+    assert list(measure_ahead(iter(groups), [kernel.measure_ahead])) == groups
+    assert list(measure_ahead([], [])) == []
 
 
 def test_large_groups_are_measured_before_their_turn() -> None:
@@ -79,20 +79,20 @@ def test_large_groups_are_measured_before_their_turn() -> None:
         kernel.measure_ahead(group)
 
     large, small = [PairGroup([pair(LARGE, seed)]) for seed in range(5)], PairGroup([pair(100)])
-    for _, each in measured_ahead(enumerate([*large[:2], small, *large[2:]]), [measure]):
+    for _, each in measure_ahead(enumerate([*large[:2], small, *large[2:]]), [measure]):
         assert (each is small) == (each not in seen)
     assert seen == large
     for seed, each in enumerate(large):
-        assert each._shared.keys() == {group_sums}
-        assert each.once(group_sums).row(0) == sums(pair(LARGE, seed))
+        assert each._shared.keys() == {compute_group_sums}
+        assert each.once(compute_group_sums).row(0) == compute_sums(pair(LARGE, seed))
 
 
 def test_only_measurable_pairs_are_measured_ahead() -> None:
     lost = pair(LARGE)
     lost.close()
     group = PairGroup([lost, pair(LARGE)])
-    assert list(measured_ahead([("a", group)], [kernel.measure_ahead])) == [("a", group)]
-    assert not group._shared and group.measurable._shared.keys() == {group_sums}
+    assert list(measure_ahead([("a", group)], [kernel.measure_ahead])) == [("a", group)]
+    assert not group._shared and group.measurable._shared.keys() == {compute_group_sums}
 
 
 def test_what_fails_ahead_is_left_to_the_metric() -> None:
@@ -102,8 +102,8 @@ def test_what_fails_ahead_is_left_to_the_metric() -> None:
         raise MemoryError
 
     large = PairGroup([pair(LARGE)])
-    assert list(measured_ahead([("a", large)], [fail])) == [("a", large)]
-    assert large.once(group_sums).aligned.all()
+    assert list(measure_ahead([("a", large)], [fail])) == [("a", large)]
+    assert large.once(compute_group_sums).aligned.all()
 
 
 def test_bytes_held_are_bounded() -> None:
@@ -117,16 +117,14 @@ def test_bytes_held_are_bounded() -> None:
             yield pair_of(np.zeros(1 << 20, np.float32), np.zeros(1 << 20, np.float32))
 
     done = 0
-    for _, group in measured_ahead(((0, group) for group in grouped(pairs())), []):
+    for _, group in measure_ahead(((0, group) for group in group_pairs(pairs())), []):
         done += len(group)
-        assert (opened - done) * (8 << 20) <= ahead.BYTES
+        assert (opened - done) * (8 << 20) <= ahead.MAX_GROUP_BYTES
 
 
 def test_a_walk_that_is_left_ends_its_thread() -> None:
     """Interruptions such as Ctrl-C."""
-    walk = measured_ahead(
-        ((number, PairGroup([pair(LARGE)])) for number in range(99)), [kernel.measure_ahead]
-    )
+    walk = measure_ahead(((number, PairGroup([pair(LARGE)])) for number in range(99)), [kernel.measure_ahead])
     next(walk)
     walk.close()  # type: ignore[attr-defined]
 
@@ -139,8 +137,8 @@ def test_a_group_of_all_sorts() -> None:
         golden.astype(np.int32), golden.astype(">f4"), golden[:1, :1], golden[::2, ::3],
     ]  # fmt: skip
     group = PairGroup([pair_of(array + 1, array.copy()) for array in sorts])
-    found = group.once(group_sums)
-    assert [found.row(place) for place in range(len(group))] == [sums(each) for each in group]
+    found = group.once(compute_group_sums)
+    assert [found.row(place) for place in range(len(group))] == [compute_sums(each) for each in group]
 
 
 def test_many_at_once_give_what_each_gives() -> None:

@@ -50,9 +50,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         ({"count": 0}, "holds no values"),
     ],
 )
-def test_a_refusal_closes_what_was_opened(
-    opened: dict[str, Any], golden: dict[str, Any] | None, says: str
-) -> None:
+def test_a_refusal_closes_what_was_opened(opened: dict[str, Any], golden: dict[str, Any] | None, says: str) -> None:
     opened["target"] = Opened(Path("target"))
     if golden is not None:
         opened["golden"] = Opened(Path("golden"), **golden)

@@ -70,10 +70,7 @@ def test_a_third_partys_metric_policy_judge_and_reporter(pair: Any, probe: Any, 
 
 
 def test_the_first_policy_judges_and_further_ones_get_columns(pair: Any, probe: Any, tmp_path: Path) -> None:
-    assert (
-        probe("compare", *pair, "-o", tmp_path / "a", "--policy", "accuracy,few_flips", "--format", "csv")
-        == 0
-    )
+    assert probe("compare", *pair, "-o", tmp_path / "a", "--policy", "accuracy,few_flips", "--format", "csv") == 0
     assert probe("compare", *pair, "-o", tmp_path / "b", "--format", "csv") == 0
     both, plain = rows(tmp_path / "a"), rows(tmp_path / "b")
     assert list(both[0]) == [*plain[0], "Sign flips", "few_flips"]
@@ -91,9 +88,7 @@ def test_a_column_says_which_rows_differ_beyond_rounding(pair: Any, probe: Any, 
     labels = {(row["Accuracy Reached or Not"], row["first_difference"]) for row in found}
     assert {("Yes", "agrees"), ("No", "differs")} <= labels
     assert {label for _, label in labels} <= {"differs", "agrees", ""}
-    assert (
-        probe("compare", *pair, "-o", tmp_path / "alone", "--format", "csv", "--policy", asked[-1][20:]) == 0
-    )
+    assert probe("compare", *pair, "-o", tmp_path / "alone", "--format", "csv", "--policy", asked[-1][20:]) == 0
     alone = [row["Accuracy Reached or Not"] for row in rows(tmp_path / "alone")]
     assert alone == [row["first_difference"] for row in found]
 
@@ -108,9 +103,7 @@ def test_a_policy_for_other_runs(pair: Any, probe: Any, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_policy_that_fails_is_blamed(
-    pair: Any, probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_policy_that_fails_is_blamed(pair: Any, probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise ZeroDivisionError("no flips")
 
@@ -134,9 +127,7 @@ def test_a_judge_that_fails_is_blamed_once_and_the_rest_goes_on(
 
 def test_the_limit_of_a_metric(pair: Any, probe: Any, tmp_path: Path) -> None:
     options = [word for limit in (0, 4, 1e9) for word in ("--metric", f"ulp:limit={limit:g}")]
-    assert probe("compare", *pair, "-o", tmp_path, "--format", "csv", "--metric", "ulp", *options) == 0, (
-        probe.err
-    )
+    assert probe("compare", *pair, "-o", tmp_path, "--format", "csv", "--metric", "ulp", *options) == 0, probe.err
     found = [row for row in rows(tmp_path) if row["ulp: ULP max"] not in ("unsupported", "N/A")]
     shares = [name for name in found[0] if "share over limit" in name]
     assert shares == [
@@ -145,9 +136,7 @@ def test_the_limit_of_a_metric(pair: Any, probe: Any, tmp_path: Path) -> None:
     ]
     outputs = {row["NPU Name"]: row for row in found}
     row = outputs["Tensor.__mul__.0.forward.output.0"]
-    target, golden = (
-        torch.load(side / "rank" / "dump_tensor_data" / f"{row['NPU Name']}.pt") for side in pair
-    )
+    target, golden = (torch.load(side / "rank" / "dump_tensor_data" / f"{row['NPU Name']}.pt") for side in pair)
     steps = ulps(target.detach().numpy(), golden.detach().numpy())
     for name, limit in zip(shares[1:], (0, 4, 1e9), strict=True):
         assert float(row[name]) == pytest.approx(np.mean(steps > limit), abs=1e-12)

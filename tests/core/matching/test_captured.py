@@ -10,7 +10,7 @@ import numpy as np
 from probe_recording.reading.run import DumpRun
 from support.runs.recorded import forward, tensor, write_run
 
-from probe_core.matching.captured import comparable
+from probe_core.matching.captured import exclude_uncaptured
 
 FAMILIES = {"custom_operators": ["_C"], "autograd_functions": ["Autograd"]}
 
@@ -34,12 +34,10 @@ def forwards(names: list[str]) -> list[str]:
 
 def test_comparable_leaves_out_families_that_the_other_recorder_lacks(tmp_path: Path) -> None:
     full, plain = open_run(tmp_path / "t", ALL, families=FAMILIES), open_run(tmp_path / "g", PLAIN)
-    target, golden, notes = comparable(full, plain)
+    target, golden, notes = exclude_uncaptured(full, plain)
     assert list(target.names()) == forwards(PLAIN) and golden is plain
-    assert notes == (
-        "not compared: 2 calls of Autograd, _C, which the recorder of the golden did not record",
-    )
-    golden, target, notes = comparable(plain, full)
+    assert notes == ("not compared: 2 calls of Autograd, _C, which the recorder of the golden did not record",)
+    golden, target, notes = exclude_uncaptured(plain, full)
     assert list(target.names()) == forwards(PLAIN) and golden is plain
     assert notes[0].endswith("the recorder of the target did not record")
 
@@ -47,13 +45,13 @@ def test_comparable_leaves_out_families_that_the_other_recorder_lacks(tmp_path: 
 def test_comparable_keeps_families_that_both_recorders_list(tmp_path: Path) -> None:
     full = open_run(tmp_path / "t", ALL, families=FAMILIES)
     other = open_run(tmp_path / "g", PLAIN, families=NOTHING_SEEN)
-    assert comparable(full, other) == (full, other, ())
+    assert exclude_uncaptured(full, other) == (full, other, ())
 
 
 def test_comparable_keeps_scopes_that_the_other_recorder_captured(tmp_path: Path) -> None:
     full = open_run(tmp_path / "t", ALL, families=FAMILIES)
     msprobe = open_run(tmp_path / "g", ["Torch.relu.0", "_C.norm.0", "_C.gelu.0", "Torch.relu.1"])
-    target, golden, _ = comparable(full, msprobe)
+    target, golden, _ = exclude_uncaptured(full, msprobe)
     assert list(target.names()) == forwards(["Torch.relu.0", "_C.norm.0", "Torch.relu.1"])
     assert golden is msprobe
 
@@ -61,13 +59,13 @@ def test_comparable_keeps_scopes_that_the_other_recorder_captured(tmp_path: Path
 def test_comparable_leaves_out_operators_that_the_other_recorder_ignored(tmp_path: Path) -> None:
     full = open_run(tmp_path / "t", [*ALL, "_C.gelu.0"], families=FAMILIES)
     other = open_run(tmp_path / "g", PLAIN, families=NOTHING_SEEN, unrecorded={"_C.norm": 3})
-    target, _, _ = comparable(full, other)
+    target, _, _ = exclude_uncaptured(full, other)
     assert list(target.names()) == forwards(["Torch.relu.0", "Autograd.Fused.0", "Torch.relu.1", "_C.gelu.0"])
 
 
 def test_partial_runs_read_the_records_of_the_whole_run(tmp_path: Path) -> None:
     full, plain = open_run(tmp_path / "t", ALL, families=FAMILIES), open_run(tmp_path / "g", PLAIN)
-    partial, _, _ = comparable(full, plain)
+    partial, _, _ = exclude_uncaptured(full, plain)
     assert [record.key for record in partial.records()] == forwards(PLAIN)
     assert [record.index for record in partial.records()] == [0, 1]
     assert partial.find("Torch.relu.1.forward") == 1 and partial.find("_C.norm.0.forward") is None

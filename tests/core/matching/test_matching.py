@@ -14,18 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_matching import alignment
 from probe_matching.alignment import align
-from probe_matching.fuzzy import Fuzzy
-from probe_matching.mapping import Mapping
+from probe_matching.fuzzy import FuzzyMatcher
+from probe_matching.mapping import MappingMatcher
 from probe_recording.reading.run import DumpRun
 from support.runs.orders import all_pairs
 from support.runs.recorded import forward, scalar, tensor, write_run
 from support.sampling import examples
 
-from probe_core.matching.exact import Exact
+from probe_core.matching.exact import ExactMatcher
 from probe_core.matching.matching import RowOrder
 from probe_core.model import How
 from probe_core.model.plan import Plan
-from probe_core.store.names import canonical, without_count
+from probe_core.store.names import canonicalize, drop_count
 
 PLAN = Plan(Path("t"), Path("g"), Path("o"), "0")
 Rows = list[tuple[str | None, str | None]]
@@ -35,11 +35,9 @@ def open_run(directory: Path, data: dict[str, Any]) -> DumpRun:
     return DumpRun(write_run(directory, data), "pytorch", lambda path: np.zeros(1))
 
 
-def rows(
-    tmp_path: Path, target: dict[str, Any], golden: dict[str, Any], matcher: Any = None, plan: Any = None
-) -> Rows:
+def rows(tmp_path: Path, target: dict[str, Any], golden: dict[str, Any], matcher: Any = None, plan: Any = None) -> Rows:
     ours, theirs = open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden)
-    matching = (matcher or Exact()).match(ours, theirs, plan or PLAN)
+    matching = (matcher or ExactMatcher()).match(ours, theirs, plan or PLAN)
     order = RowOrder(matching, ours, theirs)
     found = [
         (pair.target.name if pair.target else None, pair.golden.name if pair.golden else None)
@@ -67,12 +65,12 @@ def call(name: str, shape: list[int] | None = None) -> dict[str, Any]:
     ],
 )
 def test_the_count_goes_and_the_class_stays(name: str, short: str) -> None:
-    assert without_count(name) == short
+    assert drop_count(name) == short
 
 
 def test_only_the_count_behind_parameters_grad_goes() -> None:
-    assert canonical("Module.x.L.parameters_grad.0") == "Module.x.L.parameters_grad"
-    assert canonical("Module.x.0.L.forward.0") == "Module.x.0.L.forward.0"
+    assert canonicalize("Module.x.L.parameters_grad.0") == "Module.x.L.parameters_grad"
+    assert canonicalize("Module.x.0.L.forward.0") == "Module.x.0.L.forward.0"
 
 
 class TestExact:
@@ -109,9 +107,7 @@ class TestExact:
 
     def test_values_pair_by_place_where_versions_name_them_differently(self, tmp_path: Path) -> None:
         named = tensor(data_name="Torch.a.0.forward.kwargs.x.pt")
-        found = rows(
-            tmp_path, {"Torch.a.0.forward": forward(x=named)}, {"Torch.a.0.forward": forward(x=tensor())}
-        )
+        found = rows(tmp_path, {"Torch.a.0.forward": forward(x=named)}, {"Torch.a.0.forward": forward(x=tensor())})
         assert found == [("Torch.a.0.forward.kwargs.x", "Torch.a.0.forward.input.x")]
 
     def test_parameter_gradients_of_26_pair_with_those_of_8(self, tmp_path: Path) -> None:
@@ -126,12 +122,12 @@ class TestExact:
 class TestFuzzy:
     def test_identical_runs_pair_one_to_one(self, tmp_path: Path) -> None:
         data = {k: v for n in range(5) for k, v in call(f"Torch.relu.{n}").items()}
-        assert all(a == b for a, b in rows(tmp_path, data, data, Fuzzy()))
+        assert all(a == b for a, b in rows(tmp_path, data, data, FuzzyMatcher()))
 
     def test_a_call_more_shifts_the_rest(self, tmp_path: Path) -> None:
         target = {**call("Torch.relu.0", [9]), **call("Torch.relu.1", [2]), **call("Torch.relu.2", [3])}
         golden = {**call("Torch.relu.0", [2]), **call("Torch.relu.1", [3])}
-        found = rows(tmp_path, target, golden, Fuzzy())
+        found = rows(tmp_path, target, golden, FuzzyMatcher())
         assert [(a and a[:12], b and b[:12]) for a, b in found] == [
             ("Torch.relu.0", None),
             ("Torch.relu.1", "Torch.relu.0"),
@@ -144,17 +140,17 @@ class TestFuzzy:
             "Module.a.Linear.forward.0": forward(tensor()),
             "Module.a.Conv.forward.1": forward(tensor()),
         }
-        assert rows(tmp_path, target, golden, Fuzzy())[0][1] == "Module.a.Linear.forward.0.input.0"
+        assert rows(tmp_path, target, golden, FuzzyMatcher())[0][1] == "Module.a.Linear.forward.0.input.0"
 
     def test_left_overs_of_one_name_pair_by_name(self, tmp_path: Path) -> None:
         """Other shapes: no fuzzy pair, but one full name; message 9 says the rest."""
-        found = rows(tmp_path, call("Torch.neg.0", [3]), call("Torch.neg.0", [4]), Fuzzy())
+        found = rows(tmp_path, call("Torch.neg.0", [3]), call("Torch.neg.0", [4]), FuzzyMatcher())
         assert found == [("Torch.neg.0.forward.input.0",) * 2]
 
     def test_whole_calls_pair_and_not_rows(self, tmp_path: Path) -> None:
         target = {"Torch.add.1.forward": forward(tensor([2]), tensor([3]))}
         golden = {"Torch.add.0.forward": forward(tensor([2]), tensor([4]))}
-        matching = Fuzzy().match(open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden), PLAN)
+        matching = FuzzyMatcher().match(open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden), PLAN)
         assert matching.matched == 0
 
 
@@ -168,7 +164,7 @@ class TestMapping:
         path = self.write(tmp_path, "Tensor.mm.0.forward.input.0: Torch.mm.0.forward.input.0\n")
         target = {**call("Tensor.mm.0"), **call("Torch.exp.0")}
         golden = {**call("Torch.mm.0"), **call("Torch.exp.0")}
-        assert rows(tmp_path, target, golden, Mapping(), replace(PLAN, mapping=path)) == [
+        assert rows(tmp_path, target, golden, MappingMatcher(), replace(PLAN, mapping=path)) == [
             ("Tensor.mm.0.forward.input.0", "Torch.mm.0.forward.input.0"),
             ("Torch.exp.0.forward.input.0",) * 2,
         ]
@@ -179,7 +175,7 @@ class TestMapping:
             tmp_path,
             {**call("Torch.a.0"), **call("Torch.b.0")},
             call("Torch.c.0"),
-            Mapping(),
+            MappingMatcher(),
             replace(PLAN, mapping=names),
         )
         assert [golden for _, golden in found] == ["Torch.c.0.forward.input.0"] * 2
@@ -190,16 +186,14 @@ class TestMapping:
         names = {"Tensor.mm.0.forward.input.0": "Torch.mm.0.forward.input.0"}
         plan = replace(PLAN, mapping=names, matcher="fuzzy")
         ours, theirs = open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden)
-        order = RowOrder(Mapping().match(ours, theirs, plan), ours, theirs)
+        order = RowOrder(MappingMatcher().match(ours, theirs, plan), ours, theirs)
         assert [pair.how for pair in all_pairs(order)] == [How.MAPPED, How.FUZZY]
 
 
 # -- the alignment against every alignment there is -------------------------------------------
 
 
-def best_by_brute_force(
-    ours: str, theirs: str, our_names: list[int], their_names: list[int]
-) -> tuple[int, int]:
+def best_by_brute_force(ours: str, theirs: str, our_names: list[int], their_names: list[int]) -> tuple[int, int]:
     @lru_cache(None)
     def best(i: int, j: int) -> tuple[int, int]:
         if i == len(ours) or j == len(theirs):
@@ -215,17 +209,15 @@ def best_by_brute_force(
 
 @settings(max_examples=examples(300), deadline=None)
 @given(
-    st.text("ab", max_size=9), st.text("ab", max_size=9), st.data(), st.sampled_from([1, 6, alignment.SMALL])
+    st.text("ab", max_size=9), st.text("ab", max_size=9), st.data(), st.sampled_from([1, 6, alignment.MAX_TABLE_CELLS])
 )  # fmt: skip
 def test_most_pairs_then_most_equal_names(ours: str, theirs: str, data: Any, small: int) -> None:
     names = [data.draw(st.lists(st.integers(0, 3), min_size=len(s), max_size=len(s))) for s in (ours, theirs)]
-    saved, alignment.SMALL = alignment.SMALL, small  # small tables make it divide
+    saved, alignment.MAX_TABLE_CELLS = alignment.MAX_TABLE_CELLS, small  # small tables make it divide
     try:
-        pairs = list(
-            align(*([ord(c) for c in s] for s in (ours, theirs)), *([str(x) for x in n] for n in names))
-        )
+        pairs = list(align(*([ord(c) for c in s] for s in (ours, theirs)), *([str(x) for x in n] for n in names)))
     finally:
-        alignment.SMALL = saved
+        alignment.MAX_TABLE_CELLS = saved
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(pairs))
     assert all(ours[i] == theirs[j] for i, j in pairs)
     equal = sum(names[0][i] == names[1][j] for i, j in pairs)

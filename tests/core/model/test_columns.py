@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.sampling import examples
 
 from probe_core.model import Kind, Record, Side, Slot, Statistics, Transfer, Value
-from probe_core.model.columns import ColumnsBuilder, columns_of
+from probe_core.model.columns import ColumnsBuilder, create_columns
 
 NUMBERS = st.one_of(
     st.floats(),
@@ -50,7 +50,7 @@ def exact(item: Any) -> Any:
 @settings(max_examples=examples(200), deadline=None)
 def test_columns_return_every_value_as_it_was(described: list[tuple[str, tuple[Slot, ...]]]) -> None:
     records = [Record(index, key, slots) for index, (key, slots) in enumerate(described)]
-    columns = columns_of(records)
+    columns = create_columns(records)
     assert len(columns) == sum(len(record.slots) for record in records) == columns.starts[-1]
     for record in records:
         found = columns.record(record.index)
@@ -82,21 +82,19 @@ def _plain(slot: Slot) -> Slot:
     """A slot as the compiled reader gives it: without transfers, data and integers that float64 does not hold."""
     fits = [not (type(item) is int and abs(item) > 2**53) for item in slot.value.statistics]
     statistics = [item if fit else None for item, fit in zip(slot.value.statistics, fits)]
-    return slot._replace(
-        value=slot.value._replace(statistics=Statistics(*statistics), data_name=None, p2p=None)
-    )
+    return slot._replace(value=slot.value._replace(statistics=Statistics(*statistics), data_name=None, p2p=None))
 
 
 @pytest.mark.parametrize("value", [np.float32(0.5), np.int64(3), np.bool_(True)])
 def test_columns_convert_statistics_of_numpy(value: Any) -> None:
     leaf = Value(Kind.TENSOR, "float32", "[]", (), Statistics(value))
     slot = Slot("a", Side.INPUT, "0", leaf)
-    (found,) = columns_of([Record(0, "a", (slot,))]).record(0).slots
+    (found,) = create_columns([Record(0, "a", (slot,))]).record(0).slots
     assert exact(found.value.statistics.max) == exact(value.item())
 
 
 def test_numbers_beyond_float64_are_infinite_in_the_column_and_exact_in_views() -> None:
     leaf = Value(Kind.TENSOR, "int64", "[]", (), Statistics(10**400, -(10**400), 2**60 + 1))
-    columns = columns_of([Record(0, "a", (Slot("a", Side.INPUT, "0", leaf),))])
+    columns = create_columns([Record(0, "a", (Slot("a", Side.INPUT, "0", leaf),))])
     assert columns.numbers[0, :3].tolist() == [math.inf, -math.inf, float(2**60)]
     assert columns.record(0).slots[0].value.statistics[:3] == (10**400, -(10**400), 2**60 + 1)

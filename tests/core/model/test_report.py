@@ -167,15 +167,11 @@ def drifting(tmp_path: Path, *calls: tuple[str, float, float], dtype: Any = np.f
 
 def test_an_output_that_jumps_although_no_row_fails(tmp_path: Path) -> None:
     """A wrong factor of 0.8 % has cosine 1 and a small error: the table's rule says Yes."""
-    assert drifting(tmp_path, ("a", 0, 0), ("norm", 0, 8e-3), ("b", 8e-3, 8e-3)) == [
-        "norm returns values that differ"
-    ]
+    assert drifting(tmp_path, ("a", 0, 0), ("norm", 0, 8e-3), ("b", 8e-3, 8e-3)) == ["norm returns values that differ"]
 
 
 def test_the_first_input_that_is_apart(tmp_path: Path) -> None:
-    assert drifting(tmp_path, ("a", 0, 0), ("b", 1e-3, 1e-3), ("c", 1e-3, 1e-3)) == [
-        "b receives values that differ"
-    ]
+    assert drifting(tmp_path, ("a", 0, 0), ("b", 1e-3, 1e-3), ("c", 1e-3, 1e-3)) == ["b receives values that differ"]
 
 
 @pytest.mark.parametrize("dtype, amount", [(np.float32, 5e-6), (np.float16, 2e-3), (np.float64, 1e-14)])
@@ -222,9 +218,7 @@ def test_the_first_call_in_another_dtype(before: str, named_: list[str], tmp_pat
         "Torch.b.0.forward": forward(tensor(), output=[tensor(dtype="torch.bfloat16")] if named_ else []),
         "Torch.c.0.forward": forward(tensor(dtype="torch.bfloat16")),
     }
-    golden = {
-        key: forward(tensor(), output=[tensor()] * len(value["output"])) for key, value in target.items()
-    }
+    golden = {key: forward(tensor(), output=[tensor()] * len(value["output"])) for key, value in target.items()}
     if not named_:
         target["Torch.b.0.forward"] = forward(tensor(dtype=before))
     found = report(tmp_path, target, golden)

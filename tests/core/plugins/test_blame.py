@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.runs.precheck_runs import standin_run
 
-from probe_core.testing.addresses import unresolved
+from probe_core.testing.addresses import explain_unresolved
 
 pytest_plugins = ["support.standins.precheck_fixtures"]
 
@@ -52,9 +52,7 @@ def compare(runs: Any, tmp_path: Path, probe: Any) -> Callable[..., int]:
 
     def compared(*more: str) -> int:
         formats = () if "--format" in more else ("--format", "csv")
-        code: int = probe(
-            "compare", base / "npu_dump", base / "bench_dump", "-o", tmp_path / "out", *formats, *more
-        )
+        code: int = probe("compare", base / "npu_dump", base / "bench_dump", "-o", tmp_path / "out", *formats, *more)
         return code
 
     return compared
@@ -267,10 +265,10 @@ def test_a_wrong_address_costs_what_it_is_the_address_of(
 
 
 def test_addresses_are_looked_up_without_an_import() -> None:
-    assert unresolved("probe_pytorch.debugger:PrecisionDebugger") == ""
-    assert unresolved("antigravity:geohash") == "" and "antigravity" not in sys.modules
-    assert unresolved("antigravity:nothing") == "antigravity has no nothing"
-    assert unresolved("json.decoder.nothing:x") == "there is no module json.decoder.nothing"
+    assert explain_unresolved("probe_pytorch.debugger:PrecisionDebugger") == ""
+    assert explain_unresolved("antigravity:geohash") == "" and "antigravity" not in sys.modules
+    assert explain_unresolved("antigravity:nothing") == "antigravity has no nothing"
+    assert explain_unresolved("json.decoder.nothing:x") == "there is no module json.decoder.nothing"
 
 
 # -- readers, matchers, highlighters, executors ----------------------------------------------------
@@ -350,9 +348,7 @@ def probe_views():
     assert f"{NAME}, a plugin, failed: ValueError: no." in probe.err
 
 
-@pytest.mark.parametrize(
-    "body", ["raise SystemExit", "return None", "return {99999: None}", "return {'a': 1}"]
-)
+@pytest.mark.parametrize("body", ["raise SystemExit", "return None", "return {99999: None}", "return {'a': 1}"])
 def test_a_highlighter_at_fault_marks_nothing(body: str, faulty: Any, compare: Any, probe: Any) -> None:
     faulty(f"""
 class Mine:
@@ -462,7 +458,7 @@ def probe_commands():
 
 
 def test_a_defect_of_probe_is_still_one(probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe_core.cli.plugins._table", lambda described: 1 / 0)
+    monkeypatch.setattr("probe_core.cli.plugins._print_table", lambda described: 1 / 0)
     assert probe("plugins") == 70 and "This is a defect of probe" in probe.err
 
 
@@ -498,9 +494,7 @@ def test_a_standard_that_cannot_measure_says_so_in_the_details(
     assert details.read_text("utf-8").count(f'The standard ""mine"" of {NAME} failed') == 1
 
 
-def test_a_standard_without_its_list_is_left_out(
-    faulty: Any, probe: Any, tmp_path: Path, standin: Path
-) -> None:
+def test_a_standard_without_its_list_is_left_out(faulty: Any, probe: Any, tmp_path: Path, standin: Path) -> None:
     faulty(STANDARD.format(measure="pass", judge="pass", apis="probe_faulty_lists:nothing.yaml"))
     dump = standin_run(tmp_path / "run", "Functional.good.0")
     assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out") == 0, probe.err

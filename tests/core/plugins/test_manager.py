@@ -63,9 +63,7 @@ def header(directory: Path) -> list[str]:
 def test_a_real_plugin_comes_breaks_and_goes(runs: Any, tmp_path: Path) -> None:
     base, site, out = runs("tensor_L1_datamap"), tmp_path / "site", tmp_path / "out"
     source = tmp_path / "another"
-    shutil.copytree(
-        TESTS / "sample_plugin", source, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__")
-    )
+    shutil.copytree(TESTS / "sample_plugin", source, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
     (source / "probe_sample").rename(source / "probe_other")
     for file in (source / "pyproject.toml", *(source / "probe_other").glob("*.py")):
         text = file.read_text().replace("probe_sample", "probe_other").replace("probe-sample", "probe-other")
@@ -113,9 +111,7 @@ def test_probe_plugins_lists_what_each_gives() -> None:
                  "sign_flips", "xlsx", "demo", "fuzzy"):  # fmt: skip
         assert word in done.stdout
     listed = {plugin["name"]: plugin for plugin in json.loads(probe("plugins", "--json").stdout)}
-    assert listed["sample"]["contributes"]["metrics"] == {
-        "sign_flips": "share of elements whose sign differs"
-    }
+    assert listed["sample"]["contributes"]["metrics"] == {"sign_flips": "share of elements whose sign differs"}
 
 
 def test_probe_plugins_chosen_by_the_environment() -> None:
@@ -247,9 +243,7 @@ def test_two_of_one_name_are_an_error_only_when_used() -> None:
     def two() -> list[MetricSpec]:
         return [spec("twice")]
 
-    manager = manager_of(
-        one=module("plugin_one", probe_metrics=one), two=module("plugin_two", probe_metrics=two)
-    )
+    manager = manager_of(one=module("plugin_one", probe_metrics=one), two=module("plugin_two", probe_metrics=two))
     assert manager.find("metrics", "once", MetricSpec).name == "once"
     with pytest.raises(UserError) as caught:
         manager.find("metrics", "twice", MetricSpec)
@@ -300,9 +294,7 @@ def test_observers_that_fail_are_logged(runs: Any, tmp_path: Path) -> None:
     assert seen == ["t"]
 
 
-def test_a_metric_that_raises_costs_its_cells(
-    runs: Any, tmp_path: Path, rows_of: Any, monkeypatch: Any
-) -> None:
+def test_a_metric_that_raises_costs_its_cells(runs: Any, tmp_path: Path, rows_of: Any, monkeypatch: Any) -> None:
     from probe_sample.sign_flips import SignFlips
 
     def broken(self: Any, pair: Any) -> Any:

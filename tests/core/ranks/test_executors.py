@@ -60,9 +60,7 @@ def two_steps(runs: Any, tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 
 @pytest.mark.parametrize("case", ["tensor_L1_dist2", pytest.param("two steps", marks=SLOW), "-da"])
-def test_same_bytes_wherever_it_runs(
-    case: str, probe: Any, runs: Any, two_steps: Pair, tmp_path: Path
-) -> None:
+def test_same_bytes_wherever_it_runs(case: str, probe: Any, runs: Any, two_steps: Pair, tmp_path: Path) -> None:
     base = runs("tensor_L1_dist2" if case == "-da" else case) if case != "two steps" else two_steps[0].parent
     options = ["-hl", *FORMATS, *(["-da"] if case == "-da" else [])]
     found, said = {}, {}
@@ -77,13 +75,11 @@ def test_same_bytes_wherever_it_runs(
         assert said[name] == said["one by one"], name
 
 
-def test_the_time_of_the_work_does_not_reach_the_files(
-    probe: Any, pair: Any, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_the_time_of_the_work_does_not_reach_the_files(probe: Any, pair: Any, tmp_path: Path, monkeypatch: Any) -> None:
     paths = pair([0, 1], [0, 1])
     found = []
     for stamp in (STAMP, "20270202020202"):
-        monkeypatch.setattr("probe_core.library.time_stamp", lambda stamp=stamp: stamp)
+        monkeypatch.setattr("probe_core.library.get_time_stamp", lambda stamp=stamp: stamp)
         assert probe("compare", *paths, "-o", tmp_path / stamp, *FORMATS) == 0
         found.append(files(tmp_path / stamp))
     assert found[0] == found[1]
@@ -98,20 +94,14 @@ def test_the_time_of_the_work_does_not_reach_the_files(
         pytest.param("debug_tensor", marks=SLOW),
     ],
 )
-def test_a_single_rank_in_chunks_gives_the_same_bytes(
-    case: str, probe: Any, runs: Any, tmp_path: Path
-) -> None:
+def test_a_single_rank_in_chunks_gives_the_same_bytes(case: str, probe: Any, runs: Any, tmp_path: Path) -> None:
     base = runs(case)
     found = []
     for number, way in enumerate(
         ([], ["--executor", "threads"], *[["--executor", "processes", "-j", n] for n in "13"])
     ):
         out = tmp_path / f"o{number}"
-        options = (
-            ["-o", out, "-hl", "--metric", "ulp", *FORMATS]
-            if case == "tensor_L1_edge"
-            else ["-o", out, *FORMATS]
-        )
+        options = ["-o", out, "-hl", "--metric", "ulp", *FORMATS] if case == "tensor_L1_edge" else ["-o", out, *FORMATS]
         assert probe("compare", base / "npu_dump", base / "bench_dump", *options, *way) == 0, probe.err
         found.append(files(out))
     assert found[0] and all(one == found[0] for one in found)
@@ -173,9 +163,7 @@ def test_no_temporary_files_are_left(probe: Any, pair: Any, tmp_path: Path) -> N
 
 def test_executors_are_listed(probe: Any) -> None:
     assert probe("plugins", "--json") == 0
-    listed = {
-        plugin["name"]: list(plugin["contributes"].get("executors", ())) for plugin in json.loads(probe.out)
-    }
+    listed = {plugin["name"]: list(plugin["contributes"].get("executors", ())) for plugin in json.loads(probe.out)}
     assert listed["core"] == ["threads", "processes"]
     assert probe("plugins") == 0
     assert "processes of this machine" in probe.out
@@ -272,10 +260,7 @@ def test_memory_that_runs_out_in_a_metric_costs_its_cells(deadly: Any, pair: Any
     target, golden = pair([0], [0, 1])
     write_run(target / "rank1", {**GOOD, "Torch.exp.1.forward": forward(tensor(value=668))})
     done = deadly("compare", target, golden, "-o", tmp_path / "o", "--format", "csv")
-    assert (
-        done.returncode == 0
-        and b" failed: MemoryError" in files(tmp_path / "o")["compare_result_rank1_T.csv"]
-    )
+    assert done.returncode == 0 and b" failed: MemoryError" in files(tmp_path / "o")["compare_result_rank1_T.csv"]
 
 
 def test_a_defect_in_a_rank_is_a_defect(pair: Any, tmp_path: Path, probe: Any, monkeypatch: Any) -> None:
@@ -341,9 +326,7 @@ def test_compare_distributed_with_an_empty_rank(pair: Any, tmp_path: Path) -> No
     assert results(tmp_path / "o") == ["rank0", "rank2"]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"suffix": "x"}, {"highlight": 1}, {"npu_dump_dir": 3}, {"output_path": 3}]
-)
+@pytest.mark.parametrize("wrong", [{"suffix": "x"}, {"highlight": 1}, {"npu_dump_dir": 3}, {"output_path": 3}])
 def test_compare_distributed_checks_its_arguments(wrong: dict[str, Any], pair: Any, tmp_path: Path) -> None:
     from probe_pytorch import compare_distributed
 

@@ -26,10 +26,10 @@ from support.runs.resumed import (  # noqa: F401
     undisturbed,
 )
 
-from probe_core.flow.pipeline import finder_of
+from probe_core.flow.pipeline import create_finder
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager
-from probe_core.ranks.report_json import report_from, report_to
+from probe_core.ranks.report_json import parse_report, serialize_report
 
 # -- in one process --------------------------------------------------------------------------------
 
@@ -38,9 +38,7 @@ WAYS = [["-j", "1"], ["-j", "2"], ["--executor", "threads"], ["--executor", "pro
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_only_what_is_left_is_compared(
-    way: list[str], begun: Any, pair: Any, probe: Any, undisturbed: Any
-) -> None:
+def test_only_what_is_left_is_compared(way: list[str], begun: Any, pair: Any, probe: Any, undisturbed: Any) -> None:
     out, data = begun(*way)
     before = marks(out, "*_rank*")
     mend(pair[1] / "rank2/dump.json", data)
@@ -101,9 +99,7 @@ def test_an_input_of_the_same_size_that_was_written_again(begun: Any, pair: Any,
 
 
 @pytest.mark.parametrize("name", ["stack.json", "construct.json"])
-def test_a_changed_file_beside_the_records_is_an_input_too(
-    name: str, begun: Any, pair: Any, probe: Any
-) -> None:
+def test_a_changed_file_beside_the_records_is_an_input_too(name: str, begun: Any, pair: Any, probe: Any) -> None:
     out, _ = begun()
     (pair[0] / "rank0" / name).write_text('{"Torch.exp.0.forward": ["File train.py, line 3"]}')
     probe("compare", *pair, "-o", out, *FORMATS, "--resume")
@@ -133,9 +129,7 @@ def test_a_changed_plan_is_another_comparison(change: list[str], begun: Any, pai
 
 
 @pytest.mark.usefixtures("processes")
-@pytest.mark.parametrize(
-    "change", [["-j", "1"], ["--executor", "threads"], ["--rank", "0-3"], ["--fail-on", "error"]]
-)
+@pytest.mark.parametrize("change", [["-j", "1"], ["--executor", "threads"], ["--rank", "0-3"], ["--fail-on", "error"]])
 def test_where_it_runs_may_change(change: list[str], begun: Any, pair: Any, probe: Any) -> None:
     out, _ = begun()
     probe("compare", *pair, "-o", out, *FORMATS, "--resume", *change)
@@ -168,9 +162,7 @@ def test_the_same_output_by_another_path(pair: Any, probe: Any, tmp_path: Path, 
     assert len(list((tmp_path / "o").glob("compare_result_rank0_*.csv"))) == 1
 
 
-def test_another_step_is_not_taken_for_the_one_that_is_finished(
-    probe: Any, tmp_path: Path, undisturbed: Any
-) -> None:
+def test_another_step_is_not_taken_for_the_one_that_is_finished(probe: Any, tmp_path: Path, undisturbed: Any) -> None:
     for step in (0, 1):
         record(tmp_path / f"t/step{step}", range(3), off=[step])
         record(tmp_path / f"g/step{step}", range(3))
@@ -226,9 +218,7 @@ def test_calls_that_do_not_line_up_are_counted_when_taken_over(probe: Any, pair:
     assert kept(probe.out) == 3
 
 
-@pytest.mark.parametrize(
-    "gone", ["compare_result_rank0_*.csv", "compare_result_rank0_*.xlsx", "advisor_rank0_*"]
-)
+@pytest.mark.parametrize("gone", ["compare_result_rank0_*.csv", "compare_result_rank0_*.xlsx", "advisor_rank0_*"])
 def test_results_that_were_deleted_are_made_again(
     gone: str, begun: Any, pair: Any, probe: Any, undisturbed: Any
 ) -> None:
@@ -286,9 +276,7 @@ def test_what_was_found_and_the_answer_are_kept(probe: Any, tmp_path: Path) -> N
     assert kept(probe.out) == 2
     resumed = probe.out.splitlines()[0]
     assert probe("compare", target, golden, "-o", tmp_path / "p", *FORMATS, "-j", "1") == 0
-    assert probe.out.splitlines()[0] == resumed and resumed.startswith(
-        "DIVERGED: on rank 1, Torch.exp.1.forward"
-    )
+    assert probe.out.splitlines()[0] == resumed and resumed.startswith("DIVERGED: on rank 1, Torch.exp.1.forward")
     (one,), (other,) = ((tmp_path / name).glob("answer_*.json") for name in "op")
     assert one.read_bytes() == other.read_bytes()
 
@@ -299,11 +287,11 @@ def test_a_report_as_plain_data_and_back(tmp_path: Path) -> None:
     plan = Plan(target, golden, tmp_path / "o", "0", formats=("csv",))
     manager = Manager()
     (report,) = compare(plan, manager)
-    plain = json.loads(json.dumps(report_to(report)))
-    again = report_from(plain, finder_of(manager))
+    plain = json.loads(json.dumps(serialize_report(report)))
+    again = parse_report(plain, create_finder(manager))
     assert again.answer == report.answer and report.answer is not None
     assert again.suspects == report.suspects != []
-    assert json.loads(json.dumps(report_to(again))) == plain
+    assert json.loads(json.dumps(serialize_report(again))) == plain
     for broken in ({"answer": {}}, {"finder": {}}, {"answer": 3}):
         with pytest.raises((LookupError, TypeError, ValueError)):
-            report_from({**plain, **broken}, finder_of(manager))
+            parse_report({**plain, **broken}, create_finder(manager))

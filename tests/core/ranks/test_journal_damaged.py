@@ -42,9 +42,7 @@ def test_a_journal_that_is_none(content: bytes, begun: Any, pair: Any, probe: An
 
 
 @pytest.mark.parametrize("share", [0.1, 0.35, 0.5, 0.75, 0.9, 0.999])
-def test_a_journal_that_was_cut_off(
-    share: float, begun: Any, pair: Any, probe: Any, undisturbed: Any
-) -> None:
+def test_a_journal_that_was_cut_off(share: float, begun: Any, pair: Any, probe: Any, undisturbed: Any) -> None:
     """Whole lines count."""
     out, data = begun("-j", "1")
     mend(pair[1] / "rank2/dump.json", data)
@@ -75,12 +73,8 @@ DAMAGE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "field, value", [(field, value) for field, values in DAMAGE.items() for value in values]
-)
-def test_a_line_that_is_wrong_is_compared_again(
-    field: str, value: Any, begun: Any, pair: Any, probe: Any
-) -> None:
+@pytest.mark.parametrize("field, value", [(field, value) for field, values in DAMAGE.items() for value in values])
+def test_a_line_that_is_wrong_is_compared_again(field: str, value: Any, begun: Any, pair: Any, probe: Any) -> None:
     out, _ = begun("-j", "1")
     damaged(out, lambda line: line.__setitem__(field, value))
     assert probe("compare", *pair, "-o", out, *FORMATS, "--resume") == 2, probe.err

@@ -9,14 +9,14 @@ import textwrap
 from multiprocessing import util
 from pathlib import Path
 
-from probe_core.ranks.processes import ISOLATION, clean_start
+from probe_core.ranks.processes import ISOLATION_FLAGS, isolate_start
 
 
 def test_clean_start_isolates_interpreters_and_restores_all() -> None:
     before = util._args_from_interpreter_flags  # type: ignore[attr-defined]
     main = dict(sys.modules["__main__"].__dict__)
-    with clean_start(), clean_start():
-        assert tuple(util._args_from_interpreter_flags()[-len(ISOLATION) :]) == ISOLATION  # type: ignore[attr-defined]
+    with isolate_start(), isolate_start():
+        assert tuple(util._args_from_interpreter_flags()[-len(ISOLATION_FLAGS) :]) == ISOLATION_FLAGS  # type: ignore[attr-defined]
         assert not hasattr(sys.modules["__main__"], "__file__")
     assert util._args_from_interpreter_flags is before  # type: ignore[attr-defined]
     assert sys.modules["__main__"].__dict__ == main
@@ -30,8 +30,8 @@ def test_worker_processes_of_a_program_have_its_import_path(tmp_path: Path) -> N
             import sys
             sys.path.insert(0, "/a/path/of/the/program")
             from operator import attrgetter
-            from probe_core.ranks.executors import Processes
-            pool = Processes().open(1, None).executor
+            from probe_core.ranks.executors import ProcessExecutor
+            pool = ProcessExecutor().open(1, None).executor
             path = pool.submit(eval, "__import__('sys').path").result()
             pool.shutdown()
             assert path == sys.path, (path, sys.path)
@@ -39,9 +39,7 @@ def test_worker_processes_of_a_program_have_its_import_path(tmp_path: Path) -> N
         )
     )
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "struct.py").write_text(
-        "raise SystemExit('imported from the working directory')"
-    )
+    (tmp_path / "elsewhere" / "struct.py").write_text("raise SystemExit('imported from the working directory')")
     done = subprocess.run(
         [sys.executable, program],
         cwd=tmp_path / "elsewhere",

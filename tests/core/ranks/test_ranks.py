@@ -47,10 +47,7 @@ def test_the_summary_says_where_each_rank_parts(probe: Any, pair: Any, tmp_path:
     good, bad = summary(tmp_path / "o")
     assert (good["Rank"], good["Fail"], good["First suspect"], good["Pass"]) == (0, 0, "", 6)
     assert (bad["Rank"], bad["Mode"], bad["Rows"], bad["Ops"]) == (1, "statistics", 6, 3)
-    assert (
-        bad["First suspect"] == "Torch.exp.1.forward.output.0"
-        and "(output.0: max off by 8 times" in bad["Why"]
-    )
+    assert bad["First suspect"] == "Torch.exp.1.forward.output.0" and "(output.0: max off by 8 times" in bad["Why"]
     assert {name for name in files(tmp_path / "o") if "summary" in name} == {
         f"compare_summary_T.{format}" for format in ("xlsx", "csv", "jsonl")
     }
@@ -58,9 +55,7 @@ def test_the_summary_says_where_each_rank_parts(probe: Any, pair: Any, tmp_path:
 
 @pytest.mark.parametrize("name", ["rank", "rank0", "proc123"])
 @pytest.mark.parametrize("other", ["rank", "rank0", "proc123"])
-def test_one_rank_each_is_one_comparison(
-    name: str, other: str, probe: Any, pair: Any, tmp_path: Path
-) -> None:
+def test_one_rank_each_is_one_comparison(name: str, other: str, probe: Any, pair: Any, tmp_path: Path) -> None:
     assert probe("compare", *pair([name], [other]), "-o", tmp_path / "o", "--format", "csv", "-c") == 0
     assert list(files(tmp_path / "o")) == ["compare_result_T.csv"] and probe.err == ""
 
@@ -137,8 +132,8 @@ def test_ranks_are_reported_in_order_whichever_ends_first(
     def reversed_order(*arguments: Any) -> Iterable[tuple[int, Any]]:
         return reversed(list(as_they_end(*arguments)))
 
-    as_they_end = ranks.as_finished
-    monkeypatch.setattr(ranks, "as_finished", reversed_order)
+    as_they_end = ranks.yield_as_finished
+    monkeypatch.setattr(ranks, "yield_as_finished", reversed_order)
     if failing is not None:
         (steps[0] / failing / "dump.json").write_text("{")
     code = probe("compare", *steps, "-o", tmp_path / "o", "--executor", "threads", "-j", "2")
@@ -157,9 +152,7 @@ def test_what_was_finished_earlier_is_reported_in_its_place(probe: Any, steps: P
     assert re.findall(r"^(step\S+): .* rows of", probe.out, re.M)[0] == "step0/rank0"
 
 
-def test_an_interruption_reports_what_has_ended(
-    probe: Any, steps: Pair, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_an_interruption_reports_what_has_ended(probe: Any, steps: Pair, tmp_path: Path, monkeypatch: Any) -> None:
     from probe_core.ranks import ranks
 
     def interrupted(*arguments: Any) -> Iterable[tuple[int, Any]]:
@@ -167,8 +160,8 @@ def test_an_interruption_reports_what_has_ended(
         yield from outcomes[:0:-1]
         raise KeyboardInterrupt
 
-    as_they_end = ranks.as_finished
-    monkeypatch.setattr(ranks, "as_finished", interrupted)
+    as_they_end = ranks.yield_as_finished
+    monkeypatch.setattr(ranks, "yield_as_finished", interrupted)
     assert probe("compare", *steps, "-o", tmp_path / "o", "--executor", "threads", "-j", "1") == 130
     expected = [f"step{step}/rank{rank}" for step in (0, 2, 3) for rank in (0, 1)]
     assert re.findall(r"^(step\S+): .* rows of", probe.out, re.M) == expected[1:]
@@ -219,13 +212,9 @@ def test_the_numbers_of_the_summary_reach_fail_on(probe: Any, pair: Any, tmp_pat
 def test_graph_and_pynative_below_the_root(probe: Any, tmp_path: Path) -> None:
     for side in ("t", "g"):
         for part in ("graph", "pynative"):
-            record(
-                tmp_path / side / part / "step0", [0, 1], off=[1] if (side, part) == ("t", "graph") else []
-            )
+            record(tmp_path / side / part / "step0", [0, 1], off=[1] if (side, part) == ("t", "graph") else [])
     assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", tmp_path / "o", "-c") == 0
-    assert results(tmp_path / "o") == [
-        f"{part}/step0/rank{n}" for part in ("graph", "pynative") for n in (0, 1)
-    ]
+    assert results(tmp_path / "o") == [f"{part}/step0/rank{n}" for part in ("graph", "pynative") for n in (0, 1)]
     assert "differ: graph/step0/rank1\n" in probe.out
 
 

@@ -64,12 +64,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 @pytest.mark.parametrize(
     "side, fault",
-    [
-        (side, fault)
-        for side in ("target", "golden")
-        for fault in FAULTS
-        if (side, fault) != ("golden", "bad stack")
-    ],
+    [(side, fault) for side in ("target", "golden") for fault in FAULTS if (side, fault) != ("golden", "bad stack")],
 )
 def test_a_rank_at_fault_is_one_error_and_the_others_are_compared(
     side: str, fault: str, probe: Any, pair: Any, tmp_path: Path

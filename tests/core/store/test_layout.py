@@ -16,10 +16,10 @@ from support.measuring import PROPERTY
 from support.sampling import examples
 
 from probe_core.errors import UserError
-from probe_core.store.files import FILES
+from probe_core.store.files import DEFAULT_RECORD_FILES
 from probe_core.store.layout import Pairing, pair_runs
 
-DUMP, DEBUG = FILES
+DUMP, DEBUG = DEFAULT_RECORD_FILES
 ONE = (DUMP,)
 ON_DISK = settings(PROPERTY, max_examples=examples(60))
 Tree = Callable[[str, Mapping[str, Iterable[str]]], Path]
@@ -43,9 +43,7 @@ def tree(tmp_path: Path) -> Tree:
 
 def shown(pairing: Pairing) -> list[tuple[str, str, str, int]]:
     """Of each pair the directories of both files, its name and its rank."""
-    return [
-        (pair.target.parent.name, pair.golden.parent.name, pair.name, pair.rank) for pair in pairing.pairs
-    ]
+    return [(pair.target.parent.name, pair.golden.parent.name, pair.name, pair.rank) for pair in pairing.pairs]
 
 
 def refusal(*arguments: Any) -> UserError:
@@ -101,7 +99,7 @@ def test_pair_runs_without_a_common_number_pairs_ranks_in_order(tree: Tree) -> N
     assert pairing.notes == ["The ranks are paired in order: 980 with 0, 19778 with 1."]
     assert [pair.rank for pair in pair_runs(target, golden, ranks=(19778,)).pairs] == [19778]
     assert refusal(target, golden, (), (0,)).choices == ("980", "19778")
-    assert "no rank in common" in refusal(target, golden, (), (), (FILES,), "number").what
+    assert "no rank in common" in refusal(target, golden, (), (), (DEFAULT_RECORD_FILES,), "number").what
 
 
 def test_pair_runs_by_order_pairs_ranks_whose_numbers_overlap(tree: Tree) -> None:
@@ -113,8 +111,8 @@ def test_pair_runs_by_order_pairs_ranks_whose_numbers_overlap(tree: Tree) -> Non
     same = pair_runs(target, target, pair_ranks="order")
     assert [pair.label for pair in same.pairs] == ["rank0", "rank4"] and not same.notes
     several = tree("s", {"rank0": ONE, "rank1": ONE, "rank2": ONE})
-    assert "2 ranks and the golden 3" in refusal(target, several, (), (), (FILES,), "order").what
-    assert "got 'sorted'" in refusal(target, golden, (), (), (FILES,), "sorted").what
+    assert "2 ranks and the golden 3" in refusal(target, several, (), (), (DEFAULT_RECORD_FILES,), "order").what
+    assert "got 'sorted'" in refusal(target, golden, (), (), (DEFAULT_RECORD_FILES,), "sorted").what
 
 
 def test_a_damaged_rank_does_not_shift_ranks_that_pair_in_order(tree: Tree) -> None:
@@ -174,9 +172,7 @@ def test_an_empty_rank_is_said_and_the_others_pair(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("inside", [(), ("stack.json", "construct.json"), (".dump.json.0.part",)])
-def test_a_step_that_was_killed_before_its_first_records_is_left_out(
-    inside: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_step_that_was_killed_before_its_first_records_is_left_out(inside: tuple[str, ...], tmp_path: Path) -> None:
     for side in ("t", "g"):
         for step in (0, 1):
             rank = tmp_path / side / f"step{step}/rank"
@@ -285,12 +281,12 @@ def test_nothing_in_common_says_what_there_is(tree: Tree) -> None:
 
 
 def test_both_sorts_of_files_of_a_rank_pair(tree: Tree) -> None:
-    target, golden = (tree(side, {"rank0": FILES, "rank1": FILES}) for side in "tg")
+    target, golden = (tree(side, {"rank0": DEFAULT_RECORD_FILES, "rank1": DEFAULT_RECORD_FILES}) for side in "tg")
     names = [(pair.target.name, pair.golden.name, pair.name) for pair in pair_runs(target, golden).pairs]
     assert names == [
         (file, file, f"rank{rank}{'/debug.json' if file == DEBUG else ''}")
         for rank in (0, 1)
-        for file in FILES
+        for file in DEFAULT_RECORD_FILES
     ]
 
 
@@ -303,14 +299,14 @@ def test_files_of_two_sorts_are_said_and_the_others_pair(tree: Tree) -> None:
 
 
 def test_a_file_that_one_side_lacks_is_said(tree: Tree) -> None:
-    pairing = pair_runs(tree("t", {"rank0": FILES}), tree("g", {"rank0": ONE}))
+    pairing = pair_runs(tree("t", {"rank0": DEFAULT_RECORD_FILES}), tree("g", {"rank0": ONE}))
     assert [pair.target.name for pair in pairing.pairs] == [DUMP]
     assert any(DEBUG in line for line in pairing.missing)
 
 
 def test_files_that_are_given_are_left_to_the_readers(tree: Tree) -> None:
     """Contents decide, whatever the files are called."""
-    target, golden = tree("t", {"rank0": FILES}), tree("g", {"rank0": FILES})
+    target, golden = tree("t", {"rank0": DEFAULT_RECORD_FILES}), tree("g", {"rank0": DEFAULT_RECORD_FILES})
     (pair,) = pair_runs(target / "rank0" / DUMP, golden / "rank0" / DEBUG).pairs
     assert (pair.target.name, pair.golden.name) == (DUMP, DEBUG)
 
@@ -431,7 +427,7 @@ def test_a_file_called_like_a_step_is_none(tree: Tree) -> None:
 # -- any ranks, against a reference ----------------------------------------------------------------
 
 NAMES = ("rank", "rank0", "rank1", "rank01", "rank2", "rank10", "proc0", "proc5", "ranks", "notes")
-SIDE = st.dictionaries(st.sampled_from(NAMES), st.sets(st.sampled_from(FILES)), max_size=5)
+SIDE = st.dictionaries(st.sampled_from(NAMES), st.sets(st.sampled_from(DEFAULT_RECORD_FILES)), max_size=5)
 Side = dict[str, set[str]]
 
 
@@ -456,10 +452,10 @@ def reference(ours: Side, theirs: Side) -> list[tuple[str, str, str, int, str]] 
             label = "" if single else f"rank{rank}"
             pairs += [
                 (one, other, label, rank, file)
-                for file in FILES
+                for file in DEFAULT_RECORD_FILES
                 if file in ours[one] and file in theirs[other]
             ]
-    return sorted(pairs, key=lambda pair: (pair[3], FILES.index(pair[4]))) or None
+    return sorted(pairs, key=lambda pair: (pair[3], DEFAULT_RECORD_FILES.index(pair[4]))) or None
 
 
 @ON_DISK
@@ -516,7 +512,7 @@ def test_any_steps_pair_as_the_rules_say(ours: set[int], theirs: set[int], wante
 
 # -- formats that prescribe no more than the end of a name -----------------------------------------
 
-SUFFIX = (FILES, (".txt",))
+SUFFIX = (DEFAULT_RECORD_FILES, (".txt",))
 
 
 def found_below(path: Path) -> list[str]:

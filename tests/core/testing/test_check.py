@@ -18,7 +18,7 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import DumperSpec, MetricSpec, ReporterSpec, Spec
 from probe_core.testing import manager_of
-from probe_core.testing.check import check
+from probe_core.testing.check import check_plugins
 
 
 def hooks(name: str, kind: str, *specs: Spec) -> Any:
@@ -89,8 +89,8 @@ def test_what_fails_is_said_with_who_gives_it() -> None:
             metric("no_ahead", ahead="mine_hooks:not_there"),
         )
     )
-    core = check(manager_of()).made
-    found = check(manager)
+    core = check_plugins(manager_of()).made
+    found = check_plugins(manager)
     assert set(made) == {"good"} and found.made == core + 1
     assert [failure.name for failure in found.failed] == ["bad", "ends", "refuses", "lost", "no_ahead"]
     assert all(failure.kind == "metrics" and failure.origins == ("mine",) for failure in found.failed)
@@ -125,7 +125,7 @@ def test_what_its_distribution_does_without_is_lacking(
             metric("own", "absent_own.metric:Metric"),
         )
     )
-    found = check(manager)
+    found = check_plugins(manager)
     assert [one.name for one in found.failed] == ["required", "own"]
     (lacking,) = found.lacking
     assert lacking.problem == 'The metric "framework" of mine needs absent_framework, which is not installed.'
@@ -146,26 +146,24 @@ def test_a_package_of_an_extra_that_a_user_error_names_is_lacking(monkeypatch: p
         except ImportError as error:
             raise UserError("It needs absent_extra.", "Install it.") from error
 
-    found = check(manager_of(mine=hooks("extra_hooks", "metrics", metric("files", factory))))
+    found = check_plugins(manager_of(mine=hooks("extra_hooks", "metrics", metric("files", factory))))
     assert not found.failed and [one.name for one in found.lacking] == ["files"]
 
 
 def test_an_interruption_is_none() -> None:
     with pytest.raises(KeyboardInterrupt):
-        check(manager_of(stop=hooks("stop_hooks", "metrics", metric("stop", raising(KeyboardInterrupt())))))
+        check_plugins(manager_of(stop=hooks("stop_hooks", "metrics", metric("stop", raising(KeyboardInterrupt())))))
 
 
 def test_recorders_are_not_called() -> None:
-    found = check(manager_of(rec=hooks("rec_hooks", "dumpers", DumperSpec("rec", "mine", "builtins:exit"))))
+    found = check_plugins(manager_of(rec=hooks("rec_hooks", "dumpers", DumperSpec("rec", "mine", "builtins:exit"))))
     assert found.failed == ()
 
 
 def test_conflicts_and_plugins_that_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     manager = manager_of(
         one=hooks("one_hooks", "reporters", ReporterSpec("tsv", "mine", Writing)),
-        two=hooks(
-            "two_hooks", "reporters", ReporterSpec("tsv", "theirs", Writing), ReporterSpec("x", "x", Writing)
-        ),
+        two=hooks("two_hooks", "reporters", ReporterSpec("tsv", "theirs", Writing), ReporterSpec("x", "x", Writing)),
     )
     for way, show in ((["--check"], str), (["--check", "--json"], json.loads)):
         assert cli.main(["plugins", *way], standalone_mode=False, obj=manager) == 2
@@ -177,7 +175,7 @@ def test_conflicts_and_plugins_that_are_left_out(capsys: pytest.CaptureFixture[s
             assert shown["failed"] == [] and shown["conflicts"][0]["origins"] == ["one", "two"]
     with pytest.warns(PluginWarning):
         left_out = manager_of(bad=hooks("bad_hooks", "metricks", metric("x")))
-    (failure,) = check(left_out).failed
+    (failure,) = check_plugins(left_out).failed
     assert failure.kind == "plugins" and failure.name == "bad" and "probe_metricks" in failure.problem
 
 

@@ -9,7 +9,7 @@ import pytest
 from probe_matching.hooks import probe_matchers
 from support.conformance import failing
 
-from probe_core.matching.matching import NONE, Matching, Region
+from probe_core.matching.matching import NO_PARTNER, Matching, Region
 from probe_core.plugins.builtins import probe_matchers as core_matchers
 from probe_core.plugins.specs import (
     MatcherSpec,
@@ -23,10 +23,7 @@ from probe_core.testing import (
 
 @pytest.mark.parametrize("spec", [*core_matchers(), *probe_matchers()], ids=lambda spec: spec.name)
 def test_the_matchers_pass(spec: MatcherSpec, tmp_path: Path) -> None:
-    assert (
-        failing(MatcherConformance, tmp_path, spec=spec, mapping={} if spec.name == "mapping" else None)
-        == set()
-    )
+    assert failing(MatcherConformance, tmp_path, spec=spec, mapping={} if spec.name == "mapping" else None) == set()
 
 
 class ByPlace:
@@ -35,7 +32,7 @@ class ByPlace:
     def match(self, target: Any, golden: Any, plan: Any) -> Matching:
         matching = Matching()
         count = golden.starts[-1]
-        matching.partners.extend(n if n < count else NONE for n in range(target.starts[-1]))
+        matching.partners.extend(n if n < count else NO_PARTNER for n in range(target.starts[-1]))
         return matching
 
 
@@ -61,7 +58,7 @@ class Remembering(ByPlace):
         self.calls += 1
         matching = super().match(target, golden, plan)
         if self.calls > 1:
-            matching.partners[0] = NONE
+            matching.partners[0] = NO_PARTNER
         return matching
 
 

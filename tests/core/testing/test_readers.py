@@ -29,9 +29,7 @@ from probe_core.testing import (
 
 def test_the_readers_pass(runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (recorded,) = (runs("tensor_L1_datamap") / "npu_dump").rglob("dump.json")
-    assert (
-        failing(ReaderConformance, tmp_path / "pt", spec=pytorch_readers()[0], record_file=recorded) == set()
-    )
+    assert failing(ReaderConformance, tmp_path / "pt", spec=pytorch_readers()[0], record_file=recorded) == set()
     path = write_tensor_run(tmp_path / "run", {"Mint.add.0.forward": ([X, X], [X])})
     assert failing(ReaderConformance, tmp_path / "ms", spec=mindspore_readers()[0], record_file=path) == set()
     monkeypatch.syspath_prepend(str(PLUGIN))

@@ -39,7 +39,7 @@ from probe_core.plugins.specs import (
     ViewSpec,
 )
 from probe_core.testing import manager_of
-from probe_core.testing.check import Failure, check
+from probe_core.testing.check import ContributionFailure, check_plugins
 from probe_core.testing.trial_runs import TrialRun
 from probe_core.testing.trials import TRIALS
 
@@ -59,8 +59,8 @@ def plugin(kind: str, *specs: Spec) -> Manager:
     return manager_of(mine=module)
 
 
-def failures(kind: str, *specs: Spec) -> list[Failure]:
-    return list(check(plugin(kind, *specs)).failed)
+def failures(kind: str, *specs: Spec) -> list[ContributionFailure]:
+    return list(check_plugins(plugin(kind, *specs)).failed)
 
 
 class Broken:
@@ -207,15 +207,13 @@ def test_check_calls_observers_and_advisors() -> None:
     def advise(report: Any) -> Any:
         return "look at exp"
 
-    found = check(
-        hooks_of(probe_run_started=started, probe_run_finished=finished, probe_advise=advise)
-    ).failed
+    found = check_plugins(hooks_of(probe_run_started=started, probe_run_finished=finished, probe_advise=advise)).failed
     assert calls == ["target"] * 3
     assert [failure.problem for failure in found] == [
         "probe_run_finished of mine failed: LookupError: no server.",
         "probe_advise of mine failed: TypeError: must return Advice or None, not str.",
     ]
-    assert check(hooks_of(probe_advise=lambda report: Advice("1", "a", report.mode.value))).failed == ()
+    assert check_plugins(hooks_of(probe_advise=lambda report: Advice("1", "a", report.mode.value))).failed == ()
 
 
 def test_other_contributions_take_no_part_in_a_trial() -> None:
@@ -255,13 +253,11 @@ def test_highlighters_get_the_metrics_that_their_spec_names() -> None:
 
     @hookimpl
     def probe_metrics() -> list[Spec]:
-        return [
-            MetricSpec("mine", "mine", lambda: Measuring([Measurement(1.0)]), ("Mine",), Needs.STATISTICS)
-        ]
+        return [MetricSpec("mine", "mine", lambda: Measuring([Measurement(1.0)]), ("Mine",), Needs.STATISTICS)]
 
     @hookimpl
     def probe_highlighters() -> list[Spec]:
         return [HighlightSpec("marks", "marks", Marking, metrics=("mine",))]
 
     vars(module).update(probe_metrics=probe_metrics, probe_highlighters=probe_highlighters)
-    assert [failure.problem for failure in check(manager_of(mine=module)).failed] == []
+    assert [failure.problem for failure in check_plugins(manager_of(mine=module)).failed] == []

@@ -26,7 +26,7 @@ from support.runs.recorded import forward, tensor, write_run
 
 from probe_core import engine
 from probe_core.errors import UserError
-from probe_core.ranks.spread import opened
+from probe_core.ranks.spread import open_pool
 from probe_core.testing import ExecutorConformance
 
 distributed = pytest.importorskip("distributed")
@@ -67,9 +67,9 @@ CONFIG = {
 
 @pytest.fixture(autouse=True)
 def _same_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe_core.library.time_stamp", lambda: "20260101000000")
+    monkeypatch.setattr("probe_core.library.get_time_stamp", lambda: "20260101000000")
     monkeypatch.setattr(engine, "_threads", 0)
-    monkeypatch.setattr(executor, "PATIENCE", 5)
+    monkeypatch.setattr(executor, "SCHEDULER_TIMEOUT_SECONDS", 5)
 
 
 def record(root: Path, ranks: Iterable[int], off: Iterable[int] = ()) -> Path:
@@ -194,19 +194,14 @@ def own(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("case", ["tensor_L1_dist2", "stat_mix_dist2"])
 @pytest.mark.parametrize("jobs", [[], ["-j", "1"], ["-j", "9"]])
-def test_several_ranks(
-    case: str, jobs: list[str], cluster: Cluster, probe: Any, runs: Any, tmp_path: Path
-) -> None:
+def test_several_ranks(case: str, jobs: list[str], cluster: Cluster, probe: Any, runs: Any, tmp_path: Path) -> None:
     base = runs(case)
     for out, way in (
         ("a", ["-j", "1"]),
         ("b", ["--executor", "dask", "--scheduler", cluster.address, *jobs]),
     ):
         assert (
-            probe(
-                "compare", base / "npu_dump", base / "bench_dump", "-o", tmp_path / out, "-hl", *FORMATS, *way
-            )
-            == 0
+            probe("compare", base / "npu_dump", base / "bench_dump", "-o", tmp_path / out, "-hl", *FORMATS, *way) == 0
         )
     assert files(tmp_path / "a") == files(tmp_path / "b")
     assert probe.err == ""
@@ -216,10 +211,7 @@ def test_several_ranks(
 def test_one_rank_in_chunks(case: str, cluster: Cluster, probe: Any, runs: Any, tmp_path: Path) -> None:
     base = runs(case)
     for out, way in (("a", []), ("b", ["--scheduler", cluster.address])):
-        assert (
-            probe("compare", base / "npu_dump", base / "bench_dump", "-o", tmp_path / out, *FORMATS, *way)
-            == 0
-        )
+        assert probe("compare", base / "npu_dump", base / "bench_dump", "-o", tmp_path / out, *FORMATS, *way) == 0
     assert files(tmp_path / "a") == files(tmp_path / "b")
 
 
@@ -239,12 +231,8 @@ def test_the_cluster_is_left_as_it_was(cluster: Cluster, probe: Any, pair: Any, 
     assert probe("compare", *pair, "-o", tmp_path / "o", "--scheduler", cluster.address) == 0
     with distributed.Client(cluster.address, set_as_default=False) as client:
         assert len(client.scheduler_info(n_workers=-1)["workers"]) == 2
-        state = client.run_on_scheduler(
-            lambda dask_scheduler: (len(dask_scheduler.tasks), len(dask_scheduler.clients))
-        )
-    assert state[0] == 0 and state[1] <= 2, (
-        "no task stays, and no client but this one and the scheduler's own"
-    )
+        state = client.run_on_scheduler(lambda dask_scheduler: (len(dask_scheduler.tasks), len(dask_scheduler.clients)))
+    assert state[0] == 0 and state[1] <= 2, "no task stays, and no client but this one and the scheduler's own"
 
 
 def test_ranks_at_fault(cluster: Cluster, probe: Any, pair: Any, tmp_path: Path) -> None:
@@ -296,14 +284,14 @@ def test_no_address(refused: Any, probe: Any) -> None:
     ["127.0.0.1:1", "nonsense", "", "tcp://", "ftp://127.0.0.1:1", "tcp://127.0.0.1:x", "tcp://127.0.0.1:99999", "://", "tcp://[::1", "a b"],
 )  # fmt: skip
 def test_no_scheduler_there(address: str, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "PATIENCE", 0.5)
+    monkeypatch.setattr(executor, "SCHEDULER_TIMEOUT_SECONDS", 0.5)
     assert "There is no dask scheduler at" in refused("--executor", "dask", "--scheduler", address)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:x", "://"])
 def test_a_client_that_cannot_connect_is_closed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An open client that is garbage closes itself, and waits for the lock of one that is being started."""
-    monkeypatch.setattr(executor, "PATIENCE", 0.5)
+    monkeypatch.setattr(executor, "SCHEDULER_TIMEOUT_SECONDS", 0.5)
     loops = [thread for thread in threading.enumerate() if thread.name == "IO loop"]
     gc.disable()
     try:
@@ -319,7 +307,7 @@ def test_a_client_that_cannot_connect_is_closed(address: str, monkeypatch: pytes
 
 def test_something_else_listens_there(probe: Any, pair: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """It takes the connection, says nothing, and ends after a while so that the test does."""
-    monkeypatch.setattr(executor, "PATIENCE", 0.5)
+    monkeypatch.setattr(executor, "SCHEDULER_TIMEOUT_SECONDS", 0.5)
     server = socket.create_server(("127.0.0.1", 0))
     taken: list[socket.socket] = []
 
@@ -384,9 +372,7 @@ def finish(cluster: Cluster, target: Path, golden: Path, out: Path) -> str:
     whole = out.with_name("undisturbed")
     assert cluster.compare(target, golden, "-o", whole, "-j", "1").wait(60) == 0
     visible = {
-        name: data
-        for name, data in files(out).items()
-        if not name.startswith(".") and "interrupted" not in name
+        name: data for name, data in files(out).items() if not name.startswith(".") and "interrupted" not in name
     }
     assert visible == files(whole)
     return said
@@ -424,15 +410,13 @@ def test_a_scheduler_that_dies_while_one_rank_is_measured(own: Cluster, tmp_path
     assert "The workers are gone" in errors(err)[0] and files(tmp_path / "o") == {}
 
 
-def test_a_scheduler_that_dies_as_a_result_is_fetched(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheduler_that_dies_as_a_result_is_fetched(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for the result is told."""
 
     async def closed(*_: Any, **__: Any) -> None:
         raise distributed.CommClosedError("Stream is closed")
 
-    with opened(lambda: executor.Dask().open(1, cluster.address)) as pool:
+    with open_pool(lambda: executor.Dask().open(1, cluster.address)) as pool:
         monkeypatch.setattr(distributed.Client, "_gather_remote", closed)
         future = pool.executor.submit(pow, 2, 3)
         try:

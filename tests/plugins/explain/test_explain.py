@@ -11,7 +11,7 @@ import pytest
 import torch
 from probe_explain import run as running
 from probe_pytorch.demo import unpack
-from probe_pytorch.precheck.replay import PARTIAL
+from probe_pytorch.precheck.replay import PARTIAL_GRADIENT
 from support.probe import Probe
 from support.runs.explained import explanation, recorded_net, recorded_program
 from support.sampling import sampled
@@ -39,9 +39,7 @@ def test_a_wrong_kernel_is_the_cause_with_its_line_of_code(fault: str, probe: Pr
     cause = found["causes"][0]
     assert least < cause["evidence"]["times"] < 1e6
     assert cause["op"].endswith("backward" if fault == "gelu" else "forward")
-    assert (cause["module"] and cause["module"][-1].startswith("Module.Gpt")) or "Module." in cause["module"][
-        0
-    ]
+    assert (cause["module"] and cause["module"][-1].startswith("Module.Gpt")) or "Module." in cause["module"][0]
     assert "kernels.py, line" in cause["where"]
 
 
@@ -91,9 +89,7 @@ def rows(directory: Path) -> dict[str, dict[str, str]]:
         return {f"{row['Record']}.{row['Result']}".rstrip("."): row for row in csv.DictReader(stream)}
 
 
-def test_the_table_has_a_row_for_every_result_and_every_reason(
-    dump: Path, probe: Probe, tmp_path: Path
-) -> None:
+def test_the_table_has_a_row_for_every_result_and_every_reason(dump: Path, probe: Probe, tmp_path: Path) -> None:
     assert probe("explain", dump, "-o", tmp_path / "out") == 0
     found = rows(tmp_path / "out")
     row = found["Functional.linear.0.forward.output.0"]
@@ -123,9 +119,7 @@ def test_nan_where_the_inputs_give_numbers(dump: Path, probe: Probe, tmp_path: P
         lambda tensor: tensor.index_fill(0, torch.tensor([1]), float("nan")),
     )
     assert probe("explain", dump, "-o", tmp_path / "out", "--only", "Functional.linear.0") == 0
-    assert (
-        "returns other values than its recorded inputs give (output.0: 6 elements are nan or inf" in probe.out
-    )
+    assert "returns other values than its recorded inputs give (output.0: 6 elements are nan or inf" in probe.out
     assert explanation(tmp_path / "out")["causes"][0]["evidence"]["nan_or_inf_on_one_side"] == 6
 
 
@@ -136,7 +130,7 @@ def test_a_gradient_within_a_call_of_a_dump_by_msprobe_accuses_nobody(probe: Pro
     answer = explanation(tmp_path / "out")
     assert answer["verdict"] == "WITHIN ROUNDING"
     first = {one["reason"]: one["first"] for one in answer["coverage"]["not_judged"]}
-    assert first[PARTIAL] == "Functional.cross_entropy.0.backward"
+    assert first[PARTIAL_GRADIENT] == "Functional.cross_entropy.0.backward"
 
 
 def test_without_tensors_nothing_can_be_told(dump: Path, probe: Probe, tmp_path: Path) -> None:
@@ -161,9 +155,7 @@ def test_attention_may_be_off_by_what_its_rounded_output_moves(probe: Probe, tmp
     dump = recorded_program(tmp_path / "run", attention_of_alike_tokens)
     assert probe("explain", dump, "-o", tmp_path / "out") == 0
     assert probe.out.startswith("WITHIN ROUNDING")
-    error = float(
-        rows(tmp_path / "out")["Functional.scaled_dot_product_attention.0.backward.output.0"]["Error"]
-    )
+    error = float(rows(tmp_path / "out")["Functional.scaled_dot_product_attention.0.backward.output.0"]["Error"])
     assert error > 1e-5  # more than 64 roundings of float32
     (note,) = explanation(tmp_path / "out")["notes"]
     assert note.startswith("fragile, not wrong: ") and "scaled_dot_product_attention.0.backward" in note
@@ -210,9 +202,7 @@ def test_ctrl_c_leaves_what_is_finished(
     assert "Functional.linear.0.forward.output.0" in rows(tmp_path / "out")
 
 
-def test_a_lost_call_is_named(
-    dump: Path, probe: Probe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_call_is_named(dump: Path, probe: Probe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from probe_precheck import Lost
 
     def lost(setup: Any, jobs: Any, *_: Any, **__: Any) -> Any:

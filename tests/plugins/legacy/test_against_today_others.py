@@ -53,9 +53,7 @@ def test_ptdbg_4_0(dumps: Path, probe: Probe, tmp_path: Path, way: tuple[str, ..
             layer.bias.copy_(saved(f"{number}_forward_input.2"))
     today = record(tmp_path / "today", model, lambda: model(saved("0_forward_input.0")))
 
-    held = {
-        slot.value.data_name: slot.name for record_ in open_dump(file).records() for slot in record_.slots
-    }
+    held = {slot.value.data_name: slot.name for record_ in open_dump(file).records() for slot in record_.slots}
     wanted = {}
     for call, phase, slot in floating_tensors(today):
         name = f"{call.replace('.', '_')}_{phase}_{slot.side.value}.{slot.path}"

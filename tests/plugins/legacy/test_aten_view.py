@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from probe_legacy.aten_view import in_common_names
+from probe_legacy.aten_view import create_common_views
 from support.probe import Probe
 from support.runs.older_dumps import dumps, open_dump, ptdbg_row, write_rows  # noqa: F401
 
@@ -52,9 +52,7 @@ def test_tensors_pair_by_what_they_are(dumps: Path, probe: Probe, tmp_path: Path
     both = {golden: target for target, golden in pairs if "N/A" not in (target, golden)}
     shown = {slot.value.data_name: slot.name for run in map(open_dump, (target, golden))
              for record in run.records() for slot in record.slots}  # fmt: skip
-    assert both == {
-        shown[f"{name}.npy"]: shown[f"{other}.npy"] for name, other in names.items() if name != TRANSPOSED
-    }
+    assert both == {shown[f"{name}.npy"]: shown[f"{other}.npy"] for name, other in names.items() if name != TRANSPOSED}
     assert len(both) >= 40
     assert "Aten operators are compared with the operators that call them" in probe.out + probe.err
 
@@ -64,7 +62,7 @@ def views(tmp_path: Path, target: list[str], golden: list[str]) -> list[list[str
         write_rows(tmp_path / f"{side}.pkl", *[ptdbg_row(f"{call}_output", [1.0] * 3) for call in calls])
         for side, calls in (("n", target), ("b", golden))
     ]
-    found = in_common_names(*map(open_dump, files), has_places=False)
+    found = create_common_views(*map(open_dump, files), has_places=False)
     return None if found is None else [list(run.names()) for run in found]
 
 

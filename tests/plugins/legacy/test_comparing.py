@@ -28,9 +28,7 @@ def rows_in(directory: Path) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("way", [(), ("-f",), ("--match", "align"), ("-da", "--format", "csv")])
 @pytest.mark.parametrize("name", ["ptdbg23_conv_api_stack", "ptdbg60_all"])
-def test_every_way_of_pairing(
-    dumps: Path, probe: Probe, tmp_path: Path, name: str, way: tuple[str, ...]
-) -> None:
+def test_every_way_of_pairing(dumps: Path, probe: Probe, tmp_path: Path, name: str, way: tuple[str, ...]) -> None:
     runs = [rank_of(dumps / name / side) for side in ("npu", "bench")]
     formats = () if "--format" in way else ("--format", "csv")
     assert probe("compare", *runs, "-o", tmp_path, *way, *formats) == 0, probe.err
@@ -85,9 +83,7 @@ def test_several_ranks_below_the_root(dumps: Path, probe: Probe, tmp_path: Path)
         for rank in range(2):
             shutil.copytree(source, tmp_path / side / "tag_v2.3" / f"rank{rank}")
     out = tmp_path / "out"
-    assert probe("compare", tmp_path / "npu", tmp_path / "bench", "-o", out, "--format", "csv") == 0, (
-        probe.err
-    )
+    assert probe("compare", tmp_path / "npu", tmp_path / "bench", "-o", out, "--format", "csv") == 0, probe.err
     assert len(list(out.glob("compare_result_rank*.csv"))) == 2
 
 

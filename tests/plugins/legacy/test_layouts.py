@@ -48,14 +48,11 @@ def test_directories_and_prefixes(probe: Probe, tmp_path: Path, layout: str, bef
         (tmp_path / side / layout).with_name("compare_data.py").write_text("# written beside the dump")
     told = compared(probe, tmp_path / "npu", tmp_path / "bench", tmp_path / "out")
     assert [(row["NPU Name"], row["Bench Name"]) for row in told] == [
-        (f"Torch.relu.0.forward.{place}", f"Torch.relu.0.forward.{place}")
-        for place in ("input.0", "output.0")
+        (f"Torch.relu.0.forward.{place}", f"Torch.relu.0.forward.{place}") for place in ("input.0", "output.0")
     ]
     assert [row["Max diff"] for row in told] == ["1.0", "1.0"]
     run = open_dump(tmp_path / "npu" / layout)
-    assert run.stack_of("Torch.relu.0.forward") == (
-        "File /data/net.py, line 7, in forward, \n x = torch.relu(x)",
-    )
+    assert run.stack_of("Torch.relu.0.forward") == ("File /data/net.py, line 7, in forward, \n x = torch.relu(x)",)
 
 
 def test_steps_are_compared_by_their_numbers(probe: Probe, tmp_path: Path) -> None:
@@ -63,9 +60,7 @@ def test_steps_are_compared_by_their_numbers(probe: Probe, tmp_path: Path) -> No
         for step in steps:
             write_rows(tmp_path / side / f"d_v6.0/step{step}/rank0/dump.pkl", *rows(SMALL))
     out = tmp_path / "out"
-    assert probe("compare", tmp_path / "npu", tmp_path / "bench", "-o", out, "--format", "csv") == 0, (
-        probe.err
-    )
+    assert probe("compare", tmp_path / "npu", tmp_path / "bench", "-o", out, "--format", "csv") == 0, probe.err
     tables = {str(path.parent.relative_to(out)) for path in out.rglob("compare_result_*.csv")}
     assert tables - {"."} == {"step0", "step2"}
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from probe_legacy.compare import hooks_table, ptdbg_table
 from probe_legacy.compare.files import write_csv, write_workbook
-from probe_legacy.parse_command import lines_of_rows
+from probe_legacy.parse_command import format_ptdbg_file
 from probe_legacy.reading.lines import HOOKS, PTDBG, format_of
 from support.runs.older_dumps import dumps, open_dump  # noqa: F401
 
@@ -52,9 +52,7 @@ def in_bytes(data: bytes, random_: random.Random) -> bytes:
             case 2:
                 changed[place:place] = changed[place : place + random_.randint(1, 2000)]
             case 3:
-                changed[place:place] = random_.choice(
-                    [b"[" * 5000, b"9" * 5000, b"\n\n", b"\x00", b'"', b"1e999"]
-                )
+                changed[place:place] = random_.choice([b"[" * 5000, b"9" * 5000, b"\n\n", b"\x00", b'"', b"1e999"])
             case _:
                 del changed[place:]
         if not changed:
@@ -107,15 +105,15 @@ def use(path: Path, sound: Path, out: Path) -> str:
                         continue
         run.close()
         if format_of(path) == PTDBG:
-            table = ptdbg_table.table_of(path, sound)
+            table = ptdbg_table.create_ptdbg_table(path, sound)
             write_csv(out, table)
             write_workbook(out, table, MANAGER)
-            table = ptdbg_table.table_of(sound, path, fuzzy=True)
+            table = ptdbg_table.create_ptdbg_table(sound, path, fuzzy=True)
             if table.is_judged:
-                ptdbg_table.advice_on(table)
-            list(lines_of_rows(path, ""))
+                ptdbg_table.format_advice(table)
+            list(format_ptdbg_file(path, ""))
         elif format_of(path) == HOOKS:
-            write_csv(out, hooks_table.table_of(sound, path))
+            write_csv(out, hooks_table.create_hooks_table(sound, path))
         return str(run.starts[-1])
     except UserError as error:
         assert error.what and error.fix

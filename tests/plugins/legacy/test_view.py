@@ -78,8 +78,7 @@ def test_gradients_in_another_order_get_the_places_of_their_inputs(tmp_path: Pat
     seen = views(older, recorded(tmp_path / "t", calls))
     assert seen is not None
     names = [
-        [slot.name.partition("backward.")[2] for slot in run.record(1).slots]
-        for run in (seen.target, seen.golden)
+        [slot.name.partition("backward.")[2] for slot in run.record(1).slots] for run in (seen.target, seen.golden)
     ]
     assert names[0] == ["input.0", "output.2", "output.0", "output.~target.2"]
     assert names[1] == ["input.0", "output.0", "output.1", "output.2"]

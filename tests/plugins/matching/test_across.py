@@ -174,15 +174,10 @@ def test_arguments_and_parameters_in_other_places_are_paired(pairs: Path, tmp_pa
     assert all(names[f"{norm}input.{own}"] == f"{other}input.{place}" for own, place in places.items())
     cell, module = "Cell.bn.BatchNorm2d.forward.0.parameters.", "Module.bn.BatchNorm2d.forward.0.parameters."
     assert names[f"{cell}gamma"] == f"{module}weight" and names[f"{cell}beta"] == f"{module}bias"
-    assert (
-        names["Cell.bn.BatchNorm2d.parameters_grad.0.gamma"]
-        == "Module.bn.BatchNorm2d.parameters_grad.0.weight"
-    )
+    assert names["Cell.bn.BatchNorm2d.parameters_grad.0.gamma"] == "Module.bn.BatchNorm2d.parameters_grad.0.weight"
 
 
-def test_spellings_of_a_dtype_and_an_unknown_requires_grad_are_no_difference(
-    pairs: Path, tmp_path: Path
-) -> None:
+def test_spellings_of_a_dtype_and_an_unknown_requires_grad_are_no_difference(pairs: Path, tmp_path: Path) -> None:
     _, rows = compared(pairs / "ms_mix_tensor", pairs / "pt_mix_tensor", tmp_path)
     paired = [row for row in rows if "N/A" not in (row["NPU Name"], row["Bench Name"])]
     assert {row["NPU Dtype"] for row in paired} >= {"Float32"}
@@ -200,17 +195,13 @@ def test_a_wrong_gradient_is_found_against_the_other_framework(pairs: Path, tmp_
 
 
 @pytest.mark.parametrize("framework", ["mindspore", "pytorch"])
-def test_the_framework_of_one_side_is_enough(
-    framework: str, pairs: Path, tmp_path: Path, probe: Probe
-) -> None:
+def test_the_framework_of_one_side_is_enough(framework: str, pairs: Path, tmp_path: Path, probe: Probe) -> None:
     arguments = (pairs / "ms_L0_tensor", pairs / "pt_L0_tensor", "-o", tmp_path, "--format", "csv")
     assert probe("-f", framework, "compare", *arguments, "-am", "-cm") == 0
     assert " 0 fail, " in probe.out and "mindspore-to-pytorch" in probe.out
 
 
-def test_bare_options_say_that_one_framework_needs_no_table(
-    pairs: Path, tmp_path: Path, probe: Probe
-) -> None:
+def test_bare_options_say_that_one_framework_needs_no_table(pairs: Path, tmp_path: Path, probe: Probe) -> None:
     run = pairs / "ms_L0_tensor"
     assert probe("compare", run, run, "-o", tmp_path, "--format", "csv", "-am") == 0
     assert "its names need no table" in probe.out
@@ -228,9 +219,7 @@ def test_without_the_plugin_for_names_equal_ones_are_paired(
     assert " 0 fail, " in probe.out and "probe-matching" not in probe.out
 
 
-def test_without_it_and_without_an_equal_name(
-    tmp_path: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_it_and_without_an_equal_name(tmp_path: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROBE_PLUGINS", "pytorch,mindspore,metrics,reporters,diagnosis,precheck")
     target = mindspore_run(tmp_path / "ms", {"Mint.exp.0.forward": forward(tensor(), output=[tensor()])})
     golden = write_run(tmp_path / "pt", {"Torch.exp.0.forward": forward(tensor(), output=[tensor()])})
@@ -255,9 +244,7 @@ def test_names_that_cannot_be_used_are_said_where_nothing_pairs(
         Manager,
         "contributions",
         lambda self, kind: (
-            [Contribution(rule, Plugin("mine", "mine", "1"))]
-            if kind == "name_rules"
-            else contributions(self, kind)
+            [Contribution(rule, Plugin("mine", "mine", "1"))] if kind == "name_rules" else contributions(self, kind)
         ),
     )
     data = {"jnp.exp.0.forward": forward(tensor(), output=[tensor()])}
@@ -286,12 +273,8 @@ def names_of(rows: Iterable[dict[str, Any]]) -> dict[str, str]:
 
 def test_an_api_mapping_pairs_what_it_lists_and_nothing_else(tmp_path: Path) -> None:
     three = [tensor([n], float(n)) for n in (2, 3, 4)]
-    target = mindspore_run(
-        tmp_path / "ms", {"Mint.mine.0.forward": forward(*three, output=[tensor([5]), tensor([6])])}
-    )
-    golden = write_run(
-        tmp_path / "pt", {"Torch.theirs.0.forward": forward(three[1], three[0], output=[tensor([6])])}
-    )
+    target = mindspore_run(tmp_path / "ms", {"Mint.mine.0.forward": forward(*three, output=[tensor([5]), tensor([6])])})
+    golden = write_run(tmp_path / "pt", {"Torch.theirs.0.forward": forward(three[1], three[0], output=[tensor([6])])})
     entry = {"ms_api": "Mint.mine", "pt_api": "Torch.theirs", "ms_args": [0, 1], "pt_args": [1, 0],
              "ms_outputs": [1], "pt_outputs": [0]}  # fmt: skip
     (tmp_path / "am.yaml").write_text(json.dumps([entry]))
@@ -391,9 +374,7 @@ def test_a_cell_mapping_renames_modules(mapping: dict[str, str], tmp_path: Path)
     target, golden = mindspore_run(tmp_path / "ms", CELLS), write_run(tmp_path / "pt", MODULES)
     (tmp_path / "cm.yaml").write_text(json.dumps({**mapping, "nowhere.at.All": "x.Y"}))
     report, rows = compared(target, golden, tmp_path / "out", cell_mapping=tmp_path / "cm.yaml")
-    assert (
-        names_of(rows)["Cell.net.fc.Dense.forward.0.input.0"] == "Module.model.head.Linear.forward.0.input.0"
-    )
+    assert names_of(rows)["Cell.net.fc.Dense.forward.0.input.0"] == "Module.model.head.Linear.forward.0.input.0"
     assert any("nowhere.at.All" in note for note in report.notes)
 
 
@@ -405,13 +386,9 @@ def test_mappings_between_runs_of_one_framework_leave_the_rest_as_it_is(
     renamed = tmp_path / "renamed"
     renamed.mkdir()
     for name in ("dump.json", "construct.json"):
-        text = (
-            (run / name).read_text().replace("Cell.block.", "Cell.body.").replace("Mint.chunk", "Mint.split")
-        )
+        text = (run / name).read_text().replace("Cell.block.", "Cell.body.").replace("Mint.chunk", "Mint.split")
         data_name = re.compile(r'("data_name": ")Cell.body.')
-        (renamed / name).write_text(
-            data_name.sub(r"\1Cell.block.", text).replace('": "Mint.split', '": "Mint.chunk')
-        )
+        (renamed / name).write_text(data_name.sub(r"\1Cell.block.", text).replace('": "Mint.split', '": "Mint.chunk'))
     (renamed / "dump_tensor_data").symlink_to(run / "dump_tensor_data")
     (tmp_path / "cm.yaml").write_text("block: body\n")
     (tmp_path / "am.yaml").write_text("- {ms_api: Mint.chunk, pt_api: Mint.split}\n")
@@ -432,8 +409,7 @@ def test_a_layer_mapping_renames_children_class_by_class(tmp_path: Path) -> None
     data = {f"Cell.net.layers.{n}.attention.Attention.forward.0": call for n in range(2)}
     other = {f"Module.model.blocks.{n}.self_attn.Attention.forward.0": call for n in range(2)}
     layer = {
-        f"Cell.net.layers.{n}.attention.Attention.forward.0": f"Cell.net.layers.{n}.Layer.forward.0"
-        for n in range(2)
+        f"Cell.net.layers.{n}.attention.Attention.forward.0": f"Cell.net.layers.{n}.Layer.forward.0" for n in range(2)
     }
     layer |= {f"Cell.net.layers.{n}.Layer.forward.0": "Cell.net.Net.forward.0" for n in range(2)}
     target = mindspore_run(tmp_path / "ms", data, layer)
@@ -447,8 +423,7 @@ def test_a_layer_mapping_renames_children_class_by_class(tmp_path: Path) -> None
     import yaml
 
     written = {
-        what: yaml.safe_load((tmp_path / "out" / f"{what}_mapping_0.yaml").read_text())
-        for what in ("api", "data")
+        what: yaml.safe_load((tmp_path / "out" / f"{what}_mapping_0.yaml").read_text()) for what in ("api", "data")
     }
     assert written["api"] == dict(zip(data, other))
     assert written["data"][f"{next(iter(data))}.input.0"] == f"{next(iter(other))}.input.0"
@@ -480,10 +455,7 @@ def test_calls_in_layers_that_are_mapped_are_aligned(tmp_path: Path) -> None:
     (tmp_path / "lm.yaml").write_text("TopLayer: {net: model}\nNet: {layers: blocks}\n")
     report, rows = compared(target, golden, tmp_path / "out", layer_mapping=tmp_path / "lm.yaml")
     found = names_of(rows)
-    assert (
-        found["Module.net.layers.2.Layer.forward.0.input.0"]
-        == "Module.model.blocks.2.Layer.forward.0.input.0"
-    )
+    assert found["Module.net.layers.2.Layer.forward.0.input.0"] == "Module.model.blocks.2.Layer.forward.0.input.0"
     assert found["Torch.exp.1.forward.input.0"] == "N/A", "the call that the golden lacks"
     assert found["Torch.exp.3.forward.input.0"] == "Torch.exp.2.forward.input.0"
     assert not report.suspects and report.counts.golden_only == 0

@@ -57,8 +57,7 @@ def calls_of(rows: Rows) -> dict[str, str]:
     found: dict[str, str] = {}
     for row in rows:
         names = [
-            re.sub(r"\.(input|output|kwargs|parameters)\..*", "", row[side])
-            for side in ("NPU Name", "Bench Name")
+            re.sub(r"\.(input|output|kwargs|parameters)\..*", "", row[side]) for side in ("NPU Name", "Bench Name")
         ]
         if "N/A" not in names:
             assert found.setdefault(*names) == names[1]
@@ -134,9 +133,7 @@ def test_runs_of_the_same_calls_pair_as_by_name(case: str, version: str, runs: A
 def test_the_console_says_what_does_not_line_up(runs: Any, probe: Any, tmp_path: Path) -> None:
     base = runs("tensor_L1_fuzzy")
     sides = base / "npu_dump", base / "bench_dump"
-    assert (
-        probe("compare", *sides, "--match", "align", "-o", tmp_path / "o", "--format", "xlsx,csv,jsonl") == 0
-    )
+    assert probe("compare", *sides, "--match", "align", "-o", tmp_path / "o", "--format", "xlsx,csv,jsonl") == 0
     assert "calls that do not line up, in 2 places:" in probe.out
     assert probe.out.startswith("AGREE: equal in all 40 values that both runs recorded; 8 more ")
     assert "    inserted: Torch.relu.0.forward, Torch.add.0.forward\n" in probe.out
@@ -326,39 +323,29 @@ def test_a_long_region_is_one_line(tmp_path: Path) -> None:
     many = {key: call for n in range(40) for key, call in op(f"Torch.new.{n}", [2.0 + n], [2.0 + n]).items()}
     report, rows = aligned(write_run(tmp_path / "t", same | many), write_run(tmp_path / "g", same))
     (text,) = report.regions
-    assert text.startswith("inserted: Torch.new.0.forward, Torch.new.1.forward, ") and text.endswith(
-        "and 34 more"
-    )
+    assert text.startswith("inserted: Torch.new.0.forward, Torch.new.1.forward, ") and text.endswith("and 34 more")
     assert report.counts.levels[Level.SKIP] == 80 and len(rows) == 82
 
 
 def test_checksums_line_up(tmp_path: Path) -> None:
     def summed(name: str, *texts: str) -> Data:
-        leaves = [
-            {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "md5": text} for text in texts
-        ]
+        leaves = [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "md5": text} for text in texts]
         return {f"{name}.forward": {"input_args": leaves[:1], "input_kwargs": {}, "output": leaves[1:]}}
 
     texts = ["aa", "bb", "cc", "dd", "ee"]
     golden = {
-        k: v
-        for n, pair in enumerate(itertools.pairwise(texts))
-        for k, v in summed(f"Torch.relu.{n}", *pair).items()
+        k: v for n, pair in enumerate(itertools.pairwise(texts)) for k, v in summed(f"Torch.relu.{n}", *pair).items()
     }
     extra = ["11", *texts]
     target = {
-        k: v
-        for n, pair in enumerate(itertools.pairwise(extra))
-        for k, v in summed(f"Torch.relu.{n}", *pair).items()
+        k: v for n, pair in enumerate(itertools.pairwise(extra)) for k, v in summed(f"Torch.relu.{n}", *pair).items()
     }
     report, rows = aligned(write_run(tmp_path / "t", target), write_run(tmp_path / "g", golden))
     assert report.regions == ["inserted: Torch.relu.0.forward"] and not report.suspects
     assert all(row["Result"] == "Pass" for row in rows if row["Bench Name"] != "N/A")
     target["Torch.relu.3.forward"]["output"][0]["md5"] = "wrong"
     report, _ = aligned(write_run(tmp_path / "t", target), write_run(tmp_path / "g", golden))
-    assert suspects(report)[0] == "Torch.relu.3.forward" and report.regions == [
-        "inserted: Torch.relu.0.forward"
-    ]
+    assert suspects(report)[0] == "Torch.relu.3.forward" and report.regions == ["inserted: Torch.relu.0.forward"]
 
 
 @settings(PROPERTY, max_examples=examples(40))
@@ -372,9 +359,7 @@ def test_a_fault_is_named_while_calls_are_shifted(names: list[str], data: Any) -
     sides: list[Data] = []
     keys: list[str] = []
     for side in "tg":
-        counts = (
-            dict.fromkeys(names, 0) if side == "g" else {name: data.draw(st.integers(0, 2)) for name in names}
-        )
+        counts = dict.fromkeys(names, 0) if side == "g" else {name: data.draw(st.integers(0, 2)) for name in names}
         calls: Data = {}
         for number, name in enumerate(names):
             for extra in range(data.draw(st.sampled_from([0, 0, 1, 2]))):
@@ -434,9 +419,7 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 
 
-def record(
-    path: Path, blocks: Sequence[Block], task: str = "tensor", level: str = "mix", half: bool = False
-) -> Path:
+def record(path: Path, blocks: Sequence[Block], task: str = "tensor", level: str = "mix", half: bool = False) -> Path:
     model = Model(blocks)
     random = torch.Generator().manual_seed(7)
     with torch.no_grad():
@@ -487,9 +470,7 @@ def test_a_live_run_lines_up(task: str, level: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("level", ["L1", "mix"])
-def test_a_fault_in_a_live_run_is_named_while_calls_are_shifted(
-    task: str, level: str, tmp_path: Path
-) -> None:
+def test_a_fault_in_a_live_run_is_named_while_calls_are_shifted(task: str, level: str, tmp_path: Path) -> None:
     target = record(tmp_path / "t", shifted(factor=1.75), task, level)
     report, _ = aligned(target, record(tmp_path / "g", GOLDEN(), task, level))
     assert inserted(report) == EXTRA
@@ -506,9 +487,7 @@ def test_modules_alone_line_up_whatever_their_class(task: str, tmp_path: Path) -
     report, rows = aligned(target, record(tmp_path / "g", GOLDEN(), task, "L0"))
     found = calls_of(rows)
     for number in range(4):
-        assert (
-            found[f"Module.blocks.{number}.OtherBlock.forward.0"] == f"Module.blocks.{number}.Block.forward.0"
-        )
+        assert found[f"Module.blocks.{number}.OtherBlock.forward.0"] == f"Module.blocks.{number}.Block.forward.0"
     names = inserted(report)
     assert {"Module.blocks.4.OtherBlock.forward", "Module.blocks.4.linear.Linear.backward"} <= names
     assert all(name.startswith("Module.blocks.4.") for name in names)
@@ -519,9 +498,7 @@ def test_modules_alone_line_up_whatever_their_class(task: str, tmp_path: Path) -
 def test_half_precision_lines_up_with_single(task: str, level: str, tmp_path: Path) -> None:
     golden = record(tmp_path / "g", GOLDEN(), task, level)
     report, rows = aligned(record(tmp_path / "same", GOLDEN(), task, level, half=True), golden)
-    assert not report.regions and all(
-        own.replace("Other", "") == other for own, other in calls_of(rows).items()
-    )
+    assert not report.regions and all(own.replace("Other", "") == other for own, other in calls_of(rows).items())
     report, rows = aligned(record(tmp_path / "more", shifted(), task, level, half=True), golden)
     assert inserted(report) == EXTRA
     assert calls_of(rows)["Torch.tanh.3.backward"] == "Torch.tanh.3.backward"
@@ -560,9 +537,7 @@ def test_another_argument_is_named_whatever_its_kind(tmp_path: Path) -> None:
     golden = start | op("Torch.mul.0", [1.0, scalar(1.5)], [1.5])
     report, _ = aligned(write_run(tmp_path / "t", target), write_run(tmp_path / "g", golden))
     assert suspects(report) == ["Torch.mul.0.forward"] and not report.regions
-    told = (
-        "was called with a different argument (other, input.1: 2 against 1.5) and returns values that differ"
-    )
+    told = "was called with a different argument (other, input.1: 2 against 1.5) and returns values that differ"
     assert report.suspects[0].why.startswith(told)
     assert report.answer is not None
     assert report.answer.causes[0].evidence["argument"] == "Torch.mul.0.forward.input.1"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_matching.aligned import Aligned
-from probe_matching.likeness import place_of
+from probe_matching.aligned import AlignmentMatcher
+from probe_matching.likeness import parse_place
 from probe_recording.reading.run import DumpRun
 from support.runs.recorded import forward, scalar, tensor, write_run
 from support.runs.streams import PLAN, Data, align, backward, call, look, module, opened, run
@@ -38,9 +38,7 @@ def test_an_extra_call_is_left_over_and_no_other(extra: int, tmp_path: Path) -> 
     assert align(tmp_path / "a", target, golden).regions == [([new], [])]
     found = align(tmp_path / "b", golden, target)
     assert found.regions == [([], [new])]
-    assert found.pairs == {
-        f"Torch.relu.{n}.forward": f"Torch.relu.{n + (n >= extra)}.forward" for n in range(4)
-    }
+    assert found.pairs == {f"Torch.relu.{n}.forward": f"Torch.relu.{n + (n >= extra)}.forward" for n in range(4)}
 
 
 def test_one_call_more_and_another_one_less(tmp_path: Path) -> None:
@@ -58,9 +56,7 @@ def test_calls_in_another_order_pair_by_what_they_hold(tmp_path: Path) -> None:
     order = [2, 0, 3, 1]
     target = run(*(call(f"Torch.relu.{n}", values[place]) for n, place in enumerate(order)))
     found = align(tmp_path, target, golden)
-    assert found.pairs == {
-        f"Torch.relu.{n}.forward": f"Torch.relu.{place}.forward" for n, place in enumerate(order)
-    }
+    assert found.pairs == {f"Torch.relu.{n}.forward": f"Torch.relu.{place}.forward" for n, place in enumerate(order)}
     assert not found.regions
 
 
@@ -152,7 +148,7 @@ def test_a_rounding_of_float16_keeps_the_anchors(tmp_path: Path) -> None:
 def test_runs_without_anything_in_common_match_nothing(tmp_path: Path) -> None:
     ours = opened(tmp_path / "t", call("Torch.a.0", shape=[2]))
     theirs = opened(tmp_path / "g", call("Torch.b.0", shape=[3]))
-    assert Aligned().match(ours, theirs, PLAN).matched == 0
+    assert AlignmentMatcher().match(ours, theirs, PLAN).matched == 0
 
 
 # -- modules -----------------------------------------------------------------------------------------
@@ -172,7 +168,7 @@ def test_runs_without_anything_in_common_match_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_a_module_has_a_place(key: str, place: Any) -> None:
-    assert place_of(key) == place
+    assert parse_place(key) == place
 
 
 def test_modules_pair_by_their_place_whatever_their_class(tmp_path: Path) -> None:
@@ -244,10 +240,8 @@ def test_construct_files_that_are_damaged_cost_nothing(tmp_path: Path) -> None:
     for side, text in (("t", "{"), ("g", '["x"]')):
         write_run(tmp_path / side, data)
         (tmp_path / side / "construct.json").write_text(text)
-    ours, theirs = (
-        DumpRun(tmp_path / side / "dump.json", "pytorch", lambda path: np.zeros(1)) for side in "tg"
-    )
-    assert not look(Aligned().match(ours, theirs, PLAN), ours, theirs).regions
+    ours, theirs = (DumpRun(tmp_path / side / "dump.json", "pytorch", lambda path: np.zeros(1)) for side in "tg")
+    assert not look(AlignmentMatcher().match(ours, theirs, PLAN), ours, theirs).regions
 
 
 def test_cells_pair_by_their_place(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from probe_matching.aligned import Aligned
+from probe_matching.aligned import AlignmentMatcher
 from probe_recording.reading.run import DumpRun
 from support.measuring import PROPERTY
 from support.runs.streams import PLAN, Data, Found, align, backward, call, look, module, run
@@ -227,7 +227,7 @@ def test_many_calls_align_in_seconds(contents: str, count: int, tmp_path: Path) 
         number += 1
     ours, theirs = (large_run(tmp_path / f"{len(data)}.dump.json", data) for data in (target, golden))
     started = time.process_time()
-    matching = Aligned().match(ours, theirs, PLAN)
+    matching = AlignmentMatcher().match(ours, theirs, PLAN)
     assert time.process_time() - started < 60 * count / 20_000
     found = look(matching, ours, theirs)
     assert found.pairs == wanted

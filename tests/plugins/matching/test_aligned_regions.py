@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_matching.aligned import Aligned
+from probe_matching.aligned import AlignmentMatcher
 from probe_recording.reading.run import DumpRun
 from support.runs.orders import all_pairs
 from support.runs.recorded import scalar, tensor, write_run
@@ -61,10 +61,8 @@ def test_backward_calls_of_calls_that_do_not_pair_do_not_pair(tmp_path: Path) ->
 def test_saved_variables_pair_by_name(tmp_path: Path) -> None:
     for side, names in (("t", ("a.0", "new.0", "b.0")), ("g", ("b.0", "a.0"))):
         write_run(tmp_path / side, {f"{name}.debug": tensor() for name in names}, name="debug.json")
-    ours, theirs = (
-        DumpRun(tmp_path / side / "debug.json", "pytorch", lambda path: np.zeros(1)) for side in "tg"
-    )
-    found = look(Aligned().match(ours, theirs, PLAN), ours, theirs)
+    ours, theirs = (DumpRun(tmp_path / side / "debug.json", "pytorch", lambda path: np.zeros(1)) for side in "tg")
+    found = look(AlignmentMatcher().match(ours, theirs, PLAN), ours, theirs)
     assert found.pairs == {"a.0.debug": "a.0.debug", "b.0.debug": "b.0.debug"}
     assert found.regions == [(["new.0.debug"], [])]
 
@@ -76,14 +74,10 @@ def test_fused_calls_are_judged_where_they_begin_and_end(tmp_path: Path) -> None
     """silu(x) * y against one call: x goes in and the product comes out; what lies between has no partner."""
     x, y, inner, out = (tensor([4], value) for value in (1.0, 2.0, 3.0, 4.0))
     before, after = call("Torch.before.0"), call("Torch.after.0")
-    target = run(
-        before, op("Functional.silu.0", [x], [inner]), op("Tensor.__mul__.0", [inner, y], [out]), after
-    )
+    target = run(before, op("Functional.silu.0", [x], [inner]), op("Tensor.__mul__.0", [inner, y], [out]), after)
     golden = run(before, op("NPU.npu_swiglu.0", [x, y], [out]), after)
     found = align(tmp_path / "1", target, golden)
-    assert found.regions == [
-        (["Functional.silu.0.forward", "Tensor.__mul__.0.forward"], ["NPU.npu_swiglu.0.forward"])
-    ]
+    assert found.regions == [(["Functional.silu.0.forward", "Tensor.__mul__.0.forward"], ["NPU.npu_swiglu.0.forward"])]
     assert found.ends == [
         ("Functional.silu.0.forward.input.0", "NPU.npu_swiglu.0.forward.input.0"),
         ("Tensor.__mul__.0.forward.output.0", "NPU.npu_swiglu.0.forward.output.0"),
@@ -191,11 +185,9 @@ def test_regions_at_either_end_of_a_run(where: str, tmp_path: Path) -> None:
 
 def test_every_golden_row_of_a_region_is_shown_once(tmp_path: Path) -> None:
     target = run(call("Torch.same.0"), call("Torch.x.0"), call("Torch.same.1"))
-    golden = run(
-        call("Torch.y.0"), call("Torch.same.0"), call("Torch.y.1"), call("Torch.y.2"), call("Torch.same.1")
-    )
+    golden = run(call("Torch.y.0"), call("Torch.same.0"), call("Torch.y.1"), call("Torch.y.2"), call("Torch.same.1"))
     ours, theirs = opened(tmp_path / "t", target), opened(tmp_path / "g", golden)
-    matching = Aligned().match(ours, theirs, PLAN)
+    matching = AlignmentMatcher().match(ours, theirs, PLAN)
     order = RowOrder(matching, ours, theirs)
     shown = [pair.golden.name for pair in all_pairs(order) if pair.golden]
     assert sorted(shown) == sorted(f"{key}.{side}.0" for key in golden for side in ("input", "output"))

@@ -9,17 +9,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 from probe_matching.gradients import owners
-from probe_matching.name_table import Dialect, Overload, Positions, api_parts, module_parts
+from probe_matching.name_table import Dialect, Overload, Positions, parse_api_key, parse_module_key
 from probe_matching.paths import Renames
-from probe_matching.translated import Translated
-from probe_mindspore.names import table
+from probe_matching.translated import TranslatedRun
+from probe_mindspore.names import load_table
 from probe_mindspore.reader import MindSporeReader
 from probe_recording.reading.run import DumpRun
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
 from support.runs.records import record_of
 
 from probe_core.model import Record, Slot
-from probe_core.model.dtypes import folded, foreign, kind, same
+from probe_core.model.dtypes import get_dtype_kind, is_foreign_spelling, is_same_dtype, normalize_dtype
 
 COMMON = Dialect(
     apis={"Tensor.mean": "Torch.mean", "Tensor.view": "Torch.view"},
@@ -43,7 +43,7 @@ OWN = Dialect(
     ],
 )
 def test_what_the_name_of_a_call_says(name: str, parts: Any) -> None:
-    assert api_parts(name) == parts
+    assert parse_api_key(name) == parts
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_the_name_of_a_call_says(name: str, parts: Any) -> None:
     ],
 )
 def test_what_the_name_of_a_module_says(name: str, parts: Any) -> None:
-    assert module_parts(name) == parts
+    assert parse_module_key(name) == parts
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_what_the_name_of_a_module_says(name: str, parts: Any) -> None:
     ],
 )  # fmt: skip
 def test_arguments_have_one_place_however_they_are_written(api: str, path: str, place: str) -> None:
-    assert Positions(OWN, COMMON).place(api, path, is_scalar=True) == place
+    assert Positions(OWN, COMMON).find_place(api, path, is_scalar=True) == place
 
 
 def test_words_of_several_overloads_are_one_place() -> None:
     positions = Positions(COMMON, COMMON)
-    assert [positions.place("Torch.max", path, is_scalar=True) for path in ("dim", "other", "1")] == ["1"] * 3
+    assert [positions.find_place("Torch.max", path, is_scalar=True) for path in ("dim", "other", "1")] == ["1"] * 3
 
 
 # -- gradients -----------------------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ def test_inputs_that_need_no_gradient_own_none() -> None:
 # -- the view of a run ---------------------------------------------------------------------------------------
 
 
-def view(directory: Path, data: dict[str, Any], own: Dialect, rename: Any = None, **head: Any) -> Translated:
+def view(directory: Path, data: dict[str, Any], own: Dialect, rename: Any = None, **head: Any) -> TranslatedRun:
     path = write_run(directory, data, **head)
-    return Translated(DumpRun(path, "mindspore", lambda name: np.zeros(0)), own, COMMON, rename, "target")
+    return TranslatedRun(DumpRun(path, "mindspore", lambda name: np.zeros(0)), own, COMMON, rename, "target")
 
 
 def test_calls_are_numbered_through_all_spellings(tmp_path: Path) -> None:
@@ -138,9 +138,7 @@ def test_calls_are_numbered_through_all_spellings(tmp_path: Path) -> None:
 
 
 def test_calls_of_two_primitives_of_one_class_stay_two(tmp_path: Path) -> None:
-    data = {
-        f"Primitive.{name}.Shape.0.forward": forward(tensor(), output=[]) for name in ("shape", "shape_op")
-    }
+    data = {f"Primitive.{name}.Shape.0.forward": forward(tensor(), output=[]) for name in ("shape", "shape_op")}
     assert view(tmp_path, data, OWN).names() == list(data)
     named = Dialect(apis={"Primitive.Shape": "Torch.shape"})
     assert view(tmp_path / "named", data, named).names() == ["Torch.shape.0.forward", "Torch.shape.1.forward"]
@@ -172,16 +170,10 @@ def test_inner_gradients_of_composites_are_left_alone(tmp_path: Path) -> None:
     assert recorded.inner == 2
     assert outputs(recorded, "Functional.loss.0.backward") == ["~target.0"]
     assert outputs(recorded, "Functional.linear.0.backward") == ["~target.0"]
-    assert (
-        outputs(recorded, "Functional.linear.1.backward")
-        == outputs(recorded, "Torch.exp.0.backward")
-        == ["0"]
-    )
+    assert outputs(recorded, "Functional.linear.1.backward") == outputs(recorded, "Torch.exp.0.backward") == ["0"]
     ours = view(tmp_path / "ours", data, torch, probe={})
     assert ours.inner == 0
-    assert (
-        outputs(ours, "Functional.loss.0.backward") == outputs(ours, "Functional.linear.0.backward") == ["0"]
-    )
+    assert outputs(ours, "Functional.loss.0.backward") == outputs(ours, "Functional.linear.0.backward") == ["0"]
 
 
 def test_a_call_with_more_values_is_another_api(tmp_path: Path) -> None:
@@ -203,7 +195,7 @@ def test_a_call_with_more_values_is_another_api(tmp_path: Path) -> None:
         "Torch.transpose.0.forward", "Torch.permute.0.forward", "Torch.permute.1.forward",
         "Torch.permute.2.forward", "Torch.permute.1.backward", "Torch.transpose.0.backward",
     ]  # fmt: skip
-    assert table().source.overloads == own.overloads
+    assert load_table().source.overloads == own.overloads
 
 
 def outputs(run: DumpRun, key: str) -> list[str]:
@@ -214,7 +206,7 @@ def outputs(run: DumpRun, key: str) -> list[str]:
 
 
 def test_the_built_in_table_knows_the_usual_pairs() -> None:
-    names = table()
+    names = load_table()
     pairs = {
         "Mint.add": "Torch.add", "Tensor.__add__": "Torch.add", "Functional.add": "Torch.add",
         "MintFunctional.relu": "Torch.relu", "Functional.dense": "Functional.linear",
@@ -249,20 +241,18 @@ def test_a_layer_mapping_takes_the_longest_name_first() -> None:
     ],
 )  # fmt: skip
 def test_dtypes_in_common_words(dtype: str, common: str, sort: str) -> None:
-    assert folded(dtype) == common and kind(dtype) == sort
+    assert normalize_dtype(dtype) == common and get_dtype_kind(dtype) == sort
 
 
 def test_dtypes_of_two_frameworks() -> None:
-    assert same("Float32", "torch.float32") and not same("Float16", "torch.float32")
-    assert foreign("Float32", "torch.float32") and not foreign("Float32", "Float16")
+    assert is_same_dtype("Float32", "torch.float32") and not is_same_dtype("Float16", "torch.float32")
+    assert is_foreign_spelling("Float32", "torch.float32") and not is_foreign_spelling("Float32", "Float16")
 
 
 @pytest.mark.parametrize("stored", ["float32", "bits", "void"])
 def test_bfloat16_is_read_as_such_however_it_is_stored(stored: str, tmp_path: Path) -> None:
     exact = np.array([1.5, -2.0, 3.140625], ml_dtypes.bfloat16)
-    array = {"float32": exact.astype(np.float32), "bits": exact.view(np.uint16), "void": exact.view("V2")}[
-        stored
-    ]
+    array = {"float32": exact.astype(np.float32), "bits": exact.view(np.uint16), "void": exact.view("V2")}[stored]
     path = write_tensor_run(tmp_path, {"Mint.abs.0.forward": ([array], [])})
     path.write_text(path.read_text().replace("torch.float32", "BFloat16"))
     run = MindSporeReader().open(path)

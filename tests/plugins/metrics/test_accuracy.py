@@ -88,9 +88,7 @@ def test_levels_of_the_labels(label: str, level: Level, failed: bool) -> None:
         (0.0, 0.0, Level.PASS),
     ],
 )
-def test_one_element_is_judged_for_the_summary(
-    code: str, absolute: float, relative: float, level: Level
-) -> None:
+def test_one_element_is_judged_for_the_summary(code: str, absolute: float, relative: float, level: Level) -> None:
     """The table leaves it None as the guide does; a loss that differs must still be a suspect."""
     verdict = accuracy(code, absolute, relative)
     assert verdict.label == "None"

@@ -22,14 +22,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_metrics import blocked, kernel
-from probe_metrics.tally import NO_TOTALS, SUMS, Tally, Units
-from probe_metrics.ulp_units import units_of
+from probe_metrics.tally import NO_TOTALS, SUM_COUNT, Tally, Units
+from probe_metrics.ulp_units import choose_units
 from support.cases import every
 from support.measuring import PROPERTY
 from support.sampling import sampled
 
 from probe_core import engine as core_engine
-from probe_core.model.measure import BLOCK, PIECE
+from probe_core.model.measure import BLOCK_ELEMENTS, PIECE_ELEMENTS
 from probe_core.testing import pair_of
 
 if importlib.util.find_spec("probe_metrics._kernel") is None and "CI" not in os.environ:
@@ -42,7 +42,7 @@ Sides = tuple[Array, Array]
 
 inf, nan = math.inf, math.nan
 
-DTYPES = {name: np.dtype(getattr(ml_dtypes, name, None) or name) for name in compiled.CODES}
+DTYPES = {name: np.dtype(getattr(ml_dtypes, name, None) or name) for name in compiled.DTYPE_CODES}
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 SIZES = (1, 2, 7, 8, 9, 63, 64, 65, 1023, 1024, 1025, 8191, 8192, 8193, 20000)
 EXTREMA = ("target_max", "target_min", "golden_max", "golden_min")
@@ -143,7 +143,7 @@ def agree(target: Array, golden: Array, units: Units | None = None) -> Tally:
 
 def alternatives(target: np.dtype[Any], golden: np.dtype[Any]) -> list[Units | None]:
     """Without distances, and with them where the compiled engine knows them."""
-    units = units_of(target, golden) if target == golden else None
+    units = choose_units(target, golden) if target == golden else None
     return [None, units] if units else [None]
 
 
@@ -225,16 +225,12 @@ def test_engines_agree_on_the_sign_of_zero() -> None:
 
 
 SPREAD = [
-    (kinds, place)
-    for place in (0, -1)
-    for kinds in (("float32", "float32"), ("int8", "float16"), ("bool", "bool"))
+    (kinds, place) for place in (0, -1) for kinds in (("float32", "float32"), ("int8", "float16"), ("bool", "bool"))
 ]
 
 
 @pytest.mark.parametrize("kinds, place", sampled(SPREAD, 0, [SPREAD[1], SPREAD[3]].__contains__))
-def test_threads_do_not_change_a_bit(
-    kinds: tuple[str, str], place: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_do_not_change_a_bit(kinds: tuple[str, str], place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for five threads, with a rest of a block, nan and inf; one dtype differs at one end only."""
     ours, theirs = (DTYPES[kind] for kind in kinds)
     few = apart(ours, theirs, 100_003, np.random.default_rng(1))
@@ -246,7 +242,7 @@ def test_threads_do_not_change_a_bit(
     expected = bits(blocked.measure(target, golden, units))
     for threads in (1, 2, 5, 64):
         monkeypatch.setattr(core_engine, "_threads", threads)
-        monkeypatch.setattr(compiled, "MOST_THREADS", threads)
+        monkeypatch.setattr(compiled, "MAX_THREADS", threads)
         assert bits(compiled.measure(target, golden, units)) == expected, threads
 
 
@@ -265,16 +261,16 @@ def test_pieces_go_on_where_the_last_one_ended(name: str, pieces: list[int]) -> 
     """Pieces of whole blocks, each by an engine of its own."""
     dtype = DTYPES[name]
     rng = np.random.default_rng(3)
-    units = units_of(dtype, dtype)
+    units = choose_units(dtype, dtype)
     for make in (close, apart, identical):
-        target, golden = make(dtype, dtype, sum(pieces) * BLOCK - 100, rng)
+        target, golden = make(dtype, dtype, sum(pieces) * BLOCK_ELEMENTS - 100, rng)
         whole = agree(target, golden, units)
         for engines in itertools.product((compiled, blocked), repeat=len(pieces)):
             found, totals, start = None, NO_TOTALS, 0
             for engine, blocks in zip(engines, pieces):
-                part = slice(start * BLOCK, (start + blocks) * BLOCK)
+                part = slice(start * BLOCK_ELEMENTS, (start + blocks) * BLOCK_ELEMENTS)
                 piece = engine.measure(target[part], golden[part], units, totals)
-                found = piece if found is None else found.then(piece)
+                found = piece if found is None else found.add_next(piece)
                 totals, start = found.totals, start + blocks
             assert found is not None and bits(found) == bits(whole)
 
@@ -294,10 +290,8 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kinds", [("float32", "float32"), ("float64", "int16"), ("bool", "bfloat16")])
-@pytest.mark.parametrize("rows", [1, 37, PIECE // 100])
-def test_layouts(
-    engine: str, layout: str, kinds: tuple[str, str], rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("rows", [1, 37, PIECE_ELEMENTS // 100])
+def test_layouts(engine: str, layout: str, kinds: tuple[str, str], rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strides and byte order change nothing, also where pieces of a tensor are copied."""
     monkeypatch.setattr(kernel, "_compiled", ENGINES[engine])
     ours, theirs = (DTYPES[kind] for kind in kinds)
@@ -329,8 +323,8 @@ def test_reference(target: str, content: str) -> None:
 
 def test_reference_over_several_blocks() -> None:
     dtype = DTYPES["float32"]
-    arrays = apart(dtype, dtype, 2 * BLOCK + 77, np.random.default_rng(6))
-    hold_against_reference(agree(*arrays, units_of(dtype, dtype)), *arrays, units_of(dtype, dtype))
+    arrays = apart(dtype, dtype, 2 * BLOCK_ELEMENTS + 77, np.random.default_rng(6))
+    hold_against_reference(agree(*arrays, choose_units(dtype, dtype)), *arrays, choose_units(dtype, dtype))
 
 
 def test_truth_values_of_other_bytes() -> None:
@@ -364,7 +358,7 @@ def with_nan_and_inf(dtype: Any, rng: Any) -> Array:
 def test_what_only_numpy_knows(target: str, golden: str) -> None:
     rng = np.random.default_rng(8)
     ours, theirs = (with_nan_and_inf({**OTHERS, **DTYPES}[name], rng) for name in (target, golden))
-    units = units_of(ours.dtype, theirs.dtype) if target == golden else None
+    units = choose_units(ours.dtype, theirs.dtype) if target == golden else None
     assert not compiled.supports(ours, theirs, units)
     assert not compiled.supports(theirs, ours, units)
     hold_against_reference(kernel.measure(pair_of(ours, theirs), units), ours, theirs, units)
@@ -372,7 +366,7 @@ def test_what_only_numpy_knows(target: str, golden: str) -> None:
 
 def test_distances_between_two_dtypes_are_left_to_numpy() -> None:
     fine, coarse = np.ones(3, np.float32), np.ones(3, np.float16)
-    units = units_of(fine.dtype, coarse.dtype)
+    units = choose_units(fine.dtype, coarse.dtype)
     assert compiled.supports(fine, coarse, None) and not compiled.supports(fine, coarse, units)
     assert kernel.measure(pair_of(fine, coarse), units).max_ulp == 0
 
@@ -488,7 +482,7 @@ def test_order_of_elements(arrays: Sides, random: Any) -> None:
     random.shuffle(order)
     units = alternatives(arrays[0].dtype, arrays[1].dtype)[-1]
     plain_order = compiled.measure(*arrays, units)
-    assert plain_order[:-SUMS] == compiled.measure(*(side[order] for side in arrays), units)[:-SUMS]
+    assert plain_order[:-SUM_COUNT] == compiled.measure(*(side[order] for side in arrays), units)[:-SUM_COUNT]
 
 
 # -- which engine it is ------------------------------------------------------------------------
@@ -504,7 +498,9 @@ def run(arguments: list[str], engine: str | None, **more: Any) -> subprocess.Com
 
 def choose(engine: str | None, module: str = "probe_metrics.compiled") -> str:
     """The name of the module that ``probe_core.engine.compiled`` gives, or the UserError it raises."""
-    script = f"from probe_core.engine import compiled; print(getattr(compiled({module!r}), '__name__', None))"
+    script = (
+        f"from probe_core.engine import import_compiled; print(getattr(import_compiled({module!r}), '__name__', None))"
+    )
     done = run(["-c", script], engine)
     return done.stdout.strip() or done.stderr[done.stderr.index("UserError: ") :]
 
@@ -528,9 +524,7 @@ def compare(case: Path, out: Path, engine: str, *options: str) -> subprocess.Com
     return run([*command.split(), str(out), *options], engine, cwd=case)
 
 
-@pytest.mark.parametrize(
-    "case", sampled(CASES, 0, ("tensor_L1_edge", "stat_mix_dist2", "md5_L1_edge").__contains__)
-)
+@pytest.mark.parametrize("case", sampled(CASES, 0, ("tensor_L1_edge", "stat_mix_dist2", "md5_L1_edge").__contains__))
 def test_files_are_the_same_bytes(case: str, runs: Any, tmp_path: Path) -> None:
     """csv, jsonl and xlsx of a comparison, whichever engine measured and wrote."""
     metrics = ("ulp", "rmse", "mape", "equal") if case.startswith("tensor") else ()

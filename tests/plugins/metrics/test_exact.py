@@ -17,7 +17,7 @@ from support.measuring import measure, scalar_value, tensor_value
 from support.runs.comparing import compare
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
 
-from probe_core.flow.comparison import Comparison
+from probe_core.flow.comparison import RunComparison
 from probe_core.model import Level, Statistics, Verdict
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
@@ -99,9 +99,7 @@ def test_widths_that_float64_would_confuse() -> None:
         pytest.param("max", None, 5, "", Level.PASS, id="null on one side"),
     ],
 )
-def test_statistics_of_integers(
-    place: str, target: Any, golden: Any, label: str, level: Level, dtype: str
-) -> None:
+def test_statistics_of_integers(place: str, target: Any, golden: Any, label: str, level: Level, dtype: str) -> None:
     plain = {"max": 50257, "min": 0, "mean": 250.0, "norm": 900.0}
     values = (tensor_value(Statistics(**{**plain, place: value}), dtype=dtype) for value in (target, golden))
     verdict = StatisticsResult().judge(pair_of_values(*values), {})
@@ -153,7 +151,7 @@ def test_machines_get_all_digits_and_old_columns_stay(tmp_path: Path) -> None:
     assert exact["MaxRelativeErr"] == pytest.approx(1e-10, rel=1e-3)
     assert exact["MaxRelativeErr"] != round(exact["MaxRelativeErr"], 12)
     assert 0 < 1 - exact["Cosine"] < 1e-15 or exact["Cosine"] == 1
-    comparison = Comparison(plan, Manager(), *runs)
+    comparison = RunComparison(plan, Manager(), *runs)
     ((_, (row,)),) = next(comparison.batches()).all_rows()
     assert row.measurements["max_error.MaxAbsErr"].number == absolute
     comparison.close()
@@ -182,13 +180,8 @@ def test_a_consumer_is_not_accused_where_other_integers_went_in(tmp_path: Path) 
     target = {embed: forward(ids(50256), tensor(value=1.0), output=[tensor(value=9.0)])}
     golden = {embed: forward(ids(50257), tensor(value=1.0), output=[tensor(value=1.0)])}
     report = compared(tmp_path, target, golden)
-    assert why(report) == [
-        (f"{embed}.input.0", "receives values that differ, and no earlier difference explains them")
-    ]
-    assert (
-        "max off by 1.99e-05 times the golden's largest magnitude; nothing is rounded"
-        in report.suspects[0].why
-    )
+    assert why(report) == [(f"{embed}.input.0", "receives values that differ, and no earlier difference explains them")]
+    assert "max off by 1.99e-05 times the golden's largest magnitude; nothing is rounded" in report.suspects[0].why
     assert report.advice is not None
     assert report.advice.node == f"{embed}.input.0", "nor does the advisor accuse it"
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from probe_metrics.first_difference import EQUAL, FirstDifference
-from probe_metrics.thresholds import thresholds
+from probe_metrics.first_difference import EQUAL_REASONS, FirstDifference
+from probe_metrics.thresholds import load_thresholds
 from support.cases import every
 from support.measuring import PROPERTY
 from support.references.first_difference import ROUNDED_AS, evidence, inf, nan, noise_of
@@ -40,7 +40,7 @@ def judge(target: Any, golden: Any) -> Verdict:
 def test_a_tensor_is_the_same_as_its_copy(dtype: Any) -> None:
     golden = pairs(dtype)[1]
     verdict = judge(golden.copy(), golden)
-    assert (verdict.level, verdict.reasons, verdict.label) == (Level.PASS, EQUAL, "agrees")
+    assert (verdict.level, verdict.reasons, verdict.label) == (Level.PASS, EQUAL_REASONS, "agrees")
     assert verdict.drift is not None and verdict.drift.difference == 0
 
 
@@ -55,7 +55,7 @@ def test_a_tensor_is_the_same_as_its_copy(dtype: Any) -> None:
 )
 def test_a_difference_in_one_bit_is_not_equal(other: Any) -> None:
     golden = np.array([1.0, 0.0, np.nan])
-    assert judge(golden.copy(), golden).reasons == EQUAL
+    assert judge(golden.copy(), golden).reasons == EQUAL_REASONS
     verdict = judge(other, golden)
     assert (verdict.level, verdict.reasons) == (Level.PASS, ())
 
@@ -77,7 +77,7 @@ def test_a_tensor_differs_from_another_one(dtype: Any) -> None:
 def test_at_the_threshold(name: str, ulps: int, level: Level, shape: tuple[int, ...]) -> None:
     """Exactly what rounding explains is the same; the next number of the dtype differs."""
     dtype = np.dtype(FLOAT_TYPES[name])
-    eps = noise_of(name) / thresholds("drift")["noise"][ROUNDED_AS.get(name, name)]
+    eps = noise_of(name) / load_thresholds("drift")["noise"][ROUNDED_AS.get(name, name)]
     golden = np.ones(shape, dtype)
     target = np.full(shape, 1 + noise_of(name) + ulps * eps).astype(dtype)
     assert complex(target.flat[0]) == 1 + noise_of(name) + ulps * eps, "the dtype holds this number"
@@ -132,9 +132,7 @@ def test_whole_numbers_and_truth_values_must_be_equal(dtype: Any, size: int) -> 
     assert "nothing is rounded" in evidence(verdict)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "number"), [(np.int64, 2**53), (np.int64, -(2**60)), (np.uint64, 2**64 - 2)]
-)
+@pytest.mark.parametrize(("dtype", "number"), [(np.int64, 2**53), (np.int64, -(2**60)), (np.uint64, 2**64 - 2)])
 def test_large_whole_numbers_must_be_equal(dtype: Any, number: int) -> None:
     golden = np.array([number, 1, 2], dtype)
     assert judge(golden + np.array([1, 0, 0], dtype), golden).level is Level.ERROR

@@ -174,9 +174,7 @@ def test_sizes_and_slices_differ_by_their_text() -> None:
 def of_one(target: Any, golden: Any, place: str, dtype: str = "torch.float32") -> Verdict:
     """One statistic is as given; the others say a tensor of magnitude 1."""
     plain = {"max": 1.0, "min": -1.0, "mean": 0.5, "norm": 1.0}
-    first, second = (
-        tensor_value(Statistics(**{**plain, place: value}), dtype=dtype) for value in (target, golden)
-    )
+    first, second = (tensor_value(Statistics(**{**plain, place: value}), dtype=dtype) for value in (target, golden))
     return judge_values(first, second)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_metrics.first_difference import FirstDifference
-from probe_metrics.masked import is_masked, unmasked
+from probe_metrics.masked import is_masked, measure_unmasked
 from support.cases import every
 from support.measuring import tensor_value
 from support.references.first_difference import evidence, inf, nan
@@ -48,7 +48,7 @@ def reference(target: Any, golden: Any, at: Any = AT) -> tuple[float, float]:
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_the_distance_of_what_is_not_masked(dtype: str, constant: float, share: float) -> None:
     target, golden = masked(constant, dtype, VALUES * (1 + share)), masked(constant, dtype)
-    found = unmasked(pair_of(target, golden))
+    found = measure_unmasked(pair_of(target, golden))
     assert found == pytest.approx(reference(target, golden), rel=1e-12, abs=1e-15)
     verdict = judge(target, golden)
     assert verdict.level is (Level.ERROR if share else Level.PASS)
@@ -62,7 +62,7 @@ def test_two_constants_at_the_same_places(one: tuple[str, float], other: tuple[s
     if one[0] != other[0] or one == other:
         return
     target, golden = masked(one[1], one[0]), masked(other[1], one[0])
-    assert unmasked(pair_of(target, golden)) == pytest.approx(reference(target, golden), abs=1e-15)
+    assert measure_unmasked(pair_of(target, golden)) == pytest.approx(reference(target, golden), abs=1e-15)
     verdict = judge(target, golden)
     assert verdict.level is Level.PASS and [reason.code for reason in verdict.reasons] == ["masked"]
     off = masked(one[1], one[0], VALUES * 1.3)
@@ -74,14 +74,14 @@ def test_masks_at_different_places(dtype: str, constant: float) -> None:
     elsewhere = AT.copy()
     elsewhere[3, 1] = True
     target, golden = masked(constant, dtype, at=elsewhere), masked(constant, dtype)
-    assert unmasked(pair_of(target, golden)) is None
+    assert measure_unmasked(pair_of(target, golden)) is None
     assert judge(target, golden).level is Level.ERROR
 
 
 @pytest.mark.parametrize(("dtype", "constant"), MASKS)
 def test_all_is_masked(dtype: str, constant: float) -> None:
     array = np.full((4, 4), constant, dtype)
-    assert unmasked(pair_of(array, array)) == (0.0, 0.0)
+    assert measure_unmasked(pair_of(array, array)) == (0.0, 0.0)
     assert judge(array, array).level is Level.PASS
 
 
@@ -90,14 +90,14 @@ def test_nan_and_inf_among_what_is_not_masked(rare: float) -> None:
     values = VALUES.copy()
     values[5, 2] = rare
     target, golden = masked(-1e9, "float32", values), masked(-1e9, "float32")
-    assert unmasked(pair_of(target, golden)) is None
+    assert measure_unmasked(pair_of(target, golden)) is None
     assert judge(target, golden).level is Level.ERROR
     assert judge(target, target).level is Level.PASS, "at the same places on both sides"
 
 
 def test_a_tensor_without_a_mask() -> None:
-    assert unmasked(pair_of(VALUES, VALUES)) is None
-    assert unmasked(pair_of(VALUES * (1 + 1j), VALUES * (1 + 1j))) is None
+    assert measure_unmasked(pair_of(VALUES, VALUES)) is None
+    assert measure_unmasked(pair_of(VALUES * (1 + 1j), VALUES * (1 + 1j))) is None
 
 
 @pytest.mark.parametrize(

@@ -134,9 +134,7 @@ CASES = [
 def test_edges(target: Any, golden: Any, expected: dict[str, list[Any]]) -> None:
     for name, answer in expected.items():
         found = look(METRICS[name], target, golden)
-        assert found == [
-            item if isinstance(item, str) else approx(item, rel=1e-14, abs=0) for item in answer
-        ], name
+        assert found == [item if isinstance(item, str) else approx(item, rel=1e-14, abs=0) for item in answer], name
 
 
 def test_infinity_of_one_side_by_rounding_is_another_place() -> None:

@@ -11,7 +11,7 @@ from probe_metrics.cosine import Cosine
 from probe_metrics.equal import Equal
 from probe_metrics.error_ratio import ErrorRatio
 from probe_metrics.euclidean import Euclidean
-from probe_metrics.kernel import sums
+from probe_metrics.kernel import compute_sums
 from probe_metrics.mape import Mape
 from probe_metrics.max_error import MaxError
 from probe_metrics.rmse import Rmse
@@ -21,16 +21,16 @@ from support.cases import every
 from support.measuring import look, measure
 from support.references.metric_reference import METRICS, SUMMED, pairs
 
-from probe_core.model.measure import BLOCK
+from probe_core.model.measure import BLOCK_ELEMENTS
 from probe_core.testing import pair_of
 
 nan, inf = math.nan, math.inf
 
 
-@pytest.mark.parametrize("place", [0, BLOCK - 1, BLOCK, 2 * BLOCK, 2 * BLOCK + 4])
+@pytest.mark.parametrize("place", [0, BLOCK_ELEMENTS - 1, BLOCK_ELEMENTS, 2 * BLOCK_ELEMENTS, 2 * BLOCK_ELEMENTS + 4])
 def test_no_element_is_left_out(place: int) -> None:
     """One element differs, at the ends of blocks and in the last, short one."""
-    size = 2 * BLOCK + 5
+    size = 2 * BLOCK_ELEMENTS + 5
     golden = np.ones(size, np.float32)
     target = golden.copy()
     target[place] = 3
@@ -89,4 +89,4 @@ def test_the_recorded_data_are_not_written_to(name: str) -> None:
 def test_one_pass_serves_all() -> None:
     """Six columns of a table read the tensors once."""
     pair = pair_of(np.ones(3), np.ones(3))
-    assert pair.once(sums) is pair.once(sums)
+    assert pair.once(compute_sums) is pair.once(compute_sums)

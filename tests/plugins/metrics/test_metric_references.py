@@ -27,7 +27,7 @@ from support.references.metric_reference import (
     two_arrays,
 )
 
-from probe_core.model.measure import BLOCK
+from probe_core.model.measure import BLOCK_ELEMENTS
 
 Array = np.ndarray[Any, Any]
 
@@ -59,7 +59,7 @@ def test_mixed_dtypes_against_the_reference(name: str, mix: tuple[Any, Any]) -> 
 
 
 @every("name", SUMMED)
-@every("size", [BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
+@every("size", [BLOCK_ELEMENTS - 1, BLOCK_ELEMENTS, BLOCK_ELEMENTS + 1, 3 * BLOCK_ELEMENTS + 7])
 def test_long_tensors_against_the_reference(name: str, size: int) -> None:
     """The whole counts, whatever the size of a block."""
     target, golden = pairs(np.float32, size)

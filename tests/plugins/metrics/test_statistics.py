@@ -64,9 +64,7 @@ def test_statistics(target: Any, golden: Any, difference: Any, relative: Any) ->
 
 
 def test_statistics_are_in_the_order_of_the_columns() -> None:
-    pair = pair_of_values(
-        tensor_value(Statistics(2.0, 3.0, 4.0, 5.0)), tensor_value(Statistics(1.0, 1.0, 1.0, 1.0))
-    )
+    pair = pair_of_values(tensor_value(Statistics(2.0, 3.0, 4.0, 5.0)), tensor_value(Statistics(1.0, 1.0, 1.0, 1.0)))
     assert [item.value for item in StatisticsDifference().measure(pair)] == [1, 2, 3, 4, 1, 2, 3, 4]
 
 

@@ -119,9 +119,7 @@ def test_without_a_finite_scale_every_difference_counts() -> None:
         pytest.param(tensor_value(), tensor_value(dtype="torch.bfloat16"), "", Level.PASS, id="other dtype"),
     ],
 )
-def test_rows_that_are_not_compared(
-    target: Value | None, golden: Value | None, label: str, level: Level
-) -> None:
+def test_rows_that_are_not_compared(target: Value | None, golden: Value | None, label: str, level: Level) -> None:
     verdict = statistics_result(target, golden)
     assert (verdict.label, verdict.level, verdict.failed) == (label, level, False)
 

@@ -59,9 +59,7 @@ def test_either_framework_may_be_missing(module: str, tmp_path: Path) -> None:
         (tmp_path / "mindspore").mkdir()
         (tmp_path / "mindspore" / "__init__.py").touch()
     code = HIDE.format(module=module)
-    said = preloaded.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
-    )
+    said = preloaded.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert f"needs {module}, which is not installed. Install it with: pip install {module}" in said.stdout
 
 
@@ -70,9 +68,7 @@ def test_a_directory_of_that_name_is_no_mindspore(tmp_path: Path) -> None:
         pytest.skip("MindSpore is installed here")
     (tmp_path / "mindspore").mkdir()
     code = HIDE.format(module="nothing")
-    said = preloaded.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
-    )
+    said = preloaded.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
     assert "needs mindspore, which is not installed" in said.stdout
 
 

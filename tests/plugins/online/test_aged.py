@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from probe_online.aged import DAY, Place, Removed, remove_aged, with_calls
+from probe_online.aged import DAY_SECONDS, RemovalCounts, SenderPlace, find_senders_with_calls, remove_aged
 
 OLD, NEW = (uuid.UUID(int=number).hex for number in (1, 2))
 RECEIVER = "0123456789abcdef"
@@ -23,7 +23,7 @@ def write(directory: Path, session: str, *tags: str, days: float = 0.0) -> list[
         is_hidden = tag.endswith((".part", ".work", ".settled"))
         path = directory / f"{'.' * is_hidden}{session}.r0.{tag}"
         path.write_bytes(b"x")
-        then = time.time() - days * DAY
+        then = time.time() - days * DAY_SECONDS
         os.utime(path, (then, then))
         made.append(path)
     return made
@@ -41,7 +41,7 @@ def test_what_ended_long_ago_goes_and_what_is_young_or_foreign_stays(tmp_path: P
     for path in foreign:
         path.write_text("mine")
         os.utime(path, (0, 0))
-    assert remove_aged(tmp_path, 7, ()) == Removed(5, 0)
+    assert remove_aged(tmp_path, 7, ()) == RemovalCounts(5, 0)
     assert left(tmp_path) == {"set_aside", *(path.name for path in (*young, *foreign))}
 
 
@@ -50,15 +50,15 @@ def test_one_young_file_keeps_all_of_its_sender(tag: str, tmp_path: Path) -> Non
     write(tmp_path, OLD, *OTHERS, CALL, days=30)
     write(tmp_path, OLD, tag)
     before = left(tmp_path)
-    assert remove_aged(tmp_path, 7, ()) == Removed(0, 0)
+    assert remove_aged(tmp_path, 7, ()) == RemovalCounts(0, 0)
     assert left(tmp_path) == before
 
 
 def test_calls_that_nobody_judged_are_counted(tmp_path: Path) -> None:
     write(tmp_path, OLD, "hello.prb", CALL, CLAIMED, days=8)
-    assert with_calls(path.name for path in tmp_path.iterdir()) == {Place(OLD, 0)}
-    assert remove_aged(tmp_path, 7, {Place(OLD, 0)}) == Removed(0, 0)
-    assert remove_aged(tmp_path, 7, {Place(OLD, 1)}) == Removed(3, 2)
+    assert find_senders_with_calls(path.name for path in tmp_path.iterdir()) == {SenderPlace(OLD, 0)}
+    assert remove_aged(tmp_path, 7, {SenderPlace(OLD, 0)}) == RemovalCounts(0, 0)
+    assert remove_aged(tmp_path, 7, {SenderPlace(OLD, 1)}) == RemovalCounts(3, 2)
     assert left(tmp_path) == set()
 
 
@@ -66,10 +66,10 @@ def test_the_clock_is_that_of_the_directory(tmp_path: Path, monkeypatch: pytest.
     """Another machine's clock dates its files; this machine's may be a year ahead."""
     write(tmp_path, OLD, *OTHERS, days=1)
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 365 * DAY)
-    assert remove_aged(tmp_path, 7, ()) == Removed(0, 0)
+    monkeypatch.setattr(time, "time", lambda: now + 365 * DAY_SECONDS)
+    assert remove_aged(tmp_path, 7, ()) == RemovalCounts(0, 0)
     assert len(left(tmp_path)) == len(OTHERS)
 
 
 def test_a_directory_that_is_gone_or_empty(tmp_path: Path) -> None:
-    assert remove_aged(tmp_path / "gone", 7, ()) == remove_aged(tmp_path, 7, ()) == Removed(0, 0)
+    assert remove_aged(tmp_path / "gone", 7, ()) == remove_aged(tmp_path, 7, ()) == RemovalCounts(0, 0)

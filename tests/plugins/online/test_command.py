@@ -11,7 +11,7 @@ import pytest
 from support.probe import Probe
 from support.runs.receiving import names_in, receiver, result_rows, send_all
 
-from probe_core.cli.main import FINISHED, MISTAKE
+from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
 
 
 def write_config(path: Path, **fields: Any) -> Path:
@@ -33,7 +33,7 @@ def test_receiver_writes_to_the_dump_path_of_its_configuration(
     config = write_config(tmp_path / "config.json", dump_path=str(tmp_path / "checked"))
     with receiver("-config", config, "--lang", "en", *options) as found:
         send_all(found.address, frames[:2])
-        assert found.end()[0] == FINISHED
+        assert found.end()[0] == EXIT_FINISHED
     out = tmp_path / (options[1] if options else "checked")
     assert len(names_in(result_rows(out))) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["config.json", out.name])
@@ -41,5 +41,5 @@ def test_receiver_writes_to_the_dump_path_of_its_configuration(
 
 def test_receiver_refuses_a_dump_path_that_is_no_path(probe: Probe, tmp_path: Path) -> None:
     config = write_config(tmp_path / "config.json", dump_path=["checked"])
-    assert probe("run-ut", "-d", "cpu", "-config", config) == MISTAKE
+    assert probe("run-ut", "-d", "cpu", "-config", config) == EXIT_USER_ERROR
     assert "dump_path must be a path" in probe.err and 'For example "./checked"' in probe.err

@@ -28,8 +28,8 @@ CALL, DONE, END = bytes([FrameKind.CALL]), bytes([FrameKind.DONE]), bytes([Frame
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts to connect follow each other at once."""
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(transport, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(transport, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(transport, "MAX_PAUSE_SECONDS", 0.05)
 
 
 def kind_of(frame: bytes) -> bytes:
@@ -123,9 +123,7 @@ def test_checksums_that_are_wrong_once_twice_and_three_times(truth: Truth, tmp_p
     assert seen == {b"Functional.conv2d.0.": 2, b"Functional.conv2d.2.": 3, b"Functional.conv2d.4.": 3}
     assert told["judged"] == truth.made - 1 and told["dropped: damaged"] == 1
     assert all_is_known(told), told
-    assert end.verdict() == (
-        f"{truth.sentence(lost=1)}; NOT ALL IS KNOWN: 1 call was dropped by the training"
-    )
+    assert end.verdict() == (f"{truth.sentence(lost=1)}; NOT ALL IS KNOWN: 1 call was dropped by the training")
 
 
 PLACES: dict[str, Any] = {
@@ -163,9 +161,7 @@ def test_a_wrong_bit_anywhere(truth: Truth, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["the number", "the kind"])
-def test_a_wrong_bit_of_the_last_call_when_the_training_has_ended(
-    what: str, truth: Truth, tmp_path: Path
-) -> None:
+def test_a_wrong_bit_of_the_last_call_when_the_training_has_ended(what: str, truth: Truth, tmp_path: Path) -> None:
     ended = threading.Event()
     (last,) = [name for step, name in list(truth.rows)[-1:]]
     done: list[int] = []
@@ -195,7 +191,7 @@ def test_a_wrong_bit_of_the_last_call_when_the_training_has_ended(
 def test_a_link_of_100_kilobytes_a_second(
     policy: str, truth: Truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tcp, "TALLY_EVERY", 0.2)
+    monkeypatch.setattr(tcp, "TALLY_INTERVAL_SECONDS", 0.2)
     fields = {"online_policy": policy, "online_wait": 1, "online_memory": "1MiB", "online_drain": 3}
     began = time.monotonic()
     with (
@@ -233,9 +229,7 @@ def test_clocks_that_jump(truth: Truth, tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(time, "time", jumping)
     with receiving(tmp_path / "out") as end, relay(end.address, cut) as between:
-        outcome, summary = trained(
-            tmp_path / "run", lambda step: asked.append(time.time()), port=between.port
-        )  # type: ignore[arg-type]
+        outcome, summary = trained(tmp_path / "run", lambda step: asked.append(time.time()), port=between.port)  # type: ignore[arg-type]
     monkeypatch.undo()
     told = check(truth, outcome, summary, tmp_path / "out")
     assert told["judged"] == truth.made and all_is_known(told), told

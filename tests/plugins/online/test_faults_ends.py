@@ -29,7 +29,7 @@ from support.runs.inprocess import receiving
 from support.runs.receiving import Client, Receiver, receiver
 from support.runs.relaying import relay
 
-from probe_core.cli.main import FINISHED, MISTAKE
+from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en")
 
@@ -37,8 +37,8 @@ LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts to connect follow each other at once."""
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(transport, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(transport, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(transport, "MAX_PAUSE_SECONDS", 0.05)
 
 
 # -- processes that are killed ---------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_a_receiver_that_is_killed_at_random_moments(times: int, truth: Truth, t
     assert told["judged"] == truth.made and all_is_known(told), told
     assert len(list(out.glob("online_*.json"))) == 1 and not list(out.glob(".*"))
     assert all(any("goes on with" in line for line in end.said) for end in ends[1:])
-    assert code == FINISHED, (printed, ends[-1].said)
+    assert code == EXIT_FINISHED, (printed, ends[-1].said)
     assert printed.splitlines()[0] == truth.sentence()
 
 
@@ -111,17 +111,13 @@ trained(Path({path!r}), wait, port={port})
 
 
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_receiver_judges_a_training_that_is_killed_and_started_again(
-    times: int, truth: Truth, tmp_path: Path
-) -> None:
+def test_receiver_judges_a_training_that_is_killed_and_started_again(times: int, truth: Truth, tmp_path: Path) -> None:
     """Each start is a session of its own; the calls of those that were killed have the rows of the last one."""
     chance = random.Random(times)
     with receiving(tmp_path / "out", patience=1.0) as end:
         waiting = Client(end.address, rank=1)  # or the receiver ends between two starts
         for number in range(times):
-            kill_a_training(
-                tmp_path / f"run{number}", end.address[1], chance.uniform(0, 0.1), tmp_path / "out"
-            )
+            kill_a_training(tmp_path / f"run{number}", end.address[1], chance.uniform(0, 0.1), tmp_path / "out")
         outcome, summary = trained(tmp_path / "run", port=end.address[1])
         waiting.end(0)
         verdict = end.verdict()
@@ -172,7 +168,7 @@ def test_a_full_disk_of_the_receiver_in_mid_training(truth: Truth, tmp_path: Pat
                 resource.prlimit(full.process.pid, resource.RLIMIT_FSIZE, (size, size))
             if step == 1:
                 code, _ = full.end()
-                assert code == MISTAKE and "cannot be written" in "".join(full.said), full.said
+                assert code == EXIT_USER_ERROR and "cannot be written" in "".join(full.said), full.said
                 between.target = None
             if step == 2:  # somebody has made room
                 ends.append(Receiver(*LOCAL, "-o", out))
@@ -187,7 +183,7 @@ def test_a_full_disk_of_the_receiver_in_mid_training(truth: Truth, tmp_path: Pat
                 end.kill()
     told = check(truth, outcome, summary, out)
     assert told["judged"] == truth.made and all_is_known(told), told
-    assert code == FINISHED
+    assert code == EXIT_FINISHED
 
 
 # -- strangers -------------------------------------------------------------------------------------

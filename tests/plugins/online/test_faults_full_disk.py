@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from probe_online.settings import Place
+from probe_online.settings import ReceptionPlace
 from support.faults.full_disk import ERRORS, full_disk
 from support.runs.inprocess import Receiver, receiving
 from support.runs.receiving import Client, names_in, result_rows
@@ -42,15 +42,13 @@ def send(found: Receiver, frames: Mapping[int, bytes], queued: int) -> list[int]
 def start(out: Path) -> Receiver | BaseException:
     """Start a receiver; return the error instead if it cannot begin."""
     try:
-        return Receiver(Place("127.0.0.1", 0), out)
+        return Receiver(ReceptionPlace("127.0.0.1", 0), out)
     except AssertionError as error:
         return error
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_receiver_with_a_full_disk_keeps_what_it_acknowledged(
-    every: bool, frames: list[bytes], tmp_path: Path
-) -> None:
+def test_receiver_with_a_full_disk_keeps_what_it_acknowledged(every: bool, frames: list[bytes], tmp_path: Path) -> None:
     out, calls = tmp_path / "out", dict(enumerate(frames))
     with full_disk(out) as disk, receiving(out) as found:
         assert len(send(found, calls, len(calls))) == len(calls)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from probe_online import watch
-from probe_online.settings import Place
+from probe_online.settings import ReceptionPlace
 from probe_recording.sending import shared, transport
 from support.runs.faulty import Truth, all_is_known, check, trained, until
 from support.runs.inprocess import receiving
@@ -24,10 +24,10 @@ LAG = 4
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks and attempts follow each other at once."""
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(transport, "LONGEST_PAUSE", 0.05)
-    monkeypatch.setattr(shared, "LOOK_AGAIN", 0.02)
-    monkeypatch.setattr(watch, "LOOK_EVERY", 0.03)
+    monkeypatch.setattr(transport, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(transport, "MAX_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(shared, "FULL_DIRECTORY_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.03)
 
 
 def lagging(listdir: Callable[[Any], list[str]]) -> Callable[[Any], list[str]]:
@@ -42,15 +42,13 @@ def lagging(listdir: Callable[[Any], list[str]]) -> Callable[[Any], list[str]]:
     return late
 
 
-def test_a_directory_that_is_listed_late(
-    truth: Truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_is_listed_late(truth: Truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "shared"
     place.mkdir()
     for module in (watch, shared):
         changed = types.SimpleNamespace(**{**vars(os), "listdir": lagging(os.listdir)})
         monkeypatch.setattr(module, "os", changed)
-    with receiving(tmp_path / "out", place=Place(directory=place)) as end:
+    with receiving(tmp_path / "out", place=ReceptionPlace(directory=place)) as end:
         outcome, summary = trained(tmp_path / "run", nfs_path=str(place), online_disk="1MiB")
     told = check(truth, outcome, summary, tmp_path / "out")
     assert told["judged"] == truth.made and all_is_known(told), told
@@ -65,7 +63,7 @@ def test_a_directory_that_is_read_only_for_a_while(
     place.mkdir()
     forbidden = {"sender": False, "receiver": False}
     refused: set[str] = set()
-    create, rename = shared.create, Path.rename
+    create, rename = shared.create_file, Path.rename
 
     def refuse(who: str) -> None:
         if forbidden[who]:
@@ -81,7 +79,7 @@ def test_a_directory_that_is_read_only_for_a_while(
             refuse("receiver")
         return rename(self, target)
 
-    monkeypatch.setattr(shared, "create", creating)
+    monkeypatch.setattr(shared, "create_file", creating)
     monkeypatch.setattr(Path, "rename", renaming)
 
     def change(step: int) -> None:
@@ -95,7 +93,7 @@ def test_a_directory_that_is_read_only_for_a_while(
             until(lambda: "Read-only" in "".join(end.heard))
             forbidden["receiver"] = False
 
-    with receiving(tmp_path / "out", place=Place(directory=place)) as end:
+    with receiving(tmp_path / "out", place=ReceptionPlace(directory=place)) as end:
         outcome, summary = trained(tmp_path / "run", change, nfs_path=str(place))
     told = check(truth, outcome, summary, tmp_path / "out")
     assert told["judged"] == truth.made and all_is_known(told), told
@@ -129,7 +127,7 @@ def test_files_that_do_harm_beside_those_of_a_training(truth: Truth, tmp_path: P
         os.mkfifo(place / f"{session}.r9.{step:010d}.prb")
         (place / f"{session}.r8.{step:010d}.prb").mkdir()
 
-    with receiving(tmp_path / "out", place=Place(directory=place)) as end:
+    with receiving(tmp_path / "out", place=ReceptionPlace(directory=place)) as end:
         outcome, summary = trained(tmp_path / "run", drop, nfs_path=str(place))
     told = check(truth, outcome, summary, tmp_path / "out")
     assert told["judged"] == truth.made and all_is_known(told), told

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_online.settings import Place
+from probe_online.settings import ReceptionPlace
 from probe_recording import Destination, Sender, SentTensor, sender_context
 from probe_recording.sending import transport
 from support.receiving import certificate
@@ -23,8 +23,8 @@ from probe_core.errors import UserError
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts to connect follow each other at once."""
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(transport, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(transport, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(transport, "MAX_PAUSE_SECONDS", 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_a_sentence_at_both_ends(case: str, made: Path, tmp_path: Path, capfd: A
     theirs, mine, says, hears = CASES[case]
     own = directory(tmp_path / "receiver", *(made / name for name in theirs))
     tls = directory(tmp_path / "sender", *(made / name for name in mine)) if mine else None
-    with receiving(tmp_path / "out", place=Place("127.0.0.1", 0, own), patience=0.0) as end:
+    with receiving(tmp_path / "out", place=ReceptionPlace("127.0.0.1", 0, own), patience=0.0) as end:
         summary = tried(end.address[1], tls, tmp_path)
         assert summary.waiting.total() == 1 and not summary.is_complete
         until(lambda: end.heard)
@@ -125,7 +125,7 @@ def test_a_missing_certificate_is_a_sentence_before_anything_begins(made: Path, 
     for wrong, missing in ((empty, "server.key"), (half, "server.crt")):
         with (
             pytest.raises(AssertionError, match=f"holds no {missing}"),
-            receiving(tmp_path / f"out_{missing}", place=Place("127.0.0.1", 0, wrong)),
+            receiving(tmp_path / f"out_{missing}", place=ReceptionPlace("127.0.0.1", 0, wrong)),
         ):
             pass
 
@@ -141,7 +141,7 @@ def test_a_certificate_that_is_rotated_in_mid_run(
         for name in ("client.key", "client.crt"):
             shutil.copy(made / "client_one" / name, mine)
     with (
-        receiving(tmp_path / "out", place=Place("127.0.0.1", 0, own)) as end,
+        receiving(tmp_path / "out", place=ReceptionPlace("127.0.0.1", 0, own)) as end,
         relay(end.address, framed=False) as between,
     ):
 

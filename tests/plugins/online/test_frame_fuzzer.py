@@ -16,7 +16,7 @@ import pytest
 from probe_recording import PREFIX, FrameKind, encode_frame, prefix_of
 from support.runs.receiving import Client, Receiver, names_in, receiver, result_rows
 
-from probe_core.cli.main import LOST
+from probe_core.cli.main import EXIT_DATA_LOST
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en", "--patience", "1", "--timeout", "30")
 FUZZ_RANK = 7
@@ -122,12 +122,8 @@ class Fuzzer:
         return signed(frame[4], frame[PREFIX.size : PREFIX.size + head], body)
 
     def _invent(self, frame: bytes) -> bytes:
-        head = self._chance.choice(
-            (b"", b"[]", b"{", b'{"a":1,"a":2}', b"[" * 5000, b"9" * 9000, b"\xff" * 40)
-        )
-        return signed(
-            self._chance.randrange(14), head, self._chance.randbytes(self._chance.choice((0, 0, 90)))
-        )
+        head = self._chance.choice((b"", b"[]", b"{", b'{"a":1,"a":2}', b"[" * 5000, b"9" * 9000, b"\xff" * 40))
+        return signed(self._chance.randrange(14), head, self._chance.randbytes(self._chance.choice((0, 0, 90))))
 
 
 def signed(kind: int, head: bytes, body: bytes) -> bytes:
@@ -211,7 +207,7 @@ def test_receiver_survives_forged_frames(count: int, frames: list[bytes], tmp_pa
             attacker.close()
         code, _ = found.end()
     said = "".join(found.said)
-    assert code == LOST and "Traceback" not in said, said
+    assert code == EXIT_DATA_LOST and "Traceback" not in said, said
     assert grown < MAX_GROWTH, f"{grown >> 20} MiB"
     verdicts = {status: sum(counts.values()) for status, counts in ended.head["verdicts"].items()}
     assert verdicts == {"error": 1, "pass": len(frames) - 1}

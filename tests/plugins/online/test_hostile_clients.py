@@ -13,7 +13,7 @@ from probe_online.server import MAX_SENDERS
 from probe_recording import PREFIX, FrameKind, call_head, encode_frame
 from support.runs.receiving import Client, Receiver, receiver, send_over
 
-from probe_core.cli.main import FINISHED, LOST
+from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en", "--patience", "1")
 WITHIN = 60.0
@@ -51,14 +51,12 @@ def test_receiver_refuses_a_head_of_too_many_values(value: str, frames: list[byt
         send_over(client, frames)
         grown = largest_memory(found) - before
         code, _ = found.end()
-    assert code == LOST and grown < 100 * MIB, f"{grown / MIB:.0f} MiB"
+    assert code == EXIT_DATA_LOST and grown < 100 * MIB, f"{grown / MIB:.0f} MiB"
     assert re.search(r"the head of a frame has [\d,]+ values; 262,144 are allowed", "".join(found.said))
 
 
 @pytest.mark.parametrize("sent", [0, MIB])
-def test_receiver_serves_others_while_bodies_are_announced(
-    sent: int, frames: list[bytes], tmp_path: Path
-) -> None:
+def test_receiver_serves_others_while_bodies_are_announced(sent: int, frames: list[bytes], tmp_path: Path) -> None:
     announcement = PREFIX.pack(b"PRB1", FrameKind.CALL, bytes(3), 100, 1 << 30, 0)
     with receiver(*LOCAL, "-o", tmp_path) as found:
         client = Client(found.address)
@@ -69,7 +67,7 @@ def test_receiver_serves_others_while_bodies_are_announced(
         send_over(client, frames)
         for stranger in strangers:
             stranger.socket.close()
-        assert found.end()[0] == LOST
+        assert found.end()[0] == EXIT_DATA_LOST
 
 
 def large_call(size: int) -> bytes:
@@ -91,7 +89,7 @@ def test_receiver_closes_stalled_connections_whose_memory_others_need(tmp_path: 
         send_over(client, [large_call(4 * MIB)])
         for stranger in strangers:
             stranger.socket.close()
-        assert found.end()[0] == LOST
+        assert found.end()[0] == EXIT_DATA_LOST
     assert "others needed the memory" in "".join(found.said), found.said
 
 
@@ -129,4 +127,4 @@ def test_receiver_reads_the_whole_window_in_one_call(tmp_path: Path) -> None:
         client = Client(found.address)
         client.socket.settimeout(WITHIN)
         send_over(client, [large_call(8 * MIB)])
-        assert found.end()[0] == FINISHED
+        assert found.end()[0] == EXIT_FINISHED

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from probe_online.judging import SentChecking, SentRows, outcome_of, tables_for
+from probe_online.judging import JudgeSetup, SentRows, create_tables, run_sent_call
 from probe_precheck import Call, Column, RecordedCalls, RunnerOptions, Settings, cells, rerunnable
 from probe_precheck.assignment import Assignment
-from probe_precheck.comparison import compare_details, write_compared
+from probe_precheck.comparison import compare_details, write_comparison
 from probe_precheck.csvfile import cell_text, read_table
 from probe_precheck.results import ResultFiles
 from probe_precheck.settings import PRECISION
@@ -26,7 +26,7 @@ from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
 
 MANAGER = Manager()
-SETUP = SentChecking("pytorch", RunnerOptions(Path("none/dump.json"), "cpu"), ("cpu",), "guide")
+SETUP = JudgeSetup("pytorch", RunnerOptions(Path("none/dump.json"), "cpu"), ("cpu",), "guide")
 WRONG: dict[str, Callable[..., Any]] = {
     "softmax": lambda x, dim: torch.softmax(x, dim) * 1.3,  # benchmark ratio
     "matmul": lambda x, y: torch.matmul(x, y) + 0.05,
@@ -63,23 +63,23 @@ def judge(dump: Path, change: Callable[[str, list[Any]], None] = lambda name, se
     """Return the rows of all calls, judged in this process; ``change`` may change a sent output."""
     runner = PyTorchRunner()
     runner.open(SETUP.options)
-    rows = SETUP.rows(MANAGER)
+    rows = SETUP.create_row_maker(MANAGER)
     found = []
     for frame in call_frames(dump):
         sent = payload(frame)
         record = sent.call
         call = Call(record.name.removesuffix(".forward"), 0, record.fields)
-        outcome, outputs = outcome_of(runner, call, sent.body)
+        outcome, outputs = run_sent_call(runner, call, sent.body)
         outputs = outputs if isinstance(outputs, list) else [outputs]
         change(call.name, outputs)
-        found.append(rows.judged(call, outcome, outputs[0] if len(outputs) == 1 else outputs))
+        found.append(rows.make_rows(call, outcome, outputs[0] if len(outputs) == 1 else outputs))
     return found
 
 
 def offline(dump: Path, directory: Path, instead: Mapping[str, Callable[..., Any]] | None = None) -> Path:
     """Write the details of run_ut with some functions replaced on the device, and return their path."""
-    from probe_precheck.checking import outcome_of as run
     from probe_precheck.checking import rule_of
+    from probe_precheck.checking import run_call as run
     from probe_precheck.judging import Judge
 
     runner = PyTorchRunner(instead)
@@ -101,7 +101,7 @@ def as_read(rows: Mapping[str, str], columns: tuple[Column, ...]) -> dict[str, s
 def compared_offline(npu: Path, gpu: Path, out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the rows that api_precision_compare writes, by name."""
     found = compare_details(npu, gpu, Assignment(MANAGER, "guide"))
-    write_compared(found, out, "20260101000000", None)
+    write_comparison(found, out, "20260101000000", None)
     results = read_table(found.result, COMPARE_RESULT, ()).rows
     details = read_table(found.details, COMPARE_DETAILS, ()).rows
     return {row["name"]: row for row in results}, {row["name"]: row for row in details}
@@ -168,10 +168,10 @@ def test_tables_for_ends_with_step_and_session() -> None:
     from probe_precheck import Tables
 
     assignment = Assignment(MANAGER, "guide")
-    assert [column.chinese for column in tables_for(2, Tables(), assignment).result] == [
+    assert [column.chinese for column in create_tables(2, Tables(), assignment).result] == [
         *(column.chinese for column in RESULT), "步数", "会话",
     ]  # fmt: skip
-    assert [column.english for column in tables_for(3, Tables(), assignment).details][-2:] == [
+    assert [column.english for column in create_tables(3, Tables(), assignment).details][-2:] == [
         "Step",
         "Session",
     ]

@@ -17,7 +17,7 @@ from support.probe import Probe
 from support.runs.receiving import RESULTS, Client, names_in, receiver, result_rows, send_all
 from support.runs.sent import with_rank
 
-from probe_core.cli.main import FINISHED, INTERRUPTED, LOST, MISTAKE
+from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en")
 
@@ -26,7 +26,7 @@ def test_a_training_over_tcp_and_what_is_said_of_it(frames: list[bytes], tmp_pat
     with receiver(*LOCAL, "-o", tmp_path) as found:
         ended = send_all(found.address, frames)
         code, printed = found.end()
-    assert code == FINISHED, found.said
+    assert code == EXIT_FINISHED, found.said
     assert printed.splitlines()[0] == (
         f"probe: rank 0, step 0: Functional.softmax.2 is the only call in error, of {len(frames)} calls judged"
     )
@@ -41,9 +41,7 @@ def test_a_training_over_tcp_and_what_is_said_of_it(frames: list[bytes], tmp_pat
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_receiver_that_is_killed_goes_on_without_loss_or_repetition(
-    frames: list[bytes], tmp_path: Path
-) -> None:
+def test_a_receiver_that_is_killed_goes_on_without_loss_or_repetition(frames: list[bytes], tmp_path: Path) -> None:
     session, left = "5e" * 16, dict(enumerate(frames))
     for round_ in range(5):
         with receiver(*LOCAL, "-o", tmp_path) as found:
@@ -65,7 +63,7 @@ def test_a_receiver_that_is_killed_goes_on_without_loss_or_repetition(
         client.wait_for(len(left))
         client.end(len(frames))
         code, printed = found.end()
-    assert code == FINISHED, (found.said, printed)
+    assert code == EXIT_FINISHED, (found.said, printed)
     assert "Functional.softmax.2 is the only call in error" in printed.splitlines()[0]
     names = names_in(result_rows(tmp_path))
     assert len(names) == len(set(names)) == len(frames)
@@ -105,7 +103,7 @@ def test_rubbish_at_the_port_disturbs_nobody(frames: list[bytes], tmp_path: Path
         code, _ = found.end()
         for stranger in strangers:
             stranger.close()
-    assert code == FINISHED, found.said
+    assert code == EXIT_FINISHED, found.said
     assert len(names_in(result_rows(tmp_path))) == len(frames)
     said = "".join(found.said)
     assert "does not begin as a frame of probe does" in said
@@ -133,7 +131,7 @@ def test_who_is_not_wanted_is_told_why(frames: list[bytes], tmp_path: Path) -> N
         ended.call(frames[0].replace(b'"rank": 0', b'"rank": 1'))  # the checksum does not fit any more
         assert ended.read().kind is FrameKind.AGAIN
         code, printed = found.interrupt()
-    assert code == INTERRUPTED
+    assert code == EXIT_INTERRUPTED
     assert "no call was judged" in printed.splitlines()[0]
     assert any("PLAIN TEXT" in line for line in found.said)
 
@@ -148,7 +146,7 @@ def test_what_is_not_known_is_in_the_first_sentence(frames: list[bytes], tmp_pat
         time.sleep(0.2)
         client.socket.close()
         code, printed = found.end()
-    assert code == LOST
+    assert code == EXIT_DATA_LOST
     assert printed.splitlines()[0] == (
         "probe: no call of 5 judged is in error; NOT ALL IS KNOWN: 3 calls were dropped by the training, "
         "4 calls did not arrive or were not judged, rank 0 ended without its last message"
@@ -163,7 +161,7 @@ def test_the_state_of_a_receiver_can_be_asked_for(
         client = Client(found.address)
         client.call(frames[0])
         client.wait_for(1)
-        assert probe("run-ut", "--status", f"127.0.0.1:{found.address[1]}") == FINISHED
+        assert probe("run-ut", "--status", f"127.0.0.1:{found.address[1]}") == EXIT_FINISHED
         state = json.loads(probe.out)
         assert state["state"] == "running" and state["ranks"][0]["judged"] == 1
         client.end(1)
@@ -181,7 +179,7 @@ def test_two_ranks_have_files_of_their_own(frames: list[bytes], tmp_path: Path) 
         second.wait_for(len(frames))
         second.end(len(frames))
         code, printed = found.end()
-    assert code == FINISHED, found.said
+    assert code == EXIT_FINISHED, found.said
     assert "rank 0, step 0: Functional.softmax.2 is the first of 2 calls in error" in printed
     rows = result_rows(tmp_path)
     for rank in (0, 1):
@@ -200,7 +198,7 @@ def test_a_full_disk_ends_the_receiver_and_not_the_training(frames: list[bytes],
         with pytest.raises(EOFError):
             client.wait_for(len(frames))
         code, _ = found.end()
-    assert code == MISTAKE
+    assert code == EXIT_USER_ERROR
     assert "cannot be written" in "".join(found.said), found.said
     left = [frame for seq, frame in enumerate(frames) if seq not in client.done]
     assert left
@@ -211,7 +209,7 @@ def test_a_full_disk_ends_the_receiver_and_not_the_training(frames: list[bytes],
         again.wait_for(len(left))
         again.end(len(frames))
         code, printed = found.end()
-    assert code == FINISHED, (found.said, printed)
+    assert code == EXIT_FINISHED, (found.said, printed)
     names = names_in(result_rows(tmp_path))
     assert len(names) == len(set(names)) == len(frames)
 

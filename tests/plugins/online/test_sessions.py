@@ -11,7 +11,7 @@ from probe_recording import FrameKind, call_of, encode_frame, frame_in
 from support.probe import Probe
 from support.runs.receiving import RESULTS, Client, receiver, result_rows, send_over
 
-from probe_core.cli.main import FINISHED, FOUND
+from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en")
 FIRST, SECOND = "a1" * 16, "b2" * 16
@@ -41,7 +41,7 @@ def test_receiver_judges_the_calls_of_a_second_session(frames: list[bytes], tmp_
         verdicts_of_first = first.end(len(same)).head["verdicts"]
         verdicts_of_second = send_over(second, frames).head["verdicts"]
         code, printed = found.end()
-    assert code == FOUND, found.said
+    assert code == EXIT_FINDINGS, found.said
     assert "error" not in verdicts_of_first
     assert verdicts_of_second["error"] == {"Functional.softmax": 1}
     assert sum(verdicts_of_second["pass"].values()) == len(same)
@@ -82,7 +82,7 @@ def test_receiver_judges_a_second_session_of_a_shared_directory(frames: list[byt
         for session, calls in ((FIRST, correct(frames)), (SECOND, frames)):
             put(session, "end", message(FrameKind.END, queued={"Torch.any": len(calls)}, dropped={}))
         code, printed = found.end()
-    assert code == FINISHED, found.said
+    assert code == EXIT_FINISHED, found.said
     assert set(statuses(out, FIRST).values()) == {"pass"}
     assert statuses(out, SECOND) == {**statuses(out, FIRST), WRONG: "error"}
     assert printed.startswith(f"probe: rank 0 in session 2 (b2b2b2b2), step 0: {WRONG} is the only call")
@@ -107,7 +107,7 @@ def test_receiver_that_is_started_again_keeps_sessions_apart(frames: list[bytes]
         second.wait_for(len(frames) - 2)
         second.end(len(frames))
         code, printed = found.end()
-    assert code == FINISHED, (found.said, printed)
+    assert code == EXIT_FINISHED, (found.said, printed)
     assert sum(ended["pass"].values()) == 2
     assert len(statuses(tmp_path, FIRST)) == 2 and len(statuses(tmp_path, SECOND)) == len(frames)
     assert "NOT ALL IS KNOWN" not in printed

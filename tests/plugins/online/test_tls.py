@@ -11,7 +11,7 @@ from probe_recording import FrameKind, sender_context
 from support.probe import Probe
 from support.runs.receiving import Client, receiver, send_all
 
-from probe_core.cli.main import FINISHED, MISTAKE
+from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
 
 
 def certificate(directory: Path, name: str) -> None:
@@ -59,7 +59,7 @@ def test_only_the_right_certificate_is_let_in(
         ended = send_all(found.address, frames[:4], context=sender_context(sender))
         assert ended.kind is FrameKind.ENDED
         code, printed = found.end()
-    assert code == FINISHED, found.said
+    assert code == EXIT_FINISHED, found.said
     assert "no call of 4 judged is in error" in printed.splitlines()[0]
     said = "".join(found.said)
     assert "127.0.0.1 was not let in: the certificate is not accepted" in said
@@ -72,17 +72,15 @@ def test_plain_text_beyond_this_machine_needs_consent_and_open_keys_are_refused(
     directories: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     probe = Probe(capsys)
-    assert probe("run-ut", "-d", "cpu", "--listen", "0.0.0.0:0", "-o", tmp_path) == MISTAKE
+    assert probe("run-ut", "-d", "cpu", "--listen", "0.0.0.0:0", "-o", tmp_path) == EXIT_USER_ERROR
     assert "plain text" in probe.err and "--insecure" in probe.err
     key = directories[0] / "server.key"
     key.chmod(0o644)
     try:
-        code = probe(
-            "run-ut", "-d", "cpu", "--listen", "127.0.0.1:0", "--tls", directories[0], "-o", tmp_path
-        )
+        code = probe("run-ut", "-d", "cpu", "--listen", "127.0.0.1:0", "--tls", directories[0], "-o", tmp_path)
     finally:
         key.chmod(0o600)
-    assert code == MISTAKE
+    assert code == EXIT_USER_ERROR
     assert "can be read or changed by other users" in probe.err
 
 
@@ -129,6 +127,6 @@ def test_receiver_lets_in_the_pinned_leaf_of_a_chain_alone(frames: list[bytes], 
             Client(found.address, context=sender_context(misled))
         send_all(found.address, frames[:4], context=sender_context(sender))
         code, printed = found.end()
-    assert code == FINISHED, found.said
+    assert code == EXIT_FINISHED, found.said
     assert "no call of 4 judged is in error" in printed.splitlines()[0]
     assert "127.0.0.1 was not let in: the certificate is not accepted" in "".join(found.said)

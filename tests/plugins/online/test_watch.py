@@ -12,7 +12,7 @@ import pytest
 from probe_recording import FrameKind, encode_frame
 from support.runs.receiving import names_in, receiver, result_rows
 
-from probe_core.cli.main import FINISHED, LOST
+from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED
 
 SESSION = uuid.UUID(int=7).hex
 
@@ -37,9 +37,7 @@ def end(count: int) -> bytes:
     return frame(FrameKind.END, queued={"Torch.any": count}, dropped={})
 
 
-def test_files_are_judged_once_and_removed_and_what_is_torn_is_set_aside(
-    frames: list[bytes], tmp_path: Path
-) -> None:
+def test_files_are_judged_once_and_removed_and_what_is_torn_is_set_aside(frames: list[bytes], tmp_path: Path) -> None:
     shared, out = tmp_path / "shared", tmp_path / "out"
     shared.mkdir()
     put(shared, f"{0:010d}", frames[0])  # before its first message is listed
@@ -54,7 +52,7 @@ def test_files_are_judged_once_and_removed_and_what_is_torn_is_set_aside(
         put(shared, f"{7:010d}", frames[8])  # under the name of another call
         put(shared, "end", end(8))
         code, printed = found.end()
-    assert code == LOST, found.said
+    assert code == EXIT_DATA_LOST, found.said
     first = printed.splitlines()[0]
     assert "2 calls did not arrive or were not judged" in first, printed
     assert len(names_in(result_rows(out))) == 6
@@ -66,9 +64,7 @@ def test_files_are_judged_once_and_removed_and_what_is_torn_is_set_aside(
     assert not [path for path in shared.glob("*.r0.000*.prb") if path.is_file() and not path.is_symlink()]
 
 
-def test_two_receivers_share_a_directory_and_one_that_is_killed_goes_on(
-    frames: list[bytes], tmp_path: Path
-) -> None:
+def test_two_receivers_share_a_directory_and_one_that_is_killed_goes_on(frames: list[bytes], tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     outs = [tmp_path / "a", tmp_path / "b"]
@@ -86,7 +82,7 @@ def test_two_receivers_share_a_directory_and_one_that_is_killed_goes_on(
     ):
         put(shared, "end", end(len(frames)))
         codes = [found.end()[0] for found in (first, second)]
-    assert codes == [FINISHED, FINISHED], (first.said, second.said)
+    assert codes == [EXIT_FINISHED, EXIT_FINISHED], (first.said, second.said)
     names = [name for out in outs for name in names_in_either(out)]
     assert sorted(names) == sorted(set(names)) and len(names) == len(frames)
     assert not [path.name for path in shared.iterdir() if ".work" in path.name or ".r0.000" in path.name]
@@ -96,9 +92,7 @@ def test_two_receivers_share_a_directory_and_one_that_is_killed_goes_on(
 
 
 @pytest.mark.parametrize("size", [0, 5])
-def test_a_receiver_that_was_killed_within_a_header_goes_on(
-    size: int, frames: list[bytes], tmp_path: Path
-) -> None:
+def test_a_receiver_that_was_killed_within_a_header_goes_on(size: int, frames: list[bytes], tmp_path: Path) -> None:
     shared, out = tmp_path / "shared", tmp_path / "out"
     shared.mkdir()
     put(shared, "hello", hello())
@@ -115,7 +109,7 @@ def test_a_receiver_that_was_killed_within_a_header_goes_on(
     with receiver("--watch", shared, "-o", out, "--lang", "en", "--patience", "3") as second:
         put(shared, "end", end(2))
         code, _ = second.end()
-    assert "error: " not in "".join(second.said) and code == LOST
+    assert "error: " not in "".join(second.said) and code == EXIT_DATA_LOST
     assert len(names_in(result_rows(out))) == 1, "the row that was cut is lost, and the next call has its own"
 
 
@@ -132,7 +126,7 @@ def test_a_directory_is_used_again(frames: list[bytes], tmp_path: Path) -> None:
                 put(shared, f"{seq:010d}", content, session)
             put(shared, "end", end(3), session)
             code, printed = found.end()
-        assert code == FINISHED, found.said
+        assert code == EXIT_FINISHED, found.said
         assert printed.splitlines()[0].startswith("probe: no call of 3 judged is in error"), printed
         assert any("was used before: 1 sender" in line for line in found.said) == (turn == 2)
 
@@ -150,7 +144,7 @@ def test_a_receiver_removes_what_a_training_left_long_ago(frames: list[bytes], t
         put(shared, "hello", hello())
         put(shared, f"{0:010d}", frames[0])
         put(shared, "end", end(1))
-        assert found.end()[0] == FINISHED, found.said
+        assert found.end()[0] == EXIT_FINISHED, found.said
     said = [line for line in found.said if "removed from" in line]
     assert len(said) == 2, found.said
     assert "2 files of trainings that wrote nothing for 2 days removed from " in said[0]
@@ -161,6 +155,4 @@ def test_a_receiver_removes_what_a_training_left_long_ago(frames: list[bytes], t
 def names_in_either(out: Path) -> list[str]:
     """Return the names of the calls with a row, whatever the language of the file."""
     rows = result_rows(out)
-    return [
-        row.get("API name") or row["API Name"] for name in rows if "_result_" in name for row in rows[name]
-    ]
+    return [row.get("API name") or row["API Name"] for name in rows if "_result_" in name for row in rows[name]]

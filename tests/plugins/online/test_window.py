@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from probe_online import window
-from probe_online.window import Arrival, Client, Window
+from probe_online.window import Client, IncomingFrame, MemoryWindow
 
 SECONDS = 20.0
 """Time in which what does not wait for others has ended on any machine."""
@@ -38,19 +38,19 @@ async def waits(task: asyncio.Task[Any]) -> None:
     assert not task.done()
 
 
-def make_slow(arrival: Arrival) -> None:
+def make_slow(arrival: IncomingFrame) -> None:
     """Let a frame have waited for the network for a long time."""
     arrival.waited += 1e6
 
 
-def make_stalled(arrival: Arrival) -> None:
+def make_stalled(arrival: IncomingFrame) -> None:
     """Let a frame wait for its next byte for a long time."""
     arrival.waits_since = time.monotonic() - 1e6
 
 
 def test_window_gives_room_while_another_frame_is_only_announced() -> None:
     async def story() -> None:
-        shared = Window(100, 10)
+        shared = MemoryWindow(100, 10)
         announced = await shared.begin(Client(), 100, nothing)
         make_slow(announced)
         for _ in range(5):
@@ -64,7 +64,7 @@ def test_window_gives_room_while_another_frame_is_only_announced() -> None:
 
 def test_window_keeps_room_for_the_frames_that_began_earlier() -> None:
     async def story() -> None:
-        shared = Window(100, 10)
+        shared = MemoryWindow(100, 10)
         first = await shared.begin(Client(), 60, nothing)
         second = await shared.begin(Client(), 60, nothing)
         await shared.take(second, 40)
@@ -81,7 +81,7 @@ def test_window_keeps_room_for_the_frames_that_began_earlier() -> None:
 
 def test_window_keeps_no_room_for_slow_frames() -> None:
     async def story() -> None:
-        shared = Window(100, 10)
+        shared = MemoryWindow(100, 10)
         slow = await shared.begin(Client(), 90, nothing)
         await shared.take(slow, 10)
         make_slow(slow)
@@ -96,7 +96,7 @@ def test_window_closes_stalled_frames_that_others_need_the_room_of(monkeypatch: 
     closed: list[str] = []
 
     async def story() -> None:
-        shared = Window(100, 10)
+        shared = MemoryWindow(100, 10)
         slow = await shared.begin(Client(), 90, lambda: closed.append("slow"))
         await shared.take(slow, 60)
         make_stalled(slow)
@@ -115,7 +115,7 @@ def test_window_completes_the_earliest_of_frames_that_need_the_same_room() -> No
     closed: list[str] = []
 
     async def story() -> None:
-        shared = Window(100, 10)
+        shared = MemoryWindow(100, 10)
         both = [await shared.begin(Client(), 80, lambda n=number: closed.append(n)) for number in "ab"]
         for one in both:
             make_slow(one)
@@ -131,7 +131,7 @@ def test_window_completes_the_earliest_of_frames_that_need_the_same_room() -> No
 
 def test_window_gives_each_connection_a_share() -> None:
     async def story() -> None:
-        shared = Window(100, 4)
+        shared = MemoryWindow(100, 4)
         busy, other = Client(), Client()
 
         async def send(client: Client, size: int) -> None:
@@ -154,7 +154,7 @@ def test_window_gives_each_connection_a_share() -> None:
 
 def test_window_takes_a_limited_number_of_calls() -> None:
     async def story() -> None:
-        shared = Window(100, 1)
+        shared = MemoryWindow(100, 1)
         arrivals = [await shared.begin(Client(), 10, nothing) for _ in range(3)]
         for arrival in arrivals:
             await shared.take(arrival, 10)
@@ -175,14 +175,14 @@ def test_window_takes_a_limited_number_of_calls() -> None:
 @pytest.mark.parametrize("number", range(5))
 def test_window_never_holds_more_than_its_size_and_ends(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections of all speeds send frames of all sizes; each is sent again until it is judged."""
-    monkeypatch.setattr(window, "TICK", 0.002)
+    monkeypatch.setattr(window, "SLOW_CHECK_SECONDS", 0.002)
     monkeypatch.setattr(window, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(window, "ROOM_SECONDS", 0.01)
     chance = random.Random(number)
     most: list[int] = []
 
     async def story() -> None:
-        shared = Window(1000, 8)
+        shared = MemoryWindow(1000, 8)
 
         async def send(speed: int) -> None:
             client = Client()
@@ -196,7 +196,7 @@ def test_window_never_holds_more_than_its_size_and_ends(number: int, monkeypatch
             try:
                 while arrival.missing:
                     part = min(speed, arrival.missing)
-                    with arrival.waiting():
+                    with arrival.measure_wait():
                         await asyncio.sleep(0.001)
                     await shared.take(arrival, part)
                     most.append(shared.used)

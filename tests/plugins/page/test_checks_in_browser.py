@@ -129,13 +129,9 @@ def test_both_devices_stand_side_by_side(two: Path, opened: Open) -> None:
         "Ratio",
         "Result",
     ]
-    line = next(
-        row for row in table.locator("tbody tr").all() if row.inner_text().startswith("Max Relative Error")
-    )
+    line = next(row for row in table.locator("tbody tr").all() if row.inner_text().startswith("Max Relative Error"))
     assert line.locator("td").all_inner_texts() == ["0.4", "2.00e-6", "200000", "error"]
-    other = next(
-        row for row in table.locator("tbody tr").all() if row.inner_text().startswith("Max Abs Error")
-    )
+    other = next(row for row in table.locator("tbody tr").all() if row.inner_text().startswith("Max Abs Error"))
     number = other.locator("td span[title]").first
     assert (number.inner_text(), number.get_attribute("title")) == ("0.13333", "0.13333333")
     assert tab.page.evaluate("chart.points[0].y > 1e4 * chart.points[0].x")
@@ -187,9 +183,7 @@ def test_both_languages_and_both_themes(two: Path, opened: Open) -> None:
     assert ground() != light
     tab.page.click("#lang")
     assert tab.page.get_attribute("html", "lang") == "zh-CN" and tab.page.inner_text("h1") == "有调用不通过"
-    assert "标杆比对法" in tab.page.inner_text("#statuses") and "相对误差最大值" in tab.page.inner_text(
-        "#list"
-    )
+    assert "标杆比对法" in tab.page.inner_text("#statuses") and "相对误差最大值" in tab.page.inner_text("#list")
 
 
 @pytest.mark.parametrize("width", sampled([360, 1280, 3840], 0, (360).__eq__))

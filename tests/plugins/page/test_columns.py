@@ -16,7 +16,7 @@ CELLS: list[Any] = [0.0, -0.0, 1.5, 1e300, 1e-300, 5e-324, 0.1, 7, 2**53, 2**70,
 
 @pytest.mark.parametrize("size", [1, 3, 8192])
 def test_cells_come_out_as_they_went_in(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK", size)
+    monkeypatch.setattr(module, "MIN_BLOCK_ROWS", size)
     collected = Columns(["mixed", "numbers", "texts"])
     for number, cell in enumerate(CELLS):
         collected.add([(cell,), (number / 4,), (f"t{number % 5}",)])
@@ -39,10 +39,10 @@ def test_many_texts_and_rows(tmp_path: Path) -> None:
 
 def written(directory: Path, collected: Columns) -> dict[str, list[Any]]:
     """Return the columns as a page holds them."""
-    from probe_page.document import embedded
+    from probe_page.document import format_script_json
 
-    blocks = "".join(f'<script data-block="rows">{block}</script>' for block in collected.blocks())
-    meta = embedded({"rows": {"names": collected.names, "count": collected.count}})
+    blocks = "".join(f'<script data-block="rows">{block}</script>' for block in collected.encode_blocks())
+    meta = format_script_json({"rows": {"names": collected.names, "count": collected.count}})
     path = directory / "page.html"
     path.write_text(f'{blocks}<script type="application/json" id="meta">{meta}</script>', "utf-8")
     return Page(path).columns("rows")

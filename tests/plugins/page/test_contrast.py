@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from probe_page.templates import asset
+from probe_page.templates import read_asset
 
 TEXT, PICTURE = 4.5, 3.0
 """Smallest ratios of WCAG AA: for text, and for what a picture needs to be understood."""
@@ -23,7 +23,7 @@ DRAWN = ("red", "blue", "green", "amber", "violet", "muted", "bars")
 def themes() -> dict[str, dict[str, str]]:
     """Return the variables of each block of the style that sets them."""
     found = {}
-    for selector, body in re.findall(r"(:root[^{,]*)\{([^}]*)\}", asset("page.css")):
+    for selector, body in re.findall(r"(:root[^{,]*)\{([^}]*)\}", read_asset("page.css")):
         variables = dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]+)", body))
         if "ground" in variables:
             found[f"{len(found)} {selector.strip()}"] = variables
@@ -78,7 +78,7 @@ def test_pictures_have_enough_contrast(theme: str) -> None:
 @pytest.mark.parametrize("theme", themes())
 def test_the_numbers_of_a_heat_map_can_be_read(theme: str) -> None:
     colours = themes()[theme]
-    shares = [int(share) / 100 for share in re.findall(r"var\(--red\) (\d+)%", asset("page.css"))]
+    shares = [int(share) / 100 for share in re.findall(r"var\(--red\) (\d+)%", read_asset("page.css"))]
     assert len(shares) == 5
     for share in shares:
         ground = mixed(colours["red"], colours["ground"], share)

@@ -115,9 +115,7 @@ def test_rows_of_none_are_not_shown_as_passed(opened: Open, tmp_path: Path) -> N
     for side in ("target", "golden"):
         write_run(tmp_path / side, {"Torch.a.0.forward": forward(tensor(), None, output=[tensor()])})
     tab = opened(compared(tmp_path / "target", tmp_path / "golden", tmp_path / "out"))
-    levels = {
-        name: tab.page.get_attribute(f"#line-{place}", "class") for place, name in enumerate(tab.names())
-    }
+    levels = {name: tab.page.get_attribute(f"#line-{place}", "class") for place, name in enumerate(tab.names())}
     assert "pass" in levels["Torch.a.0.forward.input.0"] and "skip" in levels["Torch.a.0.forward.input.1"]
 
 
@@ -286,9 +284,7 @@ def test_hostile_names_do_nothing(payload: str, runs: Any, opened: Open, tmp_pat
 
 
 def test_runs_that_agree(opened: Open, tmp_path: Path) -> None:
-    write_run(
-        tmp_path / "run", {f"Torch.a.{n}.forward": forward(tensor(), output=[tensor()]) for n in range(3)}
-    )
+    write_run(tmp_path / "run", {f"Torch.a.{n}.forward": forward(tensor(), output=[tensor()]) for n in range(3)})
     tab = opened(compared(tmp_path / "run", tmp_path / "run", tmp_path / "out"))
     assert tab.page.inner_text("h1") == "AGREE" and tab.count() == 6
     assert tab.page.locator("#causes").count() == 0
@@ -323,9 +319,7 @@ def test_headings_sort_by_the_keyboard(demo: Path, opened: Open) -> None:
     head = tab.page.get_by_role("columnheader", name="Verdict")
     head.get_by_role("button").focus()
     tab.page.keyboard.press("Enter")
-    tab.wait_for(
-        lambda: tab.page.get_by_role("columnheader", name="Verdict").get_attribute("aria-sort") != "none"
-    )
+    tab.wait_for(lambda: tab.page.get_by_role("columnheader", name="Verdict").get_attribute("aria-sort") != "none")
 
 
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=SLOW)])
@@ -337,9 +331,7 @@ def test_every_column_sorts(every: int, demo: Path, opened: Open) -> None:
     count = tab.page.locator("#grid [role=columnheader]").count()
     assert count > 25
     for place in range(0, count, every):
-        tab.page.evaluate(
-            "(n) => document.querySelectorAll('#grid [role=columnheader] button')[n].click()", place
-        )
+        tab.page.evaluate("(n) => document.querySelectorAll('#grid [role=columnheader] button')[n].click()", place)
         assert tab.count() == ROWS
         sorted_by = tab.page.locator("#grid [aria-sort=ascending], #grid [aria-sort=descending]")
         assert sorted_by.get_attribute("aria-colindex") == str(place + 1)
@@ -412,8 +404,7 @@ def test_the_page_over_ranks_draws_a_line_for_each(opened: Open, tmp_path: Path)
     tab.page.keyboard.press("Escape")
     assert tab.page.is_disabled("#ranks-reset")
     cells = [
-        " ".join(text.split())
-        for text in tab.page.locator("#ranks table.heat").first.locator("td").all_inner_texts()
+        " ".join(text.split()) for text in tab.page.locator("#ranks table.heat").first.locator("td").all_inner_texts()
     ]
     assert cells == ["AGREE", "DIVERGED 0.5", "AGREE"]
     sent = tab.page.locator("#ranks table.heat").last.locator("td[title]")

@@ -45,9 +45,7 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("format_", ["xlsx", "csv", "jsonl"])
-def test_it_holds_the_cells_of_the_merged_tables(
-    format_: str, config: Path, probe: Any, tmp_path: Path
-) -> None:
+def test_it_holds_the_cells_of_the_merged_tables(format_: str, config: Path, probe: Any, tmp_path: Path) -> None:
     command = ("merge-result", "-i", write_ranks(tmp_path / "in"), "-o", tmp_path / "out", "--config", config)
     assert probe(*command, "--format", format_, "--page") == 0, probe.err
     (path,) = (tmp_path / "out").glob("*.html")

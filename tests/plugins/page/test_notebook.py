@@ -7,8 +7,8 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from probe_page.head import Head, head_of
-from probe_page.language import words
+from probe_page.head import Head, create_head
+from probe_page.language import load_words
 from probe_pytorch.demo import unpack
 from support.pages import Page
 
@@ -30,7 +30,7 @@ def test_it_says_what_the_head_of_the_page_says(comparison: probe_core.Compariso
     shown = " ".join(text_of(comparison._repr_html_()).split())
     (path,) = comparison.write("html", tmp_path / "page.html")
     page = " ".join(text_of(Page(path).source.partition("<script")[0]).split())
-    head: Head = head_of(comparison.reports[0])
+    head: Head = create_head(comparison.reports[0])
     answer = head.answer
     assert answer is not None and head.causes
     texts = [answer.outcome.value, head.rest, f"{answer.coverage.compared:,} of"]
@@ -39,7 +39,7 @@ def test_it_says_what_the_head_of_the_page_says(comparison: probe_core.Compariso
         texts += [one.cause.row or one.cause.op, one.cause.reason.detail, one.frame.source, one.frame.file]
         texts += [
             one.cause.modules[0],
-            *(text for bar in one.bars for text in (words()[bar.key]["en"], bar.value)),
+            *(text for bar in one.bars for text in (load_words()[bar.key]["en"], bar.value)),
         ]
     texts += answer.next
     for text in texts:

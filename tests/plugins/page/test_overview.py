@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_page.show_command import newest
+from probe_page.show_command import find_newest_page
 from support.pages import Page
 from support.runs.recorded import forward, tensor, write_run
 
@@ -31,9 +31,7 @@ def test_one_page_leads_to_that_of_each_rank(ranks: Any, probe: Any, tmp_path: P
     (path,) = (tmp_path / "o").glob("compare_summary_*.html")
     assert f"wrote {path}" in probe.out
     page = Page(path)
-    links = [
-        attrs["href"] or "" for tag, attrs in page.tags if tag == "a" and ".html" in (attrs.get("href") or "")
-    ]
+    links = [attrs["href"] or "" for tag, attrs in page.tags if tag == "a" and ".html" in (attrs.get("href") or "")]
     assert len({link.partition("#")[0] for link in links}) == 4 and len(links) == 9
     assert all((path.parent / link.partition("#")[0]).is_file() for link in links)
     own = page_of_rank(tmp_path / "o", 1, 1).as_posix()
@@ -96,7 +94,7 @@ def test_show_says_what_is_missing(probe: Any, tmp_path: Path) -> None:
 
 def test_the_newest_page_is_shown(tmp_path: Path) -> None:
     with pytest.raises(UserError):
-        newest(tmp_path)
+        find_newest_page(tmp_path)
     (tmp_path / "step0").mkdir()
     for name in (
         "compare_result_20260101000000.html", "compare_result_rank0_20260101000003.html",
@@ -104,9 +102,9 @@ def test_the_newest_page_is_shown(tmp_path: Path) -> None:
         "step0/compare_result_20260101000002.html",
     ):  # fmt: skip
         (tmp_path / name).write_text("")
-    assert newest(tmp_path).name == "compare_summary_20260101000003.html"
+    assert find_newest_page(tmp_path).name == "compare_summary_20260101000003.html"
     (tmp_path / "compare_result_20260101000004.html").write_text("")
-    assert newest(tmp_path).name == "compare_result_20260101000004.html"
+    assert find_newest_page(tmp_path).name == "compare_result_20260101000004.html"
     (tmp_path / "compare_result_20260101000005_interrupted.html").write_text("")
-    assert newest(tmp_path).name == "compare_result_20260101000005_interrupted.html"
-    assert newest(tmp_path / "compare_result_20260101000000.html").name.endswith("00000.html")
+    assert find_newest_page(tmp_path).name == "compare_result_20260101000005_interrupted.html"
+    assert find_newest_page(tmp_path / "compare_result_20260101000000.html").name.endswith("00000.html")

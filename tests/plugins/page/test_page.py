@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from probe_page import head
-from probe_page.document import SCRIPTS, embedded
+from probe_page.document import SCRIPTS, format_script_json
 from probe_page.hooks import probe_reporters
-from probe_page.language import words
+from probe_page.language import load_words
 from probe_page.reporter import PageReporter
-from probe_page.templates import asset
+from probe_page.templates import read_asset
 from probe_pytorch.demo import unpack
 from support.conformance import failing
 from support.pages import Page, hash_of
@@ -56,9 +56,7 @@ def test_the_reporter_conforms(tmp_path: Path) -> None:
 
 def test_the_verdict_stands_in_the_page_without_its_script(demo: Path, page_of: Any) -> None:
     page = page_of(demo / "target" / "step0", demo / "golden" / "step0")
-    shown = " ".join(
-        " ".join(" ".join(texts) for tag, texts in page.texts.items() if tag != "script").split()
-    )
+    shown = " ".join(" ".join(" ".join(texts) for tag, texts in page.texts.items() if tag != "script").split())
     assert "DIVERGED" in shown and "was called with a different argument" in shown
     assert "scores = torch.matmul(q, k.transpose(-1, -2)) * SCALE" in page.texts["pre"]
     assert page.texts["b"][:2] == ["216", "216"] and "Tensor.__mul__.0.forward.output.0" in page.texts["a"]
@@ -82,9 +80,7 @@ def test_the_rows_are_those_of_the_table(demo: Path, probe: Any, tmp_path: Path)
     for header in ("NPU Name", "Bench Name"):
         assert set(columns[header]) == {0.0}  # the name of the row
     for header in (
-        columns.keys()
-        - {"NPU Name", "Bench Name"}
-        - {"#row", "#op", "#state", "#error", "#noise", "#why", "#name"}
+        columns.keys() - {"NPU Name", "Bench Name"} - {"#row", "#op", "#state", "#error", "#noise", "#why", "#name"}
     ):
         for cell, row in zip(columns[header], rows):
             value = row[header]
@@ -94,9 +90,7 @@ def test_the_rows_are_those_of_the_table(demo: Path, probe: Any, tmp_path: Path)
                 assert cell == ("" if value is None else str(value)), header
     assert sum(calls["rows"]) == len(rows) and len(calls["key"]) == len(set(calls["key"]))
     cause = calls["key"].index("Tensor.__mul__.0.forward")
-    assert (
-        calls["out"][cause] > 1000 * calls["noise"][cause] and calls["into"][cause] <= calls["noise"][cause]
-    )
+    assert calls["out"][cause] > 1000 * calls["noise"][cause] and calls["into"][cause] <= calls["noise"][cause]
     assert page.meta["causes"] == ["Tensor.__mul__.0.forward"]
     assert calls["modules"][cause].split("\n")[0] == "Module.block.attention.Attention.forward.0"
     assert "train.py" in calls["stack"][cause]
@@ -124,9 +118,7 @@ def test_the_policy_admits_the_pages_own_script_and_style_alone(demo: Path, page
         "default-src": "'none'", "script-src": hash_of(script), "style-src": hash_of(style),
         "base-uri": "'none'", "form-action": "'none'",
     }  # fmt: skip
-    assert not [
-        attrs for _, attrs in page.tags if "style" in attrs or any(name[:2] == "on" for name in attrs)
-    ]
+    assert not [attrs for _, attrs in page.tags if "style" in attrs or any(name[:2] == "on" for name in attrs)]
     places = [attrs[name] for _, attrs in page.tags for name in ("src", "href") if name in attrs]
     assert places and all(place is not None and place.startswith("#") for place in places)
     assert not re.search(
@@ -137,9 +129,7 @@ def test_the_policy_admits_the_pages_own_script_and_style_alone(demo: Path, page
 @pytest.mark.parametrize("payload", [*MARKUP, EVERYTHING])
 def test_names_from_dumps_are_text(payload: str, runs: Any, page_of: Any, tmp_path: Path) -> None:
     base = make_hostile(runs("tensor_L1_dist2"), tmp_path / "hostile", payload, READABLE)
-    plain = page_of(
-        *(runs("tensor_L1_dist2") / side / "step0" / "rank0" for side in ("npu_dump", "bench_dump"))
-    )
+    plain = page_of(*(runs("tensor_L1_dist2") / side / "step0" / "rank0" for side in ("npu_dump", "bench_dump")))
     page = page_of(*(base / side / "step0" / "rank0" for side in ("npu_dump", "bench_dump")))
     known = {tag for tag, _ in plain.tags} | {
         "li",
@@ -163,7 +153,7 @@ def test_names_from_dumps_are_text(payload: str, runs: Any, page_of: Any, tmp_pa
 
 def test_data_within_the_page_ends_no_script() -> None:
     value = {"a": ["</script><!--", "\u2028&", "\ud800"]}
-    text = embedded(value)
+    text = format_script_json(value)
     assert "<" not in text and "&" not in text and text.isascii() and json.loads(text) == value
 
 
@@ -171,18 +161,18 @@ def test_data_within_the_page_ends_no_script() -> None:
 def test_the_page_opens_in_the_language_asked_for(lang: str, demo: Path, page_of: Any) -> None:
     page = page_of(demo / "target" / "step0", demo / "golden" / "step0", "--lang", lang)
     assert page.meta["lang"] == lang
-    assert words()["compared"][lang] in page.texts["span"]
+    assert load_words()["compared"][lang] in page.texts["span"]
 
 
 def test_every_text_has_both_languages_and_is_used() -> None:
-    templates = "".join(map(asset, TEMPLATES))
-    sources = templates + "".join(map(asset, SCRIPTS)) + inspect.getsource(head)
-    for key, texts in words().items():
+    templates = "".join(map(read_asset, TEMPLATES))
+    sources = templates + "".join(map(read_asset, SCRIPTS)) + inspect.getsource(head)
+    for key, texts in load_words().items():
         assert set(texts) == {"en", "zh"} and all(texts.values()), key
         made = key.startswith(("column ", "means_", "bar_", "s_")) or key.endswith("_level")
         assert made or f'"{key}"' in sources, f"{key} is not used"
     for key in re.findall(r"\btext\(\"(\w+)\"", sources) + re.findall(r't\("(\w+)"\)', templates):
-        assert key in words(), key
+        assert key in load_words(), key
 
 
 def test_a_language_that_there_is_not_is_named(probe: Any, demo: Path, tmp_path: Path) -> None:
@@ -195,7 +185,7 @@ def test_a_language_that_there_is_not_is_named(probe: Any, demo: Path, tmp_path:
 
 def test_the_assets_are_small() -> None:
     assert (
-        sum(len(asset(name).encode()) for name in (*SCRIPTS, *TEMPLATES, "page.css", "words.json"))
+        sum(len(read_asset(name).encode()) for name in (*SCRIPTS, *TEMPLATES, "page.css", "words.json"))
         < LARGEST_ASSETS
     )
 
@@ -245,11 +235,10 @@ def test_ways_of_calling_that_scripts_use_write_no_page(two: Any, probe: Any, tm
 def test_rows_that_agree_are_left_out_of_a_page_that_would_be_too_long(
     tmp_path: Path, probe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("probe_page.reporter.LARGEST", 4)
+    monkeypatch.setattr("probe_page.reporter.MAX_UNFILTERED_ROWS", 4)
     for side, worse in (("t", 9.0), ("g", 1.0)):
         calls = {
-            f"Torch.a.{n}.forward": forward(tensor(), output=[tensor(value=worse if n == 7 else 1.0)])
-            for n in range(8)
+            f"Torch.a.{n}.forward": forward(tensor(), output=[tensor(value=worse if n == 7 else 1.0)]) for n in range(8)
         }
         write_run(tmp_path / side, calls)
     assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", tmp_path / "o") == 0, probe.err

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jinja2 import Environment
 from probe_page import templates
-from probe_page.language import words
+from probe_page.language import load_words
 
 Rendered = Callable[[str], str]
 
@@ -28,24 +28,22 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(Environment, "compile", compiling)
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     yield names
-    templates.template.cache_clear()
-    templates._environment.cache_clear()
+    templates.load_template.cache_clear()
+    templates._create_environment.cache_clear()
 
 
 def rendered(lang: str = "en") -> str:
     """Return a short template, rendered as by a new process."""
-    templates.template.cache_clear()
-    templates._environment.cache_clear()
-    return templates.template("exchanges.html", lang, words).render(exchanges=[])
+    templates.load_template.cache_clear()
+    templates._create_environment.cache_clear()
+    return templates.load_template("exchanges.html", lang, load_words).render(exchanges=[])
 
 
 def keep_in(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(templates, "cache_from_source", lambda path: str(directory / "module.pyc"))
 
 
-def test_a_template_is_compiled_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
-) -> None:
+def test_a_template_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]) -> None:
     keep_in(tmp_path, monkeypatch)
     first = rendered()
     assert rendered() == first and compiled == ["exchanges.html"]
@@ -66,12 +64,10 @@ def test_a_file_that_is_damaged_is_made_anew(
     assert rendered() == first and len(compiled) == 2
 
 
-def test_another_text_is_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
-) -> None:
+def test_another_text_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]) -> None:
     keep_in(tmp_path, monkeypatch)
     rendered()
-    monkeypatch.setattr(templates, "asset", lambda name: "another text")
+    monkeypatch.setattr(templates, "read_asset", lambda name: "another text")
     assert rendered() == "another text" and len(compiled) == 2
 
 

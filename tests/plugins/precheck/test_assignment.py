@@ -29,9 +29,7 @@ def manager() -> Manager:
     return manager_of(metrics=probe_metrics.hooks, sample=probe_sample.hooks)
 
 
-def chosen(
-    manager: Manager, api: str, dtype: str = SINGLE, release: str = "guide", path: Path | None = None
-) -> str:
+def chosen(manager: Manager, api: str, dtype: str = SINGLE, release: str = "guide", path: Path | None = None) -> str:
     found = Assignment(manager, release, path).of(api, dtype)
     return "" if found is None else found.spec.name
 
@@ -109,9 +107,7 @@ def test_the_users_list_comes_before_all_others(manager: Manager, tmp_path: Path
 
 
 def test_a_release_in_the_users_list(manager: Manager, tmp_path: Path) -> None:
-    path = lists(
-        tmp_path, '\ufeffulp: [tanh, {"8.3": [erf]}]\nabsolute_threshold: [{guide: [sin]}, {seed: [cos]}]\n'
-    )
+    path = lists(tmp_path, '\ufeffulp: [tanh, {"8.3": [erf]}]\nabsolute_threshold: [{guide: [sin]}, {seed: [cos]}]\n')
     found = {
         release: [chosen(manager, api, release=release, path=path) for api in ("tanh", "erf", "sin", "cos")]
         for release in ("seed", "guide", "8.3")
@@ -173,9 +169,7 @@ class Never:
     """A standard that is not asked."""
 
 
-def test_a_third_party_may_take_an_api_from_our_lists(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_third_party_may_take_an_api_from_our_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "stranger_lists"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -205,9 +199,7 @@ def test_assignment_prefers_the_list_of_a_plugin_whatever_its_name(
         assert chosen(manager_of(**plugins), "matmul") == name
 
 
-def test_assignment_refuses_an_api_that_two_plugins_assign(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_assignment_refuses_an_api_that_two_plugins_assign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "two_lists"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -37,9 +37,7 @@ def white(*names: str, black: tuple[str, ...] = ()) -> Settings:
 
 def test_forward_and_backward_are_one_call_in_the_order_of_the_forward(tmp_path: Path) -> None:
     calls = calls_of(tmp_path, some_calls())
-    assert calls.names == [
-        name.removesuffix(".forward") for name in some_calls() if name.endswith(".forward")
-    ]
+    assert calls.names == [name.removesuffix(".forward") for name in some_calls() if name.endswith(".forward")]
     found = calls.call(calls.names.index("Torch.matmul.0"), Settings())
     assert found.forward == some_calls()["Torch.matmul.0.forward"]
     assert found.backward == some_calls()["Torch.matmul.0.backward"]
@@ -172,10 +170,7 @@ def test_keywords_in_another_order_are_the_same(tmp_path: Path) -> None:
 
 
 def test_calls_of_other_apis_are_others(tmp_path: Path) -> None:
-    data = {
-        f"{name}.forward": {**BASE, "output": []}
-        for name in ("Torch.x.0", "Tensor.x.0", "Torch.y.0", "Torch.x.1")
-    }
+    data = {f"{name}.forward": {**BASE, "output": []} for name in ("Torch.x.0", "Tensor.x.0", "Torch.y.0", "Torch.x.1")}
     assert list(calls_of(tmp_path, data).distinct()) == [0, 1, 2]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_precheck import csvfile
-from probe_precheck.csvfile import message_text, number_text, read_table
+from probe_precheck.csvfile import format_messages, format_number, read_table
 from probe_precheck.model import Message
 from probe_precheck.tables import Column
 from support.cases import every
@@ -40,19 +40,17 @@ from probe_core.spreadsheet_text import neutralise
     ],
 )
 def test_how_numbers_are_written(value: float, text: str) -> None:
-    assert number_text(value, 14) == text
+    assert format_number(value, 14) == text
 
 
-@pytest.mark.parametrize(
-    "digits, texts", [(0, ("2", "5e-04")), (2, ("1.50", "5.00e-04")), (3, ("1.500", "5.000e-04"))]
-)
+@pytest.mark.parametrize("digits, texts", [(0, ("2", "5e-04")), (2, ("1.50", "5.00e-04")), (3, ("1.500", "5.000e-04"))])
 def test_as_many_digits_as_are_asked_for(digits: int, texts: tuple[str, str]) -> None:
-    assert (number_text(1.5, digits), number_text(5e-4, digits)) == texts
+    assert (format_number(1.5, digits), format_number(5e-4, digits)) == texts
 
 
 @given(st.floats(allow_nan=False))
 def test_a_number_read_back_is_close(value: float) -> None:
-    found = float(number_text(value, 14))
+    found = float(format_number(value, 14))
     assert found == value if math.isinf(value) else math.isclose(found, value, rel_tol=6e-12, abs_tol=0)
 
 
@@ -75,9 +73,7 @@ CELLS = st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"]
 
 
 @given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=5))
-def test_what_is_written_is_read_again(
-    rows: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_what_is_written_is_read_again(rows: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory) -> None:
     """But for formulas, which an apostrophe makes harmless, and rows of blanks, which are none."""
     expected = [[neutralise(cell) if cell.strip() else " " for cell in row] for row in rows]
     found = read_back(rows, tmp_path_factory.getbasetemp() / "again.csv")
@@ -123,7 +119,7 @@ def test_what_spreadsheets_make_of_a_file(tmp_path: Path) -> None:
         ("甲,乙,甲\n1,2,3\n", 'two columns "甲"'),
         ("甲,乙\n".encode("gbk"), "no text in UTF-8"),
         ("甲,乙\n".encode("utf-16"), "no text in UTF-8"),
-        ("甲,乙\n1," + "2" * (csvfile.LARGEST_CELL + 1) + "\n", "no valid csv"),
+        ("甲,乙\n1," + "2" * (csvfile.MAX_CELL_CHARACTERS + 1) + "\n", "no valid csv"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_tables(text: str | bytes, says: str, tmp_path: Path) -> None:
@@ -143,5 +139,5 @@ def test_a_row_cut_off_is_left_out_where_it_may_be(tmp_path: Path) -> None:
 def test_messages_in_one_cell_are_parted_and_each_is_there_once() -> None:
     texts = ("It is off.", "limit: 0.99", "limit: 0.99", "", "ERROR: too far", "ERROR: too many")
     messages = [Message(text, text) for text in texts]
-    assert message_text(messages, "en") == "It is off. limit: 0.99; ERROR: too far; ERROR: too many"
-    assert message_text(messages[1:2], "zh") == "limit: 0.99" and message_text([], "zh") == ""
+    assert format_messages(messages, "en") == "It is off. limit: 0.99; ERROR: too far; ERROR: too many"
+    assert format_messages(messages[1:2], "zh") == "limit: 0.99" and format_messages([], "zh") == ""

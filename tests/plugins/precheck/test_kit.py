@@ -101,9 +101,7 @@ def test_marks_in_values_are_no_marks(tmp_path: Any, monkeypatch: pytest.MonkeyP
     (tmp_path / "kit_script_package" / "__init__.py").touch()
     (tmp_path / "kit_script_package" / "script.txt").write_text("@CALL@ @MINE@\n@ARGUMENTS@@KEYWORDS@")
     monkeypatch.syspath_prepend(tmp_path)
-    text = script_of(
-        "kit_script_package", Call("Mine.op.0", 0, {}), ["@MINE@"], {"k": 1.5}, own, {"@MINE@": "m"}
-    )
+    text = script_of("kit_script_package", Call("Mine.op.0", 0, {}), ["@MINE@"], {"k": 1.5}, own, {"@MINE@": "m"})
     assert text == "Mine.op.0 m\n        '@MINE@',\n        'k': 1.5,\n"
 
 

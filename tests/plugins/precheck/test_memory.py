@@ -29,19 +29,17 @@ from support.programs import supervised
 
 
 def test_limits_are_shares_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "machine_bytes", lambda: 1000)
+    monkeypatch.setattr(memory, "get_machine_bytes", lambda: 1000)
     assert (max_input_bytes(), max_call_bytes()) == (250, 400)
 
 
-def test_machine_bytes_is_the_limit_of_the_control_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machine_bytes_is_the_limit_of_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     file = tmp_path / "memory.max"
     monkeypatch.setattr(memory, "CGROUP_LIMITS", (str(tmp_path / "absent"), str(file)))
     for text, expected in (("12345678\n", 12345678), ("max\n", physical), (f"{physical * 2}\n", physical)):
         file.write_text(text)
-        assert memory.machine_bytes() == expected
+        assert memory.get_machine_bytes() == expected
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,7 @@ def test_check_reports_a_judgement_that_runs_out_of_memory(monkeypatch: pytest.M
 
     monkeypatch.setattr(checking, "runner_of", lambda *_: type("Spec", (), {"make": staticmethod(Runner)}))
     monkeypatch.setattr(checking, "rule_of", lambda *_: Rule())
-    check = checking.Checking("pytorch", RunnerOptions(Path("dump.json")), ("cpu",), "guide")(0)
+    check = checking.CheckSetup("pytorch", RunnerOptions(Path("dump.json")), ("cpu",), "guide")(0)
     result = check(Call("Torch.exp.0", 0, {}))
     assert result.forward is Status.SKIP and not result.lost
     assert [message.chinese for message in result.messages] == ["There is not enough memory to run it. SKIP."]
@@ -83,7 +81,7 @@ def test_check_reports_a_judgement_that_runs_out_of_memory(monkeypatch: pytest.M
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is set on Linux only")
 def test_worker_cannot_allocate_more_than_its_share_of_the_memory() -> None:
     """Nothing is written to the mapped memory, so that the test takes none."""
-    small, large = (int(memory.machine_bytes() * share) for share in (0.2, 0.7))
+    small, large = (int(memory.get_machine_bytes() * share) for share in (0.2, 0.7))
     jobs = [Job(number, ("map", size)) for number, size in enumerate((small, large, small))]
     finished = dict(supervise(supervised.plain, jobs, 1, 60.0))
     fits, exceeds, after = (finished[job] for job in jobs)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from probe_precheck.model import Array, Call, Outcome, Outputs
-from probe_precheck.overflow import NO_FLOATS, NPU_ONLY, Overflow, OverflowResult, check_call
+from probe_precheck.overflow import NO_FLOATS_REASON, NPU_ONLY_REASON, Overflow, OverflowResult, check_call
 from probe_precheck.settings import RunnerOptions
 from probe_pytorch.precheck.runner import PyTorchRunner
 
@@ -100,9 +100,7 @@ def test_ranges_are_those_of_the_dtypes(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize(
-    "factor, expected", [(0.9, Overflow.ABNORMAL), (1.0, Overflow.NORMAL), (1.1, Overflow.NORMAL)]
-)
+@pytest.mark.parametrize("factor, expected", [(0.9, Overflow.ABNORMAL), (1.0, Overflow.NORMAL), (1.1, Overflow.NORMAL)])
 def test_reference_near_the_limit_of_the_dtype(dtype: str, factor: float, expected: Overflow) -> None:
     largest = torch.finfo(getattr(torch, dtype)).max
     bench = Array(torch.tensor([factor * largest], dtype=torch.float64).numpy(), "torch.float64")
@@ -123,7 +121,7 @@ def test_nested_outputs_and_other_dtypes(tmp_path: Path) -> None:
     empty = Array(torch.empty(0).numpy(), "torch.float32")
     bad = Array(torch.tensor([NAN]).numpy(), "torch.float32")
     call = Call("Torch.topk.0", 0, {})
-    assert check_call(FixedRunner(integers, integers), call).reason == NO_FLOATS  # type: ignore[arg-type]
+    assert check_call(FixedRunner(integers, integers), call).reason == NO_FLOATS_REASON  # type: ignore[arg-type]
     result = check_call(FixedRunner({"a": [empty, bad]}, {"a": [empty, bad]}), call)  # type: ignore[arg-type]
     assert result.overflow is Overflow.NORMAL
 
@@ -172,7 +170,7 @@ def test_command_lists_overflows_and_writes_a_file(tmp_path: Path, probe: Any) -
         ("Torch.exp.0", "normal overflow"), ("Functional.relu.0", "no overflow"),
         ("Torch.isnan.0", "skipped"), ("NPU.npu_linear.0", "skipped"),
     ]  # fmt: skip
-    assert [call["reason"] for call in content["calls"][2:]] == [NO_FLOATS, NPU_ONLY]
+    assert [call["reason"] for call in content["calls"][2:]] == [NO_FLOATS_REASON, NPU_ONLY_REASON]
 
 
 def test_records_of_the_task_overflow_check_are_run(tmp_path: Path, probe: Any) -> None:
@@ -205,8 +203,6 @@ def test_mindspore_without_mindspore_is_one_sentence(tmp_path: Path, probe: Any)
         import mindspore  # noqa: F401
     except ImportError:
         dump = write_dump(tmp_path / "rank0", Mint__exp__0__forward=EXP)
-        dump.write_text(
-            dump.read_text().replace('"pytorch"', '"mindspore"').replace("torch.float16", "Float16")
-        )
+        dump.write_text(dump.read_text().replace('"pytorch"', '"mindspore"').replace("torch.float16", "Float16"))
         assert probe("run-overflow-check", "-i", dump, "-o", tmp_path / "out") == 2
         assert "mindspore" in probe.err

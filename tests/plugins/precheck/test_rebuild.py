@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from probe_precheck.rebuild import Unbuildable
-from probe_pytorch.precheck.rebuild import Rebuilder, as_tensor, load_any, plain_value
+from probe_pytorch.precheck.rebuild import Rebuilder, convert_to_tensor, decode_plain_value, load_any
 from probe_recording.reading.tensors import tensors_in
 from support.cases import every
 from support.runs.prechecked import call, leaf, live, value
@@ -33,7 +33,7 @@ def rebuilder(tmp_path: Path) -> Rebuilder:
 def rebuilt(
     rebuilder: Rebuilder, *items: Any, api: str = "Torch.cat.0", **keywords: Any
 ) -> tuple[list[Any], dict[str, Any]]:
-    found = rebuilder.arguments(call(api, *items, **keywords))
+    found = rebuilder.rebuild_arguments(call(api, *items, **keywords))
     return found.positional, found.keywords
 
 
@@ -79,7 +79,7 @@ def test_generators_and_none(rebuilder: Rebuilder) -> None:
     ],
 )
 def test_values_of_torch(description: dict[str, Any], expected: Any) -> None:
-    found = plain_value(description)
+    found = decode_plain_value(description)
     assert type(found) is type(expected)
     assert found == expected
 
@@ -98,7 +98,7 @@ def test_values_of_torch(description: dict[str, Any], expected: Any) -> None:
     ],
 )
 def test_numpy_scalars(prefix: str, kind: str, given: Any) -> None:
-    found = plain_value({"type": prefix + kind, "value": given})
+    found = decode_plain_value({"type": prefix + kind, "value": given})
     assert type(found) is getattr(np, kind)
     assert found == given
 
@@ -128,7 +128,7 @@ def test_arguments_of_the_oldest_dumps(rebuilder: Rebuilder) -> None:
     """They stand under ``input``, not ``input_args``."""
     found = call("Torch.add.0")
     old = type(found)(found.name, 0, {"input": [value(3)]})
-    assert rebuilder.arguments(old).positional == [3]
+    assert rebuilder.rebuild_arguments(old).positional == [3]
 
 
 def test_gradients_are_asked_of_those_that_needed_them(rebuilder: Rebuilder) -> None:
@@ -338,9 +338,9 @@ def test_nested_without_end(rebuilder: Rebuilder) -> None:
 def test_arguments_that_are_no_lists(rebuilder: Rebuilder, fields: dict[str, Any]) -> None:
     found = call("Torch.add.0")
     with pytest.raises(Unbuildable, match="not recorded as lists and objects"):
-        rebuilder.arguments(type(found)(found.name, 0, fields))
+        rebuilder.rebuild_arguments(type(found)(found.name, 0, fields))
 
 
 def test_a_dtype_that_torch_has_and_numpy_lacks() -> None:
     with pytest.raises(Unbuildable, match="no dtype"):
-        as_tensor(np.array(["text"]))
+        convert_to_tensor(np.array(["text"]))

@@ -209,9 +209,7 @@ def test_a_reader_that_takes_its_time_costs_no_job() -> None:
 
 def test_a_large_job_for_a_process_that_is_stuck_blocks_nothing() -> None:
     """The first has the process stop a moment after its answer, before the next is on its way."""
-    found = results(
-        ("stop later", 0.1), ("size", supervised.SlowToSend(0.3, 9_000_000)), ("give", 3), timeout=0.5
-    )
+    found = results(("stop later", 0.1), ("size", supervised.SlowToSend(0.3, 9_000_000)), ("give", 3), timeout=0.5)
     assert found == [None, Lost("no answer within 0.5 s"), 3]
 
 
@@ -298,7 +296,7 @@ def test_a_setup_may_end_the_run(tmp_path: Path) -> None:
 def test_processes_that_never_start_end_the_run(setup: Any, told: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         results(*give(5), setup=partial(setup, str(tmp_path)))
-    assert told in caught.value.what and len(started(tmp_path)) == supervisor.STARTS
+    assert told in caught.value.what and len(started(tmp_path)) == supervisor.MAX_FAILED_STARTS
     assert gone(started(tmp_path), 0)
 
 
@@ -307,7 +305,7 @@ def test_a_slot_that_never_starts_is_left_empty(tmp_path: Path) -> None:
     found = results(*deeds, workers=2, setup=partial(supervised.dead_in_slot_0, str(tmp_path)))
     assert not any(isinstance(result, Lost) for result in found)
     slots = Counter(file.read_text() for file in tmp_path.iterdir())
-    assert slots["1"] == 1 and 1 <= slots["0"] <= supervisor.STARTS
+    assert slots["1"] == 1 and 1 <= slots["0"] <= supervisor.MAX_FAILED_STARTS
 
 
 def test_a_start_that_fails_twice_is_forgiven(tmp_path: Path) -> None:
@@ -322,7 +320,7 @@ def test_starts_that_fail_are_counted_in_a_row(tmp_path: Path) -> None:
 
 
 def test_a_start_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "START_TIME", 0.3)
+    monkeypatch.setattr(supervisor, "MIN_START_TIMEOUT_SECONDS", 0.3)
     with pytest.raises(UserError, match=r"no answer within 0\.3 s"):
         results(*give(1), timeout=0.01, setup=partial(supervised.slow, 30.0))
 
@@ -361,7 +359,7 @@ def test_a_run_that_is_closed_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(supervisor, "PATIENCE", 0.2)
+    monkeypatch.setattr(supervisor, "PATIENCE_SECONDS", 0.2)
     assert results(("thread", None), setup=partial(supervised.noted, str(tmp_path))) == [None]
     assert len(started(tmp_path)) == 1 and gone(started(tmp_path), 0)
 
@@ -428,9 +426,7 @@ HANGING = (("give", 1), ("give", 1), ("hang", None), ("hang with the lock", None
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 def test_a_program_needs_no_guard(method: str, notes: Path) -> None:
-    with script(
-        notes, ("give", "a"), ("exit", 3), ("loaded", "decimal"), method=method, preload=("decimal",)
-    ) as run:
+    with script(notes, ("give", "a"), ("exit", 3), ("loaded", "decimal"), method=method, preload=("decimal",)) as run:
         out, err = run.communicate(timeout=LONG)
     lines = out.splitlines()
     assert lines[:2] == ["script", "a"] and "exit code 3" in lines[2] and err == ""
@@ -446,9 +442,7 @@ def test_ctrl_c_ends_all_at_once(method: str, notes: Path) -> None:
         os.killpg(run.pid, signal.SIGINT)
         _, err = run.communicate(timeout=LONG)
     assert time.monotonic() - start < 3 and len(started(notes)) == 2 and gone(started(notes))
-    assert (
-        run.returncode not in (0, 1) and err.count("Traceback") == 1 and err.endswith("KeyboardInterrupt\n")
-    )
+    assert run.returncode not in (0, 1) and err.count("Traceback") == 1 and err.endswith("KeyboardInterrupt\n")
 
 
 def test_ctrl_c_while_processes_start_is_told_once(notes: Path) -> None:

@@ -72,9 +72,7 @@ class Standard:
 
     def measure(self, output: Output, release: str) -> Mapping[str, Any]:
         with np.errstate(all="ignore"):
-            differ = np.count_nonzero(
-                output.bench.values.astype(output.device.values.dtype) != output.device.values
-            )
+            differ = np.count_nonzero(output.bench.values.astype(output.device.values.dtype) != output.device.values)
         return {"error_rate": differ / output.device.values.size}
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Any:

@@ -38,9 +38,7 @@ def test_both_devices_of_the_second_stage_are_read_back(probe: Any, tmp_path: Pa
     assert measure.ratio == pytest.approx(2e5) and measure.verdict == "error"
     assert output.standard == ("Benchmark Ratio", "标杆比对法") and output.dtype == "torch.float32"
     alone = read_check(Results(result), Manager())
-    measure = (
-        next(call for call in alone.calls if call.name == WRONG).outputs[0].measures["max_relative_error"]
-    )
+    measure = next(call for call in alone.calls if call.name == WRONG).outputs[0].measures["max_relative_error"]
     assert measure.device is None and measure.ratio == pytest.approx(2e5)
 
 

@@ -62,12 +62,8 @@ def bare(name: str) -> training.Outcome:
     return training.run(*CASES[name])
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "level"), sampled(RUNS, 0, SHORT.__contains__), ids=lambda value: value
-)
-def test_training_is_the_same_with_and_without_recording(
-    name: str, task: str, level: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("name", "task", "level"), sampled(RUNS, 0, SHORT.__contains__), ids=lambda value: value)
+def test_training_is_the_same_with_and_without_recording(name: str, task: str, level: str, tmp_path: Path) -> None:
     program, variant = CASES[name]
     if program.needs:
         pytest.importorskip(program.needs)

@@ -44,8 +44,8 @@ def test_the_running_backward_pass_has_a_number() -> None:
     found: list[int] = []
     x = torch.ones(2, requires_grad=True)
     y = x * 2
-    y.register_hook(lambda gradient: found.append(compat.graph_task()))
-    assert compat.graph_task() == -1, VERSION
+    y.register_hook(lambda gradient: found.append(compat.get_graph_task()))
+    assert compat.get_graph_task() == -1, VERSION
     y.sum().backward()
     assert found[0] >= 0, VERSION
 
@@ -53,19 +53,19 @@ def test_the_running_backward_pass_has_a_number() -> None:
 def test_nodes_are_numbered_in_the_order_they_are_made() -> None:
     x = torch.ones(2, requires_grad=True)
     first = x * 2
-    between = compat.sequence_number()
+    between = compat.get_sequence_number()
     second = first + 1
     assert compat.number_of(first.grad_fn) < between <= compat.number_of(second.grad_fn), VERSION
 
 
 def test_functions_that_torch_makes_of_operators() -> None:
-    assert callable(compat.low_level_functions().lstm), VERSION
+    assert callable(compat.get_low_level_functions().lstm), VERSION
     assert compat.is_torch_function("addmm") and not compat.is_torch_function("save"), VERSION
 
 
 def test_quiet_is_quiet_for_modes_of_both_kinds() -> None:
     with Functions() as functions, Operators() as operators:
-        with compat.quiet():
+        with compat.disable_modes():
             torch.ones(2) + 1
         assert not functions.seen and not operators.seen, VERSION
         torch.ones(2) + 1
@@ -75,7 +75,7 @@ def test_quiet_is_quiet_for_modes_of_both_kinds() -> None:
 def test_a_warning_of_an_operator_names_no_line_of_torch() -> None:
     class Running(Operators):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            return compat.operator_function(func)(*args, **(kwargs or {}))
+            return compat.get_operator_function(func)(*args, **(kwargs or {}))
 
     with warnings.catch_warnings(record=True) as caught, Running():
         warnings.simplefilter("always")
@@ -88,7 +88,7 @@ def test_the_caller_of_an_operator_is_no_line_of_torch() -> None:
 
     class Called(Operators):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            callers.append(compat.caller_of_dispatch(sys._getframe(1)).f_code.co_filename)
+            callers.append(compat.find_dispatch_caller(sys._getframe(1)).f_code.co_filename)
             return func(*args, **(kwargs or {}))
 
     with Called():
@@ -100,13 +100,13 @@ def test_a_mode_goes_below_others_and_comes_out_from_under_them() -> None:
     lower, upper = Functions(), Functions()
     with upper:
         compat.enter_below(lower)
-        assert compat.function_modes() == [lower, upper], VERSION
+        assert compat.list_function_modes() == [lower, upper], VERSION
         torch.ones(2)
         compat.take_out(lower)
-        assert compat.function_modes() == [upper], VERSION
+        assert compat.list_function_modes() == [upper], VERSION
         compat.take_out(lower)  # it is not there
     assert torch.ones in lower.seen and torch.ones in upper.seen, VERSION
-    assert compat.function_modes() == []
+    assert compat.list_function_modes() == []
 
 
 def test_a_dispatch_mode_goes_below_others() -> None:
@@ -130,9 +130,9 @@ def test_dense(tensor: torch.Tensor, dense: bool) -> None:
 
 
 def test_functions_that_hand_themselves_over_and_their_copies() -> None:
-    assert compat.hands_itself_over(F.relu) and not compat.hands_itself_over(F.linear), VERSION
-    copy = compat.without_check(F.relu)
-    assert compat.without_check(F.linear) is None and compat.without_check(len) is None
+    assert compat.is_self_dispatching(F.relu) and not compat.is_self_dispatching(F.linear), VERSION
+    copy = compat.drop_dispatch_check(F.relu)
+    assert compat.drop_dispatch_check(F.linear) is None and compat.drop_dispatch_check(len) is None
     with Functions() as mode:
         assert torch.equal(copy(torch.tensor([-1.0, 2.0])), torch.tensor([0.0, 2.0]))
     assert F.relu not in mode.seen and torch.relu in mode.seen, VERSION
@@ -149,9 +149,7 @@ def test_tensors_without_values_of_their_own() -> None:
     assert seen == [True] and not compat.is_transformed(torch.ones(2)), VERSION
     freed = torch.ones(4)
     freed.untyped_storage().resize_(0)
-    assert (
-        compat.is_freed(freed) and not compat.is_freed(torch.ones(4)) and not compat.is_freed(torch.ones(0))
-    )
+    assert compat.is_freed(freed) and not compat.is_freed(torch.ones(4)) and not compat.is_freed(torch.ones(0))
 
 
 def test_tracing_is_known() -> None:
@@ -163,7 +161,7 @@ def test_tracing_is_known() -> None:
 def test_sparse_values() -> None:
     indices = torch.tensor([[0, 0, 1]])
     sparse = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0, 3.0]), (2,))
-    assert compat.stored_values(sparse).tolist() == [1.0, 2.0, 3.0], VERSION
+    assert compat.get_stored_values(sparse).tolist() == [1.0, 2.0, 3.0], VERSION
 
 
 def test_several_that_force_eager_leave_what_was_there_before() -> None:
@@ -194,7 +192,7 @@ def test_a_global_forward_hook_is_told_the_keywords_of_the_call() -> None:
             return x * by
 
     def before(module: Any, args: Any) -> None:
-        found.append(compat.keywords(sys._getframe(1)))
+        found.append(compat.read_keywords(sys._getframe(1)))
 
     with torch.nn.modules.module.register_module_forward_pre_hook(before):
         Scaled()(torch.ones(1), by=3)
@@ -229,15 +227,15 @@ def test_a_compiled_module_is_known() -> None:
 def test_functions_that_ask_torch_overrides_run_without_asking() -> None:
     for function in (torch.nn.init.normal_, torch.nn.init.uniform_, torch.nn.init.constant_):
         with Functions() as seen:
-            bare = compat.without_check(function)
+            bare = compat.drop_dispatch_check(function)
             assert bare is not None, VERSION
             bare(torch.empty(2), 0.0)
         assert function not in seen.seen and seen.seen, VERSION
 
 
 def test_the_class_of_gradient_scalers_has_the_method_that_is_wrapped() -> None:
-    assert callable(compat.grad_scaler().unscale_)
-    assert issubclass(torch.cuda.amp.GradScaler, compat.grad_scaler())
+    assert callable(compat.get_grad_scaler().unscale_)
+    assert issubclass(torch.cuda.amp.GradScaler, compat.get_grad_scaler())
 
 
 def test_allocation_tally_holds_the_memory_of_live_meta_tensors_torch_2_13() -> None:
@@ -253,14 +251,14 @@ def test_allocation_tally_holds_the_memory_of_live_meta_tensors_torch_2_13() -> 
 def test_views_share_the_count_of_writes_and_the_storage() -> None:
     tensor = torch.zeros(4)
     view = tensor.view(2, 2)[1]
-    assert compat.version_of(view) == 0, VERSION
+    assert compat.get_version(view) == 0, VERSION
     tensor.add_(1)
-    assert compat.version_of(view) == compat.version_of(tensor) == 1, VERSION
-    reference = compat.storage_reference(tensor)
-    assert compat.storage_key(view) == compat.storage_key(tensor) == reference.cdata != 0, VERSION
-    assert compat.storage_key(torch.eye(2).to_sparse()) == 0, VERSION
+    assert compat.get_version(view) == compat.get_version(tensor) == 1, VERSION
+    reference = compat.get_storage_reference(tensor)
+    assert compat.get_storage_key(view) == compat.get_storage_key(tensor) == reference.cdata != 0, VERSION
+    assert compat.get_storage_key(torch.eye(2).to_sparse()) == 0, VERSION
     with torch.inference_mode():
-        assert compat.version_of(torch.zeros(1)) is None, VERSION
+        assert compat.get_version(torch.zeros(1)) is None, VERSION
 
 
 @pytest.mark.parametrize("layout", ["jagged", "strided"])
@@ -269,12 +267,12 @@ def test_nested_tensors_have_parts(layout: str) -> None:
         pytest.skip("this torch has no such layout")
     keywords = {} if layout == "strided" else {"layout": getattr(torch, layout)}  # since torch 2.2
     nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], **keywords)
-    parts = compat.nested_parts(nested)
+    parts = compat.get_nested_parts(nested)
     assert parts["values"].tolist() == [1.0, 1.0, 1.0], VERSION
     assert len(parts) == 2, VERSION
 
 
 def test_compiled_frames_are_counted() -> None:
-    before = compat.compiled_frames()
+    before = compat.count_compiled_frames()
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-    assert compat.compiled_frames() > before, VERSION
+    assert compat.count_compiled_frames() > before, VERSION

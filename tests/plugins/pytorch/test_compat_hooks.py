@@ -45,7 +45,7 @@ def run(program: str, *arguments: str) -> str:
 def test_dicts_of_a_handle_hold_its_hook() -> None:
     module = torch.nn.Linear(1, 1)
     handle = module.register_forward_hook(lambda *_: None, with_kwargs=True, always_call=True)
-    found = compat_hooks.dicts_of(handle)
+    found = compat_hooks.list_hook_dicts(handle)
     expected = (
         module._forward_hooks,
         module._forward_hooks_with_kwargs,

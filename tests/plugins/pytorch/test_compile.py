@@ -122,9 +122,7 @@ def test_a_tapped_module_without_compile_and_called_twice(tmp_path: Path) -> Non
     assert not layer._forward_hooks and not layer._forward_pre_hooks
 
 
-def test_a_compiled_model_is_said_to_run_as_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_compiled_model_is_said_to_run_as_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch._dynamo.reset()
     inner = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     in_place = nn.Sequential(nn.Linear(4, 4))
@@ -144,19 +142,14 @@ def test_a_compiled_model_is_said_to_run_as_written(
                 found.stop()
                 found.step()
         error = capsys.readouterr().err
-        assert (
-            error.count("the model is compiled by torch.compile, but runs uncompiled while it is recorded")
-            == said
-        )
+        assert error.count("the model is compiled by torch.compile, but runs uncompiled while it is recorded") == said
     torch._dynamo.reset()
 
 
 def test_probe_run_does_not_tap(tmp_path: Path, probe: Any) -> None:
     script, config = tmp_path / "train.py", tmp_path / "config.json"
     script.write_text("import torch\n")
-    config.write_text(
-        f'{{"task": "statistics", "dump_path": "{tmp_path}/run", "level": "L0", "compile": "tap"}}'
-    )
+    config.write_text(f'{{"task": "statistics", "dump_path": "{tmp_path}/run", "level": "L0", "compile": "tap"}}')
     assert probe("run", "-c", config, script) == 2
     assert 'probe run cannot tap a compiled model ("compile": "tap")' in probe.err
     assert "start(model=model)" in probe.err
@@ -182,9 +175,7 @@ def test_probe_run_says_that_nothing_is_compiled(tmp_path: Path) -> None:
 def test_a_tapped_model_trains_as_the_compiled_one(tmp_path: Path, net: str) -> None:
     """By the default backend, whose C++ compiler takes most of the time; by another one it is tried in one graph above."""
     plain, tapped = (trained(tmp_path, net, mode) for mode in ("plain", "tap"))
-    if net.endswith(
-        "_autocast"
-    ):  # what is recorded between fused operators is rounded to 16 bits, as docs say
+    if net.endswith("_autocast"):  # what is recorded between fused operators is rounded to 16 bits, as docs say
         for line, own_line in zip(plain.splitlines(), tapped.splitlines(), strict=True):
             loss, *_, state = line.split()
             own, *_, own_state = own_line.split()

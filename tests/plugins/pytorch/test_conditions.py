@@ -156,16 +156,14 @@ def test_calls_that_may_draw_are_known_by_their_operators(prefix: str, expected:
     assert may_draw(prefix) is expected
 
 
-def test_a_failure_to_read_states_does_not_reach_the_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_to_read_states_does_not_reach_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("no states")
 
     for module in ("calls", "modules"):
         monkeypatch.setattr(f"probe_pytorch.capture.{module}.read_states", fail)
     monkeypatch.setattr("probe_pytorch.capture.conditions.hash_tensor", fail)
-    monkeypatch.setattr("probe_recording.condition_capture.host_states", fail)
+    monkeypatch.setattr("probe_recording.condition_capture.hash_host_states", fail)
     for level in ("L0", "mix"):
         found = Recording(tmp_path / level, level=level)
         try:
@@ -193,8 +191,8 @@ def test_devices_in_use_have_their_own_generators(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch, "npu", device, raising=False)
     monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "npu")
     capture = TorchConditions()
-    assert capture.devices()["npu"] == "Stand-in 9000"
-    assert capture.seeds() | {"torch": 0} == {"torch": 0, "npu:0": 3, "npu:1": 4}
+    assert capture.read_devices()["npu"] == "Stand-in 9000"
+    assert capture.collect_seeds() | {"torch": 0} == {"torch": 0, "npu:0": 3, "npu:1": 4}
     before = read_states()
     torch.rand(2, generator=device.default_generators[1])
     assert [draw.generator for draw in draws_since("Functional.dropout.0.forward", before)] == ["npu:1"]

@@ -73,9 +73,7 @@ def test_what_cannot_be_followed_is_said(
 
 def test_arguments_come_before_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
-    file.write_text(
-        json.dumps({"dump_path": str(tmp_path / "no"), "task": "tensor", "level": "L1", "step": [5]})
-    )
+    file.write_text(json.dumps({"dump_path": str(tmp_path / "no"), "task": "tensor", "level": "L1", "step": [5]}))
     PrecisionDebugger._instance = None
     debugger = PrecisionDebugger(file, task="statistics", dump_path=tmp_path / "run", level="mix", step=[0])
     debugger.start(net())
@@ -174,9 +172,7 @@ def recorded_steps(found: Recording) -> list[int]:
         ([9], []),
     ],
 )
-def test_steps(
-    tmp_path: Path, steps: list[Any], recorded: list[int], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_steps(tmp_path: Path, steps: list[Any], recorded: list[int], capsys: pytest.CaptureFixture[str]) -> None:
     with recording(tmp_path / "run", level="L1", step=steps) as found:
         for _ in range(6):
             found.start()
@@ -253,9 +249,7 @@ def test_the_tokens_of_a_generation(tmp_path: Path, level: str) -> None:
     name = "Functional.gelu.{}.forward" if level == "L1" else "Module.head.Linear.forward.{}"
     assert name.format(1) in found.records() and name.format(2) not in found.records()
     assert "Functional.relu.0.forward" not in found.records()
-    first = found.records()[
-        "Functional.linear.0.forward" if level == "L1" else "Module.block.Block.forward.0"
-    ]
+    first = found.records()["Functional.linear.0.forward" if level == "L1" else "Module.block.Block.forward.0"]
     assert first["input_args"][0]["Max"] == 2.0  # X + 1
     assert name.format(0) in found.records(1) and not model._forward_pre_hooks
 
@@ -281,9 +275,7 @@ def test_without_a_debugger_methods_say_so(name: str, monkeypatch: pytest.Monkey
     assert getattr(PrecisionDebugger, "__doc__")  # noqa: B009
 
 
-def test_one_of_several_processes_that_have_not_met_yet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_of_several_processes_that_have_not_met_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "4")
     with recording(tmp_path / "run", level="L1") as found:

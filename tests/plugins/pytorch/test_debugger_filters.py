@@ -58,16 +58,13 @@ def completed(modes: tuple[str, ...]) -> tuple[set[str], set[str]]:
         (),
         ("all",),
         *itertools.chain.from_iterable(
-            itertools.combinations(("forward", "backward", "input", "output"), count)
-            for count in (1, 2, 3, 4)
+            itertools.combinations(("forward", "backward", "input", "output"), count) for count in (1, 2, 3, 4)
         ),
     ],
 )
 def test_data_mode(tmp_path: Path, level: str, mode: tuple[str, ...]) -> None:
     model = net()
-    found = once(
-        tmp_path / "run", lambda: train(model), model, level=level, statistics={"data_mode": list(mode)}
-    )
+    found = once(tmp_path / "run", lambda: train(model), model, level=level, statistics={"data_mode": list(mode)})
     directions, sides = completed(mode)
     records = found.records()
     for direction, place in (("forward", 0), ("backward", 1)):
@@ -77,9 +74,7 @@ def test_data_mode(tmp_path: Path, level: str, mode: tuple[str, ...]) -> None:
             for side, fields in SIDES.items():
                 assert (fields[place] in record) == (side in sides), (direction, side)
             assert ("input_kwargs" in record) == (direction == "forward" and "input" in sides)
-    modules = [
-        record for name, record in records.items() if name.startswith("Module") and ".forward." in name
-    ]
+    modules = [record for name, record in records.items() if name.startswith("Module") and ".forward." in name]
     assert all("parameters" in record for record in modules)
     gradients = [name for name in records if "parameters_grad" in name]
     assert bool(gradients) == (level != "L1" and "backward" in directions)
@@ -105,9 +100,7 @@ def test_only_what_is_listed(tmp_path: Path, level: str, wanted: list[str], name
 
 def test_a_listed_module_brings_what_runs_in_it(tmp_path: Path) -> None:
     model = net()
-    found = once(
-        tmp_path / "run", lambda: train(model), model, level="mix", statistics={"list": ["Block.forward"]}
-    )
+    found = once(tmp_path / "run", lambda: train(model), model, level="mix", statistics={"list": ["Block.forward"]})
     forward = {name for name in found.records() if "forward" in name}
     assert forward == {
         "Module.block.Block.forward.0", "Module.block.up.Linear.forward.0", "Module.block.down.Linear.forward.0",
@@ -166,16 +159,11 @@ def test_risk_levels(tmp_path: Path) -> None:
         F.relu(X.reshape(4, 3))
 
     names = {
-        level: [
-            name.rsplit(".", 2)[0]
-            for name in once(tmp_path / level, work, level="L1", risk_level=level).records()
-        ]
+        level: [name.rsplit(".", 2)[0] for name in once(tmp_path / level, work, level="L1", risk_level=level).records()]
         for level in ("ALL", "FOCUS", "CORE")
     }
     assert {"Functional.linear", "Functional.relu", "Tensor.reshape"} <= {*names["ALL"]}
-    assert {"Functional.linear", "Functional.relu"} <= {*names["FOCUS"]} and "Tensor.reshape" not in names[
-        "FOCUS"
-    ]
+    assert {"Functional.linear", "Functional.relu"} <= {*names["FOCUS"]} and "Tensor.reshape" not in names["FOCUS"]
     assert names["CORE"] == ["Functional.linear"]
 
 
@@ -202,9 +190,7 @@ VALUES = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_checksums(tmp_path: Path, kind: str, asked: str) -> None:
     value = VALUES[kind]
-    found = once(
-        tmp_path / "run", lambda: torch.atleast_1d(value), level="L1", statistics={"summary_mode": asked}
-    )
+    found = once(tmp_path / "run", lambda: torch.atleast_1d(value), level="L1", statistics={"summary_mode": asked})
     (leaf,) = found.records()["Torch.atleast_1d.0.forward"]["input_args"]
     data = raw(value.resolve_conj().contiguous())
     wanted = f"{zlib.crc32(data):08x}" if asked == "md5" else f"{xxhash.xxh3_64_intdigest(data):016x}"
@@ -213,9 +199,7 @@ def test_checksums(tmp_path: Path, kind: str, asked: str) -> None:
 
 
 def test_checksums_of_nothing(tmp_path: Path) -> None:
-    found = once(
-        tmp_path / "run", lambda: F.relu(torch.ones(0, 3)), level="L1", statistics={"summary_mode": "md5"}
-    )
+    found = once(tmp_path / "run", lambda: F.relu(torch.ones(0, 3)), level="L1", statistics={"summary_mode": "md5"})
     (leaf,) = found.records()["Functional.relu.0.forward"]["input_args"]
     assert "md5" not in leaf and leaf["Max"] is None and leaf["shape"] == [0, 3]
 
@@ -229,9 +213,7 @@ def test_statistics(tmp_path: Path, kind: str, precision: str) -> None:
     exact = value.double()
     assert leaf["Max"] == exact.max() and leaf["Min"] == exact.min()
     assert leaf["Mean"] == pytest.approx(float(exact.mean()), rel=1e-12, abs=1e-12)
-    assert leaf["Norm"] == pytest.approx(
-        abs(float(exact)) if not value.ndim else float(exact.norm()), rel=1e-12
-    )
+    assert leaf["Norm"] == pytest.approx(abs(float(exact)) if not value.ndim else float(exact.norm()), rel=1e-12)
     assert leaf["dtype"] == str(value.dtype) and leaf["shape"] == list(value.shape)
 
 
@@ -277,9 +259,7 @@ def test_asynchronous_recording_of_what_is_overwritten(tmp_path: Path) -> None:
         F.relu(x)
         x.add_(5)
 
-    found = once(
-        tmp_path / "run", work, level="L1", task="tensor", async_dump=True, tensor={"list": ["relu"]}
-    )
+    found = once(tmp_path / "run", work, level="L1", task="tensor", async_dump=True, tensor={"list": ["relu"]})
     assert saved(found)["Functional.relu.0.forward.input.0.pt"].tolist() == [1.0, 1.0, 1.0]
 
 
@@ -308,8 +288,7 @@ def test_recording_without_records_says_why_at_the_end_and_in_its_header(
     found = once(tmp_path / "run", lambda: F.relu(X), level="L1", statistics={"list": ["Functional.rleu"]})
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "nothing was recorded" in line]
     sentence = (
-        'no record has a name that matches "Functional.rleu" in "list" '
-        "(the nearest name is Functional.relu.0.forward)."
+        'no record has a name that matches "Functional.rleu" in "list" (the nearest name is Functional.relu.0.forward).'
     )
     assert line == f"probe: nothing was recorded: {sentence}"
     head = found.head()

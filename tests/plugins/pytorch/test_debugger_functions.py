@@ -194,9 +194,7 @@ def test_a_single_module(tmp_path: Path, level: str) -> None:
         found.stop()
         found.step()
     names = list(found.records())
-    assert {"Module.mine.Block.forward.0", "Module.mine.Block.backward.0"} == {
-        n for n in names if "mine" in n
-    }
+    assert {"Module.mine.Block.forward.0", "Module.mine.Block.backward.0"} == {n for n in names if "mine" in n}
     assert "Functional.silu.0.forward" not in names
     assert ("Functional.relu.0.forward" in names) == (level != "L0")
     one = "Functional.gelu.{}.forward" if level == "L1" else "Module.head.Linear.forward.{}"

@@ -29,9 +29,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize(
     "kind, task, level", sampled(CASES, 0, lambda case: OFTEN[case[0]] == case[1:]), ids=lambda value: value
 )
-def test_distributed_training_is_the_same(
-    kind: str, task: str, level: str, bare: Any, tmp_path: Path
-) -> None:
+def test_distributed_training_is_the_same(kind: str, task: str, level: str, bare: Any, tmp_path: Path) -> None:
     if reason := distributed_training.reason_to_skip(kind):
         pytest.skip(reason)
     run = tmp_path / "run"

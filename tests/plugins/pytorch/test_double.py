@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from probe_pytorch.double import double_precision
+from probe_pytorch.double import run_in_double_precision
 from support.runs.scripts import (
     TRAIN,
     in_a_place_of_its_own,  # noqa: F401
@@ -47,7 +47,7 @@ def test_random_numbers_are_those_of_the_script(name: str) -> None:
     torch.manual_seed(5)
     plain, after = DRAWS[name](), torch.get_rng_state()
     torch.manual_seed(5)
-    with double_precision():
+    with run_in_double_precision():
         double = DRAWS[name]()
     assert torch.equal(torch.get_rng_state(), after)
     assert double.dtype == (torch.float64 if plain.is_floating_point() else plain.dtype)
@@ -75,12 +75,12 @@ def test_random_numbers_are_those_of_the_script(name: str) -> None:
     ],
 )
 def test_values_are_in_float64_whatever_dtype_is_named(make: Any) -> None:
-    with double_precision():
+    with run_in_double_precision():
         assert make().dtype == torch.float64
 
 
 def test_integers_and_booleans_are_unchanged() -> None:
-    with double_precision():
+    with run_in_double_precision():
         assert torch.arange(3).dtype == torch.int64
         assert torch.zeros(3, dtype=torch.int32).dtype == torch.int32
         assert (torch.ones(3) > 0).dtype == torch.bool
@@ -89,7 +89,7 @@ def test_integers_and_booleans_are_unchanged() -> None:
 
 def test_the_state_of_torch_is_restored() -> None:
     before = torch.set_default_dtype, torch.get_default_dtype, nn.Module.to, torch.get_default_dtype()
-    with double_precision():
+    with run_in_double_precision():
         torch.set_default_dtype(torch.bfloat16)
         assert torch.get_default_dtype() == torch.bfloat16
         assert torch.ones(3).dtype == torch.float64
@@ -103,7 +103,7 @@ def test_the_state_of_torch_is_restored() -> None:
 
 
 def test_autocast_casts_nothing() -> None:
-    with double_precision(), torch.autocast("cpu", dtype=torch.bfloat16):
+    with run_in_double_precision(), torch.autocast("cpu", dtype=torch.bfloat16):
         layer = nn.Linear(4, 4)
         assert layer(torch.ones(2, 4)).dtype == torch.float64
 
@@ -112,7 +112,7 @@ def test_weights_in_16_bits_are_rounded_and_activations_are_not() -> None:
     torch.manual_seed(0)
     rounded = nn.Linear(8, 8).weight.detach().bfloat16().double()
     torch.manual_seed(0)
-    with double_precision():
+    with run_in_double_precision():
         layer = nn.Linear(8, 8).bfloat16()
         assert torch.equal(layer.weight.detach(), rounded)
         third = torch.full((2, 8), 1 / 3).bfloat16()
@@ -123,7 +123,7 @@ def test_loaded_weights_are_converted_when_their_module_is_called() -> None:
     file = io.BytesIO()
     torch.save(nn.Linear(4, 4), file)
     file.seek(0)
-    with double_precision():
+    with run_in_double_precision():
         layer = torch.load(file, weights_only=False)
         optimizer = torch.optim.AdamW(layer.parameters())
         copied = copy.deepcopy(layer)
@@ -154,14 +154,14 @@ def test_training_equals_training_of_a_double_model(settings: dict[str, bool]) -
 
     model, batch = make()
     expected = train(model.double(), batch.double())
-    with double_precision():
+    with run_in_double_precision():
         found = train(*make())
     for one, other in zip(found, expected):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
 
 
 def test_a_gradient_scaler_works() -> None:
-    with double_precision():
+    with run_in_double_precision():
         scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=1)
         parameter = nn.Parameter(torch.ones(3))
         optimizer = torch.optim.SGD([parameter], lr=1.0)

@@ -90,14 +90,14 @@ def test_a_dump_of_kernels_is_of_one_api(npu: Any, tmp_path: Path) -> None:
 
 def test_a_start_that_failed_leaves_nothing_behind(npu: Any, tmp_path: Path) -> None:
     before = npu.npu_fusion_attention
-    depth = len(compat.function_modes())
+    depth = len(compat.list_function_modes())
     with (
         recording(tmp_path / "run", level="L2", task="tensor") as found,
         pytest.raises(UserError, match="one"),
     ):
         found.start()
     assert compat._forcing == 0
-    assert len(compat.function_modes()) == depth
+    assert len(compat.list_function_modes()) == depth
     assert npu.npu_fusion_attention is before
 
 
@@ -116,9 +116,7 @@ def test_overflow_by_the_flags_of_a_device_that_saturates(npu: Any, tmp_path: Pa
     npu.npu.utils.is_support_inf_nan = lambda: not saturates
     npu.npu.utils.get_npu_overflow_flag = lambda: next(raised)
     npu.npu.utils.clear_npu_overflow_flag = lambda: cleared.append(1)
-    with recording(
-        tmp_path / "run", level="L1", task="overflow_check", overflow_check={"overflow_nums": -1}
-    ) as found:
+    with recording(tmp_path / "run", level="L1", task="overflow_check", overflow_check={"overflow_nums": -1}) as found:
         found.start()
         torch.exp(torch.ones(2))
         torch.exp(torch.ones(2))  # the device says that this one overflowed

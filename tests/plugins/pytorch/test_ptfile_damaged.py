@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from probe_pytorch.ptfile import LARGEST_EXPANDED, LARGEST_PICKLE, load_pt
+from probe_pytorch.ptfile import MAX_EXPANDED_ELEMENTS, MAX_PICKLE_BYTES, load_pt
 from support.measuring import PROPERTY
 from support.runs.pt_builder import HOOKS, ONES, PARAMETER, V2, archive, data, program, storage, tensor
 from support.sampling import examples
@@ -86,9 +86,7 @@ def test_functions_of_known_modules_are_not_called(tmp_path: Path, name: bytes) 
     refuses(archive(tmp_path / "x.pt", program(name + data(("x",)) + b"R")), called)
 
 
-@pytest.mark.parametrize(
-    "code", [b"i", b"o", b"\x81", b"\x92", b"P", b"\x82", b"\x84", b"I", b"\x00", b"\xff"]
-)
+@pytest.mark.parametrize("code", [b"i", b"o", b"\x81", b"\x92", b"P", b"\x82", b"\x84", b"I", b"\x00", b"\xff"])
 def test_instructions_no_tensor_needs(tmp_path: Path, code: bytes) -> None:
     """INST, OBJ and NEWOBJ make objects, EXT looks names up; the message says which one it was."""
     message = refuses(archive(tmp_path / "x.pt", program(b"(" + V2 + b")" + code)), "instruction")
@@ -117,7 +115,7 @@ def test_instructions_no_tensor_needs(tmp_path: Path, code: bytes) -> None:
         pytest.param(tensor(shape="23"), id="shape that is a text"),
         pytest.param(tensor(strides=(1,)), id="fewer strides than sizes"),
         pytest.param(tensor(shape=(1,) * 33, strides=(1,) * 33), id="33 dimensions"),
-        pytest.param(tensor(shape=(2 * LARGEST_EXPANDED,), strides=(0,)), id="a bomb of stride 0"),
+        pytest.param(tensor(shape=(2 * MAX_EXPANDED_ELEMENTS,), strides=(0,)), id="a bomb of stride 0"),
         pytest.param(tensor(place=storage(key="1")), id="storage that is not there"),
         pytest.param(tensor(place=storage(key="../0")), id="storage elsewhere"),
         pytest.param(tensor(place=storage(key=0)), id="key that is no text"),
@@ -165,7 +163,7 @@ def test_storage_of_no_whole_elements(tmp_path: Path) -> None:
 
 def test_description_larger_than_any(tmp_path: Path) -> None:
     """Interpreting it would take memory in proportion."""
-    padded = b"\x80\x02" + b"N" * LARGEST_PICKLE + tensor() + b"."
+    padded = b"\x80\x02" + b"N" * MAX_PICKLE_BYTES + tensor() + b"."
     refuses(archive(tmp_path / "x.pt", padded), "description takes")
 
 
@@ -184,9 +182,7 @@ def test_compressed_members(tmp_path: Path, member: str, method: int) -> None:
         pytest.param({"x/version": b"3"}, "data.pkl", id="no description"),
         pytest.param({"data.pkl": program(tensor())}, "data.pkl", id="description at the root"),
         pytest.param({"x/data.pkl": program(tensor())}, "data/0", id="no storage"),
-        pytest.param(
-            {"x/data.pkl": program(tensor()), "y/data.pkl": b"N."}, "data.pkl", id="two descriptions"
-        ),
+        pytest.param({"x/data.pkl": program(tensor()), "y/data.pkl": b"N."}, "data.pkl", id="two descriptions"),
         pytest.param({"x/data.pkl": program(tensor()), "y/data/0": ONES}, "data/0", id="storage of another"),
         pytest.param({"x/data.pkl": b"", "x/data/0": ONES}, "cut off", id="empty description"),
     ],
@@ -219,9 +215,7 @@ def directory_entry(content: bytes, name: bytes) -> int:
     ],
 )
 @pytest.mark.parametrize("member", [b"x/data.pkl", b"x/data/0"])
-def test_directories_that_lie(
-    tmp_path: Path, member: bytes, form: str, offset: int, numbers: tuple[int, ...]
-) -> None:
+def test_directories_that_lie(tmp_path: Path, member: bytes, form: str, offset: int, numbers: tuple[int, ...]) -> None:
     path = archive(tmp_path / "x.pt", program(tensor()))
     content = bytearray(path.read_bytes())
     struct.pack_into(form, content, directory_entry(bytes(content), member) + offset, *numbers)

@@ -56,7 +56,7 @@ def check(path: Path, content: bytes) -> bool:
     found = []
     for engine in (compiled, None):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ptfile, "_compiled", lambda engine=engine: engine)
+            patch.setattr(ptfile, "_load_compiled_reader", lambda engine=engine: engine)
             found.append(outcome(path))
     assert found[0] == found[1]
     return read_small(path, SMALL_FILE) is not None
@@ -73,7 +73,7 @@ def test_other_files_are_left_to_python(tmp_path: Path) -> None:
     several = archive(tmp_path / "a.pt", program(tensor()), {"0": ONES, "1": ONES}).read_bytes()
     packed = archive(tmp_path / "b.pt", program(tensor()), compression=zipfile.ZIP_DEFLATED).read_bytes()
     big = archive(tmp_path / "c.pt", program(tensor()), byteorder=b"big").read_bytes()
-    long = archive(tmp_path / "d.pt", program(tensor()) + b" " * ptfile.USUAL_PICKLE).read_bytes()
+    long = archive(tmp_path / "d.pt", program(tensor()) + b" " * ptfile.USUAL_PICKLE_BYTES).read_bytes()
     two = saved([torch.ones(1), torch.ones(2)])
     for content in (large, several, packed, big, long, two, b"", b"PK", BY_TORCH + b"x"):
         assert not check(tmp_path / "x.pt", content)

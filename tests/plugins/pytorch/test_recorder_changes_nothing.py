@@ -92,9 +92,7 @@ def test_dropout_draws_the_same_numbers(tmp_path: Path) -> None:
 def names_of_torch() -> dict[str, Any]:
     """Return the objects that the names of torch stand for."""
     holders = {"torch": torch, "F": F, "Tensor": Tensor, "nn": nn, "VF": torch._VF, "ops": torch._C._nn}
-    found = {
-        f"{holder}.{name}": value for holder, space in holders.items() for name, value in vars(space).items()
-    }
+    found = {f"{holder}.{name}": value for holder, space in holders.items() for name, value in vars(space).items()}
     found |= {f"Module.{name}": value for name, value in vars(nn.Module).items()}
     return found
 

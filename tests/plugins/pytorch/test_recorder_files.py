@@ -150,9 +150,7 @@ def test_data_fit_the_records_while_gradients_are_accumulated(tmp_path: Path, st
 
 
 @pytest.mark.xfail(strict=True, reason=SECOND_PASS)
-def test_data_fit_the_records_between_the_files_of_a_flush(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_fit_the_records_between_the_files_of_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The index of the packed file is replaced before the records are."""
     model = net()
     with recording(tmp_path / "run", level="L0", task="tensor") as found:
@@ -168,9 +166,7 @@ def test_data_fit_the_records_between_the_files_of_a_flush(
             found.stop()
 
 
-def test_a_run_may_go_where_a_killed_one_was(
-    killed_runs: dict[tuple[str, str], list[Path]], tmp_path: Path
-) -> None:
+def test_a_run_may_go_where_a_killed_one_was(killed_runs: dict[tuple[str, str], list[Path]], tmp_path: Path) -> None:
     for number, path in enumerate(killed_runs["packed", "tensor"][:4]):
         shutil.copytree(path, tmp_path / str(number))
         with recording(tmp_path / str(number), level="mix", task="tensor") as found:

@@ -189,9 +189,7 @@ def test_on_a_full_disk_there_is_one_clear_error(full_runs: list[dict[str, Any]]
 
 
 def test_on_a_full_disk_steps_are_whole_or_say_that_they_are_not(full_runs: list[dict[str, Any]]) -> None:
-    clean = {
-        (run["store"], run["task"]): read_names(Path(run["path"])) for run in full_runs if not run["limit"]
-    }
+    clean = {(run["store"], run["task"]): read_names(Path(run["path"])) for run in full_runs if not run["limit"]}
     for run in full_runs:
         names = clean[run["store"], run["task"]]
         for step, (found, unfinished) in read_names(Path(run["path"])).items():

@@ -188,9 +188,7 @@ def test_start_and_stop_several_times_within_a_step(tmp_path: Path, level: str) 
     one = {"L0": "Module.head.Linear.forward", "L2": "Aten.addmm"}.get(level, "Functional.linear")
     mine = [name for name in found.records() if name.startswith(one) and "backward" not in name]
     assert len(mine) == {"L0": 3}.get(level, 6)  # two linears in a forward
-    assert sorted(int(part) for name in mine for part in name.split(".") if part.isdigit()) == list(
-        range(len(mine))
-    )
+    assert sorted(int(part) for name in mine for part in name.split(".") if part.isdigit()) == list(range(len(mine)))
     assert assert_data_fit(found) > 10
 
 
@@ -214,9 +212,7 @@ def test_stop_inside_a_forward_and_start_again(tmp_path: Path) -> None:
         found.step()
     names = list(found.records())
     assert "Functional.gelu.0.forward" not in names
-    assert {"Functional.linear.0.forward", "Module.0.0.fc.Linear.forward.0", "Module.1.ReLU.forward.0"} <= {
-        *names
-    }
+    assert {"Functional.linear.0.forward", "Module.0.0.fc.Linear.forward.0", "Module.1.ReLU.forward.0"} <= {*names}
     assert found.parents()["Module.1.ReLU.forward.0"] is None
 
 
@@ -229,9 +225,7 @@ def test_two_models_in_one_list(tmp_path: Path) -> None:
         found.stop()
     names = {name for name in found.records() if "head" in name and "forward" in name}
     assert names == {"Module.0.head.Linear.forward.0", "Module.1.head.Linear.forward.0"}
-    weights = [
-        found.records()[f"Module.{i}.head.Linear.forward.0"]["parameters"]["weight"]["Max"] for i in (0, 1)
-    ]
+    weights = [found.records()[f"Module.{i}.head.Linear.forward.0"]["parameters"]["weight"]["Max"] for i in (0, 1)]
     assert weights == [pytest.approx(float(model.head.weight.max())) for model in (first, second)]
 
 

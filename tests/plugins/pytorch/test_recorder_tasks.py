@@ -212,9 +212,7 @@ def saved_overflow(found: Recording) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def test_overflows_over_several_steps_are_counted_together(tmp_path: Path) -> None:
-    with recording(
-        tmp_path / "run", level="L1", task="overflow_check", overflow_check={"overflow_nums": 2}
-    ) as found:
+    with recording(tmp_path / "run", level="L1", task="overflow_check", overflow_check={"overflow_nums": 2}) as found:
         for _ in range(3):
             found.start()
             overflowing(1)
@@ -255,9 +253,7 @@ def multiply_into(x: Tensor) -> None:
 def test_an_overflow_in_place_keeps_what_was_there_before(
     tmp_path: Path, function: Callable[[Tensor], Any], value: float, before: float
 ) -> None:
-    with recording(
-        tmp_path / "run", level="L1", task="overflow_check", overflow_check={"overflow_nums": -1}
-    ) as found:
+    with recording(tmp_path / "run", level="L1", task="overflow_check", overflow_check={"overflow_nums": -1}) as found:
         x = torch.full((2,), value)
         found.start()
         function(x)
@@ -306,18 +302,14 @@ def test_the_structure_has_names_and_places_only(tmp_path: Path, level: str) -> 
     assert all(record == {} for record in head["data"].values())
     forward = [name for name in full.records() if "forward" in name]
     assert list(head["data"]) == forward
-    assert {name: found.parents()[name] for name in forward} == {
-        name: full.parents()[name] for name in forward
-    }
+    assert {name: found.parents()[name] for name in forward} == {name: full.parents()[name] for name in forward}
     assert set(found.stacks()) == set(forward)
     assert not (found.directory() / "dump_tensor_data").exists()
 
 
 def test_an_overflowing_gradient_of_a_parameter_is_kept_as_it_came(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(2, 1, bias=False))
-    with recording(
-        tmp_path / "run", level="L0", task="overflow_check", overflow_check={"overflow_nums": -1}
-    ) as found:
+    with recording(tmp_path / "run", level="L0", task="overflow_check", overflow_check={"overflow_nums": -1}) as found:
         found.start(model)
         (model(torch.full((1, 2), 3e38)) * 10).sum().backward()
         weight = model[0].weight

@@ -212,9 +212,7 @@ class Takes(nn.Module):
 
 @pytest.mark.parametrize("task", PLAIN_TASKS)
 @pytest.mark.parametrize("kind", ODD)
-def test_an_argument_that_answers_nothing_does_not_stop_the_training(
-    tmp_path: Path, kind: str, task: str
-) -> None:
+def test_an_argument_that_answers_nothing_does_not_stop_the_training(tmp_path: Path, kind: str, task: str) -> None:
     value = ODD[kind]
     x = torch.ones(2, requires_grad=True)
     found = Recording(tmp_path / "run", level="mix", task=task)

@@ -235,9 +235,7 @@ def test_data_parallel_without_a_device(tmp_path: Path) -> None:
 def on_the_stacks() -> list[Any]:
     """The modes of this thread."""
     functions = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
-    return functions + [
-        torch._C._get_dispatch_stack_at(i) for i in range(torch._C._len_torch_dispatch_stack())
-    ]
+    return functions + [torch._C._get_dispatch_stack_at(i) for i in range(torch._C._len_torch_dispatch_stack())]
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from support.runs.scripts import (
     script,
 )
 
-from probe_core.ranks.processes import ISOLATION
+from probe_core.ranks.processes import ISOLATION_FLAGS
 
 OWN = re.compile(r"probe_pytorch|probe_core|runpy")
 # -- the script runs as it would --------------------------------------------------------------------
@@ -51,9 +51,7 @@ def test_what_is_recorded_by_default(probe: Any) -> None:
     } <= {*found}
     assert not Path("probe-run", "step3").exists()
     first = names("probe-run", 1)
-    assert [name for name in first if name.startswith("Module")] == [
-        n for n in found if n.startswith("Module")
-    ]
+    assert [name for name in first if name.startswith("Module")] == [n for n in found if n.startswith("Module")]
 
 
 @pytest.mark.parametrize(
@@ -278,10 +276,8 @@ def test_options_that_cannot_be_followed(probe: Any) -> None:
     assert not Path("run").exists()
 
 
-@pytest.mark.parametrize("launcher", [["-m", "probe_core.cli"], [*ISOLATION, "-m", "probe_core.cli"]])
-def test_the_directory_of_the_script_precedes_the_path_of_the_user(
-    launcher: list[str], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("launcher", [["-m", "probe_core.cli"], [*ISOLATION_FLAGS, "-m", "probe_core.cli"]])
+def test_the_directory_of_the_script_precedes_the_path_of_the_user(launcher: list[str], tmp_path: Path) -> None:
     script = tmp_path / "show_path.py"
     script.write_text("import sys; print(sys.path[:2])")
     done = subprocess.run(

@@ -171,9 +171,7 @@ def test_a_script_that_loads_with_workers(probe: Any) -> None:
     assert probe("run", "-o", "run", path) == 0, probe.err
     assert probe.out.split() == ["4.0", "20.0", "36.0", "52.0"]
     assert [name for name in names("run") if "stack" in name] == []
-    assert [name for name in names("run") if "Tensor.sum" in name] == [
-        f"Tensor.sum.{i}.forward" for i in range(4)
-    ]
+    assert [name for name in names("run") if "Tensor.sum" in name] == [f"Tensor.sum.{i}.forward" for i in range(4)]
 
 
 # -- what it says in the end ------------------------------------------------------------------------
@@ -244,9 +242,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (root / "compiled.py").write_text(textwrap.dedent(COMPILED))
     (root / "seeded.py").write_text(textwrap.dedent(SEEDED))
     commands = ["run -o compiled compiled.py"]
-    commands += [
-        f"run -o seed{i} --task tensor --level L1 --seed {seed} seeded.py" for i, seed in enumerate((7, 7, 8))
-    ]
+    commands += [f"run -o seed{i} --task tensor --level L1 --seed {seed} seeded.py" for i, seed in enumerate((7, 7, 8))]
     done = preloaded.run(
         [sys.executable, "-c", textwrap.dedent(SEVERAL), *commands],
         cwd=root,
@@ -272,9 +268,7 @@ def test_a_seed_makes_two_runs_equal(apart: tuple[Path, str], probe: Any) -> Non
 
 def test_a_compiled_model_is_recorded(apart: tuple[Path, str]) -> None:
     found = names(apart[0] / "compiled")
-    assert {"Module.layer.Linear.forward.0", "Functional.linear.0.forward", "Torch.relu.0.backward"} <= {
-        *found
-    }
+    assert {"Module.layer.Linear.forward.0", "Functional.linear.0.forward", "Torch.relu.0.backward"} <= {*found}
     assert names(apart[0] / "compiled", 1)
 
 
@@ -297,9 +291,7 @@ def test_interrupted_from_the_keyboard() -> None:
         path,
     ]
     pipe = subprocess.PIPE
-    with PreloadedPopen(
-        command, stdout=pipe, stderr=pipe, text=True, preexec_fn=let_interrupts_in
-    ) as process:
+    with PreloadedPopen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=let_interrupts_in) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.strip() == "4":
@@ -314,10 +306,7 @@ def test_interrupted_from_the_keyboard() -> None:
     for step in steps:
         run = PyTorchReader().open(Path("run") / f"step{step}" / "rank" / "dump.json")
         count = sum(
-            run.tensor(slot.value).size > 0
-            for record in run.records()
-            for slot in record.slots
-            if slot.value.data_name
+            run.tensor(slot.value).size > 0 for record in run.records() for slot in record.slots if slot.value.data_name
         )
         assert count > 50 or step == steps[-1]
 

@@ -91,9 +91,7 @@ LIMITS = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("recorder", SHORT)
-@pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=SLOW) if way == "strict export" else way for way in GRAPHS]
-)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=SLOW) if way == "strict export" else way for way in GRAPHS])
 def test_a_recorded_model_is_exported_as_it_is_without(tmp_path: Path, way: str, recorder: str) -> None:
     if (way, recorder) in LIMITS:
         pytest.skip(LIMITS[way, recorder])

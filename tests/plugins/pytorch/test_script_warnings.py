@@ -75,9 +75,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(place: Path, *command: str, options: tuple[str, ...] = ()) -> tuple[str, list[str]]:
     """Run the script; its output, and the place and the text of each warning in their order."""
-    done = preloaded.run(
-        [sys.executable, *options, *command], cwd=place, capture_output=True, text=True, timeout=120
-    )
+    done = preloaded.run([sys.executable, *options, *command], cwd=place, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout, re.findall(r"^(.*\.py:\d+: \w+Warning: .{20})", done.stderr, re.M)
 

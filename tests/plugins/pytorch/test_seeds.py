@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from probe_pytorch.seeds import LARGEST_SEED, seed_all
+from probe_pytorch.seeds import MAX_SEED, seed_all
 from support import TESTS
 from support.programs import preloaded
 
@@ -55,7 +55,7 @@ def expected(seed: int) -> tuple[Any, ...]:
     return random.Random(seed).random(), state.rand(), torch.rand(2, generator=generator).tolist()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 1234, LARGEST_SEED])
+@pytest.mark.parametrize("seed", [0, 1, 1234, MAX_SEED])
 def test_every_source_begins_at_the_seed(seed: int) -> None:
     seed_all(seed)
     assert draw()[:3] == expected(seed)

@@ -34,7 +34,7 @@ NAMES = [name for name in CASES if name.endswith("-plain") and not CASES[name][0
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Any:
     """One thread, for sums depend on their number; attempts to connect follow each other at once."""
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(transport, "FIRST_PAUSE_SECONDS", 0.02)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -170,9 +170,7 @@ def test_a_call_that_raises_is_not_sent_and_leaves_no_memory_behind(tmp_path: Pa
 def test_an_earlier_run_in_the_same_directory_stays(tmp_path: Path) -> None:
     with recording(tmp_path / "run", task="tensor", level="L1") as found:
         program(found)
-    before = {
-        path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "step" in str(path)
-    }
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "step" in str(path)}
     with receiver() as end, recording(tmp_path / "run", **online(end)) as found:
         program(found)
     assert before and {path: path.read_bytes() for path in before} == before
@@ -192,9 +190,7 @@ def test_training_is_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
     assert summary["complete"] and sum(summary["queued"].values()) == len(end.calls)
 
 
-@pytest.mark.parametrize(
-    "manners", [("cut:5", "cut:1", "good"), ("mute",), ("rubbish",), ("silent",)], ids=str
-)
+@pytest.mark.parametrize("manners", [("cut:5", "cut:1", "good"), ("mute",), ("rubbish",), ("silent",)], ids=str)
 def test_and_when_the_receiver_fails(manners: tuple[str, ...], tmp_path: Path) -> None:
     name = NAMES[0]
     with receiver(*manners) as end, recording(tmp_path / "run", **online(end, online_drain=0.5)) as found:
@@ -241,7 +237,7 @@ def test_and_when_the_receiver_is_killed_and_restarted_many_times(tmp_path: Path
     with recording(tmp_path / "run", **online(ends[0], online_drain=60)) as found:
         killer.start()
         outcome = training.run(*CASES[name], recorder=found)
-        while found.debugger._recorder.sender.outbox.unacknowledged():
+        while found.debugger._recorder.sender.outbox.count_unacknowledged():
             time.sleep(0.05)
         stop.set()
         killer.join()
@@ -253,14 +249,10 @@ def test_and_when_the_receiver_is_killed_and_restarted_many_times(tmp_path: Path
     assert len(received) == sum(summary["queued"].values()) == len(set(received.values()))
 
 
-def test_a_full_queue_drops_before_copying_and_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_queue_drops_before_copying_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copied: list[int] = []
-    copy = SendingSession.host_copy
-    monkeypatch.setattr(
-        SendingSession, "host_copy", lambda self, x: (copied.append(x.numel()), copy(self, x))[1]
-    )
+    copy = SendingSession.copy_to_host
+    monkeypatch.setattr(SendingSession, "copy_to_host", lambda self, x: (copied.append(x.numel()), copy(self, x))[1])
     fields = online(end := Receiver(("mute",)), online_memory="1MiB", online_drain=0.2)
     with recording(tmp_path / "run", **fields) as found:
         found.start()
@@ -299,7 +291,7 @@ def test_a_failure_of_the_copy_drops_the_call(tmp_path: Path, monkeypatch: pytes
     with receiver() as end:
         found = Recording(tmp_path / "run", **online(end))
         found.start()
-        monkeypatch.setattr(SendingSession, "host_copy", fail)
+        monkeypatch.setattr(SendingSession, "copy_to_host", fail)
         result = torch.cat([torch.ones(2), torch.zeros(1)])
         monkeypatch.undo()
         torch.relu(torch.ones(2))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_pytorch.signatures import argument_name, signatures
+from probe_pytorch.signatures import find_argument_name, load_signatures
 from support.cases import every
 from support.runs.answer_files import read_answer
 from support.runs.answered import call, normal, record
@@ -39,24 +39,24 @@ UNKNOWN = [
 
 @every("call", KNOWN)
 def test_arguments_that_are_known(call: str) -> None:
-    assert argument_name(*call.split()) == KNOWN[call]
+    assert find_argument_name(*call.split()) == KNOWN[call]
 
 
 @pytest.mark.parametrize("call", UNKNOWN)
 def test_arguments_that_are_not(call: str) -> None:
-    assert argument_name(*call.split()) == ""
+    assert find_argument_name(*call.split()) == ""
 
 
 def test_no_overload_contradicts_the_table() -> None:
     """The second argument of max is a dimension or another tensor, so that it has no name."""
-    assert argument_name("Torch.max.0.forward", "input.1") == ""
+    assert find_argument_name("Torch.max.0.forward", "input.1") == ""
 
 
 def test_the_table_is_that_of_the_installed_pytorch() -> None:
     """Of functions written in Python, as far as this version has them."""
     functional = pytest.importorskip("torch.nn.functional")
     checked = 0
-    for name, names in signatures().items():
+    for name, names in load_signatures().items():
         scope, _, function = name.partition(".")
         function = getattr(functional, function, None)
         if scope != "Functional" or not inspect.isfunction(function):

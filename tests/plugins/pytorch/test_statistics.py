@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_pytorch import statistics
-from probe_pytorch.statistics import NOTHING, Four, from_results, measure
+from probe_pytorch.statistics import NOTHING, Four, decode_results, measure
 from support.cases import every
 from support.measuring import PROPERTY
 
@@ -29,10 +29,7 @@ FLOATING = {
     "float8_e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "float8_e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
     "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
 }  # fmt: skip
-WHOLE = {
-    name: np.dtype(name)
-    for name in ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64")
-}
+WHOLE = {name: np.dtype(name) for name in ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64")}
 DTYPES: dict[str, Any] = {n: d for n, d in {**FLOATING, **WHOLE}.items() if hasattr(torch, n)}
 COMPLEX = {"complex64": np.complex64, "complex128": np.complex128}
 
@@ -106,7 +103,7 @@ def as_on_a_device(tensor: torch.Tensor) -> Four:
     results = statistics._reduce(as_reducible(tensor), torch.float64)
     assert results.dtype is (torch.int64 if tensor.dtype is torch.int64 else torch.float64)
     assert results.shape == (4,)
-    return from_results(results.tolist(), tensor.dtype)
+    return decode_results(results.tolist(), tensor.dtype)
 
 
 WAYS = {"kernel": by_kernel, "torch": by_torch, "device": as_on_a_device}
@@ -173,7 +170,7 @@ def test_device_in_single(name: str, data: st.DataObject) -> None:
         array[np.abs(array) < 1e-15] = 0.0
     results = statistics._reduce(as_reducible(tensor_of(array, name)), torch.float32)
     assert results.dtype is (torch.float64 if "int" in name else torch.float32)
-    found, expected = from_results(results.tolist(), getattr(torch, name)), reference(array)
+    found, expected = decode_results(results.tolist(), getattr(torch, name)), reference(array)
     assert found[:2] == expected[:2] or all(value != value for value in found)
     size = float(np.abs(array.astype(np.float64)).max())
     for mine, other in zip(found[2:], expected[2:]):
@@ -277,9 +274,7 @@ def test_squares_that_leave_the_range_of_float(factor: float, way: Callable[[tor
 
 @every_way
 def test_halves_are_added_up_in_double(way: Callable[[torch.Tensor], Four]) -> None:
-    assert way(torch.ones(70_000, dtype=torch.float16)) == pytest.approx(
-        (1, 1, 1.0, math.sqrt(70_000)), rel=1e-12
-    )
+    assert way(torch.ones(70_000, dtype=torch.float16)) == pytest.approx((1, 1, 1.0, math.sqrt(70_000)), rel=1e-12)
     assert way(torch.full((4,), 60_000.0, dtype=torch.float16)) == (60_000.0, 60_000.0, 60_000.0, 120_000.0)
     assert way(torch.ones(1000, dtype=torch.bfloat16))[2] == 1.0
 
@@ -294,9 +289,7 @@ def test_halves_are_added_up_in_double(way: Callable[[torch.Tensor], Four]) -> N
      ("uint64", [2**64 - 1, 2**53 + 1]), ("uint64", [2**63] * 2), ("int32", [2**31 - 1, -(2**31)]),
      ("uint32", [2**32 - 1, 2**24 + 1])],
 )  # fmt: skip
-def test_large_whole_numbers_are_exact(
-    name: str, values: list[int], way: Callable[[torch.Tensor], Four]
-) -> None:
+def test_large_whole_numbers_are_exact(name: str, values: list[int], way: Callable[[torch.Tensor], Four]) -> None:
     if name not in DTYPES:  # before torch 2.3
         return
     found = way(tensor_of(np.array(values, name), name))
@@ -371,9 +364,7 @@ def test_bool_is_any_and_all(
 @pytest.mark.parametrize("name", COMPLEX)
 @FEW
 @given(st.data())
-def test_complex_is_its_absolute_values(
-    name: str, way: Callable[[torch.Tensor], Four], data: st.DataObject
-) -> None:
+def test_complex_is_its_absolute_values(name: str, way: Callable[[torch.Tensor], Four], data: st.DataObject) -> None:
     part = st.floats(-(2.0**50), 2.0**50, width=32) | st.sampled_from([0.0, -0.0, INF, -INF, NAN])
     values = data.draw(st.lists(st.builds(complex, part, part), min_size=1, max_size=40))
     array = np.array(values, COMPLEX[name])
@@ -451,7 +442,7 @@ def test_the_tensor_is_left_alone(way: Callable[[torch.Tensor], Four]) -> None:
      ([5.0, -1.0, 3.0, 9.0], torch.float16, (5.0, -1.0, 3.0, 9.0))],
 )  # fmt: skip
 def test_results_of_a_device(values: list[float], dtype: torch.dtype, expected: Four) -> None:
-    found = from_results(values, dtype)
+    found = decode_results(values, dtype)
     assert found == expected and [type(v) for v in found] == [type(v) for v in expected]
 
 
@@ -493,9 +484,7 @@ def test_the_kernel_refuses(arguments: tuple[Any, ...], error: type[Exception]) 
     """None stands for the address of four numbers."""
     tensor = torch.ones(4)
     with pytest.raises(error):
-        statistics._tally.measure(
-            *(tensor.data_ptr() if a is None and not i else a for i, a in enumerate(arguments))
-        )
+        statistics._tally.measure(*(tensor.data_ptr() if a is None and not i else a for i, a in enumerate(arguments)))
 
 
 def test_the_kernel_takes_no_keywords() -> None:

@@ -47,9 +47,7 @@ def test_encode_equals_the_leaf_made_in_python(dtype: torch.dtype) -> None:
         assert encode(tensor) == expected_json(tensor), (dtype, tensor.shape, tensor.stride())
 
 
-@given(
-    st.lists(st.floats(width=64) | st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 5e-324]), min_size=1)
-)
+@given(st.lists(st.floats(width=64) | st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 5e-324]), min_size=1))
 def test_encode_writes_any_float_as_json_does(values: list[float]) -> None:
     tensor = torch.tensor(values, dtype=torch.float64)
     assert encode(tensor) == expected_json(tensor)

@@ -271,9 +271,7 @@ def nested(layout: str) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("layout", "places", "expected"), [("jagged", "offsets", [0, 1, 3]), ("strided", "sizes", [[1], [2]])]
 )
-def test_nested_tensor_is_recorded_by_its_values_and_their_places(
-    layout: str, places: str, expected: Any
-) -> None:
+def test_nested_tensor_is_recorded_by_its_values_and_their_places(layout: str, places: str, expected: Any) -> None:
     if layout == "jagged" and not hasattr(torch, "jagged"):
         pytest.skip("this torch has no jagged layout")
     saved = Saved()
@@ -345,9 +343,7 @@ def exit_code(function: Callable[[], Any]) -> int:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize(
-    "name", ["float32", "bfloat16", "int64", "bool", "complex64", "uint16", "float8_e5m2"]
-)
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int64", "bool", "complex64", "uint16", "float8_e5m2"])
 @pytest.mark.parametrize("part", ["whole", "view", "scalar"])
 def test_tensors_whose_memory_was_freed_are_a_leaf(part: str, name: str) -> None:
     """Null-storage tensors have no statistics and are not saved (docs/formats.md#leaves)."""

@@ -13,7 +13,7 @@ import pytest
 import torch
 from probe_pytorch.storage.bytes import CHECKSUMS
 from probe_pytorch.values import Collector
-from probe_recording.values import DEPTH, MOST
+from probe_recording.values import MAX_CONTAINERS, MAX_DEPTH
 from support.runs.records import record_of
 from support.runs.values import DENSE, Pair, Point, Saved, int_leaf, leaf, tree
 from torch import nn
@@ -23,9 +23,7 @@ from torch import nn
 
 def test_model_outputs_are_their_fields() -> None:
     outputs = pytest.importorskip("transformers.modeling_outputs")
-    output = outputs.BaseModelOutput(
-        last_hidden_state=torch.ones(1, 2), hidden_states=(torch.zeros(1), torch.ones(1))
-    )
+    output = outputs.BaseModelOutput(last_hidden_state=torch.ones(1, 2), hidden_states=(torch.zeros(1), torch.ones(1)))
     found = tree(output)
     assert list(found) == ["last_hidden_state", "hidden_states"]  # what is None is no key of theirs
     assert found["last_hidden_state"] == leaf("float32", [1, 2], (1.0, 1.0, 1.0, math.sqrt(2)))
@@ -59,9 +57,9 @@ def test_deep_nesting_ends_in_null(wrap: Callable[[Any], Any]) -> None:
             count += 1
         return count, found
 
-    assert bottom(tree(deep(DEPTH, wrap))) == (DEPTH, int_leaf(7))
-    assert bottom(tree(deep(5 * DEPTH, wrap))) == (DEPTH + 1, None)
-    assert DEPTH >= 100
+    assert bottom(tree(deep(MAX_DEPTH, wrap))) == (MAX_DEPTH, int_leaf(7))
+    assert bottom(tree(deep(5 * MAX_DEPTH, wrap))) == (MAX_DEPTH + 1, None)
+    assert MAX_DEPTH >= 100
 
 
 def test_a_list_that_holds_itself_ends() -> None:
@@ -112,8 +110,8 @@ def test_what_holds_the_same_again_and_again_ends() -> None:
         value = [value, value]
     found = tree(value)
     assert found[0] is not None
-    many = tree([[number] for number in range(MOST + 5)])
-    assert (many[0], many[-1], len(many)) == ([int_leaf(0)], None, MOST + 5)
+    many = tree([[number] for number in range(MAX_CONTAINERS + 5)])
+    assert (many[0], many[-1], len(many)) == ([int_leaf(0)], None, MAX_CONTAINERS + 5)
     assert tree([many[0], [[[1]]]])  # the next value begins anew
 
 

@@ -53,9 +53,7 @@ def test_reduce_op(name: str) -> None:
 def test_point_to_point(group: Any) -> None:
     dist = torch.distributed
     saved = Saved()
-    found = json.loads(
-        encode(Collector().tree([dist.P2POp(dist.isend, torch.ones(2), 0, tag=3)], "x", saved))
-    )[0]
+    found = json.loads(encode(Collector().tree([dist.P2POp(dist.isend, torch.ones(2), 0, tag=3)], "x", saved)))[0]
     assert list(found) == ["class_type", "tensor", "op", "peer", "tag", "group_id"]
     assert (found["class_type"], found["op"], found["group_id"]) == (
         "torch.distributed.P2POp",
@@ -106,9 +104,7 @@ def test_names_follow_the_path() -> None:
     one = torch.ones(1)
     saved = Saved()
     collector = Collector()
-    collector.arguments(
-        (one, [2, {"k": one}], Pair(one, Point(one)), {"a.b": [one]}), "Torch.f.0.forward.input", saved
-    )
+    collector.arguments((one, [2, {"k": one}], Pair(one, Point(one)), {"a.b": [one]}), "Torch.f.0.forward.input", saved)
     collector.keywords({"mask": one, "many": (one, one)}, "Torch.f.0.forward.kwargs", saved)
     assert [name.removeprefix("Torch.f.0.forward.") for name in saved.tensors] == [
         "input.0", "input.1.1.k", "input.2.left", "input.2.right.x", "input.3.a.b.0", "kwargs.mask",

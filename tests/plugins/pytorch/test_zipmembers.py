@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from probe_pytorch.zipmembers import members
+from probe_pytorch.zipmembers import read_members
 from support.measuring import PROPERTY
 
 END, LOCATOR, LARGE_END, ENTRY = 22, 20, 56, 46
@@ -38,7 +38,7 @@ def by_zipfile(content: bytes) -> Found | type[Exception]:
 
 def by_members(content: Any) -> Found | type[Exception]:
     try:
-        return {name: tuple(member) for name, member in members(content).items()}
+        return {name: tuple(member) for name, member in read_members(content).items()}
     except Exception as error:
         return type(error)
 
@@ -106,9 +106,7 @@ SAVED: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("kind", SAVED)
-def test_files_of_torch_are_read_the_short_way(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_torch_are_read_the_short_way(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = saved(SAVED[kind])
     expected = agree(content)
     assert isinstance(expected, dict) and any(name.endswith("/data.pkl") for name in expected)

@@ -39,7 +39,7 @@ def with_calls(calls: dict[str, int], section: Any = None, **fields: Any) -> Act
 
 def test_activity_names_the_nearest_call_of_an_unmatched_entry() -> None:
     found = with_calls(CALLS, {"list": ["Functional.linaer"]})
-    assert only(found.sentences(0, Position())) == (
+    assert only(found.list_sentences(0, Position())) == (
         'nothing was recorded: no record has a name that matches "Functional.linaer" in "list" '
         "(the nearest name is Functional.linear.1.forward)."
     )
@@ -47,7 +47,7 @@ def test_activity_names_the_nearest_call_of_an_unmatched_entry() -> None:
 
 def test_activity_names_the_last_record_of_an_exact_name() -> None:
     found = with_calls(CALLS, {"list": ["Functional.linear.7.forward", "Module.head.Linear.forward.5"]})
-    sentence = only(found.sentences(0, Position()))
+    sentence = only(found.list_sentences(0, Position()))
     assert "nearest name is Functional.linear.1.forward" in sentence
     assert "nearest name is Module.head.Linear.forward.2" in sentence
 
@@ -55,34 +55,33 @@ def test_activity_names_the_last_record_of_an_exact_name() -> None:
 def test_activity_lists_names_if_none_is_near() -> None:
     found = with_calls({"Aten.addmm": 1, "Aten.t": 4}, {"list": ["Functional.gelu"]}, level="L2")
     assert "(level L2 has names such as Aten.addmm.0.forward, Aten.t.3.forward)" in only(
-        found.sentences(0, Position())
+        found.list_sentences(0, Position())
     )
 
 
 def test_activity_reports_an_unmatched_entry_beside_records() -> None:
     found = with_calls(CALLS, {"list": ["Functional", "name-regex(^Foo)"]})
-    assert only(found.sentences(4, Position())).startswith(
+    assert only(found.list_sentences(4, Position())).startswith(
         'no record has a name that matches "name-regex(^Foo)" in "list"'
     )
     assert (
-        with_calls(CALLS, {"list": ["linear", "relu.0", "name-regex(head.*grad)"]}).sentences(4, Position())
-        == []
+        with_calls(CALLS, {"list": ["linear", "relu.0", "name-regex(head.*grad)"]}).list_sentences(4, Position()) == []
     )
 
 
 def test_activity_names_steps_that_were_not_reached() -> None:
-    sentence = only(activity(step=[100, 102]).sentences(0, Position(last_step=3)))
+    sentence = only(activity(step=[100, 102]).list_sentences(0, Position(last_step=3)))
     assert sentence == "nothing was recorded: steps 100, 102 were selected, and the program ended in step 3."
 
 
 def test_activity_reports_a_rank_that_no_process_has() -> None:
     found = activity(rank=[8])
     absent = Position(process_count=2, is_rank_selected=False)
-    assert "selects rank 8, and the run has 2 ranks, 0 to 1." in only(found.sentences(0, absent))
+    assert "selects rank 8, and the run has 2 ranks, 0 to 1." in only(found.list_sentences(0, absent))
 
 
 def test_activity_is_silent_in_a_process_that_is_not_selected() -> None:
-    assert activity(rank=[1]).sentences(0, Position(process_count=2, is_rank_selected=False)) == []
+    assert activity(rank=[1]).list_sentences(0, Position(process_count=2, is_rank_selected=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -100,16 +99,16 @@ def test_activity_is_silent_in_a_process_that_is_not_selected() -> None:
     ids=["disabled", "not started", "debug", "overflow", "no calls", "compiled", "scope", "backward"],
 )  # fmt: skip
 def test_activity_says_why_nothing_was_recorded(found: Activity, position: Position, words: str) -> None:
-    sentence = only(found.sentences(0, position))
+    sentence = only(found.list_sentences(0, position))
     assert sentence.startswith("nothing was recorded: ") and words in sentence
 
 
 def test_activity_reports_stop_before_start() -> None:
     found = activity(starts=0)
     found.add_stop()
-    assert "stop() was called before start()" in only(found.sentences(0, Position()))
+    assert "stop() was called before start()" in only(found.list_sentences(0, Position()))
 
 
 def test_activity_names_the_exception_that_ended_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "last_value", KeyError(1), raising=False)
-    assert "KeyError ended the program" in only(activity(starts=0).sentences(0, Position()))
+    assert "KeyError ended the program" in only(activity(starts=0).list_sentences(0, Position()))

@@ -13,8 +13,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from probe_recording.conditions import Conditions, Draw, RandomSample, host_states
-from probe_recording.surroundings import VARIABLES, Source, recorded_variables, versions
+from probe_recording.conditions import Conditions, Draw, RandomSample, hash_host_states
+from probe_recording.surroundings import VARIABLES, SourceState, read_versions, recorded_variables
 
 
 def test_text_holds_everything_that_was_added() -> None:
@@ -45,13 +45,13 @@ def test_text_holds_everything_that_was_added() -> None:
 )
 def test_states_depend_on_the_seed_and_on_the_draws(name: str, seed, draw) -> None:  # type: ignore[no-untyped-def]
     seed(1)
-    first = host_states()[name]
+    first = hash_host_states()[name]
     seed(2)
-    second = host_states()[name]
+    second = hash_host_states()[name]
     draw()
-    third = host_states()[name]
+    third = hash_host_states()[name]
     seed(1)
-    assert host_states()[name] == first
+    assert hash_host_states()[name] == first
     assert len({first, second, third}) == 3
 
 
@@ -61,7 +61,7 @@ def test_reading_the_states_draws_nothing() -> None:
     expected = random.random(), np.random.rand()
     random.seed(3)
     np.random.seed(3)
-    host_states()
+    hash_host_states()
     assert (random.random(), np.random.rand()) == expected
 
 
@@ -78,7 +78,7 @@ def test_versions_of_imported_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     module.__version__ = "1.2.3"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "timm", module)
     monkeypatch.delitem(sys.modules, "peft", raising=False)
-    found = versions()
+    found = read_versions()
     assert found["timm"] == "1.2.3" and found["numpy"] == np.__version__ and "peft" not in found
 
 
@@ -103,15 +103,15 @@ def test_commit_and_changes_of_the_repository_of_the_script(script: Path) -> Non
     _git(script.parent, "init", "-q")
     _git(script.parent, "add", ".")
     _git(script.parent, "commit", "-q", "-m", "first")
-    clean = dict(Source().facts(30))
+    clean = dict(SourceState().read_facts(30))
     assert clean["script"] == "train.py" and len(str(clean["commit"])) == 40 and clean["changes"] == "none"
     script.write_text("lr = 2\n")
-    changed = dict(Source().facts(30))
+    changed = dict(SourceState().read_facts(30))
     assert changed["commit"] == clean["commit"]
     assert changed["changes"] not in ("none", clean["changes"])
     assert changed["script_hash"] != clean["script_hash"]
     script.write_text("lr = 3\n")
-    assert Source().facts(30)["changes"] != changed["changes"]
+    assert SourceState().read_facts(30)["changes"] != changed["changes"]
 
 
 def test_git_runs_no_hook_monitor_or_external_program(script: Path, tmp_path: Path) -> None:
@@ -126,16 +126,16 @@ def test_git_runs_no_hook_monitor_or_external_program(script: Path, tmp_path: Pa
         _git(script.parent, "config", name, str(program))
     (script.parent / ".git" / "info" / "attributes").write_text("*.py diff=all\n")
     script.write_text("lr = 2\n")
-    assert Source().facts(30)["changes"] != "none"
+    assert SourceState().read_facts(30)["changes"] != "none"
     assert not mark.exists()
 
 
 def test_script_outside_of_a_repository(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(script.parent.parent))
     monkeypatch.setenv("GIT_DIR", "/nonexistent")
-    assert set(Source().facts(30)) <= {"script", "script_hash", "commit", "changes"}
+    assert set(SourceState().read_facts(30)) <= {"script", "script_hash", "commit", "changes"}
     monkeypatch.setenv("PATH", "")
-    assert set(Source().facts(30)) == {"script", "script_hash"}
+    assert set(SourceState().read_facts(30)) == {"script", "script_hash"}
 
 
 def test_a_hash_that_cannot_be_fetched_is_left_out() -> None:
@@ -147,19 +147,17 @@ def test_a_hash_that_cannot_be_fetched_is_left_out() -> None:
     assert json.loads(conditions.text("pytorch"))["batch"] == {"input.1": "float32[2] 00"}
 
 
-def test_only_the_first_step_waits_for_git(
-    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_first_step_waits_for_git(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "bin" / "git"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\ncase "$*" in *rev-parse*) echo abc;; *) exec sleep 3;; esac\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    found = Source()
+    found = SourceState()
     times = []
     for _ in range(2):
         start = time.perf_counter()
-        assert dict(found.facts(0.2)).keys() == {"script", "script_hash", "commit"}
+        assert dict(found.read_facts(0.2)).keys() == {"script", "script_hash", "commit"}
         times.append(time.perf_counter() - start)
     assert times[0] >= 0.2 > times[1]
 
@@ -173,5 +171,5 @@ def test_another_binary_file_is_another_change(script: Path) -> None:
     changes = []
     for content in (b"\0\1\3", b"\0\1\4"):
         data.write_bytes(content)
-        changes.append(Source().facts(30)["changes"])
+        changes.append(SourceState().read_facts(30)["changes"])
     assert len({*changes, "none"}) == 3

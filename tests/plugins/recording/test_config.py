@@ -17,7 +17,7 @@ from probe_pytorch.debugger import PrecisionDebugger
 from probe_recording.config import Config, ConfigWarning, load_config, parse
 from support.cases import every
 
-from probe_core.cli.options import KEYS, parse_input
+from probe_core.cli.options import COMPARE_FILE_KEYS, parse_input
 from probe_core.errors import UserError
 
 API = ["Functional.linear.0.forward", "Functional.relu.2.backward"]
@@ -148,9 +148,7 @@ def test_field(fields: dict[str, Any], attribute: str, value: Any) -> None:
      ("task", "NAN_CHECK", "task", "overflow_check"), ("precision", "HIGH", "precision", "high"),
      ("risk_level", "core", "risk_level", "CORE"), ("store", "FILES", "store", "files")],
 )  # fmt: skip
-def test_letters_of_a_choice_may_be_large_or_small(
-    field: str, written: str, attribute: str, value: str
-) -> None:
+def test_letters_of_a_choice_may_be_large_or_small(field: str, written: str, attribute: str, value: str) -> None:
     assert getattr(parsed(**{field: written}), attribute) == value
 
 
@@ -391,9 +389,7 @@ def test_unknown_fields_are_named_with_the_nearest(fields: dict[str, Any], name:
     assert config == plain  # it is ignored
 
 
-@pytest.mark.parametrize(
-    "name", ["0", "device", "devices", "model", "mode", "verbose", "log", "comment", "framework"]
-)
+@pytest.mark.parametrize("name", ["0", "device", "devices", "model", "mode", "verbose", "log", "comment", "framework"])
 def test_a_field_like_no_other_is_named_alone(name: str) -> None:
     _, texts = warned(**{name: 1})
     assert texts == [f'The configuration: unknown field "{name}" is ignored']
@@ -407,9 +403,7 @@ def test_a_field_like_no_other_of_a_section_is_named_alone(name: str) -> None:
 
 def test_a_field_in_the_wrong_place_is_told_its_own() -> None:
     _, texts = warned(list=["relu"])
-    assert texts == [
-        'The configuration: unknown field "list" is ignored; it belongs in the section "statistics"'
-    ]
+    assert texts == ['The configuration: unknown field "list" is ignored; it belongs in the section "statistics"']
     _, texts = warned(task="tensor", tensor={"level": "L0"})
     assert texts == [
         'The configuration: section "tensor": unknown field "level" is ignored; it belongs outside of the section'
@@ -420,7 +414,7 @@ def test_a_field_in_the_wrong_place_is_told_its_own() -> None:
 def test_no_unrelated_name_is_suggested_anywhere(name: str) -> None:
     """Of a compare file, of the pre-check's configuration and of an API mapping."""
     refusals = (
-        lambda: parse_input({name: 1}, "it", {key: key for key in KEYS}),
+        lambda: parse_input({name: 1}, "it", {key: key for key in COMPARE_FILE_KEYS}),
         lambda: parse_settings({name: 1}, "it"),
         lambda: api_entries([{"ms_api": "a", "pt_api": "b", name: 1}], "it"),
     )
@@ -480,9 +474,7 @@ PEER_DEFAULT = """{
      (PEER_DEFAULT, "statistics", "L1", "statistics")],
     ids=["8.3", "26", "default"],
 )  # fmt: skip
-def test_files_of_msprobe_work_unchanged(
-    text: str, task: str, level: str, summary: str, tmp_path: Path
-) -> None:
+def test_files_of_msprobe_work_unchanged(text: str, task: str, level: str, summary: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(text)
     with warnings.catch_warnings():

@@ -85,9 +85,7 @@ def test_workers_that_are_started_again_keep_their_recording(
     assert settle(root) == [] and (root / "step0").is_dir()
 
 
-def test_another_launch_moves_the_run_away(
-    launched: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_launch_moves_the_run_away(launched: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "good"
     settle(root)
     write_run(root, rank="rank0")
@@ -97,8 +95,8 @@ def test_another_launch_moves_the_run_away(
 
 def test_nodes_of_a_launch_recognise_each_other_by_shared_variables() -> None:
     node = {**TORCHRUN, "WORLD_SIZE": "4", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
-    assert earlier_run.launch_id(node) == earlier_run.launch_id({**node, "RANK": "3"})
-    assert earlier_run.launch_id(node) != earlier_run.launch_id({**node, "MASTER_PORT": "29501"})
+    assert earlier_run.find_launch_id(node) == earlier_run.find_launch_id({**node, "RANK": "3"})
+    assert earlier_run.find_launch_id(node) != earlier_run.find_launch_id({**node, "MASTER_PORT": "29501"})
 
 
 def test_a_run_that_is_being_written_is_not_moved(tmp_path: Path) -> None:

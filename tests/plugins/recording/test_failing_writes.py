@@ -45,7 +45,7 @@ STEPS = 3
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Steps are written while they go on, and a test that fails leaves no debugger to the next one."""
-    monkeypatch.setattr(sessions, "FLUSH_EVERY", 4)
+    monkeypatch.setattr(sessions, "FLUSH_INTERVAL_RECORDS", 4)
     yield
     instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
     if instance is not None:
@@ -159,7 +159,7 @@ def clean_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Outc
     """Each case on a disk that is sound, and how many writes it takes."""
     found: dict[str, tuple[Outcome, int]] = {}
     patch = pytest.MonkeyPatch()
-    patch.setattr(sessions, "FLUSH_EVERY", 4)
+    patch.setattr(sessions, "FLUSH_INTERVAL_RECORDS", 4)
     for case in CASES:
         path = tmp_path_factory.mktemp("clean") / "run"
         with FailingWrites(path) as writes:

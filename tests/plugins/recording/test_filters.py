@@ -22,7 +22,7 @@ def filtered(level: str = "L1", scope: Any = (), names: Any = ()) -> Filter:
 
 
 def wanted(found: Filter, calls: list[str] = CALLS) -> list[str]:
-    return [name for name in calls if found.api(name)]
+    return [name for name in calls if found.is_api_selected(name)]
 
 
 class Walk:
@@ -40,7 +40,7 @@ class Walk:
         self.filter.leave_module(name)
 
     def api(self, name: str) -> None:
-        if self.filter.api(name):
+        if self.filter.is_api_selected(name):
             self.wanted.append(name)
 
 

@@ -8,11 +8,11 @@ from probe_recording import Gathering, GradientCollector
 
 
 class Numbers(Gathering):
-    def _added(self, total: Any, gradient: Any) -> Any:
+    def _add_gradient(self, total: Any, gradient: Any) -> Any:
         return gradient if total is None else total + gradient
 
-    def _whole(self, total: Any, gradient: Any) -> Any:
-        return total if gradient is None else self._added(total, gradient)
+    def _sum_gradients(self, total: Any, gradient: Any) -> Any:
+        return total if gradient is None else self._add_gradient(total, gradient)
 
 
 def gathering(inputs: int) -> tuple[Numbers, list[tuple[Any, ...]]]:

@@ -21,7 +21,7 @@ def test_calls_are_passed_on_with_their_names_and_arguments(interceptor: CallInt
 
     def around(call: InterceptedCall) -> object:
         calls.append(call)
-        with interceptor.unobserved():
+        with interceptor.suspend():
             torch.exp(torch.ones(1))  # not intercepted
         return call.run()
 
@@ -64,7 +64,7 @@ def test_gradients_of_a_call_are_its_own(interceptor: CallInterceptor) -> None:
 
 def test_random_states_are_restored(interceptor: CallInterceptor) -> None:
     own = torch.Generator().manual_seed(1)
-    states = interceptor.random_states(own)
+    states = interceptor.read_random_states(own)
     assert not states.have_changed()
     first = torch.rand(2), torch.rand(2, generator=own)
     assert states.have_changed()

@@ -44,7 +44,7 @@ OPTIONS = {
 def interruptible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Python's own handler of Ctrl-C, and nothing left of the recorder afterwards."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sessions, "FLUSH_EVERY", 6)
+    monkeypatch.setattr(sessions, "FLUSH_INTERVAL_RECORDS", 6)
     Path("train.py").write_text(textwrap.dedent(SCRIPT))
     Path("config.json").write_text('{"store": "files", "level": "mix", "dump_path": "run"}')
     environment = dict(os.environ)
@@ -120,7 +120,7 @@ def test_while_the_files_of_a_step_are_written(
     kind: str, file: str, run: Any, probe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of them at the step's end: the step keeps the records that it has in memory."""
-    monkeypatch.setattr(sessions, "FLUSH_EVERY", 10_000)
+    monkeypatch.setattr(sessions, "FLUSH_INTERVAL_RECORDS", 10_000)
     with FailingWrites(Path.cwd() / "clean") as writes:
         assert run(kind, "clean") == 0
     first = next(i for i, (_, path) in enumerate(writes.seen, 1) if "/step1/" in path and file in path)

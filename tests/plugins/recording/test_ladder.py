@@ -14,9 +14,7 @@ def test_rungs_are_written_in_the_order_of_time() -> None:
     first = ladder.rung("gradient")
     first.values["a.weight"] = TensorLeaf("torch.Tensor", "torch.float32", [2], False, (2.0, 1.0, 1.5, 2.2))
     first.values["b"] = None
-    ladder.rung("settings").facts.update(
-        optimizer="SGD", groups=[{"settings": {"lr": 0.1}, "parameters": ["b"]}]
-    )
+    ladder.rung("settings").facts.update(optimizer="SGD", groups=[{"settings": {"lr": 0.1}, "parameters": ["b"]}])
     ladder.rung("gradient")
     assert ladder.changed
     plain = json.loads(ladder.text("pytorch"))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from probe_recording import StoredLeaf, TensorLeaf
-from probe_recording.leaves import encode, indented, quoted, without_data
+from probe_recording.leaves import drop_data_names, encode, encode_names, quoted
 
 
 def make_leaf() -> TensorLeaf:
@@ -24,15 +24,13 @@ def test_a_stored_leaf_is_the_leaf_of_a_tensor_with_the_name_of_its_data(name: s
 def test_without_data_removes_the_names_of_stored_leaves() -> None:
     leaf = make_leaf()
     tree = {"output": [StoredLeaf(leaf.text(), "a.pt"), None]}
-    without_data(tree)
+    drop_data_names(tree)
     assert encode(tree) == encode({"output": [leaf, None]})
 
 
-@pytest.mark.parametrize(
-    "names", [{}, {"a": None}, {"Tensor.add.0.forward": "Module.a.A.forward.0", '"\u20ac"': None}]
-)
+@pytest.mark.parametrize("names", [{}, {"a": None}, {"Tensor.add.0.forward": "Module.a.A.forward.0", '"\u20ac"': None}])
 def test_indented_names_are_those_of_json(names: dict[str, str | None]) -> None:
-    assert indented(names) == json.dumps(names, indent=1)
+    assert encode_names(names) == json.dumps(names, indent=1)
 
 
 @pytest.mark.parametrize("name", ["", "a.b", 'say "x"', "back\\slash", "\u20ac", "line\n"])

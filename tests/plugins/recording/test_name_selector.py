@@ -18,7 +18,7 @@ LINEAR, RELU = "Functional.linear.0.forward", "Functional.relu.12.backward"
 )  # fmt: skip
 def test_selects_texts_and_expressions(entries: tuple[str, ...], selected: list[str]) -> None:
     selector = NameSelector(entries)
-    assert [name for name in (LINEAR, RELU) if selector.selects(name)] == selected
+    assert [name for name in (LINEAR, RELU) if selector.is_selected(name)] == selected
 
 
 @every("expression", ["(", "*", "[a", "(?P<a>x)(?P<a>y)", "a{99999999999}"])

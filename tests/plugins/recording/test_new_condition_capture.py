@@ -23,12 +23,12 @@ def test_a_framework_without_capture_has_what_the_kit_knows() -> None:
 
 def test_the_capture_of_a_plugin_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     class Mine(ConditionCapture):
-        def numerics(self) -> dict[str, Any]:
+        def read_numerics(self) -> dict[str, Any]:
             return {"precision": "high"}
 
     spec = CaptureSpec("mine", "notes settings", Mine, framework="mine")
     monkeypatch.setattr("probe_recording.installed.installed_captures", lambda: {"mine": spec})
-    assert new_condition_capture("mine").numerics() == {"precision": "high"}
+    assert new_condition_capture("mine").read_numerics() == {"precision": "high"}
 
 
 def test_an_incomplete_spec_is_refused() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
-from probe_recording.directory import Lock, Removed, remove_run
+from probe_recording.directory import Lock, RemovalResult, remove_run
 from support.programs import preloaded
 from support.programs.preloaded import PreloadedPopen
 from support.runs.recording import Recording
@@ -60,9 +60,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("store", ["packed", "files"])
-def test_two_steps_over_four_leave_two(
-    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_steps_over_four_leave_two(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     record(run, 4, task="tensor", store=store)
     assert said(capsys) == ""
@@ -177,7 +175,7 @@ def test_links_among_the_old_steps_lead_nowhere(tmp_path: Path) -> None:
     (run / "step4/rank").rmdir()
     (run / "step4/rank").symlink_to(elsewhere / "rank")
     (run / "step5").symlink_to(elsewhere)
-    removed = Removed()
+    removed = RemovalResult()
     remove_run(run, "rank", 0, removed)
     assert len([path for path in elsewhere.rglob("*") if path.is_file()]) == 4
     assert (run / "step4/rank").is_symlink() and (run / "step5").is_symlink()
@@ -193,7 +191,7 @@ def test_many_ranks_that_start_over_an_old_run(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; from probe_recording.directory import *;"
         "run, label = pathlib.Path(sys.argv[1]), sys.argv[2]; lock = Lock(run, label);"
-        "remove_run(run, label, 0, Removed());"
+        "remove_run(run, label, 0, RemovalResult());"
         "[StepDirectory(run, step, label).write('dump.json', label) for step in range(40)]"
     )
     ranks = [PreloadedPopen([sys.executable, "-c", code, str(run), f"rank{rank}"]) for rank in range(6)]

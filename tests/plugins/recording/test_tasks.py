@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from probe_recording import Process, TaskRecorder, TaskSpec, config
 from probe_recording.specs import check_task
-from probe_recording.tasks import task_recorder
+from probe_recording.tasks import create_task_recorder
 
 from probe_core.errors import UserError
 from probe_core.plugins.blame import PluginError
@@ -44,16 +44,14 @@ def configured(**fields: Any) -> config.Config:
 
 
 def test_a_task_receives_its_section() -> None:
-    recorder = task_recorder(configured(count={"threshold": 5}), "mine", PROCESS)
+    recorder = create_task_recorder(configured(count={"threshold": 5}), "mine", PROCESS)
     assert isinstance(recorder, Counter)
     assert (recorder.config.settings, recorder.framework, recorder.process) == (5, "mine", PROCESS)
     assert configured() != configured(count={"threshold": 5})
 
 
 def test_an_unknown_field_and_a_wrong_value_are_named() -> None:
-    with pytest.warns(
-        config.ConfigWarning, match='unknown field "treshold" is ignored; did you mean "threshold"'
-    ):
+    with pytest.warns(config.ConfigWarning, match='unknown field "treshold" is ignored; did you mean "threshold"'):
         configured(count={"treshold": 5})
     with pytest.raises(UserError, match=r'section "count".*threshold'):
         configured(count={"threshold": 50})
@@ -61,7 +59,7 @@ def test_an_unknown_field_and_a_wrong_value_are_named() -> None:
 
 def test_another_framework_is_refused() -> None:
     with pytest.raises(UserError, match="not available for other"):
-        task_recorder(configured(), "other", PROCESS)
+        create_task_recorder(configured(), "other", PROCESS)
 
 
 def test_an_unknown_task_lists_those_of_plugins() -> None:
@@ -76,9 +74,7 @@ def test_the_recorders_own_tasks_load_no_plugin(monkeypatch: pytest.MonkeyPatch)
         config.parse({"dump_path": "run", "task": task})
 
 
-@pytest.mark.parametrize(
-    "method", ["monitor", "save", "module_dump", "module_dump_end", "register", "restore"]
-)
+@pytest.mark.parametrize("method", ["monitor", "save", "module_dump", "module_dump_end", "register", "restore"])
 def test_unsupported_methods_are_refused(method: str) -> None:
     recorder = TaskRecorder(configured())
     count = {"monitor": 1, "save": 3, "module_dump_end": 0, "register": 3}.get(method, 2)

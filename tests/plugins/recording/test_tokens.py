@@ -15,7 +15,7 @@ from probe_core.errors import UserError
 def content(*arguments: Any) -> Any:
     """Return the content of the file for arguments of ``debugger.tokens``."""
     ids, positions, lengths = (*arguments, None, None)[:3]
-    return json.loads(TokenNote.of(ids, positions, lengths).text())
+    return json.loads(TokenNote.from_arguments(ids, positions, lengths).text())
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,6 @@ def test_shapes_that_do_not_belong_together_are_refused(arguments: Any) -> None:
 
 def test_a_note_keeps_copies() -> None:
     ids = np.array([1, 2])
-    note = TokenNote.of(ids, None, None)
+    note = TokenNote.from_arguments(ids, None, None)
     ids[:] = 9
     assert json.loads(note.text())["runs"] == [[1, 0, 1], [2, 0, 1]]

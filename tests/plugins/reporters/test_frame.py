@@ -12,8 +12,15 @@ from typing import Any
 import numpy as np
 import probe_reporters.frame as frames
 import pytest
-from probe_reporters.frame import CONTEXT, PLACE, Frame, Kind, columns_of_cells, text_header
-from probe_reporters.frame_libraries import data_frame
+from probe_reporters.frame import (
+    LEADING_COLUMNS,
+    TRAILING_COLUMNS,
+    ColumnType,
+    FrameColumns,
+    create_columns_from_cells,
+    format_text_header,
+)
+from probe_reporters.frame_libraries import create_data_frame
 from probe_reporters.parquet import ParquetReporter
 from support.runs.recorded import forward, scalar, tensor, write_run
 
@@ -44,10 +51,10 @@ CASES = [
 ]  # fmt: skip
 
 
-def frame_of(comparison: Any) -> Frame:
+def frame_of(comparison: Any) -> FrameColumns:
     """The frame of a comparison."""
-    frame = Frame()
-    for pair, table, batch in comparison._batches():
+    frame = FrameColumns()
+    for pair, table, batch in comparison._yield_batches():
         frame.add(pair, table, batch)
     return frame
 
@@ -67,37 +74,35 @@ def mixed(tmp_path: Path) -> tuple[Path, Path]:
         }
         calls[f"Torch.{side}.0.forward"] = forward(tensor(), output=[tensor()])
         calls["Torch.silent.0.forward"] = forward()
-        calls["Torch.mul.0.forward"] = forward(
-            tensor(value=2.0), output=[tensor(value=math.pi, requires_grad=None)]
-        )
+        calls["Torch.mul.0.forward"] = forward(tensor(value=2.0), output=[tensor(value=math.pi, requires_grad=None)])
         sides.append(write_run(tmp_path / side, calls).parent)
     return sides[0], sides[1]
 
 
-def check_against_rows(frame: Frame, rows: list[dict[str, Any]]) -> None:
+def check_against_rows(frame: FrameColumns, rows: list[dict[str, Any]]) -> None:
     """Check each column of a frame against the cells of the rows."""
     columns = frame.columns()
     headers = [*rows[0]]
     assert {*columns} == {
         *headers,
-        *CONTEXT,
-        *(text_header(header) for header in headers if text_header(header) in columns),
+        *TRAILING_COLUMNS,
+        *(format_text_header(header) for header in headers if format_text_header(header) in columns),
     }
-    assert [header for header in columns if not header.endswith(" (text)")] == [*headers, *CONTEXT]
+    assert [header for header in columns if not header.endswith(" (text)")] == [*headers, *TRAILING_COLUMNS]
     assert all(len(column) == len(rows) for column in columns.values())
     assert all(column.dtype == frame.kinds[header].dtype for header, column in columns.items())
     for header in headers:
         cells, values = [row[header] for row in rows], columns[header].tolist()
-        if frame.kinds[header] is Kind.NUMBER:
+        if frame.kinds[header] is ColumnType.NUMBER:
             texts = (
-                columns[text_header(header)].tolist()
-                if text_header(header) in columns
+                columns[format_text_header(header)].tolist()
+                if format_text_header(header) in columns
                 else [None] * len(rows)
             )
-            assert any(text is not None for text in texts) is (text_header(header) in columns)
+            assert any(text is not None for text in texts) is (format_text_header(header) in columns)
             for cell, number, text in zip(cells, values, texts):
                 check_number(cell, number, text)
-        elif frame.kinds[header] is Kind.BOOLEAN:
+        elif frame.kinds[header] is ColumnType.BOOLEAN:
             assert values == [{"True": True, "False": False, "N/A": None}[str(cell)] for cell in cells]
         else:
             assert values == cells
@@ -147,7 +152,7 @@ def test_values_of_all_kinds(mixed: Any) -> None:
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_the_size_of_batches_changes_nothing(count: int, mixed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = frame_of(probe_core.compare(*mixed)).columns()
-    monkeypatch.setattr(flow, "BATCH_ROWS", count)
+    monkeypatch.setattr(flow, "MAX_BATCH_ROWS", count)
     frame = frame_of(probe_core.compare(*mixed))
     split = frame.columns()
     assert len(frame._chunks) > 3 and [*split] == [*whole]
@@ -156,11 +161,13 @@ def test_the_size_of_batches_changes_nothing(count: int, mixed: Any, monkeypatch
 
 
 def test_a_frame_without_rows_has_the_columns(mixed: Any) -> None:
-    _, table, _ = next(probe_core.compare(*mixed)._batches())
-    columns = Frame(frames.kinds_of(table)).columns()
-    assert {*PLACE, "NPU Name", "Max diff", *CONTEXT} < {*columns} and "Max diff (text)" not in columns
+    _, table, _ = next(probe_core.compare(*mixed)._yield_batches())
+    columns = FrameColumns(frames.find_column_types(table)).columns()
+    assert {*LEADING_COLUMNS, "NPU Name", "Max diff", *TRAILING_COLUMNS} < {
+        *columns
+    } and "Max diff (text)" not in columns
     assert {len(column) for column in columns.values()} == {0} and columns["Max diff"].dtype == np.float64
-    assert [*Frame().columns()] == [*PLACE]
+    assert [*FrameColumns().columns()] == [*LEADING_COLUMNS]
 
 
 def test_several_steps_and_ranks_of_different_tables(tmp_path: Path) -> None:
@@ -187,7 +194,7 @@ def test_distance_and_bound_are_those_of_the_further_policy(mixed: Any) -> None:
     frame = frame_of(comparison).columns()
     drifts = [
         row.further["first_difference"].drift
-        for _, _, batch in comparison._batches()
+        for _, _, batch in comparison._yield_batches()
         for _, rows in batch.all_rows()
         for row in rows
     ]
@@ -203,9 +210,7 @@ def test_module_and_source_line_are_those_of_suspects(runs: Any) -> None:
     base = runs("tensor_L1_dist2")
     comparison = probe_core.compare(base / "npu_dump", base / "bench_dump", steps=0, ranks=0)
     frame = frame_of(comparison).columns()
-    found = {
-        op: (module, line) for op, module, line in zip(frame["op"], frame["module"], frame["source line"])
-    }
+    found = {op: (module, line) for op, module, line in zip(frame["op"], frame["module"], frame["source line"])}
     suspects = [suspect for suspect in comparison.suspects if suspect.where]
     assert suspects
     for suspect in suspects:
@@ -222,12 +227,10 @@ def test_unpaired_surrogates_become_readable(tmp_path: Path) -> None:
 
 
 def test_a_column_of_the_table_takes_precedence_over_one_of_the_frame() -> None:
-    table = SimpleNamespace(
-        headers=("level", "distance"), sources=[("row.label", "plain"), ("row.message", "plain")]
-    )
-    kinds = frames.kinds_of(table)  # type: ignore[arg-type]
+    table = SimpleNamespace(headers=("level", "distance"), sources=[("row.label", "plain"), ("row.message", "plain")])
+    kinds = frames.find_column_types(table)  # type: ignore[arg-type]
     assert [*kinds] == ["step", "rank", "op", "level", "distance", "rounding bound", "module", "source line"]
-    assert kinds["distance"] is Kind.TEXT
+    assert kinds["distance"] is ColumnType.TEXT
 
 
 # -- cells -----------------------------------------------------------------------------------------
@@ -235,12 +238,12 @@ def test_a_column_of_the_table_takes_precedence_over_one_of_the_frame() -> None:
 
 def test_columns_of_a_few_rows_of_cells() -> None:
     rows = [["a", 1, True, None, Percent(0.5)], ["b", "unsupported", None, None, None]]
-    columns, kinds = columns_of_cells(("text", "mixed", "flag", "empty", "ratio"), rows)
+    columns, kinds = create_columns_from_cells(("text", "mixed", "flag", "empty", "ratio"), rows)
     assert [kind.name for kind in kinds.values()] == ["TEXT", "NUMBER", "TEXT", "BOOLEAN", "TEXT", "NUMBER"]
     assert columns["mixed (text)"].tolist() == [None, "unsupported"] and columns["mixed"][0] == 1
     assert columns["flag"].tolist() == [True, None] and columns["empty"].tolist() == [None, None]
     assert columns["ratio"][0] == 0.5
-    assert columns_of_cells(("text",), [])[0]["text"].tolist() == []
+    assert create_columns_from_cells(("text",), [])[0]["text"].tolist() == []
 
 
 # -- libraries -------------------------------------------------------------------------------------
@@ -263,11 +266,11 @@ def test_pandas_gets_arrays_and_polars_lists_of_objects() -> None:
         "b": np.array(["x", None], object),
         "c": np.array([True, None], object),
     }
-    kinds = {"a": Kind.NUMBER, "b": Kind.TEXT, "c": Kind.BOOLEAN}
-    made = data_frame(SimpleNamespace(__name__="pandas", DataFrame=Standing), columns, kinds)
+    kinds = {"a": ColumnType.NUMBER, "b": ColumnType.TEXT, "c": ColumnType.BOOLEAN}
+    made = create_data_frame(SimpleNamespace(__name__="pandas", DataFrame=Standing), columns, kinds)
     assert made.columns == columns and made.options == {"astype": {"c": "boolean"}}
     polars = SimpleNamespace(__name__="polars", DataFrame=Standing, Float64=1, String=2, Boolean=3)
-    made = data_frame(polars, columns, kinds)
+    made = create_data_frame(polars, columns, kinds)
     assert made.columns["a"] is columns["a"] and made.columns["b"] == ["x", None]
     assert made.options == {"schema": {"a": 1, "b": 2, "c": 3}, "nan_to_null": True}
 
@@ -306,11 +309,9 @@ def test_a_real_polars_frame(mixed: Any, tmp_path: Path, monkeypatch: pytest.Mon
     comparison = probe_core.compare(*mixed)
     frame, columns = comparison.to_dataframe(), frame_of(comparison).columns()
     assert isinstance(frame, polars.DataFrame) and frame.columns == [*columns]
-    assert (
-        frame.schema["MaxRelativeErr"] == polars.Float64 and frame.schema["NPU max (text)"] == polars.String
-    )
+    assert frame.schema["MaxRelativeErr"] == polars.Float64 and frame.schema["NPU max (text)"] == polars.String
     assert frame["Requires_grad Consistent"].to_list() == columns["Requires_grad Consistent"].tolist()
     assert frame["NPU max"].null_count() == np.isnan(columns["NPU max"]).sum()
     frame.write_parquet(tmp_path / "frame.parquet")
-    empty = data_frame(polars, Frame().columns(), PLACE)
+    empty = create_data_frame(polars, FrameColumns().columns(), LEADING_COLUMNS)
     assert empty.shape == (0, 4) and empty.schema["op"] == polars.String

@@ -24,11 +24,11 @@ from openpyxl import load_workbook
 from openpyxl.utils import get_column_letter
 from openpyxl.utils.escape import unescape
 from probe_reporters import plain_lines
-from probe_reporters.text import LARGEST_TEXT, excel_text
+from probe_reporters.text import MAX_CELL_LENGTH, format_excel_text
 from support.cases import every
 from support.measuring import PROPERTY
 
-from probe_core.flow.table import NUMBER, PERCENT, WHOLE, CellColumn
+from probe_core.flow.table import INTEGER_CODE, NUMBER_CODE, PERCENT_CODE, CellColumn
 from probe_core.spreadsheet_text import neutralise
 
 if importlib.util.find_spec("probe_reporters._lines") is None and "CI" not in os.environ:
@@ -43,7 +43,7 @@ TEXTS = [
     "＝1", "＠x", "％d", ";", "a;b", "a;=1", "a;＝1", ";;-;+", "'-1', 'N/A'", "<a href='&amp;'>", "]]>", "&", "a<b>c&d\"",
     "\0", "a\0b", "\x01", "\x0b", "\x1f", "\x7f", "\x80", "a\x0cb", "_", "_x", "x_", "__x0", "_x000B_", "_x000b_", "_x12_",
     "_x005F_x000B_", "a_xFFFF_", "\ud800", "a\udfff;=b", "\ud83d\ude00", "\ufffe", "\uffff", "é", "中文，", "😀", "\u2028",
-    "a" * 40_000, "é" * 40_000, "😀" * 40_000, "<" * LARGEST_TEXT, "<" * (LARGEST_TEXT + 1), "=" + "a" * LARGEST_TEXT,
+    "a" * 40_000, "é" * 40_000, "😀" * 40_000, "<" * MAX_CELL_LENGTH, "<" * (MAX_CELL_LENGTH + 1), "=" + "a" * MAX_CELL_LENGTH,
 ]  # fmt: skip
 OTHERS = [
     None, True, False, 0, -1, 10**18, -(2**63), 2**64, 10**4000, 0.0, -0.0, 0.5, 1e16, 1e-5, 123456.75, 5e-324,
@@ -52,9 +52,7 @@ OTHERS = [
 ]  # fmt: skip
 
 # Surrogates among them, which st.text() leaves out.
-CHARACTERS = st.integers(0, 0x10FFFF).map(chr) | st.sampled_from(
-    "\0\t\n\r \"',;=+-@%_x0<&>＝\x0b\ud800\udc00"
-)
+CHARACTERS = st.integers(0, 0x10FFFF).map(chr) | st.sampled_from("\0\t\n\r \"',;=+-@%_x0<&>＝\x0b\ud800\udc00")
 FRAGMENTS = st.sampled_from(["_x000B_", ";=", ";＝", "\r\n", '""', "]]>", "-1", "inf"])
 ANY_TEXT = st.lists(CHARACTERS | FRAGMENTS, max_size=12).map("".join)
 ANY_CELL = st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT
@@ -63,9 +61,9 @@ ANY_CELL = st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT
 def by_both(cells: Any, number: int = 7, style: int = 3) -> tuple[bytes, bytes]:
     """The line and the row, which both writers agree on."""
     lines = [writer.csv_line(cells, neutralise) for writer in WRITERS.values()]
-    rows = [writer.sheet_row(cells, number, style, excel_text) for writer in WRITERS.values()]
+    rows = [writer.sheet_row(cells, number, style, format_excel_text) for writer in WRITERS.values()]
     styles = [style * (place % 2) for place in range(len(cells))]
-    styled = [writer.styled_row(cells, number, styles, excel_text) for writer in WRITERS.values()]
+    styled = [writer.styled_row(cells, number, styles, format_excel_text) for writer in WRITERS.values()]
     assert lines[0] == lines[1]
     assert rows[0] == rows[1] and styled[0] == styled[1]
     return lines[0], rows[0]
@@ -101,7 +99,7 @@ def test_numbers_are_those_of_repr(kind: str) -> None:
     values = FLOATS[kind]
     expected = [repr(value) for value in values]
     assert compiled.csv_line(values, neutralise).decode() == ",".join(expected) + "\r\n"
-    row = compiled.sheet_row(values, 1, 0, excel_text).decode()
+    row = compiled.sheet_row(values, 1, 0, format_excel_text).decode()
     assert re.findall("<v>(.*?)</v>", row) == expected
 
 
@@ -133,7 +131,7 @@ def test_one_cell_among_others(cell: Any) -> None:
     for cells in ([cell, "b"], ["a", cell], ("a", cell, cell, None, 1)):
         for style in (0, 1, 12):
             by_both(cells, 1_048_576, style)
-    rows = [writer.sheet_row([cell], 1, 0, excel_text) for writer in WRITERS.values()]
+    rows = [writer.sheet_row([cell], 1, 0, format_excel_text) for writer in WRITERS.values()]
     assert rows[0] == rows[1]
 
 
@@ -189,7 +187,7 @@ def test_cells_that_are_no_sequence(writer: str, cells: Any) -> None:
     with pytest.raises(TypeError):
         WRITERS[writer].csv_line(cells, neutralise)
     with pytest.raises(TypeError):
-        WRITERS[writer].sheet_row(cells, 1, 0, excel_text)
+        WRITERS[writer].sheet_row(cells, 1, 0, format_excel_text)
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -215,9 +213,7 @@ def test_prepare_that_returns_no_text(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize(
-    "cell", ["=\ud800", 10**5000], ids=["lone surrogate", "more digits than str() writes"]
-)
+@pytest.mark.parametrize("cell", ["=\ud800", 10**5000], ids=["lone surrogate", "more digits than str() writes"])
 def test_what_cannot_be_written(writer: str, cell: Any) -> None:
     """UnicodeEncodeError is a ValueError; ``str`` prepares nothing."""
     with pytest.raises(ValueError):
@@ -248,7 +244,7 @@ READABLE = [text for text in TEXTS if text]
 def shown(cell: Any) -> Any:
     """Return what is to be read back of a cell, texts as Python's strings have them."""
     if isinstance(cell, str):
-        return unescape(excel_text(cell))
+        return unescape(format_excel_text(cell))
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
@@ -290,9 +286,9 @@ def test_csv_opens(writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 # -- columns -------------------------------------------------------------------------------------
 
 COLUMN = st.one_of(
-    st.tuples(st.just(NUMBER), st.floats(allow_nan=False, allow_infinity=False)),
-    st.tuples(st.just(WHOLE), st.integers(-(2**53) + 1, 2**53 - 1).map(float)),
-    st.tuples(st.just(PERCENT), st.floats(0, 1e300)),
+    st.tuples(st.just(NUMBER_CODE), st.floats(allow_nan=False, allow_infinity=False)),
+    st.tuples(st.just(INTEGER_CODE), st.integers(-(2**53) + 1, 2**53 - 1).map(float)),
+    st.tuples(st.just(PERCENT_CODE), st.floats(0, 1e300)),
     st.tuples(st.just(0), ANY_CELL),
 )
 
@@ -318,19 +314,19 @@ def tables(draw: Any) -> tuple[list[Any], int]:
 @PROPERTY
 def test_columns_are_written_as_their_rows(table: tuple[list[Any], int]) -> None:
     columns, count = table
-    rows = [*zip(*(CellColumn(*column).cells() for column in columns))]
+    rows = [*zip(*(CellColumn(*column).get_cells() for column in columns))]
     wanted = b"".join(plain_lines.csv_line(row, neutralise) for row in rows)
     for writer in WRITERS.values():
         assert writer.csv_rows(columns, count, neutralise) == wanted
     styles = [[0] * len(columns), [3] * len(columns)]
     colours = bytes(line % 2 for line in range(count))
     shown = [
-        plain_lines.styled_row(xlsx_reporter.with_ratios(row), 5 + n, styles[n % 2], excel_text)
+        plain_lines.styled_row(xlsx_reporter.replace_percentages(row), 5 + n, styles[n % 2], format_excel_text)
         for n, row in enumerate(rows)
     ]
     for writer in WRITERS.values():
         for start, stop in ((0, count), (1, count), (0, 0)):
-            found = writer.sheet_rows(columns, start, stop, 5 + start, styles, colours, excel_text)
+            found = writer.sheet_rows(columns, start, stop, 5 + start, styles, colours, format_excel_text)
             assert found == b"".join(shown[start:stop])
 
 
@@ -338,10 +334,10 @@ def test_columns_are_written_as_their_rows(table: tuple[list[Any], int]) -> None
     "column",
     [
         (np.array([1], np.int32), ["a"], None),
-        (np.array([NUMBER], np.int32), ["a"], None),
+        (np.array([NUMBER_CODE], np.int32), ["a"], None),
         (np.array([-4], np.int32), ["a"], np.zeros(1)),
         (np.array([0, 0], np.int32), ["a"], None),
-        (np.array([NUMBER], np.int32), [], np.zeros(2)),
+        (np.array([NUMBER_CODE], np.int32), [], np.zeros(2)),
         (np.array([0], np.int64), ["a"], None),
     ],
 )
@@ -349,8 +345,8 @@ def test_columns_that_do_not_fit_their_rows_are_refused(column: Any) -> None:
     with pytest.raises(ValueError, match="does not fit"):
         compiled.csv_rows([column], 1, neutralise)
     with pytest.raises(ValueError, match="does not fit"):
-        compiled.sheet_rows([column], 0, 1, 1, [[0]], b"\0", excel_text)
+        compiled.sheet_rows([column], 0, 1, 1, [[0]], b"\0", format_excel_text)
     good = [(np.zeros(1, np.int32), ["a"], None)]
     for arguments in ((0, 2, 1, [[0]], b"\0"), (0, 1, 1, [[0, 0]], b"\0"), (0, 1, 1, [[0]], b"\1")):
         with pytest.raises(ValueError):
-            compiled.sheet_rows(good, *arguments, excel_text)
+            compiled.sheet_rows(good, *arguments, format_excel_text)

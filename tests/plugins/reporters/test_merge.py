@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openpyxl import Workbook, load_workbook
-from probe_reporters.merge import MergeConfig, Merged, MergeWarning, merge_results
+from probe_reporters.merge import MergeConfig, MergeResult, MergeWarning, merge_results
 from support.cases import every
 from support.measuring import PROPERTY
 from support.runs.merged import HEADERS, TIME, row, sheets, two_ranks, write_rank
@@ -27,7 +27,7 @@ from probe_core.errors import UserError
 from probe_core.model import Mode
 
 
-def merged(directory: Path, config: MergeConfig, **options: Any) -> tuple[Merged, list[str]]:
+def merged(directory: Path, config: MergeConfig, **options: Any) -> tuple[MergeResult, list[str]]:
     """Return the merged results in ``directory/out``, and the warnings."""
     said: list[str] = []
     return merge_results(directory, directory / "out", config, warn=said.append, **options), said
@@ -96,13 +96,11 @@ def test_four_ranks_by_hand(tmp_path: Path) -> None:
     apis = ("Distributed.all_reduce", "Distributed.broadcast.0.forward")
     config = MergeConfig(apis, ("Cosine", "MaxAbsErr"))
     done, said = merged(tmp_path, config, time_stamp=TIME)
-    assert done == Merged(
+    assert done == MergeResult(
         (tmp_path / "out" / f"multi_ranks_compare_merge_{TIME}.xlsx",), (0, 1, 2, 10), config.metrics, 7, ()
     )
     assert sheets(done.files[0]) == EXPECTED
-    assert said == [
-        '"Distributed.broadcast.0.forward" has no row in rank1, rank10; the cells there are blank.'
-    ]
+    assert said == ['"Distributed.broadcast.0.forward" has no row in rank1, rank10; the cells there are blank.']
     assert done.files[0].stat().st_mode & 0o777 == 0o640
 
     done, _ = merged(tmp_path, config, format="jsonl", time_stamp=TIME)
@@ -146,8 +144,8 @@ def test_without_metrics_all_are_merged(tmp_path: Path) -> None:
     "headers, mode",
     [
         ([h.replace("Accuracy Reached or Not", "Result") for h in HEADERS[Mode.TENSOR]], Mode.TENSOR),
-        ([*HEADERS[Mode.TENSOR], "ulp_max", *results.METRICS[Mode.STATISTICS]], Mode.TENSOR),
-        ([*HEADERS[Mode.STATISTICS], *results.METRICS[Mode.TENSOR]], Mode.STATISTICS),
+        ([*HEADERS[Mode.TENSOR], "ulp_max", *results.METRIC_COLUMNS[Mode.STATISTICS]], Mode.TENSOR),
+        ([*HEADERS[Mode.STATISTICS], *results.METRIC_COLUMNS[Mode.TENSOR]], Mode.STATISTICS),
         (HEADERS[Mode.STATISTICS][::-1], Mode.STATISTICS),
         ([*HEADERS[Mode.MD5], "Err_message"], Mode.MD5),
         ([h for h in HEADERS[Mode.TENSOR] if h != "EucDist"], None),
@@ -155,7 +153,7 @@ def test_without_metrics_all_are_merged(tmp_path: Path) -> None:
     ],
 )
 def test_modes_are_told_by_their_columns(headers: list[str], mode: Mode | None) -> None:
-    assert results.mode_of(headers) is mode
+    assert results.find_mode(headers) is mode
 
 
 def test_columns_are_found_by_name(tmp_path: Path) -> None:
@@ -182,7 +180,7 @@ def test_all_sheets_of_a_workbook_are_read(tmp_path: Path) -> None:
 
 
 def test_long_tables_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge, "LARGEST_SHEET", 3)
+    monkeypatch.setattr(merge, "MAX_SHEET_ROWS", 3)
     two_ranks(tmp_path, [row(f"Torch.exp.{n}.forward.input.0", n, 0) for n in range(7)])
     done, _ = merged(tmp_path, MergeConfig(("Torch",), ("Cosine", "Requires_grad Consistent")))
     book = sheets(done.files[0])
@@ -192,7 +190,7 @@ def test_long_tables_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "Requires_grad Consistent_part_2": 1,
     }  # fmt: skip
     assert [line[1] for title in list(book)[:3] for line in book[title][1:]] == list(range(7))
-    monkeypatch.setattr(merge, "LARGEST_SHEET", 7)
+    monkeypatch.setattr(merge, "MAX_SHEET_ROWS", 7)
     assert list(sheets(merged(tmp_path, MergeConfig(("Torch",), ("Cosine",)))[0].files[0])) == ["Cosine"]
 
 
@@ -205,7 +203,7 @@ def test_long_tables_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_names_of_sheets(metric: str, suffix: str, title: str) -> None:
-    assert merge._title(metric, suffix) == title
+    assert merge._format_title(metric, suffix) == title
 
 
 def test_the_sheet_is_easy_to_read(tmp_path: Path) -> None:
@@ -229,14 +227,14 @@ def test_numbers_keep_all_digits(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_cells_that_are_text(text: str, cell: Any) -> None:
-    assert results._cells(["name", "1.0", "2.0", text]) == [cell]
-    assert isinstance(results._cells(["name", "1.0", "2.0", text])[0], type(cell))
+    assert results._convert_metrics(["name", "1.0", "2.0", text]) == [cell]
+    assert isinstance(results._convert_metrics(["name", "1.0", "2.0", text])[0], type(cell))
 
 
 def test_cells_that_are_numbers() -> None:
     cells = [0, 1 << 60, 0.5, -0.0, float("inf"), float("nan"), False, None]
     replaced = "NPU:1  Bench:2.5"
-    assert results._cells(["name", 1, 2.5, *cells]) == [
+    assert results._convert_metrics(["name", 1, 2.5, *cells]) == [
         0, str(1 << 60), 0.5, -0.0, "inf", replaced, False, replaced,
     ]  # fmt: skip
 
@@ -477,9 +475,7 @@ def test_merging_is_what_the_specification_says(files: dict[int, Any], apis: lis
         warnings.simplefilter("ignore", MergeWarning)
         directory = Path(name)
         for rank, (suffix, rows) in files.items():
-            cells = [
-                row(name, cosine, largest, (high, golden)) for name, cosine, largest, high, golden in rows
-            ]
+            cells = [row(name, cosine, largest, (high, golden)) for name, cosine, largest, high, golden in rows]
             padded = [*cells, row("Other.0", 1.0, 1.0)]
             write_rank(directory, rank, padded, suffix)
         expected = reference({rank: rows for rank, (_, rows) in files.items()}, apis)

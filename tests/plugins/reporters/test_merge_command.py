@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_reporters.results import CHOICES
+from probe_reporters.results import MERGEABLE_COLUMNS
 from support import DATA
 from support.runs.merged import HEADERS, TIME, row, sheets, two_ranks, write_rank
 
@@ -105,7 +105,7 @@ def test_the_page_does_what_it_says(
         assert rows[name] == [float(cell) for cell in cells]
     exec(blocks["python"], {})
     assert "6 (0, 1)" in capsys.readouterr().out
-    for mode, choices in CHOICES.items():
+    for mode, choices in MERGEABLE_COLUMNS.items():
         assert f"| task `{mode.value}` | {', '.join(choices)} |" in page
 
 
@@ -208,9 +208,7 @@ def test_all_formats_of_a_comparison_merge_alike(
 
     assert probe("merge_result", "-i", results, "-o", tmp_path / "all", "-config", config) == 0
     assert probe.err == "", "one result a rank, whatever formats it is written in"
-    for (header, *rows), lines in zip(
-        written(tmp_path / "all").values(), _in_order(tables["jsonl"], tmp_path)
-    ):
+    for (header, *rows), lines in zip(written(tmp_path / "all").values(), _in_order(tables["jsonl"], tmp_path)):
         assert [dict(zip(header, cells)) for cells in rows] == lines
 
 
@@ -248,18 +246,14 @@ def _in_order(tables: list[str], tmp_path: Path) -> list[list[dict[str, Any]]]:
         ("api: [a]\ncompare_index: [Cosine, Max diff]", "mixes metrics", "tensor: Cosine, EucDist"),
     ],
 )  # fmt: skip
-def test_a_wrong_configuration(
-    text: str | bytes, what: str, fix: str, merge: Any, probe: Any, tmp_path: Path
-) -> None:
+def test_a_wrong_configuration(text: str | bytes, what: str, fix: str, merge: Any, probe: Any, tmp_path: Path) -> None:
     two_ranks(tmp_path)
     assert merge(text) == 2
     assert probe.err.startswith("error: ") and what in probe.err and fix in probe.err
     assert "Traceback" not in probe.err and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "text", ["api: [Distributed.send]\ncompare_index:\n", "\ufeffapi: [Distributed.send]"]
-)
+@pytest.mark.parametrize("text", ["api: [Distributed.send]\ncompare_index:\n", "\ufeffapi: [Distributed.send]"])
 def test_no_metrics_are_all_metrics(text: str, merge: Any, tmp_path: Path) -> None:
     two_ranks(tmp_path)
     assert merge(text) == 0
@@ -390,9 +384,7 @@ def test_a_damaged_result(kind: str, what: str, fix: str, merge: Any, probe: Any
     assert not (tmp_path / "out").exists() and probe.out == ""
 
 
-def test_a_file_that_is_too_large(
-    merge: Any, probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_too_large(merge: Any, probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two_ranks(tmp_path)
     with (tmp_path / f"{NAME}.csv").open("wb") as file:
         file.truncate((1 << 30) + 1)
@@ -402,7 +394,7 @@ def test_a_file_that_is_too_large(
     path = tmp_path / f"{NAME}.xlsx"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("xl/sharedStrings.xml", bytes(100_000))
-    monkeypatch.setattr("probe_reporters.results.LARGEST_FILE", 99_999)
+    monkeypatch.setattr("probe_reporters.results.MAX_FILE_BYTES", 99_999)
     assert merge() == 2
     assert f'"{path.name}" holds more than 1 GiB of text' in probe.err and "Write csv instead." in probe.err
 

@@ -64,9 +64,7 @@ def test_four_ranks_side_by_side(form: str, probe: Any, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("api: [Distributed.all_reduce, Distributed.all_gather]\n"
                       "compare_index: [Max diff, MaxRelativeErr]\n")  # fmt: skip
-    assert probe("merge_result", "-i", tmp_path / "o", "-o", tmp_path / "m", "-config", config) == 0, (
-        probe.err
-    )
+    assert probe("merge_result", "-i", tmp_path / "o", "-o", tmp_path / "m", "-config", config) == 0, probe.err
     (path,) = (tmp_path / "m").iterdir()
     book = openpyxl.load_workbook(path)
     assert {sheet.title: [list(map(displayed, row)) for row in sheet] for sheet in book} == TABLE

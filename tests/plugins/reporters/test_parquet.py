@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import probe_reporters.parquet as parquet
 import pytest
-from probe_reporters.frame import Frame, Kind, kinds_of
+from probe_reporters.frame import ColumnType, FrameColumns, find_column_types
 from support.runs.recorded import forward, scalar, tensor, write_run
 
 import probe_core
@@ -86,24 +86,24 @@ class File:
 def test_row_groups_have_one_schema(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a stand-in, because pyarrow is not needed to develop probe."""
     monkeypatch.setattr(parquet, "import_pyarrow", lambda name: SimpleNamespace(ParquetWriter=File))
-    monkeypatch.setattr(parquet, "arrow_schema", lambda kinds: {**kinds})
-    monkeypatch.setattr(parquet, "arrow_table", lambda columns, kinds: columns)
-    monkeypatch.setattr("probe_core.flow.comparison.BATCH_ROWS", 7)
+    monkeypatch.setattr(parquet, "create_arrow_schema", lambda kinds: {**kinds})
+    monkeypatch.setattr(parquet, "create_arrow_table", lambda columns, kinds: columns)
+    monkeypatch.setattr("probe_core.flow.comparison.MAX_BATCH_ROWS", 7)
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 20)
-    whole, writer = Frame(), None
-    for place, table, batch in probe_core.compare(*pair)._batches():
+    whole, writer = FrameColumns(), None
+    for place, table, batch in probe_core.compare(*pair)._yield_batches():
         writer = writer or parquet.ParquetReporter().open_table(Path("unused"), table, place)
-        writer.write_batch(table.columns(batch, all_digits=True), batch)
+        writer.write_batch(table.create_columns(batch, all_digits=True), batch)
         whole.add(place, table, batch)
     assert writer is not None
     writer.close()
     file: Any = writer._file
     groups = file.tables[:-1]
-    assert file.tables[-1] == "closed" and len(groups) == 3 and file.schema == kinds_of(table)
+    assert file.tables[-1] == "closed" and len(groups) == 3 and file.schema == find_column_types(table)
     assert all([*group] == [*file.schema] for group in groups)
     for header, column in whole.columns(all_texts=True).items():
         np.testing.assert_array_equal(np.concatenate([group[header] for group in groups]), column, header)
-    assert file.schema["NPU max (text)"] is Kind.TEXT
+    assert file.schema["NPU max (text)"] is ColumnType.TEXT
 
 
 # -- with pyarrow ----------------------------------------------------------------------------------
@@ -138,9 +138,9 @@ def test_write_gives_the_same_file_twice(pair: Any, tmp_path: Path) -> None:
 
 def test_an_abandoned_file_is_closed(pair: Any, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    place, table, batch = next(probe_core.compare(*pair)._batches())
+    place, table, batch = next(probe_core.compare(*pair)._yield_batches())
     writer = parquet.ParquetReporter().open_table(tmp_path / "table", table, place)
-    writer.write_batch(table.columns(batch, all_digits=True), batch)
+    writer.write_batch(table.create_columns(batch, all_digits=True), batch)
     writer.abandon()
     (tmp_path / "table").unlink()
 

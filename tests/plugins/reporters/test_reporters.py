@@ -15,7 +15,7 @@ from probe_reporters.jsonl import JsonlReporter
 from support.cases import every
 
 from probe_core.model import Colour
-from probe_core.spreadsheet_text import clean, neutralise
+from probe_core.spreadsheet_text import neutralise, replace_surrogates
 
 HEADERS = ("NPU Name", "Cosine", "Err_message")
 
@@ -52,8 +52,8 @@ def test_text_that_looks_like_a_formula(text: str, safe: str) -> None:
 
 
 def test_lone_surrogates_become_readable() -> None:
-    assert clean("a\ud800b") == "a\ufffdb"
-    assert clean("中文 😀") == "中文 😀"
+    assert replace_surrogates("a\ud800b") == "a\ufffdb"
+    assert replace_surrogates("中文 😀") == "中文 😀"
 
 
 def test_xlsx_cells_keep_their_types(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_xlsx_marks_the_whole_row(tmp_path: Path) -> None:
 
 
 def test_xlsx_splits_into_equal_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xlsx, "LARGEST_SHEET", 4)
+    monkeypatch.setattr(xlsx, "MAX_SHEET_ROWS", 4)
     reporter = xlsx.XlsxReporter()
     rows = [[f"r{n}", n, ""] for n in range(10)]
     book = load_workbook(write(reporter, tmp_path / "a.xlsx", rows))
@@ -120,13 +120,11 @@ def test_jsonl_has_numbers_and_valid_json(tmp_path: Path) -> None:
     assert reporter.line(1, 2) == "2"
 
 
-def test_xlsx_takes_the_large_form_of_zip_only_where_it_must(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xlsx_takes_the_large_form_of_zip_only_where_it_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Excel offers to repair a workbook in that form."""
     rows = [["a", 0.5, "x"]] * 5
     for largest, is_large in ((14, True), (15, False)):
-        monkeypatch.setattr(xlsx, "LARGE", largest)
+        monkeypatch.setattr(xlsx, "MAX_CELLS_WITHOUT_ZIP64", largest)
         path = write(xlsx.XlsxReporter(), tmp_path / "a.xlsx", rows)
         assert len(list(load_workbook(path).active.rows)) == 6
         with zipfile.ZipFile(path) as book:
@@ -135,9 +133,7 @@ def test_xlsx_takes_the_large_form_of_zip_only_where_it_must(
         assert (extra > 0) is is_large
 
 
-def test_xlsx_of_a_sheet_too_large_is_an_error_of_writing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xlsx_of_a_sheet_too_large_is_an_error_of_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = xlsx.XlsxReporter().open(tmp_path / "a.xlsx", HEADERS, 50)
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 2_000)
     with pytest.raises(OSError, match="more than 2 GiB; write csv instead"):

@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 from openpyxl import load_workbook
-from probe_reporters.summary import HEADERS, NOT_MEASURED, Counted, Shown, Summary, cells
+from probe_reporters.summary import (
+    HEADERS,
+    NOT_MEASURED_NOTE,
+    ComparisonSummary,
+    OverallSummary,
+    SummaryAnswerer,
+    create_row,
+)
 from support.runs.many_ranks import FORMATS, files, pair, record, steps, summary  # noqa: F401
 
 from probe_core.errors import UserError
-from probe_core.model import Counts, Level, Mode, Side, Suspect
+from probe_core.model import Level, Mode, RowCounts, Side, Suspect
 from probe_core.model.answers import Answer, Coverage, Outcome
 from probe_core.model.plan import Plan
-from probe_core.model.report import Kept, Report
+from probe_core.model.report import NoFinder, Report
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Compared, Finished
 from probe_core.store.layout import Pairing, RunPair
@@ -25,12 +32,10 @@ def pair_of(rank: int) -> RunPair:
 
 
 def finished(rank: int, *, suspects: int = 0, measured: int = 3, **fields: Any) -> Finished:
-    suspect = Suspect(
-        "Torch.a.0", "Torch.a.0.output.0", Side.OUTPUT, "4", Level.ERROR, "differs", "M", "x.py"
-    )
-    counts = Counts(dict.fromkeys(Level, 2), measured, 5, 1, 2)
+    suspect = Suspect("Torch.a.0", "Torch.a.0.output.0", Side.OUTPUT, "4", Level.ERROR, "differs", "M", "x.py")
+    counts = RowCounts(dict.fromkeys(Level, 2), measured, 5, 1, 2)
     report = Report(
-        f"rank{rank}", Path("t"), Path("g"), Mode.STATISTICS, 8, 4, counts, Kept([suspect] * suspects), **fields
+        f"rank{rank}", Path("t"), Path("g"), Mode.STATISTICS, 8, 4, counts, NoFinder([suspect] * suspects), **fields
     )  # fmt: skip
     return Finished(pair_of(rank), report)
 
@@ -46,28 +51,28 @@ def compared(tmp_path: Path, ended: list[Finished], count: int | None = None) ->
 
 
 def printed(of: Compared, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    (shown,) = [one for one in Summary().conclude(of) if isinstance(one, Shown)]
+    (shown,) = [one for one in SummaryAnswerer().conclude(of) if isinstance(one, OverallSummary)]
     assert shown.is_judged
     shown.show()
     return capsys.readouterr().out.splitlines()
 
 
 def test_the_cells_of_a_rank() -> None:
-    row = dict(zip(HEADERS, cells(finished(3, suspects=2, unreadable_count=1, problems=["no metric"]))))
+    row = dict(zip(HEADERS, create_row(finished(3, suspects=2, unreadable_count=1, problems=["no metric"]))))
     assert row == {
         "Step": "", "Rank": 3, "File": "dump.json", "Mode": "statistics", "Rows": 8, "Ops": 4, "Fail": 2,
         "To check": 2, "Pass": 2, "Not measured": 2, "Matched": 5, "Only NPU": 1, "Only Bench": 2,
         "First suspect": "Torch.a.0.output.0", "Why": "differs", "Module": "M", "Line of code": "x.py",
         "Error": "1 tensor file could not be read; no metric",
     }  # fmt: skip
-    row = dict(zip(HEADERS, cells(failed(1)), strict=True))
+    row = dict(zip(HEADERS, create_row(failed(1)), strict=True))
     assert row["Error"] == "It is damaged." and row["Rank"] == 1
     assert all(row[name] == "" for name in HEADERS[3:-1])
 
 
 def test_a_single_comparison_has_no_summary(tmp_path: Path) -> None:
-    (only,) = Summary().conclude(compared(tmp_path, [finished(0)]))
-    assert isinstance(only, Counted), "its counts alone"
+    (only,) = SummaryAnswerer().conclude(compared(tmp_path, [finished(0)]))
+    assert isinstance(only, ComparisonSummary), "its counts alone"
     assert not (tmp_path / "o").exists()
 
 
@@ -103,22 +108,20 @@ def test_without_a_suspect_and_with_many(tmp_path: Path, capsys: pytest.CaptureF
     assert line.endswith(f"rank{20 - 1} and 3 more")
 
 
-def test_what_several_comparisons_say_is_printed_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_several_comparisons_say_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a metric that failed on all rows one warning is left, with their number and what to do."""
     failing = {
         "notes": ["a note", 'The metric "m" of x 1 failed: E. Err_message shows the error. Update it.'],
         "problems": ['The metric "m" of x 1 failed on all 5 rows, so its columns hold no number: E.'],
         "answer": Answer(Outcome.AGREE, "all", (), Coverage(1, 1)),
     }
-    for one in Summary().conclude(compared(tmp_path, [finished(rank, **failing) for rank in range(3)])):
-        if isinstance(one, Counted):
+    for one in SummaryAnswerer().conclude(compared(tmp_path, [finished(rank, **failing) for rank in range(3)])):
+        if isinstance(one, ComparisonSummary):
             one.show()
     said = capsys.readouterr()
     assert said.out.count("  note: ") == 1
     assert "  note: a note; the same in 2 other comparisons\n" in said.out
-    assert said.out.count(NOT_MEASURED) == 1
+    assert said.out.count(NOT_MEASURED_NOTE) == 1
     assert said.err == f"warning: {failing['problems'][0]} Update it; the same in 2 other comparisons\n"
 
 
@@ -126,8 +129,8 @@ def test_what_several_comparisons_say_is_printed_once(
 def test_no_table_of_what_was_interrupted(
     ended: list[Finished], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    *counted, shown = Summary().conclude(compared(tmp_path, ended, 2))
-    assert all(isinstance(one, Counted) for one in counted) and isinstance(shown, Shown)
+    *counted, shown = SummaryAnswerer().conclude(compared(tmp_path, ended, 2))
+    assert all(isinstance(one, ComparisonSummary) for one in counted) and isinstance(shown, OverallSummary)
     shown.show()
     said = capsys.readouterr()
     assert said.out.splitlines()[0] == "1 of 2 comparisons finished" and "wrote" not in said.out
@@ -135,9 +138,7 @@ def test_no_table_of_what_was_interrupted(
     assert not (tmp_path / "o").exists()
 
 
-def test_what_an_earlier_command_finished_is_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_an_earlier_command_finished_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = finished(0)
     kept = Finished(one.pair, one.report, resumed=True)
     lines = printed(compared(tmp_path, [kept, finished(1)]), capsys)
@@ -147,12 +148,10 @@ def test_what_an_earlier_command_finished_is_counted(
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "o").write_text("a file")
     with pytest.raises(UserError):
-        list(Summary().conclude(compared(tmp_path, [finished(0), finished(1)])))
+        list(SummaryAnswerer().conclude(compared(tmp_path, [finished(0), finished(1)])))
 
 
-def test_it_is_printed_last_and_every_rank_that_failed_is_in_it(
-    probe: Any, pair: Any, tmp_path: Path
-) -> None:
+def test_it_is_printed_last_and_every_rank_that_failed_is_in_it(probe: Any, pair: Any, tmp_path: Path) -> None:
     """Also where all of them failed, and there is no verdict."""
     target, golden = pair([0, 1], [0, 1])
     assert probe("compare", target, golden, "-o", tmp_path / "o", *FORMATS) == 0

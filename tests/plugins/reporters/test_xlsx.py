@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from openpyxl import load_workbook
-from probe_reporters.xlsx import COMPRESSION
+from probe_reporters.xlsx import COMPRESSION_LEVEL
 from support.runs.recorded import forward, tensor, write_run
 
 NAME = "Torch.a.0.forward.output.0"
@@ -49,9 +49,7 @@ def test_percentages_are_numbers_with_a_format(probe: Any, runs: list[Path], tmp
     assert sheet.cell(none_row, columns["MaxRelativeErr"]).value == "N/A"
 
 
-def test_summary_shows_the_answer_with_links_to_its_rows(
-    probe: Any, runs: list[Path], tmp_path: Path
-) -> None:
+def test_summary_shows_the_answer_with_links_to_its_rows(probe: Any, runs: list[Path], tmp_path: Path) -> None:
     book = load_workbook(compare(probe, tmp_path / "o", *runs))
     summary, answer = book.worksheets
     assert answer.title == "answer" and book.active is answer
@@ -82,12 +80,10 @@ def test_cause_of_a_whole_call_leads_to_the_first_row_of_the_call(probe: Any, tm
     assert name == "Torch.b.0.forward.input.0"
 
 
-def test_sheets_are_compressed_at_the_level_of_the_writer(
-    probe: Any, runs: list[Path], tmp_path: Path
-) -> None:
+def test_sheets_are_compressed_at_the_level_of_the_writer(probe: Any, runs: list[Path], tmp_path: Path) -> None:
     path = compare(probe, tmp_path / "o", *(run / "step1" / "rank1" for run in runs))
     with zipfile.ZipFile(path) as book:
         for entry in book.infolist():
-            packer = zlib.compressobj(COMPRESSION, zlib.DEFLATED, -15)
+            packer = zlib.compressobj(COMPRESSION_LEVEL, zlib.DEFLATED, -15)
             content = book.read(entry)
             assert entry.compress_size == len(packer.compress(content) + packer.flush()), entry.filename

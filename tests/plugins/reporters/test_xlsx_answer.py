@@ -12,7 +12,7 @@ from typing import Any
 import probe_reporters.xlsx as xlsx
 import pytest
 from openpyxl import Workbook, load_workbook
-from probe_reporters.answer_sheet import frames_of, lines_of
+from probe_reporters.answer_sheet import parse_frames, yield_lines
 from support.runs.recorded import forward, tensor, write_run
 
 from probe_core.model import Cell, Colour, Reason
@@ -23,9 +23,7 @@ ROWS: list[list[Cell]] = [[f"Torch.a.{n}.forward", n / 8, "=1+1", "Yes"] for n i
 
 
 def answer_of(text: str = "all is well", op: str = "Torch.a.0.forward") -> Answer:
-    cause = Finding(
-        op, f"{op}.output.0", Reason("introduced", text), {}, "3", ("Module.m",), "train.py, line 3"
-    )
+    cause = Finding(op, f"{op}.output.0", Reason("introduced", text), {}, "3", ("Module.m",), "train.py, line 3")
     return Answer(Outcome.DIVERGED, f"{text}", (cause,), Coverage(9, 8), ("1 value",), ("Go on.",))
 
 
@@ -56,7 +54,7 @@ def test_it_is_the_last_sheet_and_the_only_one_selected(tmp_path: Path) -> None:
     assert book.sheetnames == ["Sheet1", "answer"] and book.active is book["answer"]
     assert [bool(sheet.sheet_view.tabSelected) for sheet in book.worksheets] == [False, True]
     found = [tuple(cell.value for cell in row) for row in book["answer"].iter_rows()]
-    assert found == [(line.heading, line.text) for line in lines_of(answer_of())]
+    assert found == [(line.heading, line.text) for line in yield_lines(answer_of())]
     assert book["answer"]["B1"].alignment.wrap_text
 
 
@@ -71,7 +69,7 @@ def test_the_rows_of_the_table_are_the_same_bytes_as_without(tmp_path: Path) -> 
 
 
 def test_behind_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xlsx, "LARGEST_SHEET", 3)
+    monkeypatch.setattr(xlsx, "MAX_SHEET_ROWS", 3)
     book = load_workbook(write(tmp_path / "a.xlsx", answer_of()))
     assert book.sheetnames == ["part_0", "part_1", "part_2", "answer"] and book.active is book["answer"]
     assert [bool(sheet.sheet_view.tabSelected) for sheet in book.worksheets] == [False, False, False, True]
@@ -81,7 +79,7 @@ def test_behind_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_of_an_interrupted_table(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xlsx, "LARGEST_SHEET", 3)
+    monkeypatch.setattr(xlsx, "MAX_SHEET_ROWS", 3)
     book = load_workbook(write(tmp_path / "a.xlsx", answer_of(), rows=rows))
     assert book.sheetnames[-1] == "answer" and book.active is book["answer"]
     names = [row[0] for sheet in book.worksheets[:-1] for row in sheet.iter_rows(min_row=2, values_only=True)]
@@ -129,8 +127,7 @@ def test_merge_result_skips_it(two_ranks: tuple[Path, Path], probe: Any, tmp_pat
     for out, options in (("with", []), ("without", ["-c"])):
         assert probe("compare", *two_ranks, "-o", tmp_path / out, *options) == 0, probe.err
         sheets = {
-            path.name: load_workbook(path).sheetnames
-            for path in (tmp_path / out).glob("compare_result_rank*.xlsx")
+            path.name: load_workbook(path).sheetnames for path in (tmp_path / out).glob("compare_result_rank*.xlsx")
         }
         assert len(sheets) == 2 and all(("answer" in names) is (out == "with") for names in sheets.values())
         into = tmp_path / f"merged_{out}"
@@ -152,9 +149,7 @@ def write_with_stacks(path: Path, answer: Answer, *, count: int = 6, of: int = 6
     writer = xlsx.XlsxReporter().open(path, STACK_HEADERS, of)
     for number in range(count // 2):
         op = f"Torch.a.{number}.forward"
-        writer.write(
-            [f"{op}.input.0", f"{op}.input.0", 1.0, str([f"{op} {frame}" for frame in FRAMES])], None
-        )
+        writer.write([f"{op}.input.0", f"{op}.input.0", 1.0, str([f"{op} {frame}" for frame in FRAMES])], None)
         writer.write([f"{op}.output.0", f"{op}.output.0", 0.123456789, "N/A"], Colour.RED)
     writer.answer(answer)
     writer.close()
@@ -164,9 +159,7 @@ def write_with_stacks(path: Path, answer: Answer, *, count: int = 6, of: int = 6
 def marked(book: Workbook) -> dict[str, list[str]]:
     """The cells of each sheet that a rule marks whatever they hold."""
     return {
-        sheet.title: [
-            str(rules.sqref) for rules in sheet.conditional_formatting if rules.rules[0].formula == ["TRUE"]
-        ]
+        sheet.title: [str(rules.sqref) for rules in sheet.conditional_formatting if rules.rules[0].formula == ["TRUE"]]
         for sheet in book.worksheets
     }
 
@@ -174,12 +167,7 @@ def marked(book: Workbook) -> dict[str, list[str]]:
 def test_a_cause_leads_to_its_row(tmp_path: Path) -> None:
     book = load_workbook(write_with_stacks(tmp_path / "a.xlsx", answer_of(op="Torch.a.1.forward")))
     sheet = book["answer"]
-    links = {
-        cell.coordinate: cell.hyperlink.location
-        for row in sheet.iter_rows()
-        for cell in row
-        if cell.hyperlink
-    }
+    links = {cell.coordinate: cell.hyperlink.location for row in sheet.iter_rows() for cell in row if cell.hyperlink}
     assert links == {"A2": "Sheet1!A5", "B3": "Sheet1!A5"} and sheet["B3"].value == 3
     assert book["Sheet1"]["A5"].value == "Torch.a.1.forward.output.0"
     assert marked(book) == {"Sheet1": ["A5:D5"], "answer": []}
@@ -187,7 +175,7 @@ def test_a_cause_leads_to_its_row(tmp_path: Path) -> None:
 
 
 def test_a_cause_leads_to_its_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xlsx, "LARGEST_SHEET", 2)
+    monkeypatch.setattr(xlsx, "MAX_SHEET_ROWS", 2)
     answer = answer_of(op="Torch.a.2.forward")
     book = load_workbook(write_with_stacks(tmp_path / "a.xlsx", answer))
     assert book["answer"]["A2"].hyperlink.location == "part_2!A3"
@@ -200,9 +188,7 @@ def test_a_cause_leads_to_its_part(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_row_that_is_not_in_the_table_has_no_link(count: int, tmp_path: Path) -> None:
-    book = load_workbook(
-        write_with_stacks(tmp_path / "a.xlsx", answer_of(op="Torch.a.2.forward"), count=count)
-    )
+    book = load_workbook(write_with_stacks(tmp_path / "a.xlsx", answer_of(op="Torch.a.2.forward"), count=count))
     assert not [cell for row in book["answer"].iter_rows() for cell in row if cell.hyperlink]
     assert marked(book) == {"Sheet1": [], "answer": []}
 
@@ -216,7 +202,7 @@ def test_a_stack_has_a_frame_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["N/A", "no list", "[1, 2]", "[" * 5000, "['=1+1']"])
 def test_a_stack_that_is_no_list_is_one_text(text: str) -> None:
-    assert frames_of(text) == (["=1+1"] if "=" in text else [text])
+    assert parse_frames(text) == (["=1+1"] if "=" in text else [text])
 
 
 def test_the_stack_of_another_call_is_not_shown(tmp_path: Path) -> None:
@@ -234,7 +220,7 @@ def test_numbers_have_few_digits_and_cells_all(tmp_path: Path) -> None:
     sheet = book["Sheet1"]
     assert sheet["C3"].value == 0.123456789 and sheet["C3"].number_format == "General"
     (rules,) = [rules for rules in sheet.conditional_formatting if str(rules.sqref) == "B2:D7"]
-    assert [rule.dxf.numFmt.formatCode for rule in rules.rules] == list(xlsx.FEW_DIGITS)
+    assert [rule.dxf.numFmt.formatCode for rule in rules.rules] == list(xlsx.NUMBER_FORMATS)
     assert all("(B2)" in rule.formula[0] for rule in rules.rules)
 
 
@@ -252,7 +238,7 @@ def test_each_number_has_one_format(value: float, shown: str) -> None:
              "INT": math.floor}  # fmt: skip
     held = [
         name
-        for name, rule in xlsx.FEW_DIGITS.items()
+        for name, rule in xlsx.NUMBER_FORMATS.items()
         if eval(rule.format("value").replace("<>", "!="), {**known, "value": value})
     ]
     assert held == ([shown] if shown else [])
@@ -266,7 +252,5 @@ def test_a_link_is_made_of_numbers_alone(op: str, tmp_path: Path) -> None:
     writer.close()
     sheet = parts(tmp_path / "a.xlsx")["xl/worksheets/sheet2.xml"]
     links = re.findall(rb"<hyperlink [^>]*>", sheet)
-    assert links == [
-        b'<hyperlink ref="%s" location="Sheet1!A2" display=" "/>' % cell for cell in (b"A2", b"B3")
-    ]
+    assert links == [b'<hyperlink ref="%s" location="Sheet1!A2" display=" "/>' % cell for cell in (b"A2", b"B3")]
     load_workbook(tmp_path / "a.xlsx")

@@ -19,6 +19,4 @@ class FewFlips:
             return Verdict(Level.SKIP, "", measured=False)
         if flips <= self.share:
             return Verdict(Level.PASS, "few")
-        return Verdict(
-            Level.ERROR, "many", (Reason("flipped", f"{flips:.0%} change their sign"),), failed=True
-        )
+        return Verdict(Level.ERROR, "many", (Reason("flipped", f"{flips:.0%} change their sign"),), failed=True)

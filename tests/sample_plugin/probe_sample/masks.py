@@ -11,9 +11,7 @@ class Masks:
         if ".dropout." not in op.key:
             return {}
         return {
-            place: Ruling(
-                row.verdict._replace(level=Level.SKIP, failed=False), Reason("flipped", "random mask")
-            )
+            place: Ruling(row.verdict._replace(level=Level.SKIP, failed=False), Reason("flipped", "random mask"))
             for place, row in enumerate(rows)
             if not row.pair.side.is_source and row.verdict.level is not Level.PASS
         }

@@ -127,9 +127,7 @@ def plan_of(seed: int, kind: str) -> Plan:
 def program_of(plan: Plan, wrong: bool) -> Training:
     """Return a program; the target if ``wrong`` is set."""
     torch.manual_seed(plan.seed)
-    model = nn.Sequential(
-        nn.Linear(SIZE, SIZE), *(layer(plan.bias) for layer in plan.layers), nn.Linear(SIZE, 4)
-    )
+    model = nn.Sequential(nn.Linear(SIZE, SIZE), *(layer(plan.bias) for layer in plan.layers), nn.Linear(SIZE, 4))
     parameters = list(model.parameters())
     fault, control = (plan.fault, plan.control) if wrong else ("", "")
     foreach: bool | None = plan.foreach != (control == "foreach")
@@ -139,9 +137,7 @@ def program_of(plan: Plan, wrong: bool) -> Training:
         foreach = None if fused["fused"] else False
     else:
         fused = {}
-    optimizer = getattr(torch.optim, plan.optimizer)(
-        parameters, foreach=foreach, **fused, **OPTIMIZERS[plan.optimizer]
-    )
+    optimizer = getattr(torch.optim, plan.optimizer)(parameters, foreach=foreach, **fused, **OPTIMIZERS[plan.optimizer])
     generator = torch.Generator().manual_seed(plan.seed + 1)
     batches = [torch.randn(3, 5, SIZE, generator=generator) for _ in range(plan.count)]
     wanted = torch.randn(3, 5, 4, generator=generator)
@@ -210,18 +206,14 @@ def training_case(seed: int, kind: str) -> Case:
     plan = plan_of(seed, kind)
     right = {"": (), "clipped or unclipped": (Line(text="clip_grad"),)}.get(kind, STALE)
     shown = ", ".join(f"{name} {value}" for name, value in vars(plan).items() if name != "layers")
-    return Case(
-        f"{'training' if kind else 'steady'}{seed}", shown, lambda wrong: program_of(plan, wrong), right
-    )
+    return Case(f"{'training' if kind else 'steady'}{seed}", shown, lambda wrong: program_of(plan, wrong), right)
 
 
 STALE = (
     Line(text=r"to earlier ones", step=1),
     Line(text=r"differ when \w+ takes them", step=1),
     Line(text=r"in one run only.*use_old|called in the target only.*use_old", step=1),
-    Line(
-        op=r"^(Tensor|Torch|Functional)\.", text=r"receives values that differ.*optimizer\.step\(\)", step=1
-    ),
+    Line(op=r"^(Tensor|Torch|Functional)\.", text=r"receives values that differ.*optimizer\.step\(\)", step=1),
 )
 
 

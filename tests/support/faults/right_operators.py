@@ -74,9 +74,7 @@ def conv2d_unfolded(
     groups: int = 1,
 ) -> Tensor:
     side = (x.shape[-1] + 2 * padding - weight.shape[-1]) // stride + 1
-    columns = F.unfold(x, weight.shape[2:], padding=padding, stride=stride).reshape(
-        len(x), groups, -1, side * side
-    )
+    columns = F.unfold(x, weight.shape[2:], padding=padding, stride=stride).reshape(len(x), groups, -1, side * side)
     found = weight.reshape(groups, len(weight) // groups, -1) @ columns
     found = found.reshape(len(x), -1, side, side)
     return found if bias is None else found + bias[:, None, None]
@@ -87,9 +85,7 @@ def conv1d_unfolded(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 RIGHT: dict[str, Callable[..., Any]] = {
-    "Functional.layer_norm": once(
-        lambda x, shape, weight, bias, eps: standardised(x, -1, eps) * weight + bias
-    ),
+    "Functional.layer_norm": once(lambda x, shape, weight, bias, eps: standardised(x, -1, eps) * weight + bias),
     "Functional.softmax": once(lambda x, dim: F.log_softmax(x, dim).exp()),
     "Functional.log_softmax": once(lambda x, dim: x - x.logsumexp(dim, keepdim=True)),
     "Functional.gelu": wide(lambda x: x * 0.5 * (1 + (x * 0.5**0.5).erf())),
@@ -106,12 +102,8 @@ RIGHT: dict[str, Callable[..., Any]] = {
     "Torch.log": once(lambda x: x.log2() * 0.6931471805599453),
     "Functional.group_norm": once(group_norm_composed),
     "Functional.softplus": once(lambda x: x.logaddexp(torch.zeros_like(x))),
-    "Tensor.scatter_add": once(
-        lambda x, dim, index, source: x + (F.one_hot(index, 6) * source[..., None]).sum(dim)
-    ),
-    "Functional.kl_div": wide(
-        lambda x, target, reduction: (target * target.log() - target * x).sum() / len(x)
-    ),
+    "Tensor.scatter_add": once(lambda x, dim, index, source: x + (F.one_hot(index, 6) * source[..., None]).sum(dim)),
+    "Functional.kl_div": wide(lambda x, target, reduction: (target * target.log() - target * x).sum() / len(x)),
     "Torch.norm": wide(lambda x, p, dim: x.square().sum(dim).sqrt()),
     "Torch.add": wide(lambda x, y, alpha: y * alpha + x),
     "Torch.div": wide(lambda x, y: x * y.reciprocal()),

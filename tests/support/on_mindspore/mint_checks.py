@@ -9,7 +9,7 @@ from typing import Any
 from probe_mindspore.precheck.runner import MindSporeRunner
 from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls
-from probe_precheck.checking import outcome_of, rule_of, skipped
+from probe_precheck.checking import create_skipped_outcome, rule_of, run_call
 from probe_precheck.judging import Judge
 from probe_precheck.model import Outcome, Result
 from probe_precheck.settings import RunnerOptions, Settings
@@ -39,7 +39,7 @@ class Checks:
     def outcome(self, name: str) -> Outcome:
         """Run a call, and return the outputs of both sides."""
         call = self.calls.call(self.calls.names.index(name), Settings())
-        return skipped(call, call.problem) if call.problem else outcome_of(self.runner, call)
+        return create_skipped_outcome(call, call.problem) if call.problem else run_call(self.runner, call)
 
     def result(self, name: str) -> Result:
         """Return the rows of a call."""

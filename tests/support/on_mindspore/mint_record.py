@@ -9,15 +9,22 @@ from typing import Any
 
 import numpy as np
 from probe_mindspore.precheck import device
-from probe_mindspore.precheck.apis import device_function
-from probe_mindspore.precheck.random_arrays import rounded
-from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, leaves, mapped
+from probe_mindspore.precheck.apis import find_device_function
+from probe_mindspore.precheck.random_arrays import round_to_dtype
+from probe_mindspore.precheck.tensors import (
+    STORAGE_DTYPES,
+    Arguments,
+    DType,
+    TensorArgument,
+    iterate_leaves,
+    map_leaves,
+)
 from probe_precheck.model import Array
 
 Functions = Mapping[str, Callable[..., Any]]
 
 
-def T(*shape: int, low: float = -2.0, high: float = 2.0, dtype: str = "", seed: int = 0) -> Made:
+def T(*shape: int, low: float = -2.0, high: float = 2.0, dtype: str = "", seed: int = 0) -> TensorArgument:
     """Return a random tensor argument; without a dtype it has that of the run."""
     generator = np.random.default_rng([seed, *shape, int(abs(low) * 100), int(abs(high) * 100)])
     values = generator.uniform(low, high, shape)
@@ -25,12 +32,12 @@ def T(*shape: int, low: float = -2.0, high: float = 2.0, dtype: str = "", seed: 
         values = values > (low + high) / 2
     elif dtype.startswith(("Int", "UInt")):
         values = np.floor(values)
-    return Made(values, dtype)
+    return TensorArgument(values, dtype)
 
 
-def V(values: Any, dtype: str = "") -> Made:
+def V(values: Any, dtype: str = "") -> TensorArgument:
     """Return a tensor argument with these values."""
-    return Made(np.asarray(values, np.float64), dtype)
+    return TensorArgument(np.asarray(values, np.float64), dtype)
 
 
 def D(name: str) -> DType:
@@ -42,12 +49,12 @@ def typed(value: Any, dtype: str) -> Any:
     """Return the arguments of a call, in a run of this dtype."""
 
     def change(item: Any) -> Any:
-        if not isinstance(item, Made):
+        if not isinstance(item, TensorArgument):
             return item
         name = item.dtype or dtype
-        return Made(rounded(item.values.astype(STORED[name]), name), name)
+        return TensorArgument(round_to_dtype(item.values.astype(STORAGE_DTYPES[name]), name), name)
 
-    return mapped(value, change)
+    return map_leaves(value, change)
 
 
 class Recording:
@@ -67,7 +74,7 @@ class Recording:
         dtype: str = "Float32",
         instead: Functions | None = None,
     ) -> None:
-        device.open_device("")
+        device.select_device("")
         self._directory = directory
         self._data = directory / "dump_tensor_data"
         self._data.mkdir(parents=True, exist_ok=True)
@@ -77,27 +84,21 @@ class Recording:
         self._counts: dict[str, int] = {}
         self.data: dict[str, Any] = {}
 
-    def call(
-        self, api: str, *positional: Any, backward: bool = True, keywords: Mapping[str, Any] | None = None
-    ) -> str:
+    def call(self, api: str, *positional: Any, backward: bool = True, keywords: Mapping[str, Any] | None = None) -> str:
         """Run a call, write it with its backward, and return its name."""
         count = self._counts[api] = self._counts.get(api, -1) + 1
         name = f"{api}.{count}"
         arguments = Arguments(typed(positional, self._dtype), typed(dict(keywords or {}), self._dtype))
-        function = self._instead.get(api) or device_function(*api.split(".", 1))
+        function = self._instead.get(api) or find_device_function(*api.split(".", 1))
         output = device.run_forward(function, arguments, 1)
         self.data[f"{name}.forward"] = {
             "input_args": [
                 self._leaf(item, f"{name}.forward.input.{i}") for i, item in enumerate(arguments.positional)
             ],
-            "input_kwargs": {
-                k: self._leaf(v, f"{name}.forward.input.{k}") for k, v in arguments.keywords.items()
-            },
-            "output": [
-                self._leaf(item, f"{name}.forward.output.{i}") for i, item in enumerate(_list(output))
-            ],
+            "input_kwargs": {k: self._leaf(v, f"{name}.forward.input.{k}") for k, v in arguments.keywords.items()},
+            "output": [self._leaf(item, f"{name}.forward.output.{i}") for i, item in enumerate(_list(output))],
         }
-        flat = [item for item in leaves(output) if isinstance(item, Array)]
+        flat = [item for item in iterate_leaves(output) if isinstance(item, Array)]
         if (
             backward
             and any(made.is_float for made in arguments.tensors)
@@ -110,11 +111,11 @@ class Recording:
         self, name: str, api: str, function: Callable[..., Any], arguments: Arguments, flat: Sequence[Array]
     ) -> None:
         generator = np.random.default_rng(len(self.data))
-        gradients: list[Made | None] = []
+        gradients: list[TensorArgument | None] = []
         for array in flat:
             drawn = generator.uniform(-1, 1, array.values.shape)
             is_float = array.values.dtype.kind == "f"
-            gradients.append(typed(Made(drawn, array.dtype), self._dtype) if is_float else None)
+            gradients.append(typed(TensorArgument(drawn, array.dtype), self._dtype) if is_float else None)
         found = device.run_backward(function, api, arguments, gradients, 1)
         given = iter(found)
         outputs = [next(given) if made.is_float else None for made in arguments.tensors]
@@ -138,7 +139,7 @@ class Recording:
     def _leaf(self, item: Any, place: str) -> Any:
         if item is None:
             return None
-        if isinstance(item, (Made, Array)):
+        if isinstance(item, (TensorArgument, Array)):
             return self._tensor(item.values, item.dtype, place)
         if isinstance(item, DType):
             return {"type": "mindspore.dtype", "value": item.name}

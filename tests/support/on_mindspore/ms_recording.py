@@ -78,9 +78,7 @@ def tensor(*shape: int, seed: int = 0, dtype: str = "float32") -> Tensor:
     return Tensor((np.random.RandomState(seed).normal(size=shape) * 4).astype(dtype))
 
 
-def recorded(
-    path: Path, function: Any, *inputs: Any, model: Any = None, grad: bool = True, **fields: Any
-) -> Recording:
+def recorded(path: Path, function: Any, *inputs: Any, model: Any = None, grad: bool = True, **fields: Any) -> Recording:
     """Record one call of ``function``, with the gradients of all ``inputs`` if it returns one number."""
     with recording(path / "run", **{"task": "tensor", **fields}) as found:
         found.start(model)

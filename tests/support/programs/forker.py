@@ -238,9 +238,7 @@ def end(code: int, stopped: bool = False) -> NoReturn:
         except OSError as error:
             if stream is sys.stdout:
                 with suppress(OSError):
-                    print(
-                        f"Exception ignored in: {stream!r}\n{type(error).__name__}: {error}", file=sys.stderr
-                    )
+                    print(f"Exception ignored in: {stream!r}\n{type(error).__name__}: {error}", file=sys.stderr)
                 code = 120
     if stopped:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

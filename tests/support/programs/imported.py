@@ -26,9 +26,9 @@ CHECKED_WITH = (
 
 
 READ = (
-    "probe_core.plugins.distributions:_listed", "probe_diagnosis.limits:limits", "probe_diagnosis.phases.ladder_values:limits",
-    "probe_diagnosis.timeline.floors:data", "probe_diagnosis.timeline.order:_apis",
-    "probe_diagnosis.collectives.calls:apis", "probe_page.language:words",
+    "probe_core.plugins.distributions:_load_distributions", "probe_diagnosis.limits:limits", "probe_diagnosis.phases.ladder_values:limits",
+    "probe_diagnosis.timeline.floors:load_floors", "probe_diagnosis.timeline.order:_load_apis",
+    "probe_diagnosis.collectives.calls:load_apis", "probe_page.language:load_words",
 )  # fmt: skip
 """Functions without arguments whose results are kept: data of our packages."""
 

@@ -27,8 +27,7 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, _ = x.shape
         q, k, v = (
-            part.view(batch, length, HEADS, -1).transpose(1, 2)
-            for part in self.qkv(self.norms[0](x)).chunk(3, -1)
+            part.view(batch, length, HEADS, -1).transpose(1, 2) for part in self.qkv(self.norms[0](x)).chunk(3, -1)
         )
         scores = q @ k.transpose(-2, -1) / (WIDTH // HEADS) ** 0.5
         hidden = torch.ones(length, length, dtype=torch.bool).triu(1)

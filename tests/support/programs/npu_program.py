@@ -15,9 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from support.standins import standin_npu
 
 FAULTS: dict[str, Any] = {
-    "gelu": lambda: standin_npu.fault(
-        "aten::gelu", lambda x, approximate="none": F.gelu(x, approximate="tanh")
-    ),
+    "gelu": lambda: standin_npu.fault("aten::gelu", lambda x, approximate="none": F.gelu(x, approximate="tanh")),
     "layer_norm": lambda: standin_npu.fault(
         "aten::native_layer_norm",
         lambda x, shape, weight, bias, eps: torch.native_layer_norm(x, shape, weight, bias, eps * 300),

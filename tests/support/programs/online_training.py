@@ -68,9 +68,7 @@ class Block(nn.Module):
         normed = self.before(x)
         scores = torch.matmul(rotated(heads(self.query)), rotated(heads(self.key)).transpose(-2, -1))
         shares = F.softmax(scores.masked_fill(later, float("-inf")) / 2.8, dim=-1)
-        x = x + self.out(
-            torch.matmul(shares, heads(self.value)).transpose(1, 2).reshape(BATCH, LENGTH, WIDTH)
-        )
+        x = x + self.out(torch.matmul(shares, heads(self.value)).transpose(1, 2).reshape(BATCH, LENGTH, WIDTH))
         normed = self.between(x)
         gate = torch.maximum(F.silu(self.gate(normed)), torch.full_like(x[..., :1], FLOOR))
         return x + self.down(gate * self.up(normed))
@@ -142,7 +140,7 @@ def check(device: str, out: Path, faults: str, dumps: list[Path]) -> None:
     """Write the details of the first stage of each dump, with operators broken for the last rank's."""
     from probe_precheck import Judge, RecordedCalls, RunnerOptions, Settings, rerunnable, rule_of
     from probe_precheck.assignment import Assignment
-    from probe_precheck.checking import outcome_of
+    from probe_precheck.checking import run_call
     from probe_precheck.results import ResultFiles
     from probe_precheck.tables import DETAILS
     from probe_pytorch.precheck.runner import PyTorchRunner
@@ -164,7 +162,7 @@ def check(device: str, out: Path, faults: str, dumps: list[Path]) -> None:
         with broken(faults if device == "npu" and dump.parent.name == "rank1" else ""):
             for index in range(len(calls)):
                 call = calls.call(index, Settings())
-                files.append(judge.result(call, outcome_of(runner, call)))
+                files.append(judge.result(call, run_call(runner, call)))
         files.close()
 
 

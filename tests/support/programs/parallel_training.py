@@ -303,9 +303,7 @@ def backward() -> AbstractContextManager[None]:
 def last() -> AbstractContextManager[None]:
     """Spoil the last gradient of the backward pass, after which the parts exchange nothing more."""
 
-    def embedding_backward(
-        gradient: Tensor, words: Tensor, rows: int, padding: int, by_count: bool
-    ) -> Tensor:
+    def embedding_backward(gradient: Tensor, words: Tensor, rows: int, padding: int, by_count: bool) -> Tensor:
         found = torch.zeros(rows, gradient.shape[-1])
         return found.index_add_(0, words.flatten(), 1.02 * gradient.flatten(0, -2))
 

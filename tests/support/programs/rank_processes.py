@@ -23,9 +23,7 @@ def run_ranks(command: Sequence[str], out: Path, world: int) -> None:
         for rank, log in enumerate(logs):
             place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "PYTHONPATH": path}
             with log.open("wb") as file:
-                ranks.append(
-                    PreloadedPopen(command, env=os.environ | place, stdout=file, stderr=subprocess.STDOUT)
-                )
+                ranks.append(PreloadedPopen(command, env=os.environ | place, stdout=file, stderr=subprocess.STDOUT))
         end = time.monotonic() + PATIENCE
         while any(rank.poll() is None for rank in ranks) and not any(rank.returncode for rank in ranks):
             if time.monotonic() > end:

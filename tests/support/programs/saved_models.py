@@ -189,9 +189,7 @@ def _functional(model: nn.Module) -> Any:
 def _exported(strict: bool) -> Callable[[nn.Module], Any]:
     def export(model: nn.Module) -> Any:
         if "strict" not in inspect.signature(torch.export.export).parameters:  # since torch 2.3
-            pytest.skip(
-                "this torch exports strictly, which does not work where there are hooks of all modules"
-            )
+            pytest.skip("this torch exports strictly, which does not work where there are hooks of all modules")
         found = torch.export.export(model, (words(),), strict=strict)
         return found.graph_module.code, str(found.graph_signature), to_bytes(found.module()(words()).detach())
 

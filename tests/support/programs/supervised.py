@@ -80,9 +80,7 @@ def do(slot: int, deed: tuple[str, Any]) -> Any:
         "say and exit": lambda text: (say(text), os._exit(3)),
         "close": lambda _: os.closerange(3, 100),
         "stop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
-        "stop later": lambda seconds: threading.Timer(
-            seconds, os.kill, (os.getpid(), signal.SIGSTOP)
-        ).start(),
+        "stop later": lambda seconds: threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGSTOP)).start(),
         "thread": lambda _: threading.Thread(target=time.sleep, args=(60,)).start(),
         "at exit": lambda file: Finalize(None, Path(file).touch, exitpriority=1) and None,
         "read": lambda file: Path(file).read_text(),

@@ -123,9 +123,7 @@ def test_a_reader_that_has_gone(unbuffered: str) -> None:
 
 def test_it_is_a_process_of_its_own() -> None:
     code = "import os, sys, time; print(os.getpid(), os.getsid(0), flush=True); time.sleep(60)"
-    with PreloadedPopen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as one:
+    with PreloadedPopen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True) as one:
         assert one.stdout is not None and one.stdout.readline().split() == [str(one.pid)] * 2
         assert one.poll() is None
         with pytest.raises(subprocess.TimeoutExpired):
@@ -148,9 +146,7 @@ def test_what_is_preloaded_is_torch_and_what_comparing_imports() -> None:
     code = "import sys; print(*(one for one in sys.modules if re.match('torch$|probe|support|click$', one)))"
     found = outcome(preloaded.run, ["-c", f"import re; {code}"])[1].split()
     assert {"torch", "click", *(name for name in compared_with() if name.startswith("probe"))} <= set(found)
-    assert not {"probe_metrics.kernel", "probe_reporters.lines", "probe_core.cli.__main__"}.intersection(
-        found
-    )
+    assert not {"probe_metrics.kernel", "probe_reporters.lines", "probe_core.cli.__main__"}.intersection(found)
     assert not [name for name in found if name.startswith("support")]
 
 
@@ -195,9 +191,7 @@ def test_random_numbers_differ_from_process_to_process() -> None:
         (["-c", "pass"], {"preexec_fn": lambda: None}),
     ],
 )
-def test_what_only_a_fresh_interpreter_can_is_given_one(
-    arguments: list[str], options: dict[str, Any]
-) -> None:
+def test_what_only_a_fresh_interpreter_can_is_given_one(arguments: list[str], options: dict[str, Any]) -> None:
     pipe = subprocess.PIPE
     with PreloadedPopen([sys.executable, *arguments], stdout=pipe, stderr=pipe, **options) as process:
         assert not is_forked(process)

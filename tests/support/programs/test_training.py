@@ -262,9 +262,7 @@ def test_what_is_missing_is_named() -> None:
         f"missing and {loss}",
         f"missing and {digest}",
     ]
-    more = dataclasses.replace(
-        outcome, losses=[*outcome.losses, "00"], gradients=[*outcome.gradients, {"new": "x"}]
-    )
+    more = dataclasses.replace(outcome, losses=[*outcome.losses, "00"], gradients=[*outcome.gradients, {"new": "x"}])
     assert differences(outcome, more) == [
         "loss 3: missing and 00",
         "gradient of new in step 3: missing and x",
@@ -311,9 +309,7 @@ def test_copied_containers_are_seen() -> None:
             def copy(_: nn.Module, inputs: Any, names: Any) -> Any:
                 return tree_map(lambda value: value, (inputs, names))
 
-            self.hooks = [
-                module.register_forward_pre_hook(copy, with_kwargs=True) for module in model.modules()
-            ]
+            self.hooks = [module.register_forward_pre_hook(copy, with_kwargs=True) for module in model.modules()]
 
         def stop(self) -> None:
             for hook in self.hooks:

@@ -237,9 +237,7 @@ VARIANTS = {
 }
 
 
-def program(
-    needs: str | None = None, checkpoints: tuple[str, ...] = ()
-) -> Callable[[Callable[[], Built]], None]:
+def program(needs: str | None = None, checkpoints: tuple[str, ...] = ()) -> Callable[[Callable[[], Built]], None]:
     """Put a function that builds into ``PROGRAMS``, under its name; ``checkpoints`` are further variants."""
 
     def add(make: Callable[[], Built]) -> None:

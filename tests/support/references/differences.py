@@ -6,20 +6,20 @@ import math
 from collections.abc import Sequence
 
 from probe_diagnosis.timeline.evidence import evidence_texts
-from probe_diagnosis.timeline.floors import ALONG, class_of, data, floor_of
+from probe_diagnosis.timeline.floors import AXIS_CLASSES, find_class, find_floor, load_floors
 from probe_diagnosis.timeline.views import (
     DIFFERS,
-    POLICY,
+    POLICY_NAME,
     SAME,
     UNJUDGED,
     Basis,
     Difference,
     DifferenceKind,
-    shown_scalar,
+    format_scalar,
 )
 
 from probe_core.model import Drift, How, Kind, Level, Row, Side, Value
-from probe_core.model.dtypes import kind, same
+from probe_core.model.dtypes import get_dtype_kind, is_same_dtype
 
 NO_DRIFT = Drift(0.0, 1.0, 0.0, 0.0)
 
@@ -36,7 +36,7 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
     assert slot is not None
     is_scalar = slot.value.kind is not Kind.TENSOR
     unjudged = Difference(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar)
-    verdict = row.further.get(POLICY)
+    verdict = row.further.get(POLICY_NAME)
     if verdict is None:
         return unjudged
     why = "; ".join(evidence_texts(verdict))
@@ -57,9 +57,7 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
             by=Basis.PARAMETER if first.requires_grad or second.requires_grad else Basis.NONE,
         )
     state = DIFFERS if verdict.level is Level.ERROR else SAME
-    kind_of = (
-        DifferenceKind.SHAPE if state == DIFFERS and first.extent != second.extent else DifferenceKind.VALUE
-    )
+    kind_of = DifferenceKind.SHAPE if state == DIFFERS and first.extent != second.extent else DifferenceKind.VALUE
     is_in_region = row.pair.how is How.REGION and state == DIFFERS
     if is_in_region:
         state = UNJUDGED
@@ -70,7 +68,10 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
         return common._replace(by=Basis.SCALAR, is_equal=verdict.drift is None and state == SAME)
     codes = [reason.code for reason in verdict.reasons]
     rare = [_is_rare(value) for value in (first, second)]
-    is_recast = not same(first.dtype, second.dtype) and kind(first.dtype) == kind(second.dtype) == "float"
+    is_recast = (
+        not is_same_dtype(first.dtype, second.dtype)
+        and get_dtype_kind(first.dtype) == get_dtype_kind(second.dtype) == "float"
+    )
     return common._replace(
         by=_basis(row, first, second, by_tensor=by_tensor),
         breaks=rare[0] and not rare[1],
@@ -83,7 +84,7 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
 
 
 def _none_against(target: Value, golden: Value) -> str:
-    shown = ["None" if one.kind is Kind.NULL else "a tensor" if one.kind is Kind.TENSOR else shown_scalar(one)
+    shown = ["None" if one.kind is Kind.NULL else "a tensor" if one.kind is Kind.TENSOR else format_scalar(one)
              for one in (target, golden)]  # fmt: skip
     return " against ".join(shown)
 
@@ -91,8 +92,8 @@ def _none_against(target: Value, golden: Value) -> str:
 def _basis(row: Row, target: Value, golden: Value, *, by_tensor: bool) -> Basis:
     if by_tensor and row.verdict.measured and target.data_name is not None and golden.data_name is not None:
         return Basis.TENSOR
-    if target.checksum is not None and golden.checksum is not None and same(target.dtype, golden.dtype):
-        return Basis.EXACT_CHECKSUM if kind(target.dtype) in ("int", "bool") else Basis.CHECKSUM
+    if target.checksum is not None and golden.checksum is not None and is_same_dtype(target.dtype, golden.dtype):
+        return Basis.EXACT_CHECKSUM if get_dtype_kind(target.dtype) in ("int", "bool") else Basis.CHECKSUM
     return Basis.STATISTICS
 
 
@@ -106,17 +107,17 @@ def _is_rare(value: Value) -> bool:
 def _with_floor(op: str, rows: Sequence[Row], values: Sequence[Difference], place: int) -> Difference:
     value, row = values[place], rows[place]
     is_open = value.state == DIFFERS and value.side is Side.OUTPUT and not value.is_scalar and value.noise > 0
-    name = class_of(op)
+    name = find_class(op)
     if not (is_open and name and 0 < value.scale < math.inf and value.distance < math.inf):
         return value
     sizes = [math.prod(_shape(other)) for other in rows]
     taken = sorted((size for other, size in zip(rows, sizes) if other.pair.side.is_source), reverse=True)
     first, second = [*taken, 1, 1][:2]
     size = max(1, sizes[place])
-    along = max(_shape(row), default=1) if name in ALONG else 1
+    along = max(_shape(row), default=1) if name in AXIS_CLASSES else 1
     length = max(1.0, along, first / size, math.sqrt(first * second / size))
     dtypes = [slot.value.dtype.rpartition(".")[2] for slot in row.pair[:2] if slot is not None]
-    floor = floor_of(name, max(dtypes, key=lambda dtype: data()["eps"].get(dtype, math.inf)), length)
+    floor = find_floor(name, max(dtypes, key=lambda dtype: load_floors()["eps"].get(dtype, math.inf)), length)
     if value.noise < value.distance / value.scale <= floor:
         return value._replace(noise=floor, state=SAME, why="")
     return value

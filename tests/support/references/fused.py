@@ -13,7 +13,7 @@ F64 = torch.float64
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
-OPERATORS = {spec.name: spec.make() for spec in references.specs()}
+OPERATORS = {spec.name: spec.make() for spec in references.load_reference_specs()}
 
 
 def forward(name: str, *arguments: Any, **keywords: Any) -> Any:
@@ -62,9 +62,7 @@ MASK = torch.tensor([[False, True, False, False], [False, False, False, True]])
 
 CASES = {
     "npu_apply_adam": _case(0.9, 0.99, 0.1, 0.9, 0.99, 1e-3, (3, 4), False, True, out=[(3, 4)] * 3),
-    "npu_apply_adam_w": _case(
-        0.9, 0.99, 0.1, 0.1, 0.9, 0.99, 1e-3, (3, 4), None, False, True, out=[(3, 4)] * 3
-    ),
+    "npu_apply_adam_w": _case(0.9, 0.99, 0.1, 0.1, 0.9, 0.99, 1e-3, (3, 4), None, False, True, out=[(3, 4)] * 3),
     "npu_confusion_transpose": _case((2, 3, 4), [2, 0, 1], [4, 6], True),
     "fast_gelu": _case((5, 3)),
     "npu_fast_gelu": _case((5, 3)),

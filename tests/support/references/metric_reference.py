@@ -140,9 +140,7 @@ ANY = st.floats(width=32)
 @st.composite
 def two_arrays(draw: st.DrawFn, elements: Any = FLOATS, dtype: Any = np.float64) -> Any:
     """Two arrays of one shape, of two elements or more; half of the time close to each other."""
-    shape = draw(
-        hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=6).filter(lambda s: np.prod(s) > 1)
-    )
+    shape = draw(hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=6).filter(lambda s: np.prod(s) > 1))
     golden = draw(hnp.arrays(dtype, shape, elements=elements))
     if draw(st.booleans()):
         with np.errstate(over="ignore"):

@@ -85,9 +85,7 @@ def dump(*sections: tuple[str, bytes, bytes], name: bytes = b"Add", more: bytes 
     for side in ("output", "input", "buffer"):
         header += b"".join(entry(MESSAGE[side], message) for own, message, _ in sections if own == side)
     header += entry(6, name) + entry(7, entry(1, b"a") + entry(2, b"b"))
-    header += (
-        b"".join(entry(MESSAGE["space"], message) for own, message, _ in sections if own == "space") + more
-    )
+    header += b"".join(entry(MESSAGE["space"], message) for own, message, _ in sections if own == "space") + more
     order = ("input", "output", "buffer", "space")
     data = b"".join(data for wanted in order for own, _, data in sections if own == wanted)
     return struct.pack("<Q", len(header)) + header + data

@@ -36,9 +36,7 @@ def statistics(array: Any) -> dict[str, Any]:
     """The leaf of a tensor, without data."""
     with np.errstate(all="ignore"):
         wide = array.astype(np.float64)
-        numbers = (
-            [wide.max(), wide.min(), wide.mean(), np.sqrt((wide**2).sum())] if array.size else [None] * 4
-        )
+        numbers = [wide.max(), wide.min(), wide.mean(), np.sqrt((wide**2).sum())] if array.size else [None] * 4
     if array.dtype.kind in "ui" and array.size:
         numbers = [int(number) for number in numbers[:2]] + [float(number) for number in numbers[2:]]
     shown = [number if number is None or isinstance(number, int) else float(number) for number in numbers]
@@ -79,13 +77,9 @@ def record(directory: Path, calls: Calls, task: str = "tensor", construct: Any =
     return path
 
 
-def answered(
-    directory: Path, target: Calls, golden: Calls, task: str = "tensor", construct: Any = None
-) -> Report:
+def answered(directory: Path, target: Calls, golden: Calls, task: str = "tensor", construct: Any = None) -> Report:
     """Record both runs, and compare them."""
-    paths = [
-        record(directory / side, calls, task, construct) for side, calls in (("t", target), ("g", golden))
-    ]
+    paths = [record(directory / side, calls, task, construct) for side, calls in (("t", target), ("g", golden))]
     return compared(directory, *paths)
 
 

@@ -31,9 +31,7 @@ def write_check(directory: Path, *, wrong: bool = True, hostile: str = "") -> Pa
     results, details = [], []
     for place, name in enumerate(names):
         is_wrong = wrong and name == WRONG
-        status = (
-            "error" if is_wrong else "warning" if name == TO_CHECK else "SKIP" if name == SKIPPED else "pass"
-        )
+        status = "error" if is_wrong else "warning" if name == TO_CHECK else "SKIP" if name == SKIPPED else "pass"
         shown = name.replace("Torch.exp", f"Torch.exp{hostile}")
         message = f"The error is too large. {hostile}" if is_wrong else " "
         results.append([shown, status, " " if status == "SKIP" else status, message])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-from probe_diagnosis.collectives.check import Check, check
+from probe_diagnosis.collectives.check import CommunicationCheck, check_communication
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Record, Value
@@ -94,11 +94,11 @@ def world(*ranks: int) -> World:
     return {rank: Rank() for rank in ranks}
 
 
-def checked(ranks: World) -> Check:
-    return check(ranks)  # type: ignore[arg-type]
+def checked(ranks: World) -> CommunicationCheck:
+    return check_communication(ranks)  # type: ignore[arg-type]
 
 
-def named(found: Check) -> list[tuple[int, str]]:
+def named(found: CommunicationCheck) -> list[tuple[int, str]]:
     return [(breach.rank, breach.op) for breach in found.breaches]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from probe_precheck.assignment import Assignment
-from probe_precheck.comparison import compare_details, write_compared
+from probe_precheck.comparison import compare_details, write_comparison
 
 from probe_core.plugins.manager import Manager
 
@@ -133,7 +133,7 @@ def compare_files(npu: Path, gpu: Path, release: str = "seed", language: str | N
     """Compare two files, and read back what was written."""
     compared = compare_details(npu, gpu, assignment(release))
     out = npu.parent / f"out-{len(list(npu.parent.iterdir()))}"
-    write_compared(compared, out, "20260101120000", language)
+    write_comparison(compared, out, "20260101120000", language)
     return read_back(out)._replace(missing=compared.missing)
 
 

@@ -103,9 +103,7 @@ def trained(
     section = {"online_run_ut": True, "host": "127.0.0.1", "online_drain": 60, **place}
     with one_thread(), recording(path, task="tensor", level="L1", tensor=section) as found:
         begin = time.monotonic()
-        outcome = training.run(
-            models.PROGRAMS[NAME], training.VARIANTS["plain"], steps, Paced(found, between)
-        )
+        outcome = training.run(models.PROGRAMS[NAME], training.VARIANTS["plain"], steps, Paced(found, between))
         assert time.monotonic() - begin < ENDS_WITHIN
         begin = time.monotonic()
     assert time.monotonic() - begin < section["online_drain"] + 30
@@ -171,9 +169,7 @@ def check(
                 told["judged"] += rank["judged"]
                 told["unknown"] += rank["unknown"]
                 told["left_out"] += sum(rank["left_out"].values())
-                told["dropped"] += sum(
-                    sum(sender["dropped"].values()) for sender in rank["sessions"].values()
-                )
+                told["dropped"] += sum(sum(sender["dropped"].values()) for sender in rank["sessions"].values())
     assert told["judged"] == len(rows)
     return {**told, "made": truth.made, "waiting": sent["not_acknowledged"], **{f"dropped: {key}": number for key, number in dropped.items()}}  # fmt: skip
 

@@ -22,9 +22,7 @@ def configuration(path: Path, **fields: Any) -> Path:
     """Write a config.json beside the run that it records."""
     common = {name: fields.pop(name) for name in FIELDS if name in fields}
     file = path.parent / f"{path.name}.json"
-    file.write_text(
-        json.dumps({"task": "grad_probe", "dump_path": str(path), "grad_probe": fields, **common})
-    )
+    file.write_text(json.dumps({"task": "grad_probe", "dump_path": str(path), "grad_probe": fields, **common}))
     return file
 
 

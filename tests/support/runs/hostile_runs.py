@@ -39,12 +39,8 @@ def make_hostile(source: Path, target: Path, payload: str, fields: Iterable[str]
             shutil.copytree(source / side / "step0", target / side / step)
     for path in target.rglob("*.json"):
         value = json.loads(path.read_text("utf-8"))
-        change = (
-            _construct if path.name == "construct.json" else _stack if path.name == "stack.json" else _dump
-        )
-        path.write_text(
-            json.dumps(change(value, lambda kind, text: _put(kind, text, payload, chosen))), "utf-8"
-        )
+        change = _construct if path.name == "construct.json" else _stack if path.name == "stack.json" else _dump
+        path.write_text(json.dumps(change(value, lambda kind, text: _put(kind, text, payload, chosen))), "utf-8")
     return target
 
 
@@ -54,9 +50,7 @@ Put = Callable[[str, str], str]
 def _put(kind: str, text: str, payload: str, chosen: frozenset[str]) -> str:
     if kind not in chosen:
         return text
-    return (
-        _NAME.sub(lambda found: f"{found[1]}.{payload}{found[2]}", text) if kind == "op" else text + payload
-    )
+    return _NAME.sub(lambda found: f"{found[1]}.{payload}{found[2]}", text) if kind == "op" else text + payload
 
 
 def _dump(value: dict[str, Any], put: Put) -> Any:
@@ -83,8 +77,7 @@ def _stack(value: dict[str, Any], put: Put) -> Any:
 
 def _construct(value: dict[str, Any], put: Put) -> Any:
     return {
-        put("op", key): put("module", parent) if isinstance(parent, str) else parent
-        for key, parent in value.items()
+        put("op", key): put("module", parent) if isinstance(parent, str) else parent for key, parent in value.items()
     }
 
 
@@ -104,9 +97,7 @@ def dangers_on_terminal(text: str) -> list[str]:
 
 def dangers_in_file(path: Path) -> list[str]:
     """Return the parts of a file that would act on the terminal it is printed on."""
-    return sorted(
-        {ascii(char) for char in _RAW.findall(path.read_bytes().decode("utf-8").replace("\r\n", "\n"))}
-    )
+    return sorted({ascii(char) for char in _RAW.findall(path.read_bytes().decode("utf-8").replace("\r\n", "\n"))})
 
 
 def formulas(cells: Iterable[str]) -> list[str]:

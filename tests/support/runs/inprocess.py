@@ -10,8 +10,8 @@ from typing import Any
 
 from probe_online import words
 from probe_online.ledger import Ledger
-from probe_online.run import Received, ReceptionPlan, receive
-from probe_online.settings import Place, Receiving
+from probe_online.run import ReceptionPlan, ReceptionResult, receive
+from probe_online.settings import ReceiverSettings, ReceptionPlace
 
 from probe_core.plugins.manager import Manager
 
@@ -24,20 +24,20 @@ class Receiver:
     Args:
         place: Where calls arrive.
         output: The directory of the result files.
-        fields: Fields of ``Receiving`` that differ, and ``settings`` of the plan.
+        fields: Fields of ``ReceiverSettings`` that differ, and ``settings`` of the plan.
     """
 
-    def __init__(self, place: Place, output: Path, **fields: Any) -> None:
+    def __init__(self, place: ReceptionPlace, output: Path, **fields: Any) -> None:
         settings = {"settings": fields.pop("settings")} if "settings" in fields else {}
         fields.setdefault("patience", 60.0)
         self.heard: list[str] = []
         self.address = ("", 0)
         self.ledger: Ledger | None = None
-        self.received: Received | None = None
+        self.received: ReceptionResult | None = None
         self.problem: BaseException | None = None
         self._began = threading.Event()
         self._plan = ReceptionPlan(
-            Receiving(place, **fields), "pytorch", output, _stamp(output), ("cpu",), language="en", **settings
+            ReceiverSettings(place, **fields), "pytorch", output, _stamp(output), ("cpu",), language="en", **settings
         )
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -51,13 +51,13 @@ class Receiver:
         finally:
             self._began.set()
 
-    def began(self, address: str, files: object, earlier: int | None) -> None:
+    def report_start(self, address: str, files: object, earlier: int | None) -> None:
         """Note the address."""
         host, _, port = address.rpartition(":")
         self.address = host, int(port) if port.isdecimal() else 0
         self._began.set()
 
-    def said(self, sentence: str) -> None:
+    def report_refusal(self, sentence: str) -> None:
         """Note a sentence."""
         self.heard.append(sentence)
 
@@ -69,7 +69,7 @@ class Receiver:
         """Wait for its end; return its first line."""
         self._thread.join(SLOW)
         assert self.received is not None, self.problem
-        return words.verdict(self.received.ledger)
+        return words.format_verdict(self.received.ledger)
 
 
 def _stamp(output: Path) -> str:
@@ -79,7 +79,7 @@ def _stamp(output: Path) -> str:
 @contextmanager
 def receiving(output: Path, **fields: Any) -> Iterator[Receiver]:
     """A receiver, on a free port of this machine unless ``place`` says another place."""
-    place = fields.pop("place", Place("127.0.0.1", 0))
+    place = fields.pop("place", ReceptionPlace("127.0.0.1", 0))
     made = Receiver(place, output, **fields)
     yield made
     made._thread.join(SLOW)

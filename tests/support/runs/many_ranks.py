@@ -23,7 +23,7 @@ Pair = tuple[Path, Path]
 @pytest.fixture(autouse=True)
 def _same_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
     """All results of a test have names that can be compared, and threads are as they were behind it."""
-    monkeypatch.setattr("probe_core.library.time_stamp", lambda: STAMP)
+    monkeypatch.setattr("probe_core.library.get_time_stamp", lambda: STAMP)
     monkeypatch.setattr(engine, "_threads", 0)
 
 

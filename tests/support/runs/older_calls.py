@@ -24,13 +24,13 @@ Row = list[Any]
 @pytest.fixture
 def ptdbg(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The calls of ptdbg_ascend, of which none was made yet."""
-    yield from _fresh(ptdbg_module, dumping.Dumping(), monkeypatch)
+    yield from _fresh(ptdbg_module, dumping.PtdbgRecording(), monkeypatch)
 
 
 @pytest.fixture
 def hooks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The calls of torch_npu.hooks, of which none was made yet."""
-    yield from _fresh(hooks_module, values.ValueDumping(), monkeypatch)
+    yield from _fresh(hooks_module, values.HooksRecording(), monkeypatch)
 
 
 def _fresh(module: Any, state: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:

@@ -158,9 +158,7 @@ def _of_ptdbg(path: Path, run: Run, rows: list[Row], slots: list[Slot]) -> Itera
 
 
 def _of_tensor(own: str, read: Any, held: Any, row: Row, kept: list[Any]) -> Iterator[str]:
-    if not np.array_equal(read, held, equal_nan=held.dtype.kind in "fc") or str(list(held.shape)) != str(
-        row[4]
-    ):
+    if not np.array_equal(read, held, equal_nan=held.dtype.kind in "fc") or str(list(held.shape)) != str(row[4]):
         yield f"{own}: the tensor is not that of the file beside"
     if held.size and held.dtype.kind == "f" and kept and kept[0] is not None and np.isfinite(held).all():
         told = [held.max(), held.min(), held.mean(dtype=np.float64), np.linalg.norm(held.astype(float))]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from probe_diagnosis.collectives.calls import Call, Flow, Peer, apis
+from probe_diagnosis.collectives.calls import CommunicationCall, Flow, Peer, load_apis
 from probe_diagnosis.difference.search import Node, search
 from probe_diagnosis.timeline.views import DIFFERS, SAME, UNJUDGED, CallView, Difference
 
@@ -39,9 +39,7 @@ Valued = Any
 """A value, or how many times what rounding explains it is apart."""
 
 
-def op(
-    name: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), **fields: Any
-) -> CallView:
+def op(name: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), **fields: Any) -> CallView:
     """An op with these inputs and outputs."""
     values = []
     for side, found in ((Side.INPUT, inputs), (Side.OUTPUT, outputs)):
@@ -51,9 +49,7 @@ def op(
     return CallView(name, tuple(values), **fields)
 
 
-def torch(
-    name: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), **fields: Any
-) -> CallView:
+def torch(name: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), **fields: Any) -> CallView:
     return op(f"Torch.{name}.0.forward", inputs, outputs, **fields)
 
 
@@ -61,7 +57,7 @@ def call(
     api: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), group: Sequence[int] = (),
     root: int | None = None, peers: Sequence[tuple[int, bool]] = (), number: int = 0,
 ) -> CallView:  # fmt: skip
-    found = Call(apis()[api], tuple(group), root, tuple(Peer(*peer) for peer in peers))
+    found = CommunicationCall(load_apis()[api], tuple(group), root, tuple(Peer(*peer) for peer in peers))
     return op(f"Distributed.{api}.{number}.forward", inputs, outputs, call=found)
 
 
@@ -92,9 +88,9 @@ GOOD = torch("good")
 # -- in a group ------------------------------------------------------------------------------------
 
 
-ALL = sorted(name for name, api in apis().items() if api.flow is Flow.ALL)
-FROM_ROOT = sorted(name for name, api in apis().items() if api.flow is Flow.FROM_ROOT)
-TO_ROOT = sorted(name for name, api in apis().items() if api.flow is Flow.TO_ROOT)
+ALL = sorted(name for name, api in load_apis().items() if api.flow is Flow.ALL)
+FROM_ROOT = sorted(name for name, api in load_apis().items() if api.flow is Flow.FROM_ROOT)
+TO_ROOT = sorted(name for name, api in load_apis().items() if api.flow is Flow.TO_ROOT)
 # -- what is missing -------------------------------------------------------------------------------
 
 

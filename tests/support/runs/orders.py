@@ -8,7 +8,7 @@ from probe_core.model import Pair
 
 def pairs_by_op(order: RowOrder) -> list[tuple[str, list[Pair]]]:
     """Return the name and the pairs of each op."""
-    batch = order.batch(0, len(order.ops))
+    batch = order.create_batch(0, len(order.ops))
     lines = [batch.lines(number) for number in range(len(batch.ops))]
     return [(op, batch.pairs(part.start, part.stop)) for op, part in zip(batch.ops, lines)]
 

@@ -85,9 +85,7 @@ LONG = 60.0
 """Seconds within which whatever is waited for has come, or never will."""
 
 
-def drawn(
-    shape: list[int], low: float = -1.0, high: float = 1.0, dtype: str = "float32", **fields: Any
-) -> Any:
+def drawn(shape: list[int], low: float = -1.0, high: float = 1.0, dtype: str = "float32", **fields: Any) -> Any:
     """The description of a tensor of the range ``low`` to ``high``."""
     return tensor(shape, dtype=f"torch.{dtype}", Max=high, Min=low, **fields)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls
-from probe_precheck.checking import outcome_of, rule_of
+from probe_precheck.checking import rule_of, run_call
 from probe_precheck.judging import Judge
 from probe_precheck.model import Array, Call, Outcome, Result, Status
 from probe_precheck.settings import RunnerOptions, Settings
@@ -95,7 +95,7 @@ class Prechecked:
 
     def __getitem__(self, name: str) -> Checked:
         call = self.calls[name]
-        outcome = outcome_of(self.runner, call)
+        outcome = run_call(self.runner, call)
         return Checked(call, outcome, judge().result(call, outcome))
 
     def save(self, checked: Checked) -> Path:

@@ -25,9 +25,7 @@ def storage(kind: bytes = b"ctorch\nFloatStorage\n", key: Any = "0", tag: Any = 
     return b"(" + data(tag) + kind + data(key) + data("cpu") + data(6) + b"tQ"
 
 
-def tensor(
-    offset: Any = 0, shape: Any = (2, 3), strides: Any = (3, 1), place: bytes = b"", rest: bytes = b""
-) -> bytes:
+def tensor(offset: Any = 0, shape: Any = (2, 3), strides: Any = (3, 1), place: bytes = b"", rest: bytes = b"") -> bytes:
     """The instructions that describe a tensor, without the first and the last."""
     return V2 + b"(" + (place or storage()) + data(offset) + data(shape) + data(strides) + b"\x89" + HOOKS \
         + rest + b"tR"  # fmt: skip

@@ -21,11 +21,7 @@ def random_run(source: random.Random, directory: Path, calls: int) -> Path:
             continue
         leaves = []
         for _ in range(source.randrange(4)):
-            fields = {
-                name: source.choice(VALUES)
-                for name in ("Max", "Min", "Mean", "Norm")
-                if source.random() < 0.4
-            }
+            fields = {name: source.choice(VALUES) for name in ("Max", "Min", "Mean", "Norm") if source.random() < 0.4}
             leaf: Any = {**tensor([source.randint(0, 3)], requires_grad=source.random() < 0.8), **fields}
             leaves.append(source.choice([leaf, leaf, scalar(source.choice([1, 0.5, True, "a"])), None]))
         name = source.choice(["add", "mul", "linear"])

@@ -23,7 +23,7 @@ Marks = dict[str, tuple[int, int]]
 def _stamps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each comparison of a test has a time of its own, and threads are as they were behind it."""
     stamps = iter(range(20260101000000, 20260101009999))
-    monkeypatch.setattr("probe_core.library.time_stamp", lambda: str(next(stamps)))
+    monkeypatch.setattr("probe_core.library.get_time_stamp", lambda: str(next(stamps)))
     monkeypatch.setattr(engine, "_threads", 0)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.precheck.execution import Side
+from probe_pytorch.precheck.execution import CallSide
 
 from support.runs.prechecked import Prechecked, call, leaf, written
 from support.runs.recorded import forward
@@ -34,7 +34,7 @@ def needing(*shape: int) -> torch.Tensor:
     return torch.randn(shape, requires_grad=True)
 
 
-def side(*needs: bool) -> Side:
+def side(*needs: bool) -> CallSide:
     """A side whose outputs, of shape (1,), (2,) and so on, need a gradient or not."""
     outputs = [torch.ones(i + 1).requires_grad_(one) for i, one in enumerate(needs)]
-    return Side([], {}, output=outputs)
+    return CallSide([], {}, output=outputs)

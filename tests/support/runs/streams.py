@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from probe_matching.aligned import Aligned
+from probe_matching.aligned import AlignmentMatcher
 from probe_recording.reading.run import DumpRun
 
-from probe_core.matching.matching import NONE, Matching, RowOrder
+from probe_core.matching.matching import NO_PARTNER, Matching, RowOrder
 from probe_core.model import How
 from probe_core.model.plan import Plan
 from support.runs.orders import all_pairs
@@ -47,7 +47,7 @@ def align(
     """Both runs aligned; what must hold of every matching is asserted."""
     ours = opened(directory / "t", target, our_parents)
     theirs = opened(directory / "g", golden, our_parents if their_parents is None else their_parents)
-    matching = Aligned().match(ours, theirs, PLAN)
+    matching = AlignmentMatcher().match(ours, theirs, PLAN)
     found = look(matching, ours, theirs)
     ours.close()
     theirs.close()
@@ -55,7 +55,7 @@ def align(
 
 
 def look(matching: Matching, ours: DumpRun, theirs: DumpRun) -> Found:
-    used = [partner for partner in matching.partners if partner != NONE]
+    used = [partner for partner in matching.partners if partner != NO_PARTNER]
     assert len(used) == len(set(used)), "each golden row stands in one row"
     apart = [{index for region in matching.regions for index in region[side]} for side in (0, 1)]
     for side in (0, 1):
@@ -63,7 +63,7 @@ def look(matching: Matching, ours: DumpRun, theirs: DumpRun) -> Found:
     pairs: dict[str, str] = {}
     for index, name in enumerate(ours.names()):
         own = matching.partners[ours.starts[index] : ours.starts[index + 1]]
-        partners = {bisect_right(theirs.starts, number) - 1 for number in own if number != NONE}
+        partners = {bisect_right(theirs.starts, number) - 1 for number in own if number != NO_PARTNER}
         if index not in apart[0]:
             assert len(partners) == 1, name
             (partner,) = partners
@@ -83,18 +83,14 @@ def look(matching: Matching, ours: DumpRun, theirs: DumpRun) -> Found:
         for region in matching.regions
     ]
     ends = [
-        (pair.target.name, pair.golden.name)
-        for pair in rows
-        if pair.target and pair.golden and pair.how is How.REGION
+        (pair.target.name, pair.golden.name) for pair in rows if pair.target and pair.golden and pair.how is How.REGION
     ]
     return Found(pairs, regions, ends)
 
 
 def call(name: str, value: float = 1.0, shape: list[int] | None = None, **fields: Any) -> Data:
     """A forward call; its input and its output hold ``value``."""
-    return {
-        f"{name}.forward": forward(tensor(shape, value, **fields), output=[tensor(shape, value, **fields)])
-    }
+    return {f"{name}.forward": forward(tensor(shape, value, **fields), output=[tensor(shape, value, **fields)])}
 
 
 def backward(name: str, value: float = 1.0) -> Data:
@@ -102,9 +98,7 @@ def backward(name: str, value: float = 1.0) -> Data:
 
 
 def module(path: str, kind: str = "Linear", number: int = 0, value: float = 1.0) -> Data:
-    return {
-        f"Module.{path}.{kind}.forward.{number}": forward(tensor(value=value), output=[tensor(value=value)])
-    }
+    return {f"Module.{path}.{kind}.forward.{number}": forward(tensor(value=value), output=[tensor(value=value)])}
 
 
 def run(*calls: Data) -> Data:

@@ -198,9 +198,7 @@ def _overloads(name: str) -> list[torch._ops.OpOverload]:
     base, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, space), base, None)
     names = [each for each in packet.overloads() if overload in ("", each)] if packet else []
-    found = [
-        op for op in (getattr(packet, each) for each in names) if torch._C._dispatch_has_kernel(op.name())
-    ]
+    found = [op for op in (getattr(packet, each) for each in names) if torch._C._dispatch_has_kernel(op.name())]
     if not found:
         raise ValueError(f"standin_npu: no operator is named {name!r}; names look like 'aten::gelu'")
     has = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -288,9 +286,7 @@ def _mend_storages() -> None:
     def npu_clone(self: torch.UntypedStorage) -> torch.UntypedStorage:
         return _storage_over(self._standin_bytes.clone()) if self.device.type == NAME else clone(self)
 
-    def npu_to(
-        self: torch.UntypedStorage, *, device: Any, non_blocking: bool = False
-    ) -> torch.UntypedStorage:
+    def npu_to(self: torch.UntypedStorage, *, device: Any, non_blocking: bool = False) -> torch.UntypedStorage:
         if torch.device(device).type != NAME:
             return to(self, device=device, non_blocking=non_blocking)
         return self if self.device.type == NAME else _storage_over(self.cpu().clone())

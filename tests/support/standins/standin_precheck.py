@@ -36,9 +36,7 @@ TRACE = "PROBE_STANDIN_TRACE"
 
 @hookimpl
 def probe_readers() -> list[ReaderSpec]:
-    return [
-        ReaderSpec("standin", "runs of the stand-in", "support.standins.standin_precheck:Reader", FRAMEWORK)
-    ]
+    return [ReaderSpec("standin", "runs of the stand-in", "support.standins.standin_precheck:Reader", FRAMEWORK)]
 
 
 @hookimpl

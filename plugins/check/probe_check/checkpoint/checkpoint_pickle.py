@@ -68,9 +68,7 @@ class CheckpointMachine(PickleMachine):
         prefixes = {".".join(parts[: n + 1]) for n in range(len(parts))}
         is_builtin = module in ("builtins", "__builtin__")
         if prefixes & set(names["dangerous_modules"]) or (is_builtin and name in names["dangerous_builtins"]):
-            raise PickleError(
-                f"its pickle asks for {module}.{name}, which no checkpoint needs; it was not run"
-            )
+            raise PickleError(f"its pickle asks for {module}.{name}, which no checkpoint needs; it was not run")
         return PickledName(module, name)
 
     def call(self, function: PickledName, arguments: tuple[Any, ...]) -> Any:
@@ -83,9 +81,7 @@ class CheckpointMachine(PickleMachine):
         if name in ("list", "tuple", "Size", "set", "frozenset") and len(arguments) == 1:
             return _sequence(arguments[0])
         if name == "__newobj__" and arguments and isinstance(arguments[0], PickledName):
-            return (
-                self.call(arguments[0], arguments[1:]) if len(arguments) > 1 else OpaqueObject(arguments[0])
-            )
+            return self.call(arguments[0], arguments[1:]) if len(arguments) > 1 else OpaqueObject(arguments[0])
         if name == "_reconstructor" and arguments and isinstance(arguments[0], PickledName):
             return OpaqueObject(arguments[0])
         if function == _ENCODE and len(arguments) == 2 and isinstance(arguments[0], str):

@@ -10,7 +10,7 @@ from probe_check.checkpoint import sentences
 from probe_check.checkpoint.comparison import compare_checkpoints
 from probe_check.checkpoint.similarity_file import DEFAULT_OUTPUT, check_output, write_similarities
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND
+from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
 from probe_core.cli.spelling import Command, option
 
 
@@ -39,11 +39,11 @@ def run_comparison(
 ) -> int:
     """Compare two checkpoints, write the result file, print the verdict, and return the exit code."""
     check_output(output)
-    with console.progress():
+    with console.show_progress():
         comparison = compare_checkpoints(target, golden, mapping)
     write_similarities(comparison, output)
     console.show(console.style(comparison.sentence, bold=True))
     for line in sentences.details(comparison):
         console.show(f"  {line}", wrap=True)
     console.show(f"  {output}")
-    return FOUND if fail_on and not comparison.agrees else FINISHED
+    return EXIT_FINDINGS if fail_on and not comparison.agrees else EXIT_FINISHED

@@ -47,9 +47,7 @@ def compare_checkpoints(
         close_files()
 
 
-def _compare(
-    target: Checkpoint, golden: Checkpoint, mapping: Mapping[str, str] | None
-) -> CheckpointComparison:
+def _compare(target: Checkpoint, golden: Checkpoint, mapping: Mapping[str, str] | None) -> CheckpointComparison:
     names = pair_names(target.tensors, golden.tensors, mapping)
     pairs = list(_measured(target, golden, names))
     partners = set(names.values())
@@ -99,7 +97,7 @@ def _measured(target: Checkpoint, golden: Checkpoint, names: Mapping[str, str]) 
         first, second = target.tensors[name], golden.tensors[golden_name]
         distance = measure(first, second) if first.shape == second.shape else None
         done += first.count
-        progress.tell(WORK, done, total)
+        progress.report_progress(WORK, done, total)
         yield TensorPair(
             name,
             golden_name,

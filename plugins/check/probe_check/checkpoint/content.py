@@ -120,9 +120,7 @@ class ContentSearch:
     def match(self, name: str, golden_name: str) -> Match | None:
         """Return the tensor that a differing one was exchanged with; None if there is none."""
         target, golden = self._target[name], self._golden[golden_name]
-        equal_in_golden = [
-            other for other in self._in_golden.matches(target, golden_name) if other != golden_name
-        ]
+        equal_in_golden = [other for other in self._in_golden.matches(target, golden_name) if other != golden_name]
         equal_in_target = [other for other in self._in_target.matches(golden, name) if other != name]
         for other in equal_in_golden:
             if other in equal_in_target:

@@ -86,9 +86,7 @@ def read_distributed(path: Path) -> Checkpoint:
         entries, places = state["state_dict_metadata"], _places(path, state["storage_data"])
         return _checkpoint(path, entries, places)
     except (PickleError, LookupError, TypeError, AttributeError, ValueError) as error:
-        problem = (
-            str(error) if isinstance(error, PickleError) else "it is no index of a distributed checkpoint"
-        )
+        problem = str(error) if isinstance(error, PickleError) else "it is no index of a distributed checkpoint"
         raise UnreadableCheckpoint(index, f"cannot be read: {problem}") from None
 
 
@@ -115,9 +113,7 @@ def _places(path: Path, storage: Any) -> Places:
         ):
             raise UnreadableCheckpoint(path / name, "is cut off: the index refers to bytes beyond its end")
         offsets = index.get("offset")
-        places[index["fqn"], None if offsets is None else _numbers(offsets)] = sources[name].part(
-            offset, length
-        )
+        places[index["fqn"], None if offsets is None else _numbers(offsets)] = sources[name].part(offset, length)
     return places
 
 
@@ -178,16 +174,12 @@ def _tensor(path: Path, name: str, state: dict[Any, Any], places: Places) -> Ten
         )
         source = places.get((name, offsets))
         if not is_inside or source is None:
-            raise UnreadableCheckpoint(
-                path, f"is damaged: a chunk of {name} is missing or outside of its tensor"
-            )
+            raise UnreadableCheckpoint(path, f"is damaged: a chunk of {name} is missing or outside of its tensor")
         chunks.append((offsets, LazyChunk(_Chunk(offsets, sizes, source), kind)))
     return _joined(path, name, shape, chunks)
 
 
-def _joined(
-    path: Path, name: str, shape: tuple[int, ...], chunks: Sequence[tuple[tuple[int, ...], Tensor]]
-) -> Tensor:
+def _joined(path: Path, name: str, shape: tuple[int, ...], chunks: Sequence[tuple[tuple[int, ...], Tensor]]) -> Tensor:
     """Return the tensor of all chunks; rows of chunks are read in blocks, other grids as a whole."""
     if not chunks or sum(chunk.count for _, chunk in chunks) != _count(shape):
         raise UnreadableCheckpoint(path, f"is damaged: the chunks of {name} do not fill it")

@@ -50,9 +50,7 @@ def find_earlier(pairs: Sequence[TensorPair], target: Checkpoint, golden: Checkp
                 if pair.is_equal or pair.match is not None or pair.name in found:
                     continue
                 name = pair.golden_name if relation is Relation.EARLIER_ITERATION else pair.name
-                if name in other.tensors and has_equal_content(
-                    target.tensors[pair.name], other.tensors[name]
-                ):
+                if name in other.tensors and has_equal_content(target.tensors[pair.name], other.tensors[name]):
                     found[pair.name] = Match(relation, name, iteration)
     return [replace(pair, match=found.get(pair.name, pair.match)) for pair in pairs]
 

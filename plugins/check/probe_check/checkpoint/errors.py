@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 
 FIX = "Give another checkpoint, or write this one again."
 
@@ -19,7 +19,7 @@ class UnreadableCheckpoint(UserError):
     """
 
     def __init__(self, path: Path, problem: str, fix: str = FIX) -> None:
-        super().__init__(f"{path} {printable(problem)}.", fix)
+        super().__init__(f"{path} {make_printable(problem)}.", fix)
         self._arguments = path, problem, fix
 
     def __reduce__(self) -> tuple[object, ...]:

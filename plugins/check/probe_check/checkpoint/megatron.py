@@ -34,9 +34,7 @@ def iteration_directory(path: Path) -> Path:
     source = ByteSource.of(file)
     text = bytes(source.read(0, min(source.size, 100))).decode("ascii", "replace").strip()
     if not re.fullmatch(r"\d{1,12}|release", text):
-        raise UnreadableCheckpoint(
-            file, "holds no number of an iteration", "Give the directory of an iteration."
-        )
+        raise UnreadableCheckpoint(file, "holds no number of an iteration", "Give the directory of an iteration.")
     directory = path / (text if text == "release" else f"iter_{int(text):07d}")
     if not directory.is_dir():
         raise UnreadableCheckpoint(
@@ -147,9 +145,7 @@ def _check_complete(path: Path, ranks: list[_RankFile]) -> None:
     for axis, kind in enumerate(("tensor", "pipeline", "expert")):
         size = ranks[0].sizes.get(f"{kind}_model_parallel_size")
         if isinstance(size, int) and sizes[axis] < size <= MAX_SIZE:
-            raise UnreadableCheckpoint(
-                path, f"lacks ranks: it has {sizes[axis]} of {size} {kind}-parallel ranks"
-            )
+            raise UnreadableCheckpoint(path, f"lacks ranks: it has {sizes[axis]} of {size} {kind}-parallel ranks")
     count = sizes[0] * sizes[1] * sizes[2]
     if len(places) != count:
         raise UnreadableCheckpoint(path, f"lacks ranks: it has {len(places)} of {count}")

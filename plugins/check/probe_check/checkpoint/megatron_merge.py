@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from probe_check.checkpoint.content import are_equal
 from probe_check.checkpoint.errors import UnreadableCheckpoint
 from probe_check.checkpoint.tensors import JoinedTensor, SlicedTensor, Tensor
-from probe_core.errors import counted
+from probe_core.errors import format_count
 from probe_core.files.packaged import load_yaml
 
 _LAYER = re.compile(r"^((?:decoder|encoder|.*?transformer|.*?model)\.layers\.)(\d{1,6})(\..*)$")
@@ -68,9 +68,7 @@ def merge_ranks(path: Path, chunks: Mapping[Place, Mapping[str, Tensor]], *, is_
 def _remarks(unequal: Sequence[str]) -> tuple[str, ...]:
     if not unequal:
         return ()
-    names = (
-        f"{counted(len(unequal), 'tensor')} that all ranks share differ between them, such as {unequal[0]}"
-    )
+    names = f"{format_count(len(unequal), 'tensor')} that all ranks share differ between them, such as {unequal[0]}"
     return (f"{names}; those of the first rank are compared.",)
 
 
@@ -121,9 +119,7 @@ def _global_name(name: str, layer_shift: int, expert_shift: int) -> str:
     return name
 
 
-def _merge(
-    name: str, by_rank: Mapping[tuple[int, int], Tensor], unequal: list[str], *, is_gated: bool
-) -> Tensor:
+def _merge(name: str, by_rank: Mapping[tuple[int, int], Tensor], unequal: list[str], *, is_gated: bool) -> Tensor:
     """Return the whole tensor of the parts by expert-parallel and tensor-parallel rank.
 
     Raises:

@@ -68,11 +68,7 @@ def _name(key: Any) -> str:
 
 def _number(arguments: Sequence[Any]) -> Any:
     """Return the number in the arguments of NumPy's function for scalars: a type, and bytes."""
-    if (
-        len(arguments) != 2
-        or not isinstance(arguments[0], OpaqueObject)
-        or not isinstance(arguments[1], bytes)
-    ):
+    if len(arguments) != 2 or not isinstance(arguments[0], OpaqueObject) or not isinstance(arguments[1], bytes):
         return None
     kind = arguments[0].arguments[:1]
     try:

@@ -34,9 +34,7 @@ def with_parameter_names(
     """Return tensors and settings with the names of parameters in place of their numbers."""
     members = _members(settings)
     names: dict[str, dict[str, str]] = {}
-    for prefix in {
-        match[1] for name in tensors if is_of_optimizer(name) and (match := _STATE.fullmatch(name))
-    }:
+    for prefix in {match[1] for name in tensors if is_of_optimizer(name) and (match := _STATE.fullmatch(name))}:
         groups = members.get(prefix, {})
         names[prefix] = _stated_names(groups) or _names_of_model(prefix, groups, tensors)
     return (

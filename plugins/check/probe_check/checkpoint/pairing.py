@@ -6,17 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, counted, nearest
-from probe_core.files.given import parse_yaml, read_given, yaml_problem
+from probe_core.errors import UserError, find_nearest_names, format_count
+from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
 
-WRAPPERS = frozenset(
-    {"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module", "_checkpoint_wrapped_module"}
-)
+WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module", "_checkpoint_wrapped_module"})
 """Components of names that wrappers add: for data parallelism, compilation, sharding, checkpointing."""
 MAX_LISTED = 5
-_EXAMPLE = (
-    "Write a line 'encoder.fc1.weight: encoder.linear1.weight' for each tensor, or for a part of names."
-)
+_EXAMPLE = "Write a line 'encoder.fc1.weight: encoder.linear1.weight' for each tensor, or for a part of names."
 
 
 def pair_names(
@@ -67,12 +63,12 @@ def read_mapping(path: Path) -> dict[str, str]:
 
     what = f"The mapping {path}"
     try:
-        value: Any = parse_yaml(read_given(path).decode("utf-8-sig"))
+        value: Any = parse_yaml(read_regular_file(path).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not in UTF-8"
         raise UserError(f"{what} cannot be read: {reason}.", "Check the path and its permissions.") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"{what} is not valid yaml{yaml_problem(error)}.", _EXAMPLE) from None
+        raise UserError(f"{what} is not valid yaml{describe_yaml_error(error)}.", _EXAMPLE) from None
     if value is None:
         return {}
     words = (*value, *value.values()) if isinstance(value, dict) else (None,)
@@ -96,16 +92,14 @@ def _mapped(target: Collection[str], golden: set[str], mapping: Mapping[str, str
                 used.add(part)
                 break
     _check_parts(target, [part for part in parts if part not in used])
-    _check_partners(
-        golden, [mapping[name] for name in target if name in mapping and mapping[name] not in golden]
-    )
+    _check_partners(golden, [mapping[name] for name in target if name in mapping and mapping[name] not in golden])
     return renamed
 
 
 def _check_parts(target: Collection[str], unused: list[str]) -> None:
     if unused:
         raise UserError(
-            f"The mapping names {counted(len(unused), 'tensor')} that the target does not have.",
+            f"The mapping names {format_count(len(unused), 'tensor')} that the target does not have.",
             "Use the names of tensors, or parts of them. Unknown:",
             _with_nearest(unused, target),
         )
@@ -114,7 +108,7 @@ def _check_parts(target: Collection[str], unused: list[str]) -> None:
 def _check_partners(golden: Collection[str], unknown: list[str]) -> None:
     if unknown:
         raise UserError(
-            f"The mapping names {counted(len(unknown), 'tensor')} that the golden checkpoint does not have.",
+            f"The mapping names {format_count(len(unknown), 'tensor')} that the golden checkpoint does not have.",
             "Use the names of tensors. Unknown:",
             _with_nearest(unknown, golden),
         )
@@ -123,6 +117,6 @@ def _check_partners(golden: Collection[str], unknown: list[str]) -> None:
 def _with_nearest(names: list[str], known: Collection[str]) -> list[str]:
     lines = []
     for name in names[:MAX_LISTED]:
-        close = nearest(name, list(known), 1)
+        close = find_nearest_names(name, list(known), 1)
         lines.append(f'"{name}"' + (f"  (nearest: {close[0]})" if close else ""))
     return lines

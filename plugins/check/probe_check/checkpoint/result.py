@@ -110,7 +110,5 @@ class CheckpointComparison:
     @property
     def agrees(self) -> bool:
         """True if all tensors were compared and are equal, and so are the settings of optimizers."""
-        is_complete = not (
-            self.target_only or self.golden_only or self.target.unreadable or self.golden.unreadable
-        )
+        is_complete = not (self.target_only or self.golden_only or self.target.unreadable or self.golden.unreadable)
         return is_complete and not self.optimizer_settings and all(pair.is_equal for pair in self.pairs)

@@ -38,9 +38,7 @@ def read_safetensors(path: Path) -> Checkpoint:
     if length > source.size - _PREFIX_BYTES:
         raise UnreadableCheckpoint(path, "is cut off: its header is longer than the file")
     if length > MAX_HEADER_BYTES:
-        raise UnreadableCheckpoint(
-            path, f"has a header of {length} bytes, which is larger than the format allows"
-        )
+        raise UnreadableCheckpoint(path, f"has a header of {length} bytes, which is larger than the format allows")
     entries = _header(path, bytes(source.read(_PREFIX_BYTES, length)))
     data = source.part(_PREFIX_BYTES + length, source.size - _PREFIX_BYTES - length)
     tensors: dict[str, Tensor] = {}
@@ -77,11 +75,7 @@ def _header(path: Path, text: bytes) -> dict[str, Any]:
 
 def _offsets(path: Path, name: str, entry: Any) -> tuple[int, int]:
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
-    if (
-        not isinstance(offsets, list)
-        or len(offsets) != 2
-        or any(type(number) is not int for number in offsets)
-    ):
+    if not isinstance(offsets, list) or len(offsets) != 2 or any(type(number) is not int for number in offsets):
         raise UnreadableCheckpoint(path, f"is damaged: {name} has no data_offsets")
     start, stop = offsets
     if not 0 <= start <= stop:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from probe_check.checkpoint.result import CheckpointComparison, Match, Relation, SettingPair, TensorPair
-from probe_core.errors import counted, printable
+from probe_core.errors import format_count, make_printable
 
 MAX_LISTED = 5
 
@@ -16,16 +16,16 @@ def verdict(comparison: CheckpointComparison) -> str:
     differing, total = comparison.differing, len(comparison.pairs)
     if differing:
         main = main_pair(comparison)
-        name = printable(main.name)
+        name = make_printable(main.name)
         subject = f"the first, {name}," if main is differing[0] and len(differing) > 1 else name
-        return f"DIVERGED: {len(differing):,} of {counted(total, 'tensor')} differ; {subject} {clause(main)}"
+        return f"DIVERGED: {len(differing):,} of {format_count(total, 'tensor')} differ; {subject} {clause(main)}"
     remarks = list(_missing(comparison))
     if comparison.optimizer_settings:
         remarks.append(_setting(comparison.optimizer_settings[0]))
     if remarks:
         verb = "is" if total == 1 else "are"
-        return f"DIVERGED: {counted(total, 'common tensor')} {verb} equal; {'; '.join(remarks)}"
-    return f"AGREE: all {counted(total, 'tensor')} are equal"
+        return f"DIVERGED: {format_count(total, 'common tensor')} {verb} equal; {'; '.join(remarks)}"
+    return f"AGREE: all {format_count(total, 'tensor')} are equal"
 
 
 def main_pair(comparison: CheckpointComparison) -> TensorPair:
@@ -52,7 +52,7 @@ def clause(pair: TensorPair) -> str:
 
 
 def _match(pair: TensorPair, match: Match) -> str:
-    other = printable(short_name(pair.golden_name, match.name))
+    other = make_printable(short_name(pair.golden_name, match.name))
     if match.relation is Relation.SWAPPED:
         return f"equals {other} of the other: swapped?"
     if match.relation is Relation.EQUALS_OTHER:
@@ -85,12 +85,12 @@ def _missing(comparison: CheckpointComparison) -> Iterator[str]:
     for names, side in ((comparison.target_only, "target"), (comparison.golden_only, "golden checkpoint")):
         if names:
             verb = "is" if len(names) == 1 else "are"
-            yield f"{counted(len(names), 'tensor')} {verb} only in the {side}, such as {printable(names[0])}"
+            yield f"{format_count(len(names), 'tensor')} {verb} only in the {side}, such as {make_printable(names[0])}"
     for checkpoint, side in ((comparison.target, "target"), (comparison.golden, "golden checkpoint")):
         for name, why in list(checkpoint.unreadable.items())[:1]:
             count = len(checkpoint.unreadable)
-            verb = f"{counted(count, 'tensor')} of the {side} cannot be compared"
-            yield f"{verb}: {printable(name)} {why}"
+            verb = f"{format_count(count, 'tensor')} of the {side} cannot be compared"
+            yield f"{verb}: {make_printable(name)} {why}"
 
 
 def details(comparison: CheckpointComparison) -> Iterator[str]:
@@ -101,10 +101,10 @@ def details(comparison: CheckpointComparison) -> Iterator[str]:
     others = [pair for pair in differing if pair is not main_pair(comparison)] if differing else []
     others.sort(key=lambda pair: pair.match is None)
     for pair in others[:MAX_LISTED]:
-        line = f"{printable(pair.name)} {clause(pair)}"
+        line = f"{make_printable(pair.name)} {clause(pair)}"
         yield line if line.endswith("?") else f"{line}."
     if len(others) > MAX_LISTED:
-        yield f"{counted(len(others) - MAX_LISTED, 'other tensor')} differ; the file lists them."
+        yield f"{format_count(len(others) - MAX_LISTED, 'other tensor')} differ; the file lists them."
     if differing:
         for line in _missing(comparison):
             yield f"{line[0].upper()}{line[1:]}."
@@ -112,11 +112,11 @@ def details(comparison: CheckpointComparison) -> Iterator[str]:
 
 
 def _setting(setting: SettingPair) -> str:
-    name = printable(setting.name)
+    name = make_printable(setting.name)
     if setting.golden is None or setting.target is None:
         side = "target" if setting.golden is None else "golden checkpoint"
         return f"only the {side} has {name}"
-    first, second = (printable(str(value), 60) for value in (setting.target, setting.golden))
+    first, second = (make_printable(str(value), 60) for value in (setting.target, setting.golden))
     return f"{name} is {first}, and {second} in the other"
 
 
@@ -126,4 +126,4 @@ def _settings(comparison: CheckpointComparison) -> Iterator[str]:
     for setting in ordered[:MAX_LISTED]:
         yield f"{_setting(setting)}."
     if len(comparison.settings) > MAX_LISTED:
-        yield f"{counted(len(comparison.settings) - MAX_LISTED, 'other setting')} differ."
+        yield f"{format_count(len(comparison.settings) - MAX_LISTED, 'other setting')} differ."

@@ -90,11 +90,7 @@ def named(content: Any) -> Any:
     model = content[wrapped[0]]
     return {
         **model,
-        **{
-            key: value
-            for key, value in with_optimizer(content).items()
-            if key not in model and key != wrapped[0]
-        },
+        **{key: value for key, value in with_optimizer(content).items() if key not in model and key != wrapped[0]},
     }
 
 

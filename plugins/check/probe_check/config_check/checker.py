@@ -18,7 +18,7 @@ from probe_check.config_check.frameworks import new_adapter
 from probe_check.config_check.pack_file import PackFile
 from probe_check.config_check.random_log import LOG
 from probe_check.config_check.rules import HIDDEN, load_rules
-from probe_core.errors import said
+from probe_core.errors import describe_error
 
 MAX_STEPS = 10
 """Number of forward calls whose inputs and weights are collected, unless the script sets another."""
@@ -137,7 +137,7 @@ class ConfigChecker:
             collect()
         except Exception as error:  # the training must go on whatever the checker's error
             if part not in self._lost:
-                note(f"config-check: {part} of step {self._step} cannot be collected: {said(error)}")
+                note(f"config-check: {part} of step {self._step} cannot be collected: {describe_error(error)}")
             self._lost.add(part)
 
     def _conditions(self, place: str, model: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from probe_check.config_check.pack import Scalar
 from probe_check.config_check.rules import HIDDEN, Rules
 from probe_check.config_check.shell_script import hyperparameters_of
 from probe_core.errors import UserError
-from probe_core.files.given import parse_yaml, read_given, yaml_problem
+from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
 
 MAX_FILE_BYTES = 4 << 20
 """Largest size of a script or yaml file."""
@@ -87,7 +87,7 @@ def _parameters_in(path: Path, rules: Rules) -> Mapping[str, Scalar]:
 
 def _text_of(path: Path) -> str:
     try:
-        data = read_given(path)
+        data = read_regular_file(path)
     except FileNotFoundError:
         raise UserError(f"{path} not found.", "Check the path.") from None
     except (OSError, ValueError) as error:
@@ -105,11 +105,9 @@ def _yaml_parameters(path: Path, text: str) -> dict[str, Scalar]:
     try:
         content = parse_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not valid yaml{yaml_problem(error)}.", "Correct the file.") from None
+        raise UserError(f"{path} is not valid yaml{describe_yaml_error(error)}.", "Correct the file.") from None
     if not isinstance(content, dict):
-        raise UserError(
-            f"{path} holds no mapping of names to values.", "Give a yaml file of hyper-parameters."
-        )
+        raise UserError(f"{path} holds no mapping of names to values.", "Give a yaml file of hyper-parameters.")
     found: dict[str, Scalar] = {}
     _flatten(content, "", found)
     return found

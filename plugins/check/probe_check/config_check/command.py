@@ -17,9 +17,9 @@ from probe_check.config_check.pack_file import check_name, write_pack
 from probe_check.config_check.results import compare_and_write, is_pack
 from probe_check.config_check.rules import load_rules
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND
+from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
 from probe_core.cli.spelling import Command, option
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 
 DEFAULT_PACK = Path("config_check_pack.zip")
 DEFAULT_OUTPUT = Path("config_check_result")
@@ -57,9 +57,7 @@ def config_check(
     """
     framework = ctx.meta.get("probe.framework") or DEFAULT_FRAMEWORK
     if dump == compare:
-        raise UserError(
-            "Exactly one of -d and -c is needed.", "Give -d to collect, or -c BENCH CMP to compare."
-        )
+        raise UserError("Exactly one of -d and -c is needed.", "Give -d to collect, or -c BENCH CMP to compare.")
     if dump:
         return _collect(paths, output or DEFAULT_PACK, framework)
     return _compare(paths, output, framework, fail_on)
@@ -71,11 +69,9 @@ def _collect(files: Sequence[Path], output: Path, framework: str) -> int:
     members = static_members(files, framework)
     write_pack(output, members)
     if files and not any(name.startswith("hyperparameters/") for name in members):
-        console.warn(
-            "the files name no hyper-parameters: no training command or value was recognised in them"
-        )
-    console.show(f"wrote {printable(str(output))}: {', '.join(members)}")
-    return FINISHED
+        console.warn("the files name no hyper-parameters: no training command or value was recognised in them")
+    console.show(f"wrote {make_printable(str(output))}: {', '.join(members)}")
+    return EXIT_FINISHED
 
 
 def static_members(files: Sequence[Path], framework: str) -> dict[str, str]:
@@ -93,19 +89,17 @@ def _compare(paths: Sequence[Path], output: Path | None, framework: str, fail_on
     if len(paths) != 2:
         raise UserError(f"-c needs two paths, and {len(paths)} were given.", "Give -c BENCH CMP.")
     if all(path.exists() and not is_pack(path) for path in paths):
-        return run_comparison(
-            paths[0], paths[1], output or Path(DEFAULT_SIMILARITIES), fail_on=fail_on is not None
-        )
+        return run_comparison(paths[0], paths[1], output or Path(DEFAULT_SIMILARITIES), fail_on=fail_on is not None)
     comparison, written = compare_and_write(paths[0], paths[1], output or DEFAULT_OUTPUT, framework)
     _show(comparison, written)
     has_found = fail_on is not None and SEVERITY[comparison.level] >= SEVERITY[Level(fail_on)]
-    return FOUND if has_found else FINISHED
+    return EXIT_FINDINGS if has_found else EXIT_FINISHED
 
 
 def _show(comparison: ConfigComparison, written: list[Path]) -> None:
     """Print the verdict, further differences, what was not compared, and the files."""
     for gap in comparison.gaps:
         console.warn(sentences.gap(gap, comparison))
-    console.show(console.style(printable(sentences.verdict(comparison)), bold=True))
+    console.show(console.style(make_printable(sentences.verdict(comparison)), bold=True))
     for line in (*sentences.details(comparison), *sentences.wrote(written)):
-        console.show(f"  {printable(line)}")
+        console.show(f"  {make_printable(line)}")

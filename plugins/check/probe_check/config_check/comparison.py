@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probe_diagnosis import ConditionKind, condition_differences, place_in_order
+from probe_diagnosis import ConditionKind, find_condition_differences, place_in_order
 
 from probe_check.config_check.environment import compare_packages, compare_variables
 from probe_check.config_check.hyperparameters import compare_hyperparameters
@@ -123,7 +123,7 @@ def _compare_conditions(bench: Pack, cmp: Pack, rules: Rules) -> ItemResult:
         if golden is None or target is None:
             continue
         is_compared = True
-        for one in condition_differences(target, golden):
+        for one in find_condition_differences(target, golden):
             if one.kind is ConditionKind.ENVIRONMENT and one.name in judged:
                 continue
             level = rules.condition_levels.get(one.kind.value, Level.WARNING)
@@ -156,9 +156,7 @@ def _shared_places(bench: Pack, cmp: Pack) -> list[Place]:
 def _gaps(bench: Pack, cmp: Pack) -> Iterator[Gap]:
     """Yield what only one of the packs has."""
     for side, own, other in (("bench", bench, cmp), ("cmp", cmp, bench)):
-        yield from (
-            Gap(GapKind.ONE_SIDED_ITEM, item, side) for item in Item if item in own.items() - other.items()
-        )
+        yield from (Gap(GapKind.ONE_SIDED_ITEM, item, side) for item in Item if item in own.items() - other.items())
         if Item.HYPERPARAMETERS in own.items() & other.items():
             files = [file for file in own.hyperparameter_files() if file not in other.hyperparameter_files()]
             if files:

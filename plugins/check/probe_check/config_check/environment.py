@@ -28,9 +28,7 @@ def compare_variables(bench: Mapping[str, str], cmp: Mapping[str, str], rules: R
     found = [one for rule in rules.variables if (one := _variable(rule, bench, cmp, sides)) is not None]
     rows = tuple((*row, level.value) for row, _, level in found)
     differences = tuple(difference for _, difference, _ in found)
-    return ItemResult(
-        Item.ENVIRONMENT, worst(level for *_, level in found), VARIABLE_COLUMNS, rows, differences
-    )
+    return ItemResult(Item.ENVIRONMENT, worst(level for *_, level in found), VARIABLE_COLUMNS, rows, differences)
 
 
 def is_npu(variables: Mapping[str, str], rules: Rules) -> bool:
@@ -56,9 +54,7 @@ def _variable(
     return row, ConfigDifference(Item.ENVIRONMENT, level, condition, place), level
 
 
-def compare_packages(
-    bench: Mapping[str, str], cmp: Mapping[str, str], framework: str, rules: Rules
-) -> ItemResult:
+def compare_packages(bench: Mapping[str, str], cmp: Mapping[str, str], framework: str, rules: Rules) -> ItemResult:
     """Return the documented packages whose versions differ.
 
     Args:
@@ -69,9 +65,7 @@ def compare_packages(
     """
     differences = tuple(_package_differences(bench, cmp, framework, rules))
     rows = tuple((one.condition.name, *_versions(one.condition), one.level.value) for one in differences)
-    return ItemResult(
-        Item.PACKAGES, worst(one.level for one in differences), PACKAGE_COLUMNS, rows, differences
-    )
+    return ItemResult(Item.PACKAGES, worst(one.level for one in differences), PACKAGE_COLUMNS, rows, differences)
 
 
 def _versions(condition: ConditionDifference) -> tuple[Cell, Cell]:

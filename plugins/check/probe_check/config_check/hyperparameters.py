@@ -76,9 +76,7 @@ def is_equal(bench: Scalar, cmp: Scalar) -> bool:
     texts = [_unquoted(str(value)) for value in (bench, cmp)]
     if texts[0] == texts[1]:
         return (bench is None) == (cmp is None)
-    if any(
-        isinstance(value, bool) or len(text) > MAX_NUMBER_LENGTH for value, text in zip((bench, cmp), texts)
-    ):
+    if any(isinstance(value, bool) or len(text) > MAX_NUMBER_LENGTH for value, text in zip((bench, cmp), texts)):
         return False
     try:
         return Decimal(texts[0]) == Decimal(texts[1])
@@ -103,9 +101,7 @@ def _row(
     return file, *names, *cells, pair.matched_with, level.value
 
 
-def _shown(
-    pair: _Pair, bench: Mapping[str, Scalar], cmp: Mapping[str, Scalar], rules: Rules
-) -> tuple[Scalar, Scalar]:
+def _shown(pair: _Pair, bench: Mapping[str, Scalar], cmp: Mapping[str, Scalar], rules: Rules) -> tuple[Scalar, Scalar]:
     """Return both values, those of a secret hidden."""
     if any(name is not None and rules.is_secret(name) for name in (pair.bench, pair.cmp)):
         return HIDDEN, HIDDEN
@@ -178,9 +174,7 @@ def _comparable(names: Iterable[str]) -> list[str]:
     return [name for name in names if len(name) <= MAX_FUZZY_LENGTH][:MAX_FUZZY_NAMES]
 
 
-def _most_similar(
-    name: str, matchers: Mapping[str, SequenceMatcher[str]], limit: float
-) -> tuple[str | None, float]:
+def _most_similar(name: str, matchers: Mapping[str, SequenceMatcher[str]], limit: float) -> tuple[str | None, float]:
     """Return the name of the highest similarity above a limit, and the similarity."""
     best, best_ratio = None, limit
     for other, matcher in matchers.items():

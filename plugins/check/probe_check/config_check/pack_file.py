@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import make_directory, open_file, refused, writing
+from probe_core.files.atomic import create_path_error, make_directory, open_file, write_atomically
 
 SUFFIX = ".zip"
 DATE_TIME = (1980, 1, 1, 0, 0, 0)
@@ -18,9 +18,7 @@ DATE_TIME = (1980, 1, 1, 0, 0, 0)
 def check_name(path: Path) -> None:
     """Raise a UserError if the name of a pack does not end in .zip."""
     if path.suffix != SUFFIX:
-        raise UserError(
-            f"A pack must end in {SUFFIX}, and {path} does not.", f"Give a name such as pack{SUFFIX}."
-        )
+        raise UserError(f"A pack must end in {SUFFIX}, and {path} does not.", f"Give a name such as pack{SUFFIX}.")
 
 
 def write_pack(path: Path, members: Mapping[str, str]) -> None:
@@ -32,7 +30,7 @@ def write_pack(path: Path, members: Mapping[str, str]) -> None:
     check_name(path)
     make_directory(path.parent)
     with (
-        writing(path, "The pack") as temporary,
+        write_atomically(path, "The pack") as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file,
     ):
         for name, text in members.items():
@@ -67,7 +65,7 @@ class PackFile:
         try:
             self._add(members)
         except (OSError, zipfile.BadZipFile) as error:
-            raise refused(self._path, error) from None
+            raise create_path_error(self._path, error) from None
         self._has_begun = True
 
     def _add(self, members: Mapping[str, str]) -> None:

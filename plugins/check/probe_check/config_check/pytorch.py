@@ -72,8 +72,6 @@ class TorchAdapter(FrameworkAdapter):
         found: dict[str, Measured] = {}
         for name, parameter in model.named_parameters():
             with suppress(Exception):  # a parameter without values, such as a lazy one
-                measured = self.measure(
-                    parameter.detach().float() if not parameter.is_complex() else parameter
-                )
+                measured = self.measure(parameter.detach().float() if not parameter.is_complex() else parameter)
                 found |= {} if measured is None else {name: measured}
         return found

@@ -86,9 +86,7 @@ def _pairs(bench: Sequence[RandomCalls], cmp: Sequence[RandomCalls], limit: floa
     is_matched = {id(calls): False for calls in cmp}
     for calls in bench:
         frames = [parse_frame(frame) for frame in calls.stack]
-        matches = [
-            other for other, own in groups.get(_outline(frames), ()) if _are_similar(own, frames, limit)
-        ]
+        matches = [other for other, own in groups.get(_outline(frames), ()) if _are_similar(own, frames, limit)]
         yield _Pair(calls, matches[0] if matches else None)
         is_matched.update((id(other), True) for other in matches)
     yield from (_Pair(None, calls) for calls in cmp if not is_matched[id(calls)])
@@ -101,8 +99,7 @@ def _outline(frames: Sequence[_Frame]) -> tuple[tuple[str, str], ...]:
 def _are_similar(cmp: Sequence[_Frame], bench: Sequence[_Frame], limit: float) -> bool:
     """Return True if all frames of two stacks of equal files and functions are similar."""
     return all(
-        ((own.file != "") + 1 + _code_similarity(own.code, other.code)) / 3 >= limit
-        for own, other in zip(cmp, bench)
+        ((own.file != "") + 1 + _code_similarity(own.code, other.code)) / 3 >= limit for own, other in zip(cmp, bench)
     )
 
 

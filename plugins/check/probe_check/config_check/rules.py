@@ -77,9 +77,7 @@ def load_rules() -> Rules:
     """Return the content of ``rules.yaml``."""
     data = load_yaml("probe_check.config_check", "rules.yaml")
     return Rules(
-        tuple(
-            VariableRule(one.get("npu", ""), one.get("gpu", ""), one["default"]) for one in data["variables"]
-        ),
+        tuple(VariableRule(one.get("npu", ""), one.get("gpu", ""), one["default"]) for one in data["variables"]),
         data["npu_mark"],
         tuple(data["packages"]),
         data["framework_packages"],

@@ -10,7 +10,7 @@ from probe_diagnosis import ConditionDifference, ConditionKind, condition_senten
 
 from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import ConfigDifference, Gap, GapKind, Item, Level
-from probe_core.errors import counted, some
+from probe_core.errors import format_count, format_list
 
 NOT_INSTALLED = "not installed"
 MAX_DIGITS = 17
@@ -35,7 +35,7 @@ def verdict(comparison: ConfigComparison) -> str:
         return f"The configurations agree in all that was compared: {items}"
     first, rest = comparison.differences[0], comparison.differences[1:]
     text = difference(first)
-    more = f" ({counted(len(rest), 'more difference')})" if rest else ""
+    more = f" ({format_count(len(rest), 'more difference')})" if rest else ""
     return f"{text[:1].upper()}{text[1:]}{more}"
 
 
@@ -80,8 +80,8 @@ def gap(one: Gap, comparison: ConfigComparison) -> str:
     if one.kind is GapKind.ONE_SIDED_ITEM:
         return f"{noun} were not compared, because only {path} holds them"
     if one.kind is GapKind.DAMAGED_CONDITIONS:
-        return f"the conditions of {some(one.names, 3)} in {path} cannot be read and were not compared"
-    return f"{noun} of {some(one.names, 3)} were not compared, because only {path} holds them"
+        return f"the conditions of {format_list(one.names, 3)} in {path} cannot be read and were not compared"
+    return f"{noun} of {format_list(one.names, 3)} were not compared, because only {path} holds them"
 
 
 def wrote(paths: list[Path]) -> list[str]:

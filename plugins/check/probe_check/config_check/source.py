@@ -53,9 +53,7 @@ class Source(ABC):
             data = self._read(name)
         except (OSError, ValueError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise UserError(
-                f"{name} in {self.path} cannot be read: {reason}.", "Collect the pack again."
-            ) from None
+            raise UserError(f"{name} in {self.path} cannot be read: {reason}.", "Collect the pack again.") from None
         self._total += len(data)
         if len(data) > MAX_MEMBER_BYTES:
             raise UserError(
@@ -90,9 +88,7 @@ class ZipSource(Source):
             raise UserError(f"{path} not found.", "Check the path.") from None
         except (OSError, ValueError, EOFError, RuntimeError, OverflowError, zipfile.BadZipFile) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise UserError(
-                f"{path} is not a readable zip file: {reason}.", "Collect the pack again."
-            ) from None
+            raise UserError(f"{path} is not a readable zip file: {reason}.", "Collect the pack again.") from None
         self._members = {one.filename: one for one in self._file.infolist() if not one.is_dir()}
         if len(self._members) > MAX_MEMBERS:
             self.close()
@@ -135,9 +131,7 @@ class DirectorySource(Source):
     def _walk(self, directory: Path, prefix: str) -> Iterator[str]:
         entries = sorted(directory.iterdir())
         if len(entries) > MAX_MEMBERS:
-            raise UserError(
-                f"{directory} has more than {MAX_MEMBERS:,} entries.", "Give a pack of config-check."
-            )
+            raise UserError(f"{directory} has more than {MAX_MEMBERS:,} entries.", "Give a pack of config-check.")
         for entry in entries:
             name = prefix + entry.name
             if not entry.is_dir():
@@ -154,9 +148,7 @@ class DirectorySource(Source):
 
 def _may_hold_members(name: str) -> bool:
     """Return True if members may be in a directory; others, such as those of tensors, are not listed."""
-    return name.rpartition("/")[2].startswith(
-        ("step", "rank", "hyperparameters", "dataset", "weights", "random")
-    )
+    return name.rpartition("/")[2].startswith(("step", "rank", "hyperparameters", "dataset", "weights", "random"))
 
 
 def open_source(path: Path) -> Source:

@@ -137,9 +137,7 @@ def _equality(entry: _Entry) -> Cell:
     return ONLY_BENCH if entry.cmp is None else entry.is_equal
 
 
-def _difference(
-    item: Item, kind: ConditionKind, level: Level, place: Place, entry: _Entry
-) -> ConfigDifference:
+def _difference(item: Item, kind: ConditionKind, level: Level, place: Place, entry: _Entry) -> ConfigDifference:
     statistic, bench, cmp = entry.first_difference()
     condition = ConditionDifference(kind, entry.name, cmp, bench)
     effect = place_in_order(kind.value, entry.name)

@@ -13,7 +13,7 @@ from probe_check.config_check.items import Item
 from probe_check.config_check.pack import Pack, Scalar, open_pack
 from probe_check.config_check.rules import HIDDEN, Rules
 from probe_core.errors import UserError
-from probe_core.files.atomic import make_directory, refuse_link, refused, write_text
+from probe_core.files.atomic import create_path_error, make_directory, refuse_link, write_text
 
 
 def unpack(pack: Pack, directory: Path, rules: Rules) -> None:
@@ -31,8 +31,7 @@ def unpack(pack: Pack, directory: Path, rules: Rules) -> None:
     variables = shown_variables(pack.variables(), rules) if has_variables else {}
     texts = {"env": json.dumps(variables, indent=4) + "\n"}
     texts |= {
-        f"hyperparameters/{file}": json.dumps(_without_secrets(pack.hyperparameters(file), rules), indent=4)
-        + "\n"
+        f"hyperparameters/{file}": json.dumps(_without_secrets(pack.hyperparameters(file), rules), indent=4) + "\n"
         for file in pack.hyperparameter_files()
     }
     for name in pack.members():
@@ -73,4 +72,4 @@ def _remove(directory: Path) -> None:
             )
         shutil.rmtree(directory)
     except OSError as error:
-        raise refused(directory, error) from None
+        raise create_path_error(directory, error) from None

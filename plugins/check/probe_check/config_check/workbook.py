@@ -9,7 +9,7 @@ from typing import Any
 
 from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import Cell
-from probe_core.files.atomic import writing
+from probe_core.files.atomic import write_atomically
 from probe_core.spreadsheet_text import neutralise
 
 FILE = "result.xlsx"
@@ -26,7 +26,7 @@ def write_workbook(path: Path, comparison: ConfigComparison) -> None:
     import xlsxwriter
 
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
-    with writing(path, "The result") as temporary, xlsxwriter.Workbook(temporary, options) as book:
+    with write_atomically(path, "The result") as temporary, xlsxwriter.Workbook(temporary, options) as book:
         rows = [(result.item.value, result.level.value) for result in comparison.results]
         _add_sheet(book, SUMMARY, SUMMARY_COLUMNS, rows)
         for result in comparison.results:

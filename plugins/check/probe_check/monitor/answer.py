@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from probe_recording import band_rule
+from probe_recording import load_band_rule
 
 from probe_check.monitor import sentences
 from probe_check.monitor.run_reader import MonitoredRun
@@ -16,7 +16,7 @@ SCHEMA = 1
 
 def as_json(run: MonitoredRun, verdict: Verdict) -> dict[str, Any]:
     """Return the verdict, its numbers and its limits."""
-    rule = band_rule()
+    rule = load_band_rule()
     word = sentences.verdict(run, verdict).partition(":")[0]
     return {
         "schema": SCHEMA,

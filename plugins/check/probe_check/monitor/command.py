@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND
-from probe_core.cli.options import Numbers
+from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
+from probe_core.cli.options import NumberRanges
 from probe_core.cli.spelling import Command, option
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.library import OUTPUT
+from probe_core.library import DEFAULT_OUTPUT
 
 PAGE_FILE = "monitor.html"
 ANSWER_FILE = "monitor_answer.json"
@@ -20,7 +20,7 @@ ANSWER_FILE = "monitor_answer.json"
 
 @click.command(cls=Command)
 @click.argument("directory", type=click.Path(path_type=Path))
-@option("-o", "--output", default=OUTPUT, show_default=True, type=click.Path(path_type=Path),
+@option("-o", "--output", default=DEFAULT_OUTPUT, show_default=True, type=click.Path(path_type=Path),
     help="Directory of the result files; created if absent.")  # fmt: skip
 @option("--fail-on", type=click.Choice(["suspect"]), help="Exit with 1 if a value is suspicious.")
 def monitor(directory: Path, output: Path, fail_on: str | None) -> int:
@@ -47,7 +47,7 @@ def monitor(directory: Path, output: Path, fail_on: str | None) -> int:
         console.show(f"  {line}", wrap=True)
     for name in (PAGE_FILE, ANSWER_FILE):
         console.show(f"  {output / name}")
-    return FOUND if verdict.findings and fail_on else FINISHED
+    return EXIT_FINDINGS if verdict.findings and fail_on else EXIT_FINISHED
 
 
 @click.command(cls=Command)
@@ -66,7 +66,7 @@ def monitor_alerts(data: Path, output: Path | None, count: int, steps: str) -> i
     """
     from probe_check.monitor.events import SORTED_FILE, read_events, write_events
 
-    numbers = Numbers().convert(steps.strip("[] "), None, None) if steps.strip("[] ") else ()
+    numbers = NumberRanges().convert(steps.strip("[] "), None, None) if steps.strip("[] ") else ()
     events = read_events(data, numbers)[:count]
     path = (output or data) / SORTED_FILE
     make_directory(path.parent)
@@ -76,4 +76,4 @@ def monitor_alerts(data: Path, output: Path | None, count: int, steps: str) -> i
     if not events:
         console.show("No events.")
     console.show(f"  {path}")
-    return FINISHED
+    return EXIT_FINISHED

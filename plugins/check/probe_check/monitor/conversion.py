@@ -16,7 +16,7 @@ from probe_check.monitor.output import new_summary_writer
 from probe_check.monitor.run_reader import Series, read_series
 from probe_check.monitor.tasks import Task
 from probe_core.errors import UserError
-from probe_core.files.atomic import make_directory, writing
+from probe_core.files.atomic import make_directory, write_atomically
 
 DATABASE_FILE = "monitor_metrics.db"
 STEP_PARTITION = 500
@@ -66,9 +66,7 @@ def csv2tensorboard_by_step(
             micro_step = "" if each.micro_step is None else f":micro{each.micro_step}"
             for operation, values in each.figures.items():
                 for step, value in zip(each.steps, values):
-                    writers[place].add_scalar(
-                        f"vp{each.model}:{each.name}{micro_step}/{operation}", value, step
-                    )
+                    writers[place].add_scalar(f"vp{each.model}:{each.name}{micro_step}/{operation}", value, step)
         for writer in writers.values():
             writer.close()
     return output
@@ -103,7 +101,7 @@ def csv2db(
     base = Path(monitor_path)
     runs = list(_series(base, time_start, time_end, data_type_list))
     path = _output(base, output_dirpath, "csv2db") / DATABASE_FILE
-    with writing(path, "The database") as temporary, closing(sqlite3.connect(temporary)) as database:
+    with write_atomically(path, "The database") as temporary, closing(sqlite3.connect(temporary)) as database:
         database.executescript(_SCHEMA)
         _fill(database, [(run.rank, each) for run, series in runs for each in series], step_partition)
         database.commit()

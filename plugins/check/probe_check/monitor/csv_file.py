@@ -14,8 +14,8 @@ from pathlib import Path
 
 from probe_check.monitor.figures import Figures
 from probe_core.errors import UserError
-from probe_core.files.atomic import open_file, refused, write_text
-from probe_core.files.given import read_given
+from probe_core.files.atomic import create_path_error, open_file, write_text
+from probe_core.files.given import read_regular_file
 from probe_core.spreadsheet_text import neutralise
 
 _FILE = re.compile(r"([a-z_]+)_(\d{1,12})-(\d{1,12})\.csv")
@@ -48,8 +48,7 @@ def line(figures: Figures, operations: Sequence[str], step: int, digits: int) ->
     before, after = _surroundings(figures.model, figures.name, figures.shape, figures.dtype)
     micro_step = "" if figures.micro_step is None else f",{figures.micro_step}"
     numbers = [
-        _number(value, digits, is_whole=operation == COUNT)
-        for operation, value in zip(operations, figures.values)
+        _number(value, digits, is_whole=operation == COUNT) for operation, value in zip(operations, figures.values)
     ]
     layout = after if figures.task.operations is None else ""
     return f"{before}{step}{micro_step},{','.join(numbers)}{layout}\n"
@@ -93,7 +92,7 @@ def write_lines(path: Path, header: Sequence[str], lines: Sequence[str], *, is_w
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise refused(path, error) from None
+        raise create_path_error(path, error) from None
 
 
 def _remove_incomplete_row(descriptor: int) -> int:
@@ -146,7 +145,7 @@ def read_table(path: Path) -> Table:
         UserError: The file cannot be read, or is not a csv of the monitor.
     """
     try:
-        text = read_given(path).decode("utf-8-sig", "replace")
+        text = read_regular_file(path).decode("utf-8-sig", "replace")
     except (OSError, ValueError) as error:
         raise UserError(
             f'"{path}" cannot be read: {getattr(error, "strerror", None) or error}.',
@@ -164,6 +163,4 @@ def read_table(path: Path) -> Table:
 
 
 def _not_a_table(path: Path, reason: str) -> UserError:
-    return UserError(
-        f'"{path}" is no table of the monitor: {reason}.', "Remove the file, or give another directory."
-    )
+    return UserError(f'"{path}" is no table of the monitor: {reason}.', "Remove the file, or give another directory.")

@@ -12,8 +12,8 @@ from probe_check.monitor import sentences
 from probe_check.monitor.run_reader import MonitoredRun, Series, magnitude
 from probe_check.monitor.tasks import Task
 from probe_check.monitor.verdict import Finding, Verdict
-from probe_core.errors import counted
-from probe_core.safe_text import safe
+from probe_core.errors import format_count
+from probe_core.safe_text import escape_invisible
 
 MOST_CHARTS = 60
 """Number of charts per task and rank: suspicious values first, then those that grew most."""
@@ -72,9 +72,7 @@ def _rank(rank: int, run: MonitoredRun, verdict: Verdict) -> Iterator[str]:
             yield from _task(task, members, findings)
 
 
-def _task(
-    task: Task, members: dict[tuple[int, str], list[Series]], findings: Sequence[Finding]
-) -> Iterator[str]:
+def _task(task: Task, members: dict[tuple[int, str], list[Series]], findings: Sequence[Finding]) -> Iterator[str]:
     first: dict[tuple[int, str], Finding] = {}
     for finding in findings:
         first.setdefault((finding.series.model, finding.series.name), finding)
@@ -93,7 +91,7 @@ def _task(
         yield _figure(f"{key[0]}:{key[1]}" if key[0] else key[1], drawing, is_suspicious=key in first)
     yield "</div>"
     if len(members) > len(drawn):
-        omitted = counted(len(members) - len(drawn), "value")
+        omitted = format_count(len(members) - len(drawn), "value")
         yield f"<p>{omitted} that grew less are not drawn.</p>"
 
 
@@ -120,4 +118,4 @@ def _figure(title: str, drawing: str, *, is_suspicious: bool) -> str:
 
 
 def _text(value: object) -> str:
-    return escape(safe(str(value)))
+    return escape(escape_invisible(str(value)))

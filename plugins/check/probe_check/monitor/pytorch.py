@@ -203,9 +203,7 @@ class TorchObserver(Observer):
         else:
             self._measure(place, tensor)
 
-    def _receive_features(
-        self, task: Task, model: int, name: str, number: int | None, features: Measured
-    ) -> None:
+    def _receive_features(self, task: Task, model: int, name: str, number: int | None, features: Measured) -> None:
         self._values[task, model, name, number, ""] = features
 
     def _measure(self, place: Place, tensor: torch.Tensor) -> None:

@@ -121,9 +121,7 @@ class FeatureHooks:
                     elif matrix_of(module) is not None:
                         self._hook(module, hook, model, shown, self._linear)
 
-    def _hook(
-        self, module: nn.Module, hook: str, model: int, name: str, measure: Callable[..., None]
-    ) -> None:
+    def _hook(self, module: nn.Module, hook: str, model: int, name: str, measure: Callable[..., None]) -> None:
         def after(module: nn.Module, inputs: Any, _: Any) -> None:
             if not module.training or not self._is_observed() or is_recomputing():
                 return

@@ -36,14 +36,14 @@ class Source:
 class GradientSum(Gathering):
     """A collector that adds up the gradients of several uses of an input."""
 
-    def _added(self, total: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:
+    def _add_gradient(self, total: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:
         gradient = gradient.detach()
         return gradient.clone() if total is None else total + gradient
 
-    def _whole(self, total: torch.Tensor | None, gradient: torch.Tensor | None) -> torch.Tensor | None:
+    def _sum_gradients(self, total: torch.Tensor | None, gradient: torch.Tensor | None) -> torch.Tensor | None:
         if gradient is None:
             return total
-        return gradient.detach() if total is None else self._added(total, gradient)
+        return gradient.detach() if total is None else self._add_gradient(total, gradient)
 
 
 def attach(outputs: Sequence[Any], sources: Sequence[Source], arrived: Arrived) -> None:
@@ -56,9 +56,7 @@ def attach(outputs: Sequence[Any], sources: Sequence[Source], arrived: Arrived) 
             of an input, with their positions.
     """
     gathering = GradientSum(arrived, len(sources))
-    own = {
-        (id(source.node), source.position): i for i, source in enumerate(sources) if source.node is not None
-    }
+    own = {(id(source.node), source.position): i for i, source in enumerate(sources) if source.node is not None}
     roots = []
     for position, tensor in enumerate(outputs):
         if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:

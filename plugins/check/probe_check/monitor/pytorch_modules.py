@@ -97,9 +97,7 @@ class ModuleHooks:
         self._handles: list[Any] = []
         self._observes_forward = self._observes_backward = False
 
-    def install(
-        self, modules: Sequence[tuple[nn.Module, ObservedModule]], *, forward: bool, backward: bool
-    ) -> None:
+    def install(self, modules: Sequence[tuple[nn.Module, ObservedModule]], *, forward: bool, backward: bool) -> None:
         """Hook modules.
 
         Args:

@@ -113,8 +113,7 @@ def _moments(state: Mapping[str, Any], optimizer: Any) -> Moments:
     defaults = getattr(optimizer, "defaults", {})
     step = state.get("step", groups[0].get("step"))
     first, second = (
-        None if (tensor := state.get(name)) is None else local_part(tensor)
-        for name in ("exp_avg", "exp_avg_sq")
+        None if (tensor := state.get(name)) is None else local_part(tensor) for name in ("exp_avg", "exp_avg_sq")
     )
     return Moments(
         first=first,

@@ -140,9 +140,7 @@ class ParameterWatch:
         self._nodes.append(accumulator)  # the hook lives as long as the node
         return accumulator.register_hook(hook)
 
-    def _gradient_arrived(
-        self, measure: Measure, listener: StepListener, parameter: Parameter, *_: Any
-    ) -> None:
+    def _gradient_arrived(self, measure: Measure, listener: StepListener, parameter: Parameter, *_: Any) -> None:
         number, parameter.micro_step = parameter.micro_step, parameter.micro_step + 1
         is_each = self._is_each
         if not listener.is_observed or not (is_each or parameter.micro_step == self._micro_steps):
@@ -194,9 +192,7 @@ class ParameterWatch:
             if parameter.tensor.numel():
                 measure(parameter.place(task), parameter.tensor)
 
-    def _measure_states(
-        self, measure: Measure, parameter: Parameter, states: OptimizerStates, rank: int
-    ) -> None:
+    def _measure_states(self, measure: Measure, parameter: Parameter, states: OptimizerStates, rank: int) -> None:
         settings = self._settings
         moments = states.moments(parameter.tensor)
         if moments is not None and settings.is_on("mv_distribution"):

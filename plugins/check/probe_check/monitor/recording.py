@@ -9,7 +9,7 @@ from typing import Any
 from probe_recording import Debugger, note
 
 from probe_check.monitor import sentences
-from probe_core.errors import UserError, said
+from probe_core.errors import UserError, describe_error
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import DumperSpec
 
@@ -97,7 +97,7 @@ class StepRecorder:
         except Exception as error:  # of the recorder: the training must go on
             self._remaining = 0
             self._is_running = False
-            note(sentences.not_recorded(error.what if isinstance(error, UserError) else f"{said(error)}."))
+            note(sentences.not_recorded(error.what if isinstance(error, UserError) else f"{describe_error(error)}."))
 
 
 def find_debugger(framework: str) -> Any:

@@ -111,9 +111,7 @@ def _read_rank(run: RunDirectory, problems: list[str]) -> list[Series]:
     return read_series(run, list(run.path.glob("*.csv")), read)
 
 
-def read_series(
-    run: RunDirectory, files: Iterable[Path], read: Callable[[Path], Table | None]
-) -> list[Series]:
+def read_series(run: RunDirectory, files: Iterable[Path], read: Callable[[Path], Table | None]) -> list[Series]:
     """Return the figures in the files of one rank.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 from probe_check.monitor.alerts import Alert
 from probe_check.monitor.run_reader import MonitoredRun, Series
 from probe_check.monitor.verdict import Finding, FindingKind, Verdict
-from probe_core.errors import counted, printable
+from probe_core.errors import format_count, make_printable
 
 MOST_LISTED = 5
 """Number of values or files that are named."""
@@ -26,12 +26,12 @@ def alert(event: Alert, tag: str) -> str:
 
 def alert_line(event: Alert, tag: str) -> str:
     """Return the line that is printed for an event."""
-    return f"probe: {printable(alert(event, tag))}"
+    return f"probe: {make_printable(alert(event, tag))}"
 
 
 def more_alerts(count: int, step: int) -> str:
     """Return the line about alerts that are not printed."""
-    return f"probe: {counted(count, 'alert')} more in step {step}."
+    return f"probe: {format_count(count, 'alert')} more in step {step}."
 
 
 def ended(step: int, reason: str) -> str:
@@ -59,14 +59,14 @@ def verdict(run: MonitoredRun, result: Verdict) -> str:
     if main is not None:
         where = f" on rank {main.series.rank}" if len(run.ranks) > 1 else ""
         return f"SUSPICIOUS: {value_name(main.series)} in step {main.step}{where}: {clause(main)}"
-    scope = f"{counted(len(run.series), 'value')} in {counted(len(run.steps), 'step')}"
+    scope = f"{format_count(len(run.series), 'value')} in {format_count(len(run.steps), 'step')}"
     if not result.judged_count:
         return (
             f"CANNOT TELL: {scope} are finite, but a band needs {result.least_steps} steps of at least one "
             "norm or maximum"
         )
     short = result.short_count
-    rest = f"; {counted(short, 'value')} with fewer than {result.least_steps} steps" if short else ""
+    rest = f"; {format_count(short, 'value')} with fewer than {result.least_steps} steps" if short else ""
     return f"NORMAL: {scope} are finite and within their bands{rest}"
 
 
@@ -74,13 +74,13 @@ def value_name(series: Series) -> str:
     """Return the name of a value with its task."""
     micro_step = f", micro-batch {series.micro_step}" if series.micro_step else ""
     model = f"{series.model}:" if series.model else ""
-    return f"{series.task.value} of {printable(model + series.name)}{micro_step}"
+    return f"{series.task.value} of {make_printable(model + series.name)}{micro_step}"
 
 
 def clause(finding: Finding) -> str:
     """Return what is wrong with a value."""
     if finding.operation == "nans":
-        return f"{counted(int(finding.value), 'element')} are NaN"
+        return f"{format_count(int(finding.value), 'element')} are NaN"
     if finding.kind is FindingKind.NOT_FINITE:
         return f"{finding.operation} is {finding.value}"
     usual = f", usually {finding.level:.3g} and at most {finding.highest:.3g}"
@@ -96,13 +96,13 @@ def details(run: MonitoredRun, result: Verdict) -> Iterator[str]:
             where = f" on rank {finding.series.rank}" if len(run.ranks) > 1 else ""
             yield f"Then in step {main.step}{where}: {value_name(finding.series)}: {clause(finding)}."
         if len(same) > MOST_LISTED:
-            yield f"Then in step {main.step}: {counted(len(same) - MOST_LISTED, 'other value')}."
+            yield f"Then in step {main.step}: {format_count(len(same) - MOST_LISTED, 'other value')}."
         later = len(result.findings) - 1 - len(same)
         if later:
-            yield f"In later steps: {counted(later, 'other value')}."
+            yield f"In later steps: {format_count(later, 'other value')}."
     if run.earlier_count:
-        yield f"Not read: {counted(run.earlier_count, 'earlier run')} of these ranks."
+        yield f"Not read: {format_count(run.earlier_count, 'earlier run')} of these ranks."
     for problem in run.problems[:MOST_LISTED]:
         yield f"Not read: {problem}"
     if len(run.problems) > MOST_LISTED:
-        yield f"Not read: {counted(len(run.problems) - MOST_LISTED, 'other file')}."
+        yield f"Not read: {format_count(len(run.problems) - MOST_LISTED, 'other file')}."

@@ -163,10 +163,7 @@ def parse(values: Mapping[str, Any], what: str = "The configuration") -> Monitor
 def _flags(fields: Fields, output_format: str) -> frozenset[str]:
     flags = {name for name in FLAGS if fields.flag(name, False)}
     if {"forward_only", "backward_only"} <= flags and "xy_distribution" in flags:
-        warn(
-            f'{fields.what}: "forward_only" and "backward_only" are both true, so no activations are '
-            "monitored"
-        )
+        warn(f'{fields.what}: "forward_only" and "backward_only" are both true, so no activations are monitored')
     if "ur_distribution" in flags and output_format != "tensorboard":
         warn(f'{fields.what}: "ur_distribution" needs "format": "tensorboard", and is ignored')
         flags.discard("ur_distribution")
@@ -224,9 +221,7 @@ def _feature_targets(fields: Fields) -> dict[str, tuple[str, ...]]:
     section = fields.section("l2_targets")
     section.warn_unknown(frozenset(FEATURE_HOOKS), frozenset(), "")
     names = {
-        hook: section.names(hook, "0:layers.0.attention")
-        for hook in FEATURE_HOOKS
-        if section.value(hook) is not None
+        hook: section.names(hook, "0:layers.0.attention") for hook in FEATURE_HOOKS if section.value(hook) is not None
     }
     if names.get("attention_hook") == ():
         del names["attention_hook"]
@@ -257,9 +252,7 @@ def _epsilon(fields: Fields) -> float:
     if value is None:
         return 1e-8
     if type(value) not in (int, float) or not 0 <= value < float("inf"):
-        raise fields.wrong(
-            "eps", f"must be a number of at least 0, not {value!r:.40}", 'For example "eps": 1e-8.'
-        )
+        raise fields.wrong("eps", f"must be a number of at least 0, not {value!r:.40}", 'For example "eps": 1e-8.')
     return float(value)
 
 

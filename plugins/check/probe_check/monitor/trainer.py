@@ -22,7 +22,7 @@ from probe_check.monitor.reports import OneTimeReports
 from probe_check.monitor.schedule import ConfigurationFile, Schedule, is_dynamic
 from probe_check.monitor.settings import MonitorSettings, load_settings
 from probe_check.monitor.tasks import Task
-from probe_core.errors import UserError, said
+from probe_core.errors import UserError, describe_error
 
 
 class TrainerMon:
@@ -208,7 +208,7 @@ class TrainerMon:
         if not self._has_failed:
             self._has_failed = True
             note(
-                sentences.ended(self.step, error.what if isinstance(error, UserError) else f"{said(error)}.")
+                sentences.ended(self.step, error.what if isinstance(error, UserError) else f"{describe_error(error)}.")
             )
 
     # -- steps -----------------------------------------------------------------------------
@@ -257,9 +257,7 @@ class TrainerMon:
             self._stop()
             self._start(settings, self.step)
         elif schedule is not None:
-            is_selected = self._observer is not None and self._observer.process.is_selected(
-                self._settings.ranks
-            )
+            is_selected = self._observer is not None and self._observer.process.is_selected(self._settings.ranks)
             self._is_observed = is_selected and schedule.includes(self.step)
 
     def _write(self, observer: Observer) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from probe_recording import Band, band_rule
+from probe_recording import Band, load_band_rule
 
 from probe_check.monitor.run_reader import MonitoredRun, Series, magnitude
 from probe_check.monitor.tasks import Task
@@ -86,7 +86,7 @@ class Verdict:
 
 def judge(run: MonitoredRun) -> Verdict:
     """Return the verdict on a run."""
-    rule = band_rule()
+    rule = load_band_rule()
     least_steps = rule.level_steps + rule.least_steps + 1
     findings: list[Finding] = []
     judged_count = short_count = 0
@@ -144,13 +144,11 @@ def _first_outside(series: Series) -> Finding | None:
     if sizes is None:
         return None
     operation, values = sizes
-    rule = band_rule()
+    rule = load_band_rule()
     rise = rule.smallest_rise["gradient_norm" if series.task in GRADIENTS else "size"]
     band = Band(rise, rule)
     for step, value in zip(series.steps, values):
         limit = band.add(value)
         if limit is not None:
-            return Finding(
-                FindingKind.OUTSIDE_BAND, series, step, operation, value, limit.level, limit.highest
-            )
+            return Finding(FindingKind.OUTSIDE_BAND, series, step, operation, value, limit.level, limit.highest)
     return None

@@ -14,13 +14,13 @@ from probe_core.model.answers import Answer, Finding, Outcome
 from probe_core.model.report import Report
 from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.all_ranks import over_all
+from probe_diagnosis.answer.all_ranks import merge_answers
 from probe_diagnosis.answer.file import write_answer
-from probe_diagnosis.answer.findings import finding, restated
-from probe_diagnosis.answer.history import judge_in_order, with_earlier_step
-from probe_diagnosis.answer.other_steps import with_other_steps
-from probe_diagnosis.answer.printing import show
-from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.findings import create_finding, replace_statement
+from probe_diagnosis.answer.history import add_earlier_origin, judge_in_order
+from probe_diagnosis.answer.other_steps import add_uncompared_steps
+from probe_diagnosis.answer.printing import print_answer
+from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.answer.same_files import state_same_files
 from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.difference.reasons import Cause
@@ -29,7 +29,7 @@ from probe_diagnosis.difference.walking import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Concluded:
+class VerdictConclusion:
     """The verdict on all ranks, which can be printed.
 
     Attributes:
@@ -46,8 +46,8 @@ class Concluded:
 
     def show(self, *, brief: bool = False) -> None:
         """Print the verdict, and unless ``brief`` is set its causes, its coverage and what to do next."""
-        reports = [one.report for one in self.compared.finished if one.report is not None]
-        show(
+        reports = [comparison.report for comparison in self.compared.finished if comparison.report is not None]
+        print_answer(
             self.answer,
             self.file,
             self._table,
@@ -60,18 +60,22 @@ class Concluded:
         """Return the file that the row of a cause is counted in, below the output; empty for none."""
         finished = self.compared.finished
         place = cause.step, cause.rank
-        own = [one for one in finished if (one.pair.part, one.pair.rank) == place or len(finished) == 1]
-        files = own[0].report.files if own and own[0].report is not None else []
-        return "/".join(filter(None, (own[0].pair.part, files[0].name))) if files else ""
+        matches = [
+            comparison
+            for comparison in finished
+            if (comparison.pair.part, comparison.pair.rank) == place or len(finished) == 1
+        ]
+        files = matches[0].report.files if matches and matches[0].report is not None else []
+        return "/".join(filter(None, (matches[0].pair.part, files[0].name))) if files else ""
 
 
-class Verdict:
+class VerdictAnswerer:
     """Answer that every comparison gets. It reads what the finder of suspects kept of each rank."""
 
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the finder has seen all rows."""
 
-    def conclude(self, compared: Compared) -> Iterator[Concluded]:
+    def conclude(self, compared: Compared) -> Iterator[VerdictConclusion]:
         """Write the answer over all ranks, and yield it ready to be printed; nothing if no rank has one.
 
         Raises:
@@ -82,34 +86,38 @@ class Verdict:
             return
         finished = compared.finished
         steps: dict[str, list[tuple[RunPair, Answer | str]]] = {}
-        for one in finished:
-            answer = one.report.answer if one.report is not None else None
-            error = one.error.what if one.error is not None else "no verdict"
-            steps.setdefault(one.pair.part, []).append((one.pair, answer or error))
+        for comparison in finished:
+            answer = comparison.report.answer if comparison.report is not None else None
+            error = comparison.error.what if comparison.error is not None else "no verdict"
+            steps.setdefault(comparison.pair.part, []).append((comparison.pair, answer or error))
         plan = compared.plan
         try:
             file = write_answer(plan, whole, steps) if plan.answer else None
         except UserError:
-            yield Concluded(whole, None, compared)
+            yield VerdictConclusion(whole, None, compared)
             raise
-        yield Concluded(whole, file, compared)
+        yield VerdictConclusion(whole, file, compared)
 
 
 def whole_answer(compared: Compared) -> Answer | None:
     """Return the verdict over all ranks and steps; None if no comparison has one."""
     finished = compared.finished
     judge_in_order(compared)
-    answers = {one.pair.name: one.report.answer for one in finished if one.report and one.report.answer}
+    answers = {
+        comparison.pair.name: comparison.report.answer
+        for comparison in finished
+        if comparison.report and comparison.report.answer
+    }
     if not answers:
         return None
-    causes = list(_causes(compared)) if len(compared.pairing.pairs) > 1 else []
+    causes = list(_find_causes(compared)) if len(compared.pairing.pairs) > 1 else []
     failed = len(compared.pairing.pairs) - len(answers)
-    later = _after_divergence(compared)
-    answer = over_all(answers, causes, failed, ranks_are_several=_has_ranks(compared), later=later)
+    later = _find_later_comparisons(compared)
+    answer = merge_answers(answers, causes, failed, multi_rank=_has_ranks(compared), later=later)
     pairs = compared.pairing.pairs
     if len(pairs) > 1:
         answer = state_same_files(answer, pairs)
-    return with_other_steps(answer, compared.plan, pairs)
+    return add_uncompared_steps(answer, compared.plan, pairs)
 
 
 def _has_ranks(compared: Compared) -> bool:
@@ -117,83 +125,87 @@ def _has_ranks(compared: Compared) -> bool:
     return len({pair.rank for pair in compared.pairing.pairs}) > 1
 
 
-def _after_divergence(compared: Compared) -> set[str]:
+def _find_later_comparisons(compared: Compared) -> set[str]:
     """Return the names of the comparisons of steps after the first one that diverged."""
     diverged = [
-        one.pair.part
-        for one in compared.finished
-        if one.report and one.report.answer and one.report.answer.outcome is Outcome.DIVERGED
+        comparison.pair.part
+        for comparison in compared.finished
+        if comparison.report and comparison.report.answer and comparison.report.answer.outcome is Outcome.DIVERGED
     ]
-    parts = list(dict.fromkeys(one.pair.part for one in compared.finished))
+    parts = list(dict.fromkeys(comparison.pair.part for comparison in compared.finished))
     later = parts[min(map(parts.index, diverged)) + 1 :] if diverged else []
-    return {one.pair.name for one in compared.finished if one.pair.part in later}
+    return {comparison.pair.name for comparison in compared.finished if comparison.pair.part in later}
 
 
-def _causes(compared: Compared) -> Iterator[Finding]:
+def _find_causes(compared: Compared) -> Iterator[Finding]:
     """Yield the causes of the first step that has any, across its ranks in the order of cause and effect.
 
     What differs in later steps may follow from them.
     """
-    parts = list(dict.fromkeys(one.pair.part for one in compared.finished))
-    agreeing = {part for part in parts if all(_agrees(report) for _, report in _reports(compared, part))}
+    parts = list(dict.fromkeys(comparison.pair.part for comparison in compared.finished))
+    agreeing = {part for part in parts if all(_agrees(report) for _, report in _list_reports(compared, part))}
     for part in sorted(parts, key=agreeing.__contains__):  # what was only made differently comes last
-        causes = causes_of_step(compared, part)
+        causes = find_step_causes(compared, part)
         if causes:
             earlier = parts[: parts.index(part)] if part not in agreeing else []
-            yield from with_earlier_step(causes, [_withdrawn(compared, step) for step in earlier])
+            yield from add_earlier_origin(causes, [_list_withdrawn(compared, step) for step in earlier])
             return
 
 
-def _withdrawn(compared: Compared, part: str) -> list[Finding]:
+def _list_withdrawn(compared: Compared, part: str) -> list[Finding]:
     """Return what differs in a step without an effect in it."""
     return [
-        replace(one, step=part, rank=rank)
-        for rank, report in _reports(compared, part)
-        for one in (report.answer.withdrawn if report.answer is not None else ())
+        replace(cause, step=part, rank=rank)
+        for rank, report in _list_reports(compared, part)
+        for cause in (report.answer.withdrawn if report.answer is not None else ())
     ]
 
 
-def causes_of_step(compared: Compared, part: str) -> list[Finding]:
+def find_step_causes(compared: Compared, part: str) -> list[Finding]:
     """Return the causes of one step across its ranks, in the order of cause and effect."""
-    return [*_causes_of_step(compared, part)]
+    return [*_iterate_step_causes(compared, part)]
 
 
-def _causes_of_step(compared: Compared, part: str) -> Iterator[Finding]:
-    reports = _reports(compared, part)
-    own = dict(sorted(reversed(reports), key=itemgetter(0)))  # of a rank's files, the first, with its calls
-    finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
+def _iterate_step_causes(compared: Compared, part: str) -> Iterator[Finding]:
+    reports = _list_reports(compared, part)
+    reports_by_rank = dict(sorted(reversed(reports), key=itemgetter(0)))  # of a rank's files, the first, with its calls
+    finders = {rank: report.finder for rank, report in reports_by_rank.items() if isinstance(report.finder, Suspects)}
     pasts = {rank: finder.past for rank, finder in finders.items() if finder.past is not None}
     searched = search({rank: finder.facts.ops for rank, finder in finders.items()}, pasts=pasts)
-    first = [node for node in searched.first if not _agrees(own[node.rank])] if len(own) > 1 else []
+    first = (
+        [node for node in searched.first if not _agrees(reports_by_rank[node.rank])] if len(reports_by_rank) > 1 else []
+    )
     for node in first:
-        answer = own[node.rank].answer
+        answer = reports_by_rank[node.rank].answer
         causes = answer.causes if answer is not None else ()
-        found = next((one for one in causes if node.facts.op in (one.op, *one.consequences[:1])), None)
-        if found is None:
-            found = _found(compared, part, node, searched.behind[node.rank])
-        elif node.because.cause is Cause.DELIVERED and found.op == node.facts.op:
+        shared_cause = next((cause for cause in causes if node.facts.op in (cause.op, *cause.consequences[:1])), None)
+        if shared_cause is None:
+            shared_cause = _create_shared_cause(compared, part, node, searched.behind[node.rank])
+        elif node.because.cause is Cause.DELIVERED and shared_cause.op == node.facts.op:
             # The rank's own statement does not know what other ranks sent.
-            found = replace(restated(found, node.because.statement), evidence=node.because.evidence)
-        yield replace(found, step=part, rank=node.rank)
+            shared_cause = replace(
+                replace_statement(shared_cause, node.because.statement), evidence=node.because.evidence
+            )
+        yield replace(shared_cause, step=part, rank=node.rank)
     if first:
         return
     for rank, report in reports:
         causes = report.answer.causes if report.answer is not None else ()
-        yield from (replace(one, step=part, rank=rank) for one in causes)
+        yield from (replace(cause, step=part, rank=rank) for cause in causes)
 
 
-def _reports(compared: Compared, part: str) -> list[tuple[int, Report]]:
+def _list_reports(compared: Compared, part: str) -> list[tuple[int, Report]]:
     """Return the ranks of a step, each with the report on each of its files."""
     return [
-        (one.pair.rank, one.report)
-        for one in compared.finished
-        if one.pair.part == part and one.report is not None
+        (comparison.pair.rank, comparison.report)
+        for comparison in compared.finished
+        if comparison.pair.part == part and comparison.report is not None
     ]
 
 
-def agreeing_ranks(compared: Compared, part: str) -> set[int]:
+def find_agreeing_ranks(compared: Compared, part: str) -> set[int]:
     """Return the ranks that agree by themselves in a step."""
-    return {rank for rank, report in _reports(compared, part) if _agrees(report)}
+    return {rank for rank, report in _list_reports(compared, part) if _agrees(report)}
 
 
 def _agrees(report: Report) -> bool:
@@ -201,10 +213,14 @@ def _agrees(report: Report) -> bool:
     return report.answer is not None and report.answer.outcome is Outcome.AGREE
 
 
-def _found(compared: Compared, part: str, node: Node, behind: Sequence[str]) -> Finding:
+def _create_shared_cause(compared: Compared, part: str, node: Node, downstream: Sequence[str]) -> Finding:
     """Return a cause that is none of its own rank alone, with its line of code from that rank's record."""
-    pair = next(one.pair for one in compared.finished if (one.pair.part, one.pair.rank) == (part, node.rank))
+    pair = next(
+        comparison.pair
+        for comparison in compared.finished
+        if (comparison.pair.part, comparison.pair.rank) == (part, node.rank)
+    )
     with suppress(UserError), closing(open_run(compared.manager, pair.target)) as run:
-        return finding(node, Runs(compared.plan, run, run).where, behind)
+        return create_finding(node, ComparedRuns(compared.plan, run, run).find_line, downstream)
     # the record is no longer there
-    return finding(node, lambda _: "", behind)
+    return create_finding(node, lambda _: "", downstream)

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe_core.errors import UserError, counted
+from probe_core.errors import UserError, format_count
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.again import ALIGN, facts_of
-from probe_diagnosis.answer.third_run import Refusals, check_third_run, plan_without_mapping, record_of
+from probe_diagnosis.answer.again import ALIGN, collect_facts
+from probe_diagnosis.answer.third_run import Refusals, check_third_run, drop_mapping, find_record
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits
@@ -74,19 +74,17 @@ class Baseline:
     raised: int = 0
     floors: dict[str, Floor] = field(default_factory=dict)
 
-    def look(self, batch: RowBatch, table: ValueTable) -> None:
+    def record_batch(self, batch: RowBatch, table: ValueTable) -> None:
         """Record the differences of a batch of the baseline, compared with the golden."""
         lines = table.lines
         is_judged = lines["state"] != UNJUDGED_CODE
-        self.covered += len(batch.ops_of(is_judged & table.is_tensor))
+        self.covered += len(batch.find_ops(is_judged & table.is_tensor))
         is_checksum = np.isin(lines["basis"], [Basis.CHECKSUM, Basis.EXACT_CHECKSUM])
         has_size = np.isfinite(lines["distance"]) | is_checksum | ~table.is_tensor
         is_floor = is_judged & batch.golden.is_present & (lines["distance"] != 0) & has_size
         wanted = np.flatnonzero(is_floor)
         names = batch.golden.columns.row_names(batch.golden.lines[wanted])
-        for name, distance, basis in zip(
-            names, lines["distance"][wanted].tolist(), lines["basis"][wanted].tolist()
-        ):
+        for name, distance, basis in zip(names, lines["distance"][wanted].tolist(), lines["basis"][wanted].tolist()):
             self.floors[name] = Floor(distance, Basis(basis))
 
     def plain(self) -> dict[str, Any]:
@@ -102,7 +100,7 @@ class Baseline:
         }
 
 
-def measured(opened: Opened, pair: RunPair) -> Baseline | None:
+def measure_baseline(opened: Opened, pair: RunPair) -> Baseline | None:
     """Return the differences between both golden runs; None if the plan names no baseline.
 
     Args:
@@ -112,19 +110,19 @@ def measured(opened: Opened, pair: RunPair) -> Baseline | None:
     path = opened.plan.baseline
     if path is None:
         return None
-    found = Baseline(str(path), calls=len(opened.golden))
+    baseline = Baseline(str(path), calls=len(opened.golden))
     try:
-        facts = _compared(opened, pair, path, found)
+        facts = _compare_with_golden(opened, pair, path, baseline)
     except UserError as error:
-        found.unused = error.what.rstrip(".")
+        baseline.unused = error.what.rstrip(".")
     else:
-        found.unused = _refusal(facts)
-    if found.unused:
-        found.floors.clear()
-    return found
+        baseline.unused = _find_refusal(facts)
+    if baseline.unused:
+        baseline.floors.clear()
+    return baseline
 
 
-def _compared(opened: Opened, pair: RunPair, path: Path, found: Baseline) -> RankFacts:
+def _compare_with_golden(opened: Opened, pair: RunPair, path: Path, baseline: Baseline) -> RankFacts:
     """Compare the baseline of a rank with its golden, and return the facts.
 
     Names are not mapped, for both are golden runs, and calls whose counts differ are aligned.
@@ -132,18 +130,18 @@ def _compared(opened: Opened, pair: RunPair, path: Path, found: Baseline) -> Ran
     Raises:
         UserError: The baseline has no such rank, or cannot be compared with the golden.
     """
-    record = record_of(path, opened.plan, pair, REFUSALS)
-    plan = plan_without_mapping(opened.plan)
-    facts = facts_of(opened.again(plan, record, pair.golden, pair.rank), found.look)
+    record = find_record(path, opened.plan, pair, REFUSALS)
+    plan = drop_mapping(opened.plan)
+    facts = collect_facts(opened.again(plan, record, pair.golden, pair.rank), baseline.record_batch)
     if facts.is_shifted:
-        found.covered = 0
-        found.floors.clear()
+        baseline.covered = 0
+        baseline.floors.clear()
         plan = replace(plan, matcher=ALIGN)
-        facts = facts_of(opened.again(plan, record, pair.golden, pair.rank), found.look)
+        facts = collect_facts(opened.again(plan, record, pair.golden, pair.rank), baseline.record_batch)
     return facts
 
 
-def _refusal(facts: RankFacts) -> str:
+def _find_refusal(facts: RankFacts) -> str:
     """Return the reason why a run is no baseline of the golden; empty if it is one."""
     limit = limits().baseline
     share = facts.tally.share_of_golden
@@ -168,7 +166,7 @@ def raise_limits(facts: RankFacts, baseline: Baseline) -> None:
     for number, key in enumerate(calls.keys):
         golden = calls.goldens.get(number, key)
         if any(golden + calls.table.name(n, key).removeprefix(key) in names for n in calls.lines(number)):
-            calls.replace_values(number, _raised(calls[number], baseline))
+            calls.replace_values(number, _raise_call_limits(calls[number], baseline))
     facts.tally.excuse({
         name
         for name, distance in facts.tally.failing_at.items()
@@ -177,7 +175,7 @@ def raise_limits(facts: RankFacts, baseline: Baseline) -> None:
     baseline.raised += before - len(facts.tally.failing_at)
 
 
-def _raised(op: CallView, baseline: Baseline) -> list[Difference]:
+def _raise_call_limits(op: CallView, baseline: Baseline) -> list[Difference]:
     """Return the values of a call with the differences that the baseline explains of them."""
     factor = limits().baseline.factor
     golden, is_raised = op.golden or op.op, False
@@ -197,12 +195,12 @@ def _raised(op: CallView, baseline: Baseline) -> list[Difference]:
     return values
 
 
-def sentence(baseline: Mapping[str, Any]) -> str:
+def describe_baseline(baseline: Mapping[str, Any]) -> str:
     """Return a sentence on a baseline: its share of the calls, and the reason where it is not used."""
     path, unused, total = baseline["path"], baseline["unused_in"], baseline["comparisons"]
     if unused == total:
         return f"the baseline {path} was not used: {baseline['unused']}"
-    calls = counted(baseline["calls"], "call")
+    calls = format_count(baseline["calls"], "call")
     text = f"the baseline {path} covers {baseline['covered']:,} of the golden's {calls}"
     raised = baseline["raised"]
     calls = "1 of them" if raised == 1 else f"{raised:,} of them"
@@ -212,14 +210,14 @@ def sentence(baseline: Mapping[str, Any]) -> str:
     return text
 
 
-def together(baselines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_baselines(baselines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what is known of the baselines of several comparisons as that of one."""
     whole: dict[str, Any] = {}
-    for one in baselines:
+    for baseline in baselines:
         if not whole:
-            whole = dict(one)
+            whole = dict(baseline)
             continue
         counts = "comparisons", "unused_in", "calls", "covered", "raised"
-        whole |= {name: whole[name] + one[name] for name in counts}
-        whole["unused"] = whole["unused"] or one["unused"]
+        whole |= {name: whole[name] + baseline[name] for name in counts}
+        whole["unused"] = whole["unused"] or baseline["unused"]
     return whole

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.answer.condition_causes import ConditionCauses
-from probe_diagnosis.answer.differently import is_harmless, lowered, with_the_same
-from probe_diagnosis.answer.findings import finding, folded
-from probe_diagnosis.answer.ladder import Ladders, with_phase
+from probe_diagnosis.answer.differently import add_similar_calls, find_unpaired_calls, is_harmless
+from probe_diagnosis.answer.findings import create_finding, fold_repeated_findings
+from probe_diagnosis.answer.ladder import PhaseComparison, add_phase_evidence
 from probe_diagnosis.answer.precision_cause import explain_by_precision
-from probe_diagnosis.answer.producers import producers
-from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.producers import find_producers
+from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.answer.selection import Selection
-from probe_diagnosis.answer.tracing import Tracing
-from probe_diagnosis.answer.upstream import Upstream
+from probe_diagnosis.answer.tracing import CallTracer
+from probe_diagnosis.answer.upstream import UpstreamSearch
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.phases.ladder_steps import Step
+from probe_diagnosis.phases.ladder_steps import PhaseDifference
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 
@@ -37,10 +37,10 @@ class Causes:
     has_origin: bool = False
 
 
-def causes_of(
+def find_causes(
     facts: RankFacts,
-    runs: Runs,
-    ladders: Ladders,
+    runs: ComparedRuns,
+    step_phases: PhaseComparison,
     selection: Selection,
     conditions: ConditionCauses,
     *,
@@ -51,50 +51,50 @@ def causes_of(
     Args:
         facts: The facts about its calls.
         runs: Both runs.
-        ladders: The phases of the step.
+        step_phases: The phases of the step.
         selection: The calls where the runs diverge.
         conditions: The conditions of both runs.
         is_explained: True if the baseline explains what rounding does not, so that no phase is a cause.
     """
-    found = _describe_calls(facts, runs, selection)
+    call_causes = _describe_calls(facts, runs, selection)
     explained = None
     if selection.named:
-        explained = conditions.explain(found.causes) or explain_by_precision(
-            facts, runs, conditions.differences, found.causes
+        explained = conditions.explain(call_causes.causes) or explain_by_precision(
+            facts, runs, conditions.differences, call_causes.causes
         )
     if explained is not None:
-        return Causes([explained.origin, *explained.further], found.differently, has_origin=True)
-    found = _with_origin(facts, runs, ladders, selection, found)
-    if found.causes:
-        return found
-    upstream = _upstream(facts, runs, ladders, selection)
-    causes: Sequence[Finding] = ladders.settings()  # which rounding does not explain
-    differently = found.differently
+        return Causes([explained.origin, *explained.further], call_causes.differently, has_origin=True)
+    call_causes = _add_origin(facts, runs, step_phases, selection, call_causes)
+    if call_causes.causes:
+        return call_causes
+    upstream = _create_upstream_search(facts, runs, step_phases, selection)
+    causes: Sequence[Finding] = step_phases.find_setting()  # which rounding does not explain
+    differently = call_causes.differently
     if not (selection.rounding or is_explained):
-        causes = ladders.alone(effective=True) or upstream.gradients_of_one_run()
-        differently = ladders.beside(differently) or ladders.alone(effective=False)
-    graph = upstream.graph_difference()
+        causes = step_phases.find_lone_phase(effective=True) or upstream.find_lone_gradients()
+        differently = step_phases.add_lost_updates(differently) or step_phases.find_lone_phase(effective=False)
+    graph = upstream.find_graph_difference()
     if graph is not None and not causes:
         reason = Reason(Cause.DIFFERENTLY.value, graph.reason.detail)
         differently = [*differently, replace(graph, reason=reason)]
     return Causes(causes, differently)
 
 
-def _describe_calls(facts: RankFacts, runs: Runs, selection: Selection) -> Causes:
+def _describe_calls(facts: RankFacts, runs: ComparedRuns, selection: Selection) -> Causes:
     """Return the findings on the selected calls."""
-    tracing, nodes = Tracing(facts, runs), selection.named
+    tracing, nodes = CallTracer(facts, runs), selection.named
     traced = [
-        tracing.traced(finding(node, runs.where, () if number else selection.downstream), node)
+        tracing.trace_cause(create_finding(node, runs.find_line, () if number else selection.downstream), node)
         for number, node in enumerate(nodes)
     ]
-    causes = [_with_producers(cause, runs) for cause in folded(with_the_same(facts, traced, nodes))]
+    causes = [_add_producers(cause, runs) for cause in fold_repeated_findings(add_similar_calls(facts, traced, nodes))]
     named = {cause.op for cause in causes}
     others = [
-        finding(node, runs.where)
+        create_finding(node, runs.find_line)
         for node in selection.made_differently
         if not is_harmless(node) and node.facts.op not in named
     ]
-    differently = folded([*lowered(facts, runs, with_arguments=not nodes), *others])
+    differently = fold_repeated_findings([*find_unpaired_calls(facts, runs, with_arguments=not nodes), *others])
     if not selection.is_grown:
         return Causes(causes, differently)
     if differently:
@@ -106,41 +106,43 @@ def _describe_calls(facts: RankFacts, runs: Runs, selection: Selection) -> Cause
     return Causes(causes, differently)
 
 
-def _with_origin(
-    facts: RankFacts, runs: Runs, ladders: Ladders, selection: Selection, found: Causes
+def _add_origin(
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, selection: Selection, call_causes: Causes
 ) -> Causes:
     """Return the causes with what is upstream of the first one, or with what the phases of the step show."""
     nodes = selection.named
     if not nodes:
-        return found
-    upstream = _upstream(facts, runs, ladders, selection)
-    origin = upstream.explain(found.causes[0], nodes[0]) if not selection.is_grown else None
+        return call_causes
+    upstream = _create_upstream_search(facts, runs, step_phases, selection)
+    origin = upstream.explain(call_causes.causes[0], nodes[0]) if not selection.is_grown else None
     if origin is not None:
-        causes = [origin, *upstream.others(origin, found.causes)]
-        return Causes(causes, upstream.others(origin, found.differently), has_origin=True)
-    phase = ladders.refinement(nodes[0])
-    return found if phase is None else _with_phase(facts, runs, selection, phase)
+        causes = [origin, *upstream.exclude_origin(origin, call_causes.causes)]
+        return Causes(causes, upstream.exclude_origin(origin, call_causes.differently), has_origin=True)
+    phase = step_phases.find_refinement(nodes[0])
+    return call_causes if phase is None else _refine_by_phase(facts, runs, selection, phase)
 
 
-def _with_phase(facts: RankFacts, runs: Runs, selection: Selection, phase: Step) -> Causes:
+def _refine_by_phase(facts: RankFacts, runs: ComparedRuns, selection: Selection, phase: PhaseDifference) -> Causes:
     """Return the causes, with what a phase of the step shows of the first call."""
     first, *further = selection.named
     refined = replace(first, because=replace(first.because, phases=phase.statement))
-    found = _describe_calls(facts, runs, replace(selection, named=[refined, *further]))
-    causes = [*found.causes]
+    call_causes = _describe_calls(facts, runs, replace(selection, named=[refined, *further]))
+    causes = [*call_causes.causes]
     place = len(causes) - 1 if selection.is_grown else 0
-    causes[place] = with_phase(causes[place], phase, is_stated=refined.because.states_phases)
-    return replace(found, causes=causes)
+    causes[place] = add_phase_evidence(causes[place], phase, is_stated=refined.because.states_phases)
+    return replace(call_causes, causes=causes)
 
 
-def _upstream(facts: RankFacts, runs: Runs, ladders: Ladders, selection: Selection) -> Upstream:
-    phases, effective = ladders.behind(), ladders.alone(effective=True)
-    return Upstream(
-        facts, runs, phases, effective, selection.made_differently, loses_gradients=ladders.loses_gradients
+def _create_upstream_search(
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, selection: Selection
+) -> UpstreamSearch:
+    phases, effective = step_phases.find_phases_after_backward(), step_phases.find_lone_phase(effective=True)
+    return UpstreamSearch(
+        facts, runs, phases, effective, selection.made_differently, loses_gradients=step_phases.loses_gradients
     )
 
 
-def _with_producers(cause: Finding, runs: Runs) -> Finding:
+def _add_producers(cause: Finding, runs: ComparedRuns) -> Finding:
     """Return a cause with the calls that returned its inputs."""
-    run = runs.both[runs.side_of(cause.op)]
-    return replace(cause, producers=producers(run, cause.op))
+    run = runs.both[runs.find_side(cause.op)]
+    return replace(cause, producers=find_producers(run, cause.op))

@@ -12,37 +12,37 @@ from enum import Enum
 
 from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Outcome
-from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.conditions.differences import (
     ConditionDifference,
     ConditionKind,
-    condition_differences,
+    find_condition_differences,
 )
 from probe_diagnosis.conditions.file import RunConditions, read_conditions
-from probe_diagnosis.conditions.random_states import Draws, RandomDifference, Since
-from probe_diagnosis.conditions.sentences import condition_sentence, conditions_of, random_subject
+from probe_diagnosis.conditions.random_states import DrawingCalls, RandomDifference, Since
+from probe_diagnosis.conditions.sentences import condition_sentence, create_conditions, describe_generators
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.phases.ladder_file import LadderFile, read_ladder
+from probe_diagnosis.phases.ladder_file import PhasesFile, read_phases
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import Basis
 
 BATCH_OP, RANDOM_OP = "conditions.batch", "conditions.random_state"
 """Names of causes that are conditions, in place of the key of a call."""
 
-INTRODUCED = frozenset({Cause.INTRODUCED.value, Cause.GROWN.value, Cause.NOT_FINITE.value})
+INTRODUCED_CODES = frozenset({Cause.INTRODUCED.value, Cause.GROWN.value, Cause.NOT_FINITE.value})
 """Codes of causes that a call draws other random numbers for."""
 
-DECIDED = frozenset({Cause.ARGUMENT.value, Cause.ONE_SIDED.value})
+OUTSIDE_DECISION_CODES = frozenset({Cause.ARGUMENT.value, Cause.ONE_SIDED.value})
 """Codes of causes that code outside of recorded calls decides; a condition need not be the reason."""
 
-FROM_OUTSIDE = DECIDED | {Cause.TAKEN_IN.value}
+OUTSIDE_RANDOM_CODES = OUTSIDE_DECISION_CODES | {Cause.TAKEN_IN.value}
 """Codes of causes that code outside of recorded calls may have drawn random numbers for."""
 
-FROM_BATCH = FROM_OUTSIDE | {Cause.GRADIENT.value, Cause.GROWN.value}
+BATCH_EXPLAINED_CODES = OUTSIDE_RANDOM_CODES | {Cause.GRADIENT.value, Cause.GROWN.value}
 """Codes of causes that other values of the batch explain."""
 
-OF_BATCHES = frozenset({ConditionKind.BATCH, ConditionKind.DATA})
+BATCH_KINDS = frozenset({ConditionKind.BATCH, ConditionKind.DATA})
 """Kinds of conditions of whole batches."""
 
 
@@ -71,50 +71,54 @@ class ConditionCauses:
         lacking: The runs whose conditions were not recorded.
     """
 
-    def __init__(self, facts: RankFacts, runs: Runs) -> None:
+    def __init__(self, facts: RankFacts, runs: ComparedRuns) -> None:
         self._facts, self._runs = facts, runs
         directories = [run.shown.path.parent for run in runs.both]
         target, golden = (read_conditions(directory) for directory in directories)
-        self.lacking = [name for name, one in (("target", target), ("golden", golden)) if one is None]
-        known = (target or RunConditions(), golden or RunConditions())
-        differences = condition_differences(*known) if not self.lacking else []
+        self.lacking = [name for name, item in (("target", target), ("golden", golden)) if item is None]
+        conditions = (target or RunConditions(), golden or RunConditions())
+        differences = find_condition_differences(*conditions) if not self.lacking else []
         # rows of batches are compared because the batches differ
-        self.differences = [one for one in differences if not (runs.are_rows and one.kind in OF_BATCHES)]
-        self._draws = Draws(*known)
-        batch = [one for one in self.differences if one.kind is ConditionKind.BATCH]
-        ladders = [read_ladder(directory) for directory in directories if batch]
-        kinds = [(batch_difference(one, ladders, facts.ops.noise), one) for one in batch]
+        self.differences = [item for item in differences if not (runs.are_rows and item.kind in BATCH_KINDS)]
+        self._draws = DrawingCalls(*conditions)
+        batch = [item for item in self.differences if item.kind is ConditionKind.BATCH]
+        ladders = [read_phases(directory) for directory in directories if batch]
+        kinds = [(classify_batch_difference(item, ladders, facts.ops.noise), item) for item in batch]
         unknown = BatchDifference.UNKNOWN
         others = (BatchDifference.VALUES, BatchDifference.SHAPE, unknown)
-        self._values = [one for kind, one in kinds if kind in others]
-        self._order = [one for kind, one in kinds if kind in (BatchDifference.ORDER, unknown)]
-        rounded = {one.name for kind, one in kinds if kind is BatchDifference.ROUNDING}
+        self._values = [item for kind, item in kinds if kind in others]
+        self._order = [item for kind, item in kinds if kind in (BatchDifference.ORDER, unknown)]
+        rounded = {item.name for kind, item in kinds if kind is BatchDifference.ROUNDING}
         self.differences = [
-            one for one in self.differences if not (one.kind is ConditionKind.BATCH and one.name in rounded)
+            item for item in self.differences if not (item.kind is ConditionKind.BATCH and item.name in rounded)
         ]
-        states = [one.random for one in self.differences if one.random is not None]
-        self._random = sorted(states, key=lambda one: not one.is_seed)
+        states = [item.random for item in self.differences if item.random is not None]
+        self._random = sorted(states, key=lambda item: not item.is_seed)
 
-    def state_in(self, answer: Answer, step: str) -> Answer:
+    def add_to_answer(self, answer: Answer, step: str) -> Answer:
         """Return an answer that states the conditions that differ.
 
         Random states that differ are no news of runs that agree, unless they were seeded differently.
         """
         is_agreed = answer.outcome is Outcome.AGREE
-        shown = [one for one in self.differences if not (is_agreed and one.random and not one.random.is_seed)]
-        stated = conditions_of(shown, step, self._facts.rank)
+        shown = [
+            difference
+            for difference in self.differences
+            if not (is_agreed and difference.random and not difference.random.is_seed)
+        ]
+        stated = create_conditions(shown, step, self._facts.rank)
         return replace(answer, conditions=stated, unknown_conditions=tuple(self.lacking))
 
     def explain(self, causes: Sequence[Finding]) -> ConditionExplanation | None:
         """Return the condition that explains the first cause, with the causes that remain; None for none."""
         first = causes[0]
-        generator = self._generator(first)
+        generator = self._find_generator(first)
         if generator:
-            origin = self._random_origin(first, generator)
-        elif batch := self._batch_of(first):
-            origin = self._batch_origin(first, batch)
-        elif first.reason.code in FROM_OUTSIDE and (states := self._random_before(first)):
-            origin = self._received_origin(first, states)
+            origin = self._create_random_finding(first, generator)
+        elif batch := self._find_explaining_batch(first):
+            origin = self._create_batch_finding(first, batch)
+        elif first.reason.code in OUTSIDE_RANDOM_CODES and (states := self._find_states_before(first)):
+            origin = self._create_received_finding(first, states)
         else:
             return None
         origin = replace(
@@ -122,12 +126,12 @@ class ConditionCauses:
             consequences=(first.op, *first.consequences),
             consequence_count=first.consequence_count + 1,
         )
-        remaining = [one for one in causes if one is not first or one.reason.code in DECIDED]
+        remaining = [cause for cause in causes if cause is not first or cause.reason.code in OUTSIDE_DECISION_CODES]
         if origin.op == BATCH_OP:
-            remaining = [one for one in remaining if one.reason.code in DECIDED]
-        return ConditionExplanation(origin, [one for one in remaining if not self._generator(one)])
+            remaining = [cause for cause in remaining if cause.reason.code in OUTSIDE_DECISION_CODES]
+        return ConditionExplanation(origin, [cause for cause in remaining if not self._find_generator(cause)])
 
-    def _batch_of(self, cause: Finding) -> ConditionDifference | None:
+    def _find_explaining_batch(self, cause: Finding) -> ConditionDifference | None:
         """Return the tensor of the batch that explains a cause; None for none.
 
         Other values explain what receives them. Values in another order also explain a call that introduces a
@@ -136,75 +140,75 @@ class ConditionCauses:
         if self._is_before_model(cause):
             return None
         is_by_tensor = cause.evidence.get("judged_by") == Basis.TENSOR.text
-        if cause.reason.code in FROM_BATCH:
+        if cause.reason.code in BATCH_EXPLAINED_CODES:
             return next(iter([*self._values, *self._order]), None)
-        is_blind = cause.reason.code in INTRODUCED and not is_by_tensor
+        is_blind = cause.reason.code in INTRODUCED_CODES and not is_by_tensor
         return next(iter(self._order), None) if is_blind else None
 
-    def _random_before(self, cause: Finding) -> list[RandomDifference]:
+    def _find_states_before(self, cause: Finding) -> list[RandomDifference]:
         """Return the random states that differ before a call."""
         numbers = self._facts.ops.numbers
         place = numbers.get(cause.op, len(numbers))
         return [
-            one
-            for one in self._random
-            if one.is_seed
-            or one.since in (Since.START, Since.FORWARD)
-            or numbers.get(one.op, len(numbers)) < place
+            state
+            for state in self._random
+            if state.is_seed
+            or state.since in (Since.START, Since.FORWARD)
+            or numbers.get(state.op, len(numbers)) < place
         ]
 
-    def _generator(self, cause: Finding) -> str:
+    def _find_generator(self, cause: Finding) -> str:
         """Return the generator from which a call, or one within a module, drew in another state."""
-        if cause.reason.code not in INTRODUCED:
+        if cause.reason.code not in INTRODUCED_CODES:
             return ""
         calls = self._facts.ops
         number = calls.numbers.get(cause.op)
         if number is None:
             return ""
-        generator = self._draws.differing_generator(cause.op, calls.goldens.get(number, cause.op))
+        generator = self._draws.find_differing_generator(cause.op, calls.goldens.get(number, cause.op))
         if generator or not cause.op.startswith("Module."):
             return generator
-        for op in self._draws.ops():
+        for op in self._draws.iterate_ops():
             inner = calls.numbers.get(op)
             if inner is not None and cause.op in calls.within[inner]:
-                return self._draws.differing_generator(op, calls.goldens.get(inner, op))
+                return self._draws.find_differing_generator(op, calls.goldens.get(inner, op))
         return ""
 
-    def _random_origin(self, cause: Finding, generator: str) -> Finding:
+    def _create_random_finding(self, cause: Finding, generator: str) -> Finding:
         """Return the finding on the random state from which a call draws."""
-        one = next((one for one in self._random if one.generator == generator), None)
-        one = one or RandomDifference(generator, (None, None), Since.CALL, cause.op)
-        if one.since is Since.DRAW:
-            return self._drawing_call(cause, one)
-        clause = f"{random_subject(one)}, and {cause.op} draws from it"
-        place = f"; the states are equal after {one.after} and differ before {one.op}" if one.after else ""
-        return self._finding(RANDOM_OP, Cause.CONDITION, Statement(clause, place), one, cause)
+        state = next((state for state in self._random if state.generator == generator), None)
+        state = state or RandomDifference(generator, (None, None), Since.CALL, cause.op)
+        if state.since is Since.DRAW:
+            return self._create_draw_finding(cause, state)
+        clause = f"{describe_generators(state)}, and {cause.op} draws from it"
+        place = f"; the states are equal after {state.after} and differ before {state.op}" if state.after else ""
+        return self._create_finding(RANDOM_OP, Cause.CONDITION, Statement(clause, place), state, cause)
 
-    def _drawing_call(self, cause: Finding, one: RandomDifference) -> Finding:
+    def _create_draw_finding(self, cause: Finding, state: RandomDifference) -> Finding:
         """Return the finding on the call after which the states differ first."""
-        amount = f"in the {one.only_in} only" if one.only_in else "of another amount in each run"
+        amount = f"in the {state.only_in} only" if state.only_in else "of another amount in each run"
         clause = f"draws random numbers {amount}, and {cause.op} draws from another random state"
-        side = int(one.only_in == "golden")
-        finding = self._finding(one.op, Cause.RANDOM, Statement(clause), one)
+        side = int(state.only_in == "golden")
+        finding = self._create_finding(state.op, Cause.RANDOM, Statement(clause), state)
         return replace(
-            finding, where=self._runs.where(one.op, side), modules=self._runs.modules(one.op, side)
+            finding, where=self._runs.find_line(state.op, side), modules=self._runs.list_modules(state.op, side)
         )
 
-    def _received_origin(self, cause: Finding, states: Sequence[RandomDifference]) -> Finding:
+    def _create_received_finding(self, cause: Finding, states: Sequence[RandomDifference]) -> Finding:
         """Return the finding on random states that differ where code outside of calls decides something."""
         effect = "receives values that differ"
-        if cause.reason.code in DECIDED:
+        if cause.reason.code in OUTSIDE_DECISION_CODES:
             effect = cause.brief or cause.reason.detail
-        clause = f"{random_subject(*states)}, and {cause.op} {effect}"
-        return self._finding(RANDOM_OP, Cause.CONDITION, Statement(clause), states[0], cause)
+        clause = f"{describe_generators(*states)}, and {cause.op} {effect}"
+        return self._create_finding(RANDOM_OP, Cause.CONDITION, Statement(clause), states[0], cause)
 
-    def _batch_origin(self, cause: Finding, batch: ConditionDifference) -> Finding:
+    def _create_batch_finding(self, cause: Finding, batch: ConditionDifference) -> Finding:
         """Return the finding on a batch that differs, and on the random states that differ, too."""
         clause = condition_sentence(batch)
         if self._random:
-            clause += f"; {random_subject(*self._random)}, too"
+            clause += f"; {describe_generators(*self._random)}, too"
         more = f"; {cause.op} {cause.brief or cause.reason.detail}"
-        finding = self._finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
+        finding = self._create_finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
         return replace(finding, evidence={"value": batch.name})
 
     def _is_before_model(self, cause: Finding) -> bool:
@@ -214,14 +218,14 @@ class ConditionCauses:
         first = next((place for place in range(len(calls)) if calls.within[place]), None)
         return number is not None and first is not None and number < first
 
-    def _finding(
-        self, op: str, kind: Cause, statement: Statement, one: RandomDifference | None = None,
+    def _create_finding(
+        self, op: str, kind: Cause, statement: Statement, state: RandomDifference | None = None,
         cause: Finding | None = None,
     ) -> Finding:  # fmt: skip
         evidence: dict[str, float | int | str] = {}
-        if one is not None:
-            evidence["generator"] = one.generator
-            seeds = zip(("target_seed", "golden_seed"), one.seeds)
+        if state is not None:
+            evidence["generator"] = state.generator
+            seeds = zip(("target_seed", "golden_seed"), state.seeds)
             evidence |= {name: seed for name, seed in seeds if seed is not None}
         return Finding(
             op, "", Reason(kind.value, statement.text), evidence, rank=self._facts.rank,
@@ -240,20 +244,20 @@ class BatchDifference(Enum):
     """Other values or another order: statistics were not recorded."""
 
 
-def batch_difference(
-    one: ConditionDifference, ladders: Sequence[LadderFile | None], noise: float
+def classify_batch_difference(
+    difference: ConditionDifference, ladders: Sequence[PhasesFile | None], noise: float
 ) -> BatchDifference:
     """Return how a tensor of the batch differs, by its statistics in the phases of the step.
 
     Args:
-        one: A difference of the kind ``BATCH``.
+        difference: A difference of the kind ``BATCH``.
         ladders: The phases of both runs.
         noise: The largest relative difference that is rounding.
     """
-    heads = [str(value).rpartition(" ")[0] for value in (one.target, one.golden)]
+    heads = [str(value).rpartition(" ")[0] for value in (difference.target, difference.golden)]
     if heads[0] != heads[1]:
         return BatchDifference.SHAPE
-    statistics = [_batch_statistics(ladder, one.name) for ladder in ladders]
+    statistics = [_find_batch_statistics(ladder, difference.name) for ladder in ladders]
     if None in statistics or not any(statistics):
         return BatchDifference.UNKNOWN
     if not all(statistics):
@@ -268,8 +272,8 @@ def batch_difference(
     return BatchDifference.ROUNDING if is_rounding else BatchDifference.VALUES
 
 
-def _batch_statistics(ladder: LadderFile | None, name: str) -> tuple[float, ...] | None:
+def _find_batch_statistics(ladder: PhasesFile | None, name: str) -> tuple[float, ...] | None:
     """Return the statistics of a tensor of the batch; empty if they are not finite, None if not known."""
-    steps = ladder.of("batch") if ladder is not None else []
+    steps = ladder.find_phases("batch") if ladder is not None else []
     value = steps[0].values.get(name) if steps else None
     return value.statistics if value is not None else None

@@ -9,8 +9,8 @@ import numpy as np
 
 from probe_core.model.report import Report
 from probe_diagnosis.answer.suspects import Suspects
-from probe_diagnosis.collectives.calls import Call, Flow
-from probe_diagnosis.timeline.order import in_time
+from probe_diagnosis.collectives.calls import CommunicationCall, Flow
+from probe_diagnosis.timeline.order import order_by_effect
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 
 
@@ -49,30 +49,30 @@ def depths(report: Report, rank: int) -> list[CallDepth]:
     with np.errstate(all="ignore"):
         relative = np.where(lines["distance"] == 0, 0.0, lines["distance"] / lines["scale"])
     is_known = calls.has_any(is_judged).tolist()
-    distances = calls.largest(np.where(is_judged, relative, 0.0)).tolist()
-    noises = calls.largest(np.where(is_judged, lines["noise"], 0.0)).tolist()
+    distances = calls.find_largest(np.where(is_judged, relative, 0.0)).tolist()
+    noises = calls.find_largest(np.where(is_judged, lines["noise"], 0.0)).tolist()
     return [
-        _depth(
+        _create_depth(
             calls.keys[number],
             distances[number] if is_known[number] else None,
             noises[number],
             calls.communication.get(number),
             rank,
         )
-        for number in in_time(calls)
+        for number in order_by_effect(calls)
     ]
 
 
-def _depth(op: str, distance: float | None, noise: float, call: Call | None, rank: int) -> CallDepth:
+def _create_depth(
+    op: str, distance: float | None, noise: float, call: CommunicationCall | None, rank: int
+) -> CallDepth:
     if call is None or call.api.flow is Flow.NONE:
         return CallDepth(op, distance, noise)
-    sends, receives = tuple(_ends(call, rank, True)), tuple(_ends(call, rank, False))
-    return CallDepth(
-        op, distance, noise, call.api.name, sends, receives, call.group, call.api.flow is Flow.ALL
-    )
+    sends, receives = tuple(_iterate_peers(call, rank, True)), tuple(_iterate_peers(call, rank, False))
+    return CallDepth(op, distance, noise, call.api.name, sends, receives, call.group, call.api.flow is Flow.ALL)
 
 
-def _ends(call: Call, rank: int, sends: bool) -> Iterator[int]:
+def _iterate_peers(call: CommunicationCall, rank: int, sends: bool) -> Iterator[int]:
     """Yield the ranks at the other end of a call with a direction."""
     yield from (peer.rank for peer in call.peers if peer.sends is sends)
     if call.root is None or call.api.flow not in (Flow.FROM_ROOT, Flow.TO_ROOT):
@@ -80,6 +80,6 @@ def _ends(call: Call, rank: int, sends: bool) -> Iterator[int]:
     from_root = call.api.flow is Flow.FROM_ROOT
     if rank == call.root:
         if sends is from_root:
-            yield from (other for other in call.group if other != rank)
+            yield from (member for member in call.group if member != rank)
     elif sends is not from_root:
         yield call.root

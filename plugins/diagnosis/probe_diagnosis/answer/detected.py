@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_core.plugins.blame import PluginError, blamed
+from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.specs import DetectorSpec
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.timeline import Detection, Timeline
@@ -20,7 +20,9 @@ CODE = "detector"
 """Kind of a cause that a detector states."""
 
 
-def detect(manager: Manager, facts: RankFacts, runs: Runs, step: str, problems: list[str]) -> list[Finding]:
+def run_detectors(
+    manager: Manager, facts: RankFacts, runs: ComparedRuns, step: str, problems: list[str]
+) -> list[Finding]:
     """Return what the detectors found, in the order of the calls; the first statement on each call.
 
     Args:
@@ -34,21 +36,21 @@ def detect(manager: Manager, facts: RankFacts, runs: Runs, step: str, problems: 
     if not specs:
         return []
     timeline = Timeline(facts, *runs.both, step)
-    found: dict[str, Finding] = {}
+    findings_by_op: dict[str, Finding] = {}
     for spec in specs:
         try:
-            with blamed(spec.title, spec.origin):
-                detections = [_checked(one) for one in spec.make().detect(timeline)]
+            with blame_plugin(spec.title, spec.origin):
+                detections = [_check_detection(detection) for detection in spec.make().detect(timeline)]
         except PluginError as error:
             problems.append(f"{error.what} {error.fix}")
             continue
-        for finding in _findings(spec.name, detections, facts, runs):
-            found.setdefault(finding.op, finding)
-    return sorted(found.values(), key=lambda finding: timeline.place(finding.op))
+        for finding in _create_findings(spec.name, detections, facts, runs):
+            findings_by_op.setdefault(finding.op, finding)
+    return sorted(findings_by_op.values(), key=lambda finding: timeline.place(finding.op))
 
 
-def in_order(
-    detected: Sequence[Finding], causes: Sequence[Finding], facts: RankFacts, runs: Runs
+def insert_detected(
+    detected: Sequence[Finding], causes: Sequence[Finding], facts: RankFacts, runs: ComparedRuns
 ) -> list[Finding]:
     """Return the causes with what detectors found: before the first cause unless its call comes first.
 
@@ -60,21 +62,24 @@ def in_order(
     others = [cause for cause in causes if cause.op not in named]
     timeline = Timeline(facts, *runs.both)
     first = timeline.place(causes[0].op) if causes else -1
-    before = [one for one in detected if first < 0 or timeline.place(one.op) <= first]
-    return [*before, *others, *(one for one in detected if one not in before)]
+    before = [candidate for candidate in detected if first < 0 or timeline.place(candidate.op) <= first]
+    return [*before, *others, *(candidate for candidate in detected if candidate not in before)]
 
 
-def _checked(detection: object) -> Detection:
+def _check_detection(detection: object) -> Detection:
     if not isinstance(detection, Detection):
         raise TypeError(f"detect must yield Detection, not {type(detection).__name__}")
     return detection
 
 
-def _findings(name: str, detections: Sequence[Detection], facts: RankFacts, runs: Runs) -> Iterator[Finding]:
-    for one in detections:
-        number = facts.ops.numbers.get(one.op)
-        modules = facts.ops.within[number] if number is not None else runs.modules(one.op)
+def _create_findings(
+    name: str, detections: Sequence[Detection], facts: RankFacts, runs: ComparedRuns
+) -> Iterator[Finding]:
+    for detection in detections:
+        number = facts.ops.numbers.get(detection.op)
+        modules = facts.ops.within[number] if number is not None else runs.list_modules(detection.op)
         yield Finding(
-            one.op, one.value, Reason(CODE, one.statement), {"detector": name, **one.evidence}, "", modules,
-            runs.where(one.op), rank=facts.rank,
+            detection.op, detection.value, Reason(CODE, detection.statement),
+            {"detector": name, **detection.evidence}, "", modules,
+            runs.find_line(detection.op), rank=facts.rank,
         )  # fmt: skip

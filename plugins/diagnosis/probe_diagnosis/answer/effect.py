@@ -12,7 +12,7 @@ from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.walking import Node, is_large
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.order import in_time, is_backward
+from probe_diagnosis.timeline.order import is_backward, order_by_effect
 from probe_diagnosis.timeline.views import DIFFERS, SAME, Basis, CallView
 
 
@@ -31,7 +31,7 @@ class Effect:
     @cached_property
     def _order(self) -> list[int]:
         """The numbers of the calls in the order of their effects."""
-        return in_time(self._calls)
+        return order_by_effect(self._calls)
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -47,7 +47,7 @@ class Effect:
         last = (marks.index(True) if True in marks else len(marks)) - 1
         return [place for place, key in enumerate(keys) if place == last or is_gradient(key)]
 
-    def _at(self, place: int) -> CallView:
+    def _get_call(self, place: int) -> CallView:
         return self._calls[self._order[place]]
 
     def is_rounding(self, node: Node, *, is_continued: bool = False) -> bool:
@@ -68,11 +68,11 @@ class Effect:
             return False
         if because.value.by != Basis.TENSOR or not because.value.is_float or because.times > limits().grown:
             return False
-        place = self._place(node)
-        behind = [self._at(end) for end in self._ends if end > place]
-        return bool(behind) and all(op.agrees for op in behind) and self._largest() <= limits().grown
+        place = self._get_place(node)
+        behind = [self._get_call(end) for end in self._ends if end > place]
+        return bool(behind) and all(op.agrees for op in behind) and self._find_largest() <= limits().grown
 
-    def traceless(
+    def find_traceless_calls(
         self, named: Sequence[Node], vanished: Sequence[Node], *, is_rounding_before: bool, is_continued: bool
     ) -> list[Node]:
         """Return the calls that differ before the end of the backward pass, if that leaves no trace.
@@ -90,13 +90,13 @@ class Effect:
                 need not show in the loss.
         """
         nodes = [*named, *vanished]
-        places = {node.facts.op: self._place(node) for node in nodes}
+        places = {node.facts.op: self._get_place(node) for node in nodes}
         early = [node for node in nodes if self._ends and places[node.facts.op] <= self._ends[-1]]
         is_after_loss = bool(early) and self._ends[0] < min(places.values())
         if not early or (is_after_loss and not is_continued) or not self.are_ends_same():
             return []
         may = all(
-            self._may_vanish(node, is_rounding_before or is_continued)
+            self._can_vanish(node, is_rounding_before or is_continued)
             or (node in vanished and node.because.value.by == Basis.TENSOR)
             for node in early
         )
@@ -104,7 +104,7 @@ class Effect:
 
     def are_ends_same(self) -> bool:
         """Return True if the loss and all gradients of parameters were compared and agree."""
-        ends = [self._at(end) for end in self._ends]
+        ends = [self._get_call(end) for end in self._ends]
         outputs = [value for op in ends for value in op.outputs()]
         if not any(is_gradient(op.op) for op in ends):
             return False
@@ -112,9 +112,9 @@ class Effect:
             value.state == SAME or (value.state == DIFFERS and value.is_float and value.by != Basis.CHECKSUM)
             for value in outputs
         )
-        return is_known and self.reaches()[0] <= 1
+        return is_known and self.find_largest_effect()[0] <= 1
 
-    def _may_vanish(self, node: Node, is_rounding: bool) -> bool:
+    def _can_vanish(self, node: Node, is_rounding: bool) -> bool:
         because = node.because
         if because.cause not in (Cause.GROWN, Cause.TAKEN_IN) or because.argument is not None:
             return False
@@ -123,74 +123,77 @@ class Effect:
             return False
         return is_rounding or value.is_exact or is_large(value)
 
-    def isolated(self) -> set[int]:
+    def find_isolated_calls(self) -> set[int]:
         """Return the numbers of calls outside of modules whose differences reach no other kind of call.
 
         They receive tensors that no call computed, and no call goes on with what they return: what the
         program states about itself, such as the duration of its steps.
         """
-        received, returned = self._differing_values(is_source=True), self._differing_values(is_source=False)
+        received, returned = (
+            self._collect_differing_values(is_source=True),
+            self._collect_differing_values(is_source=False),
+        )
         calls, table = self._calls, self._calls.table
         receives = calls.has_any(table.differs & table.is_source & table.is_tensor)
-        hides = calls.has_any(~table.is_source & table.is_tensor) & ~calls.has_any(
-            table.differs & ~table.is_source
-        )
+        hides = calls.has_any(~table.is_source & table.is_tensor) & ~calls.has_any(table.differs & ~table.is_source)
         takers = {value for values in received.values() for value in values}
-        apart = {
+        isolated_calls = {
             number
             for number in received.keys() | returned.keys()
             if receives[number] and not (hides[number] or calls.has_other_argument[number])
             if not calls.within[number] and not (returned.get(number, set()) - received[number]) & takers
         }
         of_others: set[tuple[float, float]] = set()
-        found = set[int]()
-        while found != apart:  # calls that share a value with any other call are none of them
-            found = apart
+        previous = set[int]()
+        while previous != isolated_calls:  # calls that share a value with any other call are none of them
+            previous = isolated_calls
             for values in (received, returned):
-                of_others.update(*(own for number, own in values.items() if number not in apart))
-            apart = {number for number in apart if of_others.isdisjoint(received[number])}
-        return apart
+                of_others.update(
+                    *(call_values for number, call_values in values.items() if number not in isolated_calls)
+                )
+            isolated_calls = {number for number in isolated_calls if of_others.isdisjoint(received[number])}
+        return isolated_calls
 
-    def _differing_values(self, *, is_source: bool) -> dict[int, set[tuple[float, float]]]:
+    def _collect_differing_values(self, *, is_source: bool) -> dict[int, set[tuple[float, float]]]:
         """Return distance and scale of all values that differ, received or returned, by the calls."""
         table = self._calls.table
         lines = np.flatnonzero(table.differs & (table.is_source == is_source))
-        own, owners = table.lines[lines], self._calls.call_of[lines].tolist()
-        found: dict[int, set[tuple[float, float]]] = {}
-        for number, distance, scale in zip(owners, own["distance"].tolist(), own["scale"].tolist()):
-            found.setdefault(number, set()).add((distance, scale))
-        return found
+        rows, owners = table.lines[lines], self._calls.call_of[lines].tolist()
+        values_by_call: dict[int, set[tuple[float, float]]] = {}
+        for number, distance, scale in zip(owners, rows["distance"].tolist(), rows["scale"].tolist()):
+            values_by_call.setdefault(number, set()).add((distance, scale))
+        return values_by_call
 
-    def _place(self, node: Node) -> int:
+    def _get_place(self, node: Node) -> int:
         return self._places.get(node.facts.op, len(self._order))
 
-    def behind(self) -> tuple[list[CallView], set[tuple[float, float]]]:
+    def find_calls_after_ends(self) -> tuple[list[CallView], set[tuple[float, float]]]:
         """Return the calls behind the ends, and the distance and scale of all that differs before them."""
         last = max(self._ends)
         table = self._calls.table
         before = np.zeros(len(self._calls), bool)
         before[self._order[: last + 1]] = True
         lines = table.lines[table.differs & before[self._calls.call_of]]
-        known = {*zip(lines["distance"].tolist(), lines["scale"].tolist())}
-        return [self._calls[number] for number in self._order[last + 1 :]], known
+        known_values = {*zip(lines["distance"].tolist(), lines["scale"].tolist())}
+        return [self._calls[number] for number in self._order[last + 1 :]], known_values
 
-    def reaches(self) -> tuple[float, str]:
+    def find_largest_effect(self) -> tuple[float, str]:
         """Return the largest difference of an end, as a multiple of rounding, with its row; 0 for none.
 
         A gradient is measured against the largest of all, for one that is zero in theory is all rounding.
         The ends carry the coarsest rounding of the step.
         """
         noise = self._calls.noise
-        ends = [self._at(end) for end in self._ends]
+        ends = [self._get_call(end) for end in self._ends]
         largest = max((v.scale for op in ends if is_gradient(op.op) for v in op.values), default=0.0)
-        found = [
+        distances = [
             (value.times(max(value.scale, largest if is_gradient(op.op) else 0.0), noise), value.row)
             for op in ends
             for value in op.outputs()
             if value.state == DIFFERS and value.is_float
         ]
-        return max(found, default=(0.0, ""))
+        return max(distances, default=(0.0, ""))
 
-    def _largest(self) -> float:
+    def _find_largest(self) -> float:
         """Return the largest difference of any value, as a multiple of rounding; 0 if none differs."""
         return float(self._calls.table.times(0.0, 0.0).max(initial=0.0))

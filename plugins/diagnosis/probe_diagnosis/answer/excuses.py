@@ -10,8 +10,8 @@ import numpy as np
 
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.rank_facts import RankFacts, op_in
-from probe_diagnosis.timeline.value_table import IS_SCALAR, IS_SOURCE, times
+from probe_diagnosis.timeline.rank_facts import RankFacts, find_op
+from probe_diagnosis.timeline.value_table import IS_SCALAR, IS_SOURCE, measure_multiples
 from probe_diagnosis.timeline.views import (
     DIFFERS,
     SAME,
@@ -24,7 +24,7 @@ from probe_diagnosis.timeline.views import (
 
 
 @dataclass(frozen=True, slots=True)
-class Distances:
+class DistancePair:
     """Distances of both sides of a value from the reference.
 
     Attributes:
@@ -71,17 +71,17 @@ class ReferenceDistances:
     golden: CallColumns
     noise: float = 0.0
 
-    def of_call(self, key: str, golden_key: str) -> dict[str, Distances]:
+    def get_distances(self, key: str, golden_key: str) -> dict[str, DistancePair]:
         """Return the distances of the values of a call, by the ends of their row names."""
-        sides = [_by_suffix(calls, name) for calls, name in ((self.target, key), (self.golden, golden_key))]
-        both = sides[0].keys() & sides[1].keys()
+        sides = [_map_by_suffix(calls, name) for calls, name in ((self.target, key), (self.golden, golden_key))]
+        shared = sides[0].keys() & sides[1].keys()
         return {
-            suffix: Distances(sides[0][suffix], sides[1][suffix])
-            for suffix in both
+            suffix: DistancePair(sides[0][suffix], sides[1][suffix])
+            for suffix in shared
             if sides[0][suffix].by == sides[1][suffix].by
         }
 
-    def jumps(self, key: str, golden_key: str) -> bool:
+    def has_jump(self, key: str, golden_key: str) -> bool:
         """Return True if the target's distance grows far more in a call than the golden's does."""
         numbers = self.target.numbers.get(key), self.golden.numbers.get(golden_key)
         if numbers[0] is None or numbers[1] is None:
@@ -90,20 +90,24 @@ class ReferenceDistances:
             calls.table.lines[calls.starts[number] : calls.starts[number + 1]]
             for calls, number in ((self.target, numbers[0]), (self.golden, numbers[1]))
         )
-        (taken, given), (golden_taken, golden_given) = (_growth(own, self.noise) for own in (target, golden))
+        (input_growth, output_growth), (golden_input_growth, golden_output_growth) = (
+            _measure_growth(lines, self.noise) for lines in (target, golden)
+        )
         factor = limits().grown
-        return given > factor * max(taken, 1.0) and golden_given <= factor * max(golden_taken, 1.0)
+        return output_growth > factor * max(input_growth, 1.0) and golden_output_growth <= factor * max(
+            golden_input_growth, 1.0
+        )
 
 
-def _growth(lines: np.ndarray, noise: float) -> tuple[float, float]:
+def _measure_growth(lines: np.ndarray, noise: float) -> tuple[float, float]:
     """Return the largest difference of the inputs of a call and of its outputs, as multiples of rounding."""
-    multiples = times(lines, lines["scale"], noise)
+    multiples = measure_multiples(lines, lines["scale"], noise)
     is_source = IS_SOURCE[lines["side"]]
     is_input = is_source & (lines["flags"] & IS_SCALAR == 0)
     return float(multiples[is_input].max(initial=0.0)), float(multiples[~is_source].max(initial=0.0))
 
 
-def _by_suffix(calls: CallColumns, key: str) -> Mapping[str, Difference]:
+def _map_by_suffix(calls: CallColumns, key: str) -> Mapping[str, Difference]:
     """Return the judged values of a call by the ends of their row names."""
     number = calls.numbers.get(key)
     if number is None:
@@ -154,26 +158,30 @@ class MeasuredCall:
 
     number: int
     is_jump: bool
-    values: list[tuple[Difference, Distances | None]]
+    values: list[tuple[Difference, DistancePair | None]]
 
     @property
     def has_rest(self) -> bool:
         """True if a value is not excused."""
-        return any(own is not None and not own.excuses(value) for value, own in self.values)
+        return any(
+            value_distances is not None and not value_distances.excuses(value) for value, value_distances in self.values
+        )
 
-    def judged(self, *, is_strict: bool) -> list[Difference]:
+    def judge_values(self, *, is_strict: bool) -> list[Difference]:
         """Return the values with their distances from the reference; those that are excused agree.
 
         Args:
             is_strict: True to excuse only what is at least as near to the reference as the golden.
         """
-        return [self._judged(value, own, is_strict=is_strict) for value, own in self.values]
+        return [
+            self._judge_value(value, value_distances, is_strict=is_strict) for value, value_distances in self.values
+        ]
 
-    def _judged(self, value: Difference, own: Distances | None, *, is_strict: bool) -> Difference:
-        if own is None:
+    def _judge_value(self, value: Difference, value_distances: DistancePair | None, *, is_strict: bool) -> Difference:
+        if value_distances is None:
             return value
-        value = value._replace(farther=own.ratio)
-        if not own.excuses(value) or (is_strict and own.ratio > 1):
+        value = value._replace(farther=value_distances.ratio)
+        if not value_distances.excuses(value) or (is_strict and value_distances.ratio > 1):
             return value
         distance = value.distance if math.isfinite(value.distance) else 0.0
         return value._replace(state=SAME, distance=distance, floor=distance, is_excused=True)
@@ -191,54 +199,56 @@ def excuse(facts: RankFacts, distances: ReferenceDistances) -> ExcuseCounts:
     """
     result, calls = ExcuseCounts(), facts.ops
     wanted = calls.has_any(calls.table.differs & (calls.table.is_tensor | ~calls.table.is_source))
-    measured = [*_measured(calls, distances, np.flatnonzero(wanted).tolist())]
-    result.rest = sum(one.has_rest for one in measured)
-    for one in measured:
-        values = one.judged(is_strict=one.is_jump and result.rest > 0)
-        calls.replace_values(one.number, values)
-        pairs = [(value, own) for value, (_, own) in zip(values, one.values)]
-        _count(result, calls.keys[one.number], one.is_jump, pairs)
+    measured = [*_measure_calls(calls, distances, np.flatnonzero(wanted).tolist())]
+    result.rest = sum(call.has_rest for call in measured)
+    for call in measured:
+        values = call.judge_values(is_strict=call.is_jump and result.rest > 0)
+        calls.replace_values(call.number, values)
+        pairs = [(value, value_distances) for value, (_, value_distances) in zip(values, call.values)]
+        _count_excused(result, calls.keys[call.number], call.is_jump, pairs)
     _excuse_rows(facts, distances)
     return result
 
 
-def _measured(
-    calls: CallColumns, distances: ReferenceDistances, numbers: list[int]
-) -> Iterator[MeasuredCall]:
+def _measure_calls(calls: CallColumns, distances: ReferenceDistances, numbers: list[int]) -> Iterator[MeasuredCall]:
     """Yield the calls with values that differ, and the distances of these values."""
     for number in numbers:
         key = calls.keys[number]
         golden_key = calls.goldens.get(number, key)
-        own = distances.of_call(key, golden_key)
-        if own:
-            pairs = [(value, _own(value, key, own)) for value in calls[number].values]
-            yield MeasuredCall(number, distances.jumps(key, golden_key), pairs)
+        call_distances = distances.get_distances(key, golden_key)
+        if call_distances:
+            pairs = [(value, _find_value_distances(value, key, call_distances)) for value in calls[number].values]
+            yield MeasuredCall(number, distances.has_jump(key, golden_key), pairs)
 
 
-def _own(value: Difference, key: str, own: Mapping[str, Distances]) -> Distances | None:
+def _find_value_distances(
+    value: Difference, key: str, call_distances: Mapping[str, DistancePair]
+) -> DistancePair | None:
     """Return the distances of a value that differs; None for one that agrees, arguments and shapes."""
     is_argument = value.is_scalar and value.side.is_source
     if value.state != DIFFERS or is_argument or value.kind is not DifferenceKind.VALUE:
         return None
-    return own.get(value.row.removeprefix(key))
+    return call_distances.get(value.row.removeprefix(key))
 
 
-def _count(
-    result: ExcuseCounts, key: str, is_jump: bool, pairs: list[tuple[Difference, Distances | None]]
+def _count_excused(
+    result: ExcuseCounts, key: str, is_jump: bool, pairs: list[tuple[Difference, DistancePair | None]]
 ) -> None:
     """Add the excused values of a call to the counts."""
-    excused = [(value, own) for value, own in pairs if value.is_excused and own is not None]
+    excused = [
+        (value, value_distances) for value, value_distances in pairs if value.is_excused and value_distances is not None
+    ]
     if not excused:
         return
     result.values += len(excused)
     result.calls_excused += 1
-    result.farther += sum(own.ratio > 1 for _, own in excused)
-    returned = [own.ratio for value, own in excused if not value.side.is_source]
+    result.farther += sum(value_distances.ratio > 1 for _, value_distances in excused)
+    returned = [value_distances.ratio for value, value_distances in excused if not value.side.is_source]
     if is_jump and returned:
         result.jumps += 1
         result.first_jump = result.first_jump or key
     if not result.first or (is_module(result.first) and returned and not is_module(key)):
-        ratio = max(returned or [own.ratio for _, own in excused])
+        ratio = max(returned or [value_distances.ratio for _, value_distances in excused])
         result.first, result.ratio = key, 1 / ratio if ratio else math.inf
 
 
@@ -246,10 +256,10 @@ def _excuse_rows(facts: RankFacts, distances: ReferenceDistances) -> None:
     """Forget rows that are errors in the table, although they agree, if they are near to the reference."""
     excused = []
     for row in facts.tally.failing_at:
-        key = op_in(row)
+        key = find_op(row)
         number = facts.ops.numbers.get(key)
         golden = facts.ops.goldens.get(number, key) if number is not None else key
-        own = distances.of_call(key, golden).get(row.removeprefix(key))
-        if own is not None and own.target.state == SAME:
+        value_distances = distances.get_distances(key, golden).get(row.removeprefix(key))
+        if value_distances is not None and value_distances.target.state == SAME:
             excused.append(row)
     facts.tally.excuse(excused)

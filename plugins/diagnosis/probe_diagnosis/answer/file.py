@@ -18,9 +18,7 @@ SCHEMA = 2
 """Version of the layout."""
 
 
-def write_answer(
-    plan: Plan, whole: Answer, steps: Mapping[str, Sequence[tuple[RunPair, Answer | str]]]
-) -> Path:
+def write_answer(plan: Plan, whole: Answer, steps: Mapping[str, Sequence[tuple[RunPair, Answer | str]]]) -> Path:
     """Write the answer, and return the path of its file.
 
     Args:
@@ -38,9 +36,9 @@ def write_answer(
         "probe": __version__,
         "target": str(plan.target),
         "golden": str(plan.golden),
-        **_parts(whole),
+        **_serialize_answer(whole),
         "steps": [
-            {"step": step, "ranks": [_rank(pair, answer) for pair, answer in ranks]}
+            {"step": step, "ranks": [_serialize_rank(pair, answer) for pair, answer in ranks]}
             for step, ranks in steps.items()
         ],
     }
@@ -50,40 +48,40 @@ def write_answer(
     return path
 
 
-def _rank(pair: RunPair, answer: Answer | str) -> dict[str, Any]:
+def _serialize_rank(pair: RunPair, answer: Answer | str) -> dict[str, Any]:
     place = {"rank": pair.rank, "file": pair.target.name}
     if isinstance(answer, str):
         return {**place, "verdict": None, "error": answer}
-    return {**place, "verdict": answer.outcome.value, "sentence": answer.sentence, **_parts(answer)}
+    return {**place, "verdict": answer.outcome.value, "sentence": answer.sentence, **_serialize_answer(answer)}
 
 
-def _parts(answer: Answer) -> dict[str, Any]:
+def _serialize_answer(answer: Answer) -> dict[str, Any]:
     coverage = answer.coverage
     return {
-        "conditions": [_condition(one) for one in answer.conditions],
+        "conditions": [_serialize_condition(item) for item in answer.conditions],
         "unknown_conditions": list(answer.unknown_conditions),
-        "causes": [_cause(cause) for cause in answer.causes],
+        "causes": [_serialize_cause(cause) for cause in answer.causes],
         "coverage": {
             "recorded": coverage.recorded,
             "compared": coverage.compared,
             "equal": coverage.equal,
             "not_compared": dict(coverage.excused),
         },
-        "remarks": [{"kind": one.kind.value, "op": one.op, "text": one.text} for one in answer.notes],
-        "withdrawn": [_cause(one) for one in answer.withdrawn],
+        "remarks": [{"kind": item.kind.value, "op": item.op, "text": item.text} for item in answer.notes],
+        "withdrawn": [_serialize_cause(item) for item in answer.withdrawn],
         "notes": [note.text for note in answer.notes],  # of schema 1, for one release
         "baseline": dict(answer.baseline) or None,
-        "reference": {name: _finite(value) for name, value in answer.reference.items()} or None,
+        "reference": {name: _format_finite(value) for name, value in answer.reference.items()} or None,
         "not_captured": list(answer.missing),
         "next": list(answer.next),
     }
 
 
-def _condition(one: Condition) -> dict[str, Any]:
-    return {("sentence" if name == "text" else name): value for name, value in one._asdict().items()}
+def _serialize_condition(condition: Condition) -> dict[str, Any]:
+    return {("sentence" if name == "text" else name): value for name, value in condition._asdict().items()}
 
 
-def _cause(cause: Finding) -> dict[str, Any]:
+def _serialize_cause(cause: Finding) -> dict[str, Any]:
     return {
         "kind": cause.reason.code.replace(" ", "_"),
         "op": cause.op,
@@ -91,12 +89,10 @@ def _cause(cause: Finding) -> dict[str, Any]:
         "line": cause.line,
         "statement": cause.reason.detail,
         "brief": cause.brief or cause.reason.detail,
-        "argument": _argument(cause),
-        "argument_name": _argument_name(cause),
+        "argument": _get_argument_path(cause),
+        "argument_name": _find_argument_name(cause),
         "producers": dict(cause.producers),
-        "evidence": {
-            name: _finite(value) for name, value in cause.evidence.items() if name != "argument_name"
-        },
+        "evidence": {name: _format_finite(value) for name, value in cause.evidence.items() if name != "argument_name"},
         "module": list(cause.modules),
         "where": cause.where,
         "step": cause.step,
@@ -106,18 +102,18 @@ def _cause(cause: Finding) -> dict[str, Any]:
     }
 
 
-def _argument(cause: Finding) -> str:
+def _get_argument_path(cause: Finding) -> str:
     """Return the path of the argument that differs, such as ``input.1``; empty if none does."""
     row = str(cause.evidence.get("argument", ""))
     return row.removeprefix(f"{cause.op}.")
 
 
-def _argument_name(cause: Finding) -> str:
+def _find_argument_name(cause: Finding) -> str:
     """Return the name of the argument that differs, such as ``eps``; empty if it is not known."""
-    keyword = _argument(cause).removeprefix("input.").partition(".")[0]
-    known = str(cause.evidence.get("argument_name", ""))
-    return known or ("" if keyword.isdecimal() else keyword)
+    keyword = _get_argument_path(cause).removeprefix("input.").partition(".")[0]
+    name = str(cause.evidence.get("argument_name", ""))
+    return name or ("" if keyword.isdecimal() else keyword)
 
 
-def _finite(value: float | int | str) -> float | int | str:
+def _format_finite(value: float | int | str) -> float | int | str:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -14,17 +14,17 @@ from probe_core.model.answers import Finding, Note, NoteKind, Outcome
 from probe_core.model.report import Report
 from probe_core.plugins.protocols import Compared
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.findings import continued
-from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.findings import extend_statement
+from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.difference.walking import Past
+from probe_diagnosis.difference.walking import RankHistory
 
-WITHOUT_ORIGIN = frozenset({Cause.TAKEN_IN.value, Cause.GRADIENT.value, Cause.GROWN.value})
+ORIGINLESS_CODES = frozenset({Cause.TAKEN_IN.value, Cause.GRADIENT.value, Cause.GROWN.value})
 """Kinds of causes that may follow from an earlier step."""
 
-Ended = tuple[RunPair, Report, Suspects]
+JudgedComparison = tuple[RunPair, Report, Suspects]
 """A comparison of one step and rank that has a verdict."""
 
 
@@ -35,17 +35,17 @@ def judge_in_order(compared: Compared) -> None:
     again, once, if all ranks of all earlier steps agree, or differ by no more than rounding that has added
     up.
     """
-    past: Past | None = None
-    for ended in _by_step(compared):
+    past: RankHistory | None = None
+    for ended in _iterate_steps(compared):
         if past is not None:
             for pair, report, suspects in ended:
                 _judge_again(compared, pair, report, suspects, past)
-        past = _after(past, ended)
+        past = _extend_history(past, ended)
         if past is None:
             return
 
 
-def with_earlier_step(causes: Sequence[Finding], withdrawn: Iterable[Sequence[Finding]]) -> list[Finding]:
+def add_earlier_origin(causes: Sequence[Finding], withdrawn: Iterable[Sequence[Finding]]) -> list[Finding]:
     """Return the causes of a step; for a first one without an origin, what differs before.
 
     A difference without an effect in its own step, such as another weight of a moving average or a setting of
@@ -57,13 +57,13 @@ def with_earlier_step(causes: Sequence[Finding], withdrawn: Iterable[Sequence[Fi
             rank of the first cause counts.
     """
     first = causes[0]
-    origin = next((one for found in withdrawn for one in found if one.rank == first.rank), None)
-    if origin is None or first.reason.code not in WITHOUT_ORIGIN:
+    origin = next((cause for step_causes in withdrawn for cause in step_causes if cause.rank == first.rank), None)
+    if origin is None or first.reason.code not in ORIGINLESS_CODES:
         return [*causes]
     shown = Statement(f"; in {first.step}, {first.op} {first.brief or first.reason.detail}")
     return [
         replace(
-            continued(origin, shown),
+            extend_statement(origin, shown),
             consequences=(first.op, *first.consequences),
             consequence_count=first.consequence_count + 1,
         ),
@@ -71,19 +71,19 @@ def with_earlier_step(causes: Sequence[Finding], withdrawn: Iterable[Sequence[Fi
     ]
 
 
-def _by_step(compared: Compared) -> Iterator[list[Ended]]:
+def _iterate_steps(compared: Compared) -> Iterator[list[JudgedComparison]]:
     """Yield the comparisons of each step, in the order of time."""
-    parts = dict.fromkeys(one.pair.part for one in compared.finished)
+    parts = dict.fromkeys(comparison.pair.part for comparison in compared.finished)
     for part in parts:
         yield [
-            (one.pair, one.report, one.report.finder)
-            for one in compared.finished
-            if one.pair.part == part and one.report is not None and one.report.answer is not None
-            if isinstance(one.report.finder, Suspects)
+            (comparison.pair, comparison.report, comparison.report.finder)
+            for comparison in compared.finished
+            if comparison.pair.part == part and comparison.report is not None and comparison.report.answer is not None
+            if isinstance(comparison.report.finder, Suspects)
         ]
 
 
-def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Suspects, past: Past) -> None:
+def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Suspects, past: RankHistory) -> None:
     """Set the verdict on a step to the one that considers earlier steps, unless it agrees by itself.
 
     The files of the step keep the verdict on the step alone; a note says so.
@@ -93,10 +93,9 @@ def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Su
         return
     with suppress(UserError), ExitStack() as stack:  # the record may no longer be there
         target, golden = (
-            stack.enter_context(closing(open_run(compared.manager, path)))
-            for path in (pair.target, pair.golden)
+            stack.enter_context(closing(open_run(compared.manager, path))) for path in (pair.target, pair.golden)
         )
-        runs = Runs(compared.plan, target, golden)
+        runs = ComparedRuns(compared.plan, target, golden)
         answer = suspects.answer_after(past, compared.manager, report, runs, pair)
         if answer.outcome is not alone.outcome:
             text = f"{pair.name} by itself, as its own files state: {alone.sentence}"
@@ -104,21 +103,21 @@ def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Su
         report.answer = answer
 
 
-def _after(past: Past | None, ended: Sequence[Ended]) -> Past | None:
+def _extend_history(past: RankHistory | None, ended: Sequence[JudgedComparison]) -> RankHistory | None:
     """Return what a step and all before it explain; None if a rank of it diverged or was not compared."""
     outcomes = {report.answer.outcome for _, report, _ in ended if report.answer is not None}
     if not outcomes or not outcomes <= {Outcome.AGREE, Outcome.CANNOT_TELL}:
         return None
-    after = past.copy() if past is not None else Past()
+    after = past.copy() if past is not None else RankHistory()
     for _, report, suspects in ended:
         assert report.answer is not None
         is_rounding = report.answer.outcome is Outcome.AGREE
         after.noise = max(after.noise, suspects.facts.ops.noise)
-        after.worst = max(after.worst, 1.0 if is_rounding else _largest(suspects))
+        after.worst = max(after.worst, 1.0 if is_rounding else _find_largest(suspects))
     return after
 
 
-def _largest(suspects: Suspects) -> float:
+def _find_largest(suspects: Suspects) -> float:
     """Return the largest difference of a step that has a size, as a multiple of rounding."""
     multiples = suspects.facts.ops.table.times(0.0, 0.0)
     return float(multiples[np.isfinite(multiples)].max(initial=0.0))

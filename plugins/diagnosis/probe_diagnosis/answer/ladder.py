@@ -12,15 +12,15 @@ from dataclasses import replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.store.names import is_gradient
-from probe_diagnosis.answer.findings import continued
-from probe_diagnosis.answer.replaced import uncompared
-from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.reasons import PHASES, Cause
+from probe_diagnosis.answer.findings import extend_statement
+from probe_diagnosis.answer.replaced import find_uncompared_calls
+from probe_diagnosis.answer.runs import ComparedRuns
+from probe_diagnosis.difference.reasons import PHASES_INTRO, Cause
 from probe_diagnosis.difference.walking import Node
-from probe_diagnosis.phases.ladder_file import LadderFile, Number, read_ladder
+from probe_diagnosis.phases.ladder_file import Number, PhasesFile, read_phases
 from probe_diagnosis.phases.ladder_reference import ReferencePhases
-from probe_diagnosis.phases.ladder_search import Search
-from probe_diagnosis.phases.ladder_steps import BEFORE, BEHIND, Step
+from probe_diagnosis.phases.ladder_search import PhaseSearch
+from probe_diagnosis.phases.ladder_steps import AFTER_BACKWARD, UNTIL_BACKWARD, PhaseDifference
 from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import CallView
@@ -28,11 +28,11 @@ from probe_diagnosis.timeline.views import CallView
 KIND = "ladder"
 """Kind of a cause that the ladder alone shows."""
 
-REFINED = frozenset({Cause.TAKEN_IN, Cause.GRADIENT, Cause.GROWN})
+REFINABLE_CAUSES = frozenset({Cause.TAKEN_IN, Cause.GRADIENT, Cause.GROWN})
 """Causes of the walk that name no call as the origin."""
 
 
-class Ladders:
+class PhaseComparison:
     """The ladders of both runs.
 
     Args:
@@ -43,69 +43,69 @@ class Ladders:
     """
 
     def __init__(
-        self, facts: RankFacts, runs: Runs, carried: float = 0.0, reference: LadderFile | None = None
+        self, facts: RankFacts, runs: ComparedRuns, carried: float = 0.0, reference: PhasesFile | None = None
     ) -> None:
         self._facts = facts
         # statistics of whole batches say nothing of their rows
-        found = [None if runs.are_rows else read_ladder(run.shown.path.parent) for run in runs.both]
-        target, golden = found
+        phase_files = [None if runs.are_rows else read_phases(run.shown.path.parent) for run in runs.both]
+        target, golden = phase_files
         self._places = facts.ops.numbers
         backward = [place for place, key in enumerate(facts.ops.keys) if is_backward(key)]
         self._last = max(backward, default=len(facts.ops))
         self._both = None if target is None or golden is None else (target, golden)
-        self._search = Search(target, golden, facts.ops.noise, carried) if target and golden else None
-        self._steps = list(self._search.steps()) if self._search is not None else []
+        self._search = PhaseSearch(target, golden, facts.ops.noise, carried) if target and golden else None
+        self._steps = list(self._search.iterate_differences()) if self._search is not None else []
         if target and golden and reference is not None:
             phases = ReferencePhases(target, golden, reference, facts.ops.noise, carried)
             self._steps = [step for step in self._steps if not phases.excuses(step)]
         self._runs = runs
 
-    def refinement(self, node: Node) -> Step | None:
+    def find_refinement(self, node: Node) -> PhaseDifference | None:
         """Return the phase of the step that refines a cause without an origin; None for none."""
-        if node.because.cause not in REFINED:
+        if node.because.cause not in REFINABLE_CAUSES:
             return None
-        part = self._part(node.facts)
+        part = self._find_part(node.facts)
         step = next((step for step in self._steps if step.part == part and step.is_effective), None)
         return None if step is None or self._is_explained(step) else step
 
-    def beside(self, differently: Sequence[Finding]) -> list[Finding]:
+    def add_lost_updates(self, differently: Sequence[Finding]) -> list[Finding]:
         """Return calls that were made differently; to the first of another dtype, add lost updates."""
         whole = list(differently)
         step = next((step for step in self._steps if "unchanged" in step.evidence), None)
-        place = next((n for n, one in enumerate(whole) if _is_recast(one)), None)
+        place = next((n for n, cause in enumerate(whole) if _is_recast(cause)), None)
         if step is not None and place is not None:
-            whole[place] = with_phase(whole[place], step, is_stated=False)
+            whole[place] = add_phase_evidence(whole[place], step, is_stated=False)
         return whole
 
-    def alone(self, *, effective: bool) -> list[Finding]:
+    def find_lone_phase(self, *, effective: bool) -> list[Finding]:
         """Return the first phase of the step that differs, for a walk that found no call.
 
         Args:
             effective: True for what changes values beyond rounding, False for what does not.
         """
-        steps = [step for step in self._steps if step.part == BEHIND and step.is_effective is effective]
-        return [self._finding(step) for step in steps if not self._is_explained(step)][:1]
+        steps = [step for step in self._steps if step.part == AFTER_BACKWARD and step.is_effective is effective]
+        return [self._create_finding(step) for step in steps if not self._is_explained(step)][:1]
 
-    def settings(self) -> list[Finding]:
+    def find_setting(self) -> list[Finding]:
         """Return the first setting of an optimizer that differs and changes values."""
         steps = [step for step in self._steps if step.rung.phase == "settings" and step.is_effective]
-        return [self._finding(step) for step in steps if not self._is_explained(step)][:1]
+        return [self._create_finding(step) for step in steps if not self._is_explained(step)][:1]
 
-    def behind(self) -> list[Finding]:
+    def find_phases_after_backward(self) -> list[Finding]:
         """Return what differs after the backward pass, unless something before explains it.
 
         These are phases that change values, and settings of optimizers.
         """
         return [
-            self._finding(step)
+            self._create_finding(step)
             for step in self._steps
-            if step.part == BEHIND and not self._is_explained(step)
+            if step.part == AFTER_BACKWARD and not self._is_explained(step)
             if step.is_effective or step.rung.phase == "settings"
         ]
 
-    def _finding(self, step: Step) -> Finding:
+    def _create_finding(self, step: PhaseDifference) -> Finding:
         return Finding(
-            step.rung.key, "", Reason(KIND, step.statement.text), _evidence(step),
+            step.rung.key, "", Reason(KIND, step.statement.text), _build_evidence(step),
             where=step.where or step.rung.where, rank=self._facts.rank, brief=step.statement.brief,
         )  # fmt: skip
 
@@ -113,11 +113,11 @@ class Ladders:
         """Return True if parameters that differ before the step are those of which an update is rounding."""
         return self._search is not None and self._search.is_rounding_before()
 
-    def carried_statistics(self) -> set[tuple[Number, ...]]:
-        """Return the statistics of ``Search.unsettled_values``."""
+    def collect_carried_statistics(self) -> set[tuple[Number, ...]]:
+        """Return the statistics of ``Search.list_unsettled_values``."""
         if self._search is None:
             return set()
-        return {value.statistics for value in self._search.unsettled_values()}
+        return {value.statistics for value in self._search.list_unsettled_values()}
 
     def are_gradients_same(self) -> bool:
         """Return True if the steps of optimizers take gradients that agree, in both runs."""
@@ -127,21 +127,21 @@ class Ladders:
         """Return True if all steps of optimizers were captured in both runs, and leave equal parameters."""
         return self._search is not None and self._search.are_parameters_same()
 
-    def excused(self) -> tuple[set[str], set[str]]:
+    def find_excused_calls(self) -> tuple[set[str], set[str]]:
         """Return for both runs the calls behind the backward pass that only that run made.
 
         They are those of optimizers that compute the same by other calls, if the phases of the step show that
         they do; else none.
         """
-        found: tuple[set[str], set[str]] = set(), set()
+        excused_calls: tuple[set[str], set[str]] = set(), set()
         if self._search is None or not self._search.is_same_to_the_end():
-            return found
-        for side, alone in enumerate(uncompared(self._facts)):
+            return excused_calls
+        for side, alone in enumerate(find_uncompared_calls(self._facts)):
             run = self._runs.both[side]
             names = run.names()
             last = max((n for n, key in enumerate(names) if is_backward(key)), default=len(names))
-            found[side].update(key for key in names[last + 1 :] if key in alone)
-        return found
+            excused_calls[side].update(key for key in names[last + 1 :] if key in alone)
+        return excused_calls
 
     @property
     def loses_gradients(self) -> bool:
@@ -149,7 +149,7 @@ class Ladders:
         return any(
             step.rung.phase == "gradient" and not self._is_explained(step)
             for step in self._steps
-            if step.part == BEHIND
+            if step.part == AFTER_BACKWARD
         )
 
     @property
@@ -157,15 +157,15 @@ class Ladders:
         """True if a phase of the step differs in values."""
         return any(step.is_effective for step in self._steps)
 
-    def missing(self) -> list[str]:
+    def describe_missing_phases(self) -> list[str]:
         """Return a sentence for each run that lacks phases that the other has."""
         if self._both is None:
             return []
         sentences = []
-        for side, own, other in (("target", *self._both), ("golden", *self._both[::-1])):
+        for side, phase_file, other_file in (("target", *self._both), ("golden", *self._both[::-1])):
             reasons: dict[str, list[str]] = {}
-            for phase, reason in own.not_captured.items():
-                if other.of(phase):
+            for phase, reason in phase_file.not_captured.items():
+                if other_file.find_phases(phase):
                     reasons.setdefault(reason, []).append(phase)
             sentences += [
                 f"the phases {', '.join(phases)} of the {side} were not captured: {reason}"
@@ -173,18 +173,18 @@ class Ladders:
             ]
         return sentences
 
-    def _part(self, op: CallView) -> str:
+    def _find_part(self, op: CallView) -> str:
         """Return the part of the step that a call belongs to; none for gradients."""
         if is_gradient(op.op):
             return ""
-        return BEHIND if self._places.get(op.op, 0) > self._last else BEFORE
+        return AFTER_BACKWARD if self._places.get(op.op, 0) > self._last else UNTIL_BACKWARD
 
-    def _is_explained(self, step: Step) -> bool:
+    def _is_explained(self, step: PhaseDifference) -> bool:
         """Return True for a phase behind the backward pass, if anything before it differs."""
-        return step.part == BEHIND and any(other.part == BEFORE for other in self._steps)
+        return step.part == AFTER_BACKWARD and any(earlier_step.part == UNTIL_BACKWARD for earlier_step in self._steps)
 
 
-def with_phase(cause: Finding, step: Step, *, is_stated: bool) -> Finding:
+def add_phase_evidence(cause: Finding, step: PhaseDifference, *, is_stated: bool) -> Finding:
     """Return a cause with what a phase of the step shows.
 
     Args:
@@ -192,18 +192,18 @@ def with_phase(cause: Finding, step: Step, *, is_stated: bool) -> Finding:
         step: What the phase shows.
         is_stated: True if the statement of the cause contains it.
     """
-    evidence = {**cause.evidence, **_evidence(step), "phases": step.statement.text}
-    told = cause if is_stated else continued(cause, step.statement.after(f"; {PHASES}"))
-    return replace(told, evidence=evidence)
+    evidence = {**cause.evidence, **_build_evidence(step), "phases": step.statement.text}
+    stated_cause = cause if is_stated else extend_statement(cause, step.statement.prepend(f"; {PHASES_INTRO}"))
+    return replace(stated_cause, evidence=evidence)
 
 
-def _is_recast(one: Finding) -> bool:
+def _is_recast(cause: Finding) -> bool:
     """Return True for a call that computes in another dtype than its partner."""
-    is_of_kind = one.reason.code == Cause.DIFFERENTLY.value
-    return is_of_kind and not {"argument", "target_dtype"} & one.evidence.keys()
+    is_of_kind = cause.reason.code == Cause.DIFFERENTLY.value
+    return is_of_kind and not {"argument", "target_dtype"} & cause.evidence.keys()
 
 
-def _evidence(step: Step) -> dict[str, float | int | str]:
+def _build_evidence(step: PhaseDifference) -> dict[str, float | int | str]:
     where = step.where or step.rung.where
     rung: dict[str, float | int | str] = {"ladder": step.rung.key.removeprefix(f"{KIND}.")}
     return rung | ({"ladder_where": where} if where else {}) | dict(step.evidence)

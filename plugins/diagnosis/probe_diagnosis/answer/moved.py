@@ -6,24 +6,24 @@ from collections.abc import Iterable, Iterator
 
 from probe_core.model import Kind, Reason, Side, Value
 from probe_core.model.answers import Finding
-from probe_diagnosis.answer.findings import kind_of
-from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.findings import strip_numbers
+from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import is_module
 
 
-def moved_call(facts: RankFacts, runs: Runs) -> Finding | None:
+def find_moved_call(facts: RankFacts, runs: ComparedRuns) -> Finding | None:
     """Return the first call that the golden makes at another place and with other values; None for none.
 
     Args:
         facts: The facts about an aligned comparison, in which calls at other places have no partner.
         runs: Both runs.
     """
-    for op, golden in _moved(facts):
-        difference = _first_difference(runs, op, golden, facts.ops.noise)
-        anchor, is_before = _anchor(facts, runs, op, golden)
+    for op, golden in _pair_moved_calls(facts):
+        difference = _find_first_difference(runs, op, golden, facts.ops.noise)
+        anchor, is_before = _find_anchor(facts, runs, op, golden)
         if difference and anchor:
             first, second = ("before", "after") if is_before else ("after", "before")
             clause = (
@@ -33,15 +33,15 @@ def moved_call(facts: RankFacts, runs: Runs) -> Finding | None:
             statement = Statement(clause, "", difference)
             evidence = {"golden_op": golden, "anchor": anchor}
             return Finding(
-                op, "", Reason(Cause.ORDER.value, statement.text), evidence, "", runs.modules(op),
-                runs.where(op), rank=facts.rank, brief=statement.brief,
+                op, "", Reason(Cause.ORDER.value, statement.text), evidence, "", runs.list_modules(op),
+                runs.find_line(op), rank=facts.rank, brief=statement.brief,
             )  # fmt: skip
     return None
 
 
-def _moved(facts: RankFacts) -> Iterator[tuple[str, str]]:
+def _pair_moved_calls(facts: RankFacts) -> Iterator[tuple[str, str]]:
     """Yield the calls of the target without a partner and those of the golden that they correspond to."""
-    sides = [_by_kind(keys) for keys in (facts.target_only, facts.golden_only)]
+    sides = [_group_by_kind(keys) for keys in (facts.target_only, facts.golden_only)]
     partners = {
         key: partner
         for kind, keys in sides[0].items()
@@ -51,15 +51,15 @@ def _moved(facts: RankFacts) -> Iterator[tuple[str, str]]:
     yield from ((key, partners[key]) for key in facts.target_only if key in partners)
 
 
-def _by_kind(keys: Iterable[str]) -> dict[str, list[str]]:
+def _group_by_kind(keys: Iterable[str]) -> dict[str, list[str]]:
     kinds: dict[str, list[str]] = {}
     for key in keys:
         if not is_module(key):
-            kinds.setdefault(kind_of(key), []).append(key)
+            kinds.setdefault(strip_numbers(key), []).append(key)
     return kinds
 
 
-def _anchor(facts: RankFacts, runs: Runs, op: str, golden: str) -> tuple[str, bool]:
+def _find_anchor(facts: RankFacts, runs: ComparedRuns, op: str, golden: str) -> tuple[str, bool]:
     """Return the nearest call that comes on the other side of a call in the golden.
 
     Args:
@@ -86,7 +86,7 @@ def _anchor(facts: RankFacts, runs: Runs, op: str, golden: str) -> tuple[str, bo
     return "", False
 
 
-def _first_difference(runs: Runs, op: str, golden: str, noise: float) -> str:
+def _find_first_difference(runs: ComparedRuns, op: str, golden: str, noise: float) -> str:
     """Return the place of the first value that differs beyond rounding between two calls; empty for none."""
     records: list[dict[tuple[Side, str], Value]] = []
     for run, key in zip(runs.both, (op, golden)):
@@ -94,17 +94,17 @@ def _first_difference(runs: Runs, op: str, golden: str, noise: float) -> str:
         slots = () if number is None else run.record(number).slots
         records.append({slot.place: slot.value for slot in slots})
     for place, value in records[0].items():
-        other = records[1].get(place)
-        if other is not None and _differ(value, other, noise):
+        golden_value = records[1].get(place)
+        if golden_value is not None and _is_different(value, golden_value, noise):
             side, path = place
             return f"{side.value}.{path}"
     return ""
 
 
-def _differ(value: Value, other: Value, noise: float) -> bool:
+def _is_different(target: Value, golden: Value, noise: float) -> bool:
     """Return True if the statistics of two tensors differ by more than rounding."""
-    if not value.kind is other.kind is Kind.TENSOR:
+    if not target.kind is golden.kind is Kind.TENSOR:
         return False
-    pairs = [(a, b) for a, b in zip(value.statistics, other.statistics) if type(a) is type(b) is float]
+    pairs = [(a, b) for a, b in zip(target.statistics, golden.statistics) if type(a) is type(b) is float]
     scale = max((abs(b) for _, b in pairs), default=0.0)
-    return value.shape != other.shape or any(abs(a - b) > noise * scale for a, b in pairs)
+    return target.shape != golden.shape or any(abs(a - b) > noise * scale for a, b in pairs)

@@ -12,17 +12,17 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from probe_core.model import Kind, Record, Value
-from probe_core.model.dtypes import kind
+from probe_core.model.dtypes import get_dtype_kind
 from probe_core.store.names import is_gradient
-from probe_diagnosis.answer.findings import kind_of
-from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.findings import strip_numbers
+from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.order import OPTIMIZER
 
-WORDS = ("target", "golden")
+RUN_NAMES = ("target", "golden")
 
 
-class Parts(NamedTuple):
+class PartsAgreement(NamedTuple):
     """Agreement of the parts that one run computes with what the other computes at once.
 
     Attributes:
@@ -41,14 +41,14 @@ class Parts(NamedTuple):
     def sentence(self) -> str:
         """The agreement, as the sentence of a verdict."""
         return (
-            f"the {WORDS[self.side]} computes in {self.number} parts what the {WORDS[1 - self.side]} "
+            f"the {RUN_NAMES[self.side]} computes in {self.number} parts what the {RUN_NAMES[1 - self.side]} "
             "computes at once, and the statistics of the parts together agree within rounding in "
             f"{self.agreeing:,} of its {self.agreeing + self.unknown:,} floating-point tensors; "
             "the others were not compared in this way"
         )
 
 
-def in_parts(runs: Runs, noise: float, *, are_sums_known: bool = False) -> Parts | None:
+def compare_in_parts(runs: ComparedRuns, noise: float, *, are_sums_known: bool = False) -> PartsAgreement | None:
     """Return the agreement of two runs of which one computes in parts; None if it does not, or they differ.
 
     Args:
@@ -57,10 +57,10 @@ def in_parts(runs: Runs, noise: float, *, are_sums_known: bool = False) -> Parts
         are_sums_known: True if the gradients that the optimizer takes are known to agree. Those that were
             recorded with the first of several backward passes are then left out.
     """
-    groups = [_grouped(runs, side) for side in (0, 1)]
+    groups = [_group_records(runs, side) for side in (0, 1)]
     shared = [key for key in groups[0] if key in groups[1]]
     computed = [key for key in shared if not is_gradient(key[0]) and OPTIMIZER not in key]
-    ratios = Counter(_ratio(len(groups[0][key]), len(groups[1][key])) for key in computed)
+    ratios = Counter(_measure_ratio(len(groups[0][key]), len(groups[1][key])) for key in computed)
     often = [(times, ratio) for ratio, times in ratios.items() if ratio[1] > 1]
     if not often or 2 * max(often)[0] < len(computed):  # most calls are not made by each part
         return None
@@ -68,50 +68,50 @@ def in_parts(runs: Runs, noise: float, *, are_sums_known: bool = False) -> Parts
     whole = runs.both[1 - side]
     agreeing = 0
     for key in shared:
-        single, several = groups[1 - side][key], groups[side][key]
+        whole_places, part_places = groups[1 - side][key], groups[side][key]
         if are_sums_known and is_gradient(key[0]):
             continue
-        if len(several) not in (len(single), count * len(single)):
+        if len(part_places) not in (len(whole_places), count * len(whole_places)):
             continue
-        for number, place in enumerate(single):
-            parts = [runs.both[side].record(index) for index in several[number :: len(single)]]
-            for is_same in _compared(whole.record(place), parts, noise):
+        for number, place in enumerate(whole_places):
+            parts = [runs.both[side].record(index) for index in part_places[number :: len(whole_places)]]
+            for is_same in _compare_tensors(whole.record(place), parts, noise):
                 if not is_same:
                     return None
                 agreeing += 1
     total = sum(_is_float(slot.value) for place in range(len(whole)) for slot in whole.record(place).slots)
-    return Parts(side, count, agreeing, total - agreeing) if 2 * agreeing >= total else None
+    return PartsAgreement(side, count, agreeing, total - agreeing) if 2 * agreeing >= total else None
 
 
-def _grouped(runs: Runs, side: int) -> dict[tuple[str, ...], list[int]]:
+def _group_records(runs: ComparedRuns, side: int) -> dict[tuple[str, ...], list[int]]:
     """Return the places of the records of each API or module in the same modules, numbers left out."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for place, key in enumerate(runs.both[side].names()):
-        groups.setdefault(tuple(map(kind_of, (key, *runs.modules(key, side)))), []).append(place)
+        groups.setdefault(tuple(map(strip_numbers, (key, *runs.list_modules(key, side)))), []).append(place)
     return groups
 
 
-def _ratio(target: int, golden: int) -> tuple[int, int]:
+def _measure_ratio(target: int, golden: int) -> tuple[int, int]:
     """Return the side that makes more calls, and how many times as many; 1 if that is no whole number."""
     few, many = sorted((target, golden))
     return int(golden > target), 1 if many % few else many // few
 
 
-def _compared(whole: Record, parts: Sequence[Record], noise: float) -> Iterator[bool]:
+def _compare_tensors(whole: Record, parts: Sequence[Record], noise: float) -> Iterator[bool]:
     """Yield for each floating-point tensor of a call if its parts agree with it, as far as they can say."""
     of_parts = [{slot.place: slot.value for slot in part.slots} for part in parts]
     is_sum = is_gradient(whole.key) or "backward" in whole.key.split(".")
-    least = max((_size(slot.value) for slot in whole.slots if _is_float(slot.value)), default=0.0)
+    least = max((_find_magnitude(slot.value) for slot in whole.slots if _is_float(slot.value)), default=0.0)
     for slot in whole.slots:
         values = [part.get(slot.place) for part in of_parts]
-        found = [value for value in values if value is not None]
-        if len(found) < len(parts):
+        part_values = [value for value in values if value is not None]
+        if len(part_values) < len(parts):
             continue
         if not _is_float(slot.value):
-            if slot.value.kind is not Kind.TENSOR and not _is_same_argument(slot.value, found, noise):
+            if slot.value.kind is not Kind.TENSOR and not _is_same_argument(slot.value, part_values, noise):
                 yield False
             continue
-        is_same = _together(slot.value, found, noise, least if is_sum else 0.0)
+        is_same = _compare_together(slot.value, part_values, noise, least if is_sum else 0.0)
         if is_same is not None:
             yield is_same
 
@@ -120,14 +120,15 @@ def _is_same_argument(whole: Value, parts: Sequence[Value], noise: float) -> boo
     """Return False for a number with a fraction that a part was given another value of."""
     number = whole.statistics.max
     others = [part.statistics.max for part in parts]
-    if not (isinstance(number, float) and all(isinstance(other, float) for other in others)):
+    if not (isinstance(number, float) and all(isinstance(part_number, float) for part_number in others)):
         return True
     return all(
-        repr(other) == repr(number) or abs(_number(other) - number) <= noise * abs(number) for other in others
+        repr(part_number) == repr(number) or abs(_to_float(part_number) - number) <= noise * abs(number)
+        for part_number in others
     )
 
 
-def _together(whole: Value, parts: Sequence[Value], noise: float, least: float) -> bool | None:
+def _compare_together(whole: Value, parts: Sequence[Value], noise: float, least: float) -> bool | None:
     """Return True if parts agree together with the whole, False if they do not; None if that cannot be said.
 
     Args:
@@ -140,12 +141,12 @@ def _together(whole: Value, parts: Sequence[Value], noise: float, least: float) 
     if whole.shape is None or not (filled and all(map(_is_float, filled)) and not whole.is_empty):
         return None
     if all(part.shape == whole.shape for part in filled):
-        is_same = all(_agree([part], whole, noise, least) for part in filled)
-        return is_same if is_same or len(parts) == 1 else _of_numbers(whole, filled, noise)
-    return _agree(filled, whole, noise, least) if _adds_up(whole.shape, filled) else None
+        is_same = all(_have_same_statistics([part], whole, noise, least) for part in filled)
+        return is_same if is_same or len(parts) == 1 else _compare_numbers(whole, filled, noise)
+    return _have_same_statistics(filled, whole, noise, least) if _adds_up(whole.shape, filled) else None
 
 
-def _of_numbers(whole: Value, parts: Sequence[Value], noise: float) -> bool | None:
+def _compare_numbers(whole: Value, parts: Sequence[Value], noise: float) -> bool | None:
     """Return True if the mean or the sum of single numbers, such as losses, is the whole; else None.
 
     A mean of means is the mean only where all parts are of one size, and a sum only where each was scaled.
@@ -154,7 +155,7 @@ def _of_numbers(whole: Value, parts: Sequence[Value], noise: float) -> bool | No
     number = whole.statistics.max
     if math.prod(whole.shape or ()) != 1 or not isinstance(number, float):
         return None
-    total = math.fsum(map(_number, numbers))
+    total = math.fsum(map(_to_float, numbers))
     is_same = min(abs(total - number), abs(total / len(parts) - number)) <= noise * abs(number)
     return True if is_same else None
 
@@ -162,40 +163,38 @@ def _of_numbers(whole: Value, parts: Sequence[Value], noise: float) -> bool | No
 def _adds_up(shape: tuple[int, ...], parts: Sequence[Value]) -> bool:
     """Return True if parts, joined along one dimension, have a shape."""
     shapes = [part.shape or () for part in parts]
-    if any(len(one) != len(shape) for one in shapes):
+    if any(len(part_shape) != len(shape) for part_shape in shapes):
         return False
-    other = [axis for axis in range(len(shape)) if any(one[axis] != shape[axis] for one in shapes)]
-    return len(other) == 1 and sum(one[other[0]] for one in shapes) == shape[other[0]]
+    axes = [axis for axis in range(len(shape)) if any(part_shape[axis] != shape[axis] for part_shape in shapes)]
+    return len(axes) == 1 and sum(part_shape[axes[0]] for part_shape in shapes) == shape[axes[0]]
 
 
-def _agree(parts: Sequence[Value], whole: Value, noise: float, least: float) -> bool:
+def _have_same_statistics(parts: Sequence[Value], whole: Value, noise: float, least: float) -> bool:
     """Return True if the statistics of the parts together are those of the whole."""
     sizes = [math.prod(part.shape or ()) for part in parts]
-    high, low, mean, norm = ([_number(part.statistics[place]) for part in parts] for place in range(4))
-    wanted = [_number(number) for number in whole.statistics]
-    scale = max(_size(whole), least)
+    high, low, mean, norm = ([_to_float(part.statistics[place]) for part in parts] for place in range(4))
+    wanted = [_to_float(number) for number in whole.statistics]
+    scale = max(_find_magnitude(whole), least)
     far = [abs(number) for number in (*high, *low, *wanted) if math.isfinite(number)]
-    if max(far, default=0.0) > limits().masking or not all(
-        map(math.isfinite, (*high, *low, *mean, *norm, *wanted))
-    ):
+    if max(far, default=0.0) > limits().masking or not all(map(math.isfinite, (*high, *low, *mean, *norm, *wanted))):
         return max(high) == wanted[0] or abs(max(high) - wanted[0]) <= noise * scale
     joined = (
         max(high),
         min(low),
-        math.fsum(one * size for one, size in zip(mean, sizes)) / sum(sizes),
-        math.sqrt(math.fsum(one * one for one in norm)),
+        math.fsum(value * size for value, size in zip(mean, sizes)) / sum(sizes),
+        math.sqrt(math.fsum(value * value for value in norm)),
     )
-    rooms = (*[noise * scale] * 3, noise * max(wanted[3], least))
-    return all(abs(one - other) <= room for one, other, room in zip(joined, wanted, rooms))
+    tolerances = (*[noise * scale] * 3, noise * max(wanted[3], least))
+    return all(abs(value - expected) <= tolerance for value, expected, tolerance in zip(joined, wanted, tolerances))
 
 
 def _is_float(value: Value) -> bool:
-    return value.kind is Kind.TENSOR and kind(value.dtype) == "float" and value.statistics.norm is not None
+    return value.kind is Kind.TENSOR and get_dtype_kind(value.dtype) == "float" and value.statistics.norm is not None
 
 
-def _size(value: Value) -> float:
-    return max(abs(_number(value.statistics.max)), abs(_number(value.statistics.min)))
+def _find_magnitude(value: Value) -> float:
+    return max(abs(_to_float(value.statistics.max)), abs(_to_float(value.statistics.min)))
 
 
-def _number(number: object) -> float:
+def _to_float(number: object) -> float:
     return float(number) if isinstance(number, (int, float)) else math.nan

@@ -5,28 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from probe_core.errors import counted
+from probe_core.errors import format_count
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_diagnosis.answer.condition_causes import INTRODUCED, ConditionExplanation
-from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.condition_causes import INTRODUCED_CODES, ConditionExplanation
+from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.conditions.differences import ConditionDifference
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.limits import limits
-from probe_diagnosis.precision.settings import arrangement_of, settings
+from probe_diagnosis.precision.settings import find_arrangement, load_settings
 from probe_diagnosis.precision.signature import Signature, find_signature
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 PRECISION_OP = "conditions.precision"
 """Name of the cause, in place of the key of a call."""
 
-DOWNSTREAM = frozenset({Cause.TAKEN_IN.value, Cause.GROWN.value, Cause.GRADIENT.value})
+DOWNSTREAM_CODES = frozenset({Cause.TAKEN_IN.value, Cause.GROWN.value, Cause.GRADIENT.value})
 """Codes of causes that differences of earlier products may explain, also where they are amplified."""
 
 
 def explain_by_precision(
-    facts: RankFacts, runs: Runs, conditions: Sequence[ConditionDifference], causes: Sequence[Finding]
+    facts: RankFacts, runs: ComparedRuns, conditions: Sequence[ConditionDifference], causes: Sequence[Finding]
 ) -> ConditionExplanation | None:
     """Return the lower precision of all matrix products, if it explains the first cause; None if not.
 
@@ -37,16 +37,16 @@ def explain_by_precision(
         causes: The causes, the first one first.
     """
     first = causes[0]
-    if not _is_product(first) and first.reason.code not in DOWNSTREAM:
+    if not _is_product(first) and first.reason.code not in DOWNSTREAM_CODES:
         return None
-    signature = find_signature(facts.ops, runs.both, {one.name for one in conditions})
+    signature = find_signature(facts.ops, runs.both, {item.name for item in conditions})
     if signature is None or _is_upstream(first, signature, facts):
         return None
-    statement = Statement(_clause(signature), f"; {first.op} {first.brief or first.reason.detail}")
+    statement = Statement(_describe_signature(signature), f"; {first.op} {first.brief or first.reason.detail}")
     evidence: dict[str, float | int | str] = {
         "formats": ", ".join(signature.formats),
         "rounding_of_inputs": signature.rounding,
-        "bits": min(settings().formats[name] for name in signature.formats),
+        "bits": min(load_settings().formats[name] for name in signature.formats),
         "calls": len(signature.calls),
     }
     if signature.side is not None:
@@ -56,15 +56,15 @@ def explain_by_precision(
         where=first.where, brief=statement.brief, consequences=(first.op, *first.consequences),
         consequence_count=first.consequence_count + 1,
     )  # fmt: skip
-    return ConditionExplanation(origin, [one for one in causes if not _is_product(one)])
+    return ConditionExplanation(origin, [item for item in causes if not _is_product(item)])
 
 
-def precision_among(causes: Sequence[Finding]) -> Finding | None:
+def find_precision(causes: Sequence[Finding]) -> Finding | None:
     """Return the cause that is a lower precision; None if there is none."""
     return next((cause for cause in causes if cause.op == PRECISION_OP), None)
 
 
-def with_precision(causes: Sequence[Finding], precision: Finding | None) -> list[Finding]:
+def insert_precision(causes: Sequence[Finding], precision: Finding | None) -> list[Finding]:
     """Return causes with a lower precision, behind a first cause that it cannot be the reason for.
 
     Args:
@@ -76,13 +76,13 @@ def with_precision(causes: Sequence[Finding], precision: Finding | None) -> list
     causes = [cause for cause in causes if cause.op != PRECISION_OP]
     is_far = (
         bool(causes)
-        and causes[0].reason.code not in DOWNSTREAM
-        and _times_rounding(causes[0]) >= limits().grown
+        and causes[0].reason.code not in DOWNSTREAM_CODES
+        and _get_rounding_multiple(causes[0]) >= limits().grown
     )
     return [*causes, precision] if is_far else [precision, *causes]
 
 
-def _times_rounding(cause: Finding) -> float:
+def _get_rounding_multiple(cause: Finding) -> float:
     times = cause.evidence.get("times_rounding", math.inf)
     return times if isinstance(times, (int, float)) else math.inf
 
@@ -94,14 +94,14 @@ def _is_upstream(cause: Finding, signature: Signature, facts: RankFacts) -> bool
 
 
 def _is_product(cause: Finding) -> bool:
-    return cause.reason.code in INTRODUCED and arrangement_of(cause.op) is not None
+    return cause.reason.code in INTRODUCED_CODES and find_arrangement(cause.op) is not None
 
 
-def _clause(signature: Signature) -> str:
+def _describe_signature(signature: Signature) -> str:
     """Return the clause on a signature."""
     formats = " or ".join(signature.formats)
     size = f"2^{math.log2(signature.rounding):.0f}"
-    calls = counted(len(signature.calls), "call")
+    calls = format_count(len(signature.calls), "call")
     if signature.side is None:
         which = f"all {calls}" if len(signature.calls) > 1 else "the call"
         return (

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from probe_core.model import Kind, Record, Side, Value
-from probe_core.model.dtypes import kind
+from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
 from probe_diagnosis.limits import limits
-from probe_diagnosis.timeline.recorded import slot_value
+from probe_diagnosis.timeline.recorded import find_value
 from probe_diagnosis.timeline.views import is_module
 
 
-def producer(run: Run, op: str, row: str) -> str:
+def find_producer(run: Run, op: str, row: str) -> str:
     """Return the key of the call that returned a value; empty if none is found.
 
     The producer is the last call before ``op`` that returned a tensor of the same dtype, shape, checksum and
@@ -23,21 +23,21 @@ def producer(run: Run, op: str, row: str) -> str:
         op: The call that takes the value in.
         row: The name of the value's row.
     """
-    value = slot_value(run, op, row)
+    value = find_value(run, op, row)
     place = run.find(op)
     if value is None or place is None or value.kind is not Kind.TENSOR or not _has_fingerprint(value):
         return ""
     module = ""
     for before in range(place - 1, max(-1, place - 1 - limits().searched), -1):
         record = run.record(before)
-        if _returns(record, value):
+        if _returns_value(record, value):
             if not is_module(record.key):
                 return record.key
             module = module or record.key
     return module
 
 
-def producers(run: Run, op: str) -> dict[str, str]:
+def find_producers(run: Run, op: str) -> dict[str, str]:
     """Return the calls that returned the tensors which an op receives, by the places of its inputs.
 
     Inputs whose producer is not found are left out. As in ``producer``, the last call before the op counts,
@@ -49,59 +49,59 @@ def producers(run: Run, op: str) -> dict[str, str]:
     wanted: dict[tuple[object, ...], list[str]] = {}
     for slot in run.record(place).slots:
         if slot.side.is_source and slot.value.kind is Kind.TENSOR and _has_fingerprint(slot.value):
-            wanted.setdefault(_fingerprint(slot.value), []).append(slot.name.removeprefix(f"{op}."))
-    found: dict[str, str] = {}
+            wanted.setdefault(_compute_fingerprint(slot.value), []).append(slot.name.removeprefix(f"{op}."))
+    keys_by_place: dict[str, str] = {}
     missing, by_modules = set(wanted), dict[tuple[object, ...], str]()
     for before in range(place - 1, max(-1, place - 1 - limits().searched), -1):
         if not missing:
             break
         record = run.record(before)
         for slot in record.slots:
-            if slot.side is not Side.OUTPUT or (mark := _fingerprint(slot.value)) not in missing:
+            if slot.side is not Side.OUTPUT or (mark := _compute_fingerprint(slot.value)) not in missing:
                 continue
             if is_module(record.key):
                 by_modules.setdefault(mark, record.key)
             else:
                 missing.discard(mark)
-                found |= dict.fromkeys(wanted[mark], record.key)
+                keys_by_place |= dict.fromkeys(wanted[mark], record.key)
     for mark in missing & by_modules.keys():
-        found |= dict.fromkeys(wanted[mark], by_modules[mark])
-    return dict(sorted(found.items()))
+        keys_by_place |= dict.fromkeys(wanted[mark], by_modules[mark])
+    return dict(sorted(keys_by_place.items()))
 
 
-def hides(run: Run, op: str) -> bool:
+def has_uninformative_output(run: Run, op: str) -> bool:
     """Return True for a call whose output says little by its statistics: integers, truth values, a mask."""
     place = run.find(op)
     slots = run.record(place).slots if place is not None else ()
     values = [s.value for s in slots if s.side is Side.OUTPUT and s.value.kind is Kind.TENSOR]
     return bool(values) and all(
-        kind(value.dtype) != "float" or value.statistics.min == -math.inf for value in values
+        get_dtype_kind(value.dtype) != "float" or value.statistics.min == -math.inf for value in values
     )
 
 
-def takes_in(run: Run, op: str, value: Value) -> bool:
+def receives_tensor(run: Run, op: str, value: Value) -> bool:
     """Return True if a call receives a tensor of the same dtype, shape, checksum and statistics."""
     place = run.find(op)
     slots = run.record(place).slots if place is not None else ()
-    wanted = _fingerprint(value)
-    return any(slot.side.is_source and _fingerprint(slot.value) == wanted for slot in slots)
+    wanted = _compute_fingerprint(value)
+    return any(slot.side.is_source and _compute_fingerprint(slot.value) == wanted for slot in slots)
 
 
-def output_dtypes(run: Run, op: str) -> tuple[str, ...]:
+def list_output_dtypes(run: Run, op: str) -> tuple[str, ...]:
     """Return the dtypes of the tensors that a call returned."""
     place = run.find(op)
     slots = run.record(place).slots if place is not None else ()
     return tuple(s.value.dtype for s in slots if s.side is Side.OUTPUT and s.value.kind is Kind.TENSOR)
 
 
-def _returns(record: Record, value: Value) -> bool:
-    wanted = _fingerprint(value)
-    return any(slot.side is Side.OUTPUT and _fingerprint(slot.value) == wanted for slot in record.slots)
+def _returns_value(record: Record, value: Value) -> bool:
+    wanted = _compute_fingerprint(value)
+    return any(slot.side is Side.OUTPUT and _compute_fingerprint(slot.value) == wanted for slot in record.slots)
 
 
 def _has_fingerprint(value: Value) -> bool:
     return value.checksum is not None or value.statistics.max is not None
 
 
-def _fingerprint(value: Value) -> tuple[object, ...]:
+def _compute_fingerprint(value: Value) -> tuple[object, ...]:
     return value.dtype, value.extent, value.checksum, *map(repr, value.statistics)

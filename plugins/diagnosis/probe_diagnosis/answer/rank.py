@@ -9,51 +9,51 @@ from typing import Any
 
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import ladder
-from probe_diagnosis.answer.causes import causes_of
+from probe_diagnosis.answer.causes import find_causes
 from probe_diagnosis.answer.condition_causes import ConditionCauses
-from probe_diagnosis.answer.detected import in_order
-from probe_diagnosis.answer.differently import called_differently_behind, is_harmless
+from probe_diagnosis.answer.detected import insert_detected
+from probe_diagnosis.answer.differently import find_altered_calls_after, is_harmless
 from probe_diagnosis.answer.effect import Effect
-from probe_diagnosis.answer.findings import finding
-from probe_diagnosis.answer.ladder import Ladders
-from probe_diagnosis.answer.parts import Parts, in_parts
-from probe_diagnosis.answer.precision_cause import with_precision
-from probe_diagnosis.answer.replaced import floats_in, replaced
-from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.answer.selection import Selection, select, with_names
-from probe_diagnosis.answer.verdict import answer_of
+from probe_diagnosis.answer.findings import create_finding
+from probe_diagnosis.answer.ladder import PhaseComparison
+from probe_diagnosis.answer.parts import PartsAgreement, compare_in_parts
+from probe_diagnosis.answer.precision_cause import insert_precision
+from probe_diagnosis.answer.replaced import count_float_tensors, find_replaced_calls
+from probe_diagnosis.answer.runs import ComparedRuns
+from probe_diagnosis.answer.selection import Selection, add_argument_names, select_calls
+from probe_diagnosis.answer.verdict import build_rank_answer
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.walking import Node, Past
+from probe_diagnosis.difference.walking import Node, RankHistory
 from probe_diagnosis.limits import limits
-from probe_diagnosis.phases.ladder_file import read_ladder
+from probe_diagnosis.phases.ladder_file import read_phases
 from probe_diagnosis.timeline.coverage import SHIFTED
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import DifferenceKind
 
-GONE = ", but what the calls behind it return agrees"
+NO_EFFECT_ENDING = ", but what the calls behind it return agrees"
 """End of a note on a difference that had no effect."""
 
-NO_TRACE = ", but the loss and the gradients of parameters agree"
+NO_TRACE_ENDING = ", but the loss and the gradients of parameters agree"
 """End of a note on a difference that neither the loss nor a gradient of a parameter shows."""
 
-ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
+ROUNDING_ENDING = ", but the loss and the gradients of parameters that follow agree within rounding"
 """End of a note on a difference that is rounding, as its effect shows."""
 
-UNLESS = ", which is a cause of its own unless the program computed it from values that differ."
+ADVICE_ENDING = ", which is a cause of its own unless the program computed it from values that differ."
 """End of the advice on a call behind values that differed before."""
 
-SECOND = (
+SECOND_GOLDEN_ADVICE = (
     "Record the golden once more with other kernels or another number of threads, and compare with "
     "--baseline and that run."
 )
 """Advice where a second golden run would decide."""
 
 
-CERTAIN = frozenset({Cause.CONDITION.value, Cause.RANDOM.value, Cause.NOT_RESTORED.value})
+CERTAIN_CODES = frozenset({Cause.CONDITION.value, Cause.RANDOM.value, Cause.NOT_RESTORED.value})
 """Codes of causes that no rounding can be the reason for."""
 
 
-class Found:
+class RankDiagnosis:
     """Findings on one rank.
 
     Args:
@@ -71,8 +71,8 @@ class Found:
     """
 
     def __init__(
-        self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool, several: bool = False,
-        moved: Finding | None = None, past: Past | None = None, detected: Sequence[Finding] = (),
+        self, facts: RankFacts, runs: ComparedRuns, *, step: str = "", interrupted: bool, multi_rank: bool = False,
+        moved: Finding | None = None, past: RankHistory | None = None, detected: Sequence[Finding] = (),
         not_restored: Sequence[Finding] = (), third: Path | None = None,
         precision: Finding | None = None,
     ) -> None:  # fmt: skip
@@ -80,7 +80,7 @@ class Found:
         self._runs = runs
         self._step = step
         self._interrupted = interrupted
-        self._several = several
+        self._several = multi_rank
         self._moved = moved
         self._past = past
         self._detected = detected
@@ -88,7 +88,7 @@ class Found:
         self._third = third
         self._precision = precision
 
-    def answer(
+    def build_answer(
         self, baseline: Mapping[str, Any] | None = None, reference: Mapping[str, Any] | None = None
     ) -> tuple[Answer, list[Finding]]:
         """Return the verdict, and the causes that it rests on.
@@ -99,78 +99,82 @@ class Found:
         """
         facts, runs, past = self._facts, self._runs, self._past
         is_excused = bool(reference and reference["values"])
-        phases = read_ladder(self._third) if is_excused and self._third is not None else None
-        ladders = Ladders(facts, runs, past.noise if past is not None else 0.0, phases)
-        selection = select(facts, runs, ladders, past, in_step=bool(self._step))
+        phases = read_phases(self._third) if is_excused and self._third is not None else None
+        step_phases = PhaseComparison(facts, runs, past.noise if past is not None else 0.0, phases)
+        selection = select_calls(facts, runs, step_phases, past, in_step=bool(self._step))
         is_explained = self._moved is not None or bool(baseline and baseline["raised"])
         is_explained = is_explained or (is_excused and phases is None)
         conditions = ConditionCauses(facts, runs)
-        found = causes_of(facts, runs, ladders, selection, conditions, is_explained=is_explained)
-        named = {cause.op for cause in found.causes}
+        rank_causes = find_causes(facts, runs, step_phases, selection, conditions, is_explained=is_explained)
+        named = {cause.op for cause in rank_causes.causes}
         moved = () if self._moved is None else (self._moved,)
-        found_causes = with_precision([*moved, *found.causes], self._precision)
-        causes = [*self._not_restored] or in_order(self._detected, found_causes, facts, runs)
-        is_certain = bool(causes) and (causes[0] in self._detected or causes[0].reason.code in CERTAIN)
+        searched_causes = insert_precision([*moved, *rank_causes.causes], self._precision)
+        causes = [*self._not_restored] or insert_detected(self._detected, searched_causes, facts, runs)
+        is_certain = bool(causes) and (causes[0] in self._detected or causes[0].reason.code in CERTAIN_CODES)
         doubt = "" if is_certain else selection.doubt
         if not causes:
-            self._excuse(ladders)
+            self._excuse(step_phases)
         may_decide = selection.is_grown and bool(doubt) and not baseline
-        answer = answer_of(
+        answer = build_rank_answer(
             causes,
-            found.differently,
+            rank_causes.differently,
             facts.tally,
-            notes=[*self._notes(selection)],
+            notes=[*self._iterate_notes(selection)],
             doubt=doubt,
             interrupted=self._interrupted,
-            unfinished=[*runs.unfinished(), *runs.unrecorded(), *ladders.missing()],
-            measured=baseline,
+            unfinished=[
+                *runs.describe_unfinished(),
+                *runs.describe_unrecorded(),
+                *step_phases.describe_missing_phases(),
+            ],
+            baseline_counts=baseline,
             reference=reference,
-            advice=self._advice(() if found.has_origin else selection.named, named, may_decide),
-            several=self._several,
+            advice=self._advise(() if rank_causes.has_origin else selection.named, named, may_decide),
+            multi_rank=self._several,
         )
-        withdrawn = tuple(self._withdrawn(selection, found.differently))
-        answer = conditions.state_in(replace(answer, withdrawn=withdrawn), self._step)
-        parts = self._parts(selection.named, answer, ladders)
+        withdrawn = tuple(self._iterate_withdrawn(selection, rank_causes.differently))
+        answer = conditions.add_to_answer(replace(answer, withdrawn=withdrawn), self._step)
+        parts = self._compare_parts(selection.named, answer, step_phases)
         if parts is not None:
-            return _by_parts(answer, parts, causes), []
-        return answer, [*causes, *found.differently]
+            return _build_parts_answer(answer, parts, causes), []
+        return answer, [*causes, *rank_causes.differently]
 
-    def _excuse(self, ladders: Ladders) -> None:
+    def _excuse(self, step_phases: PhaseComparison) -> None:
         """Count the calls of one run only that stand for calls of the other, if too little was compared."""
         facts, runs = self._facts, self._runs
         if facts.tally.least_share < limits().enough:
             same = Effect(facts.ops).are_ends_same()
-            pairs = zip(ladders.excused(), replaced(facts, runs, is_same=same))
-            both = (one | other for one, other in pairs)
-            facts.tally.stood_for = [floats_in(run, keys) for run, keys in zip(runs.both, both)]
+            pairs = zip(step_phases.find_excused_calls(), find_replaced_calls(facts, runs, is_same=same))
+            calls = (excused | replaced_calls for excused, replaced_calls in pairs)
+            facts.tally.stood_for = [count_float_tensors(run, keys) for run, keys in zip(runs.both, calls)]
 
-    def _notes(self, selection: Selection) -> Iterator[Note]:
+    def _iterate_notes(self, selection: Selection) -> Iterator[Note]:
         """Yield notes on the calls that differ, but are not causes."""
         harmless = [node for node in selection.made_differently if is_harmless(node)]
         for kind, nodes, ending in (
-            (NoteKind.NO_EFFECT, selection.without_effect, GONE),
-            (NoteKind.NO_EFFECT, selection.without_trace, NO_TRACE),
-            (NoteKind.ROUNDING, selection.rounding, ROUNDED),
+            (NoteKind.NO_EFFECT, selection.without_effect, NO_EFFECT_ENDING),
+            (NoteKind.NO_EFFECT, selection.without_trace, NO_TRACE_ENDING),
+            (NoteKind.ROUNDING, selection.rounding, ROUNDING_ENDING),
             (NoteKind.HARMLESS, harmless, ""),
         ):
             for node in nodes:
                 op = node.facts.op
-                yield Note(kind, f"{op} {self._with_names(node).why}{ending}", op)
+                yield Note(kind, f"{op} {self._add_names(node).why}{ending}", op)
 
-    def _withdrawn(self, selection: Selection, differently: Sequence[Finding]) -> Iterator[Finding]:
+    def _iterate_withdrawn(self, selection: Selection, differently: Sequence[Finding]) -> Iterator[Finding]:
         """Yield what differs without an effect in this step, unless values that it receives explain it."""
         for node in (*selection.without_effect, *selection.without_trace):
             if node.because.argument is not None or node.because.cause in (
                 Cause.INTRODUCED,
                 Cause.NOT_FINITE,
             ):
-                yield finding(self._with_names(node), self._runs.where)
-        yield from (one for one in differently if one.reason.code == ladder.KIND)
+                yield create_finding(self._add_names(node), self._runs.find_line)
+        yield from (cause for cause in differently if cause.reason.code == ladder.KIND)
 
-    def _with_names(self, node: Node) -> Node:
-        return with_names(node, self._runs, in_step=bool(self._step))
+    def _add_names(self, node: Node) -> Node:
+        return add_argument_names(node, self._runs, in_step=bool(self._step))
 
-    def _advice(self, nodes: Sequence[Node], named: Set[str], may_decide: bool) -> list[str]:
+    def _advise(self, nodes: Sequence[Node], named: Set[str], may_decide: bool) -> list[str]:
         """Return what else to do next.
 
         Args:
@@ -178,31 +182,33 @@ class Found:
             named: The names of the calls that causes name.
             may_decide: True if a second golden run would decide.
         """
-        found = [SECOND] if may_decide else []
+        advice = [SECOND_GOLDEN_ADVICE] if may_decide else []
         if nodes and nodes[0].because.cause is Cause.TAKEN_IN:
-            behind = called_differently_behind(self._facts, nodes[0].facts)
-            other = next((node for node in behind if node.facts.op not in named), None)
-            if other is not None:
-                arguments = self._with_names(other).because.told_argument
-                made = f"it was called with a different argument ({arguments})"
-                found.append(f"Look at {other.facts.op}, too: {made}{UNLESS}")
-        return found
+            candidates = find_altered_calls_after(self._facts, nodes[0].facts)
+            suspect = next((node for node in candidates if node.facts.op not in named), None)
+            if suspect is not None:
+                arguments = self._add_names(suspect).because.argument_text
+                description = f"it was called with a different argument ({arguments})"
+                advice.append(f"Look at {suspect.facts.op}, too: {description}{ADVICE_ENDING}")
+        return advice
 
-    def _parts(self, nodes: Sequence[Node], answer: Answer, ladders: Ladders) -> Parts | None:
+    def _compare_parts(
+        self, nodes: Sequence[Node], answer: Answer, step_phases: PhaseComparison
+    ) -> PartsAgreement | None:
         """Return the agreement of parts with the whole, where only shapes and numbers of calls differ."""
         tally = self._facts.tally
         is_other_shape = bool(nodes) and nodes[0].because.value.kind is DifferenceKind.SHAPE
         is_silent = not nodes and answer.outcome is not Outcome.AGREE and not tally.failing_at
         if self._interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
             return None
-        if ladders.is_effective or self._runs.are_rows:
+        if step_phases.is_effective or self._runs.are_rows:
             return None
-        return in_parts(self._runs, self._facts.ops.noise, are_sums_known=ladders.are_gradients_same())
+        return compare_in_parts(self._runs, self._facts.ops.noise, are_sums_known=step_phases.are_gradients_same())
 
 
-def _by_parts(answer: Answer, parts: Parts, causes: Sequence[Finding]) -> Answer:
+def _build_parts_answer(answer: Answer, parts: PartsAgreement, causes: Sequence[Finding]) -> Answer:
     """Return the verdict that parts agree with the whole; the causes become notes."""
-    notes = (Note(NoteKind.HARMLESS, f"{one.op} {one.reason.detail}", one.op) for one in causes)
+    notes = (Note(NoteKind.HARMLESS, f"{cause.op} {cause.reason.detail}", cause.op) for cause in causes)
     return Answer(
         Outcome.AGREE, parts.sentence, (), answer.coverage, answer.missing, (), (*answer.notes, *notes),
         incomplete=answer.incomplete, conditions=answer.conditions,

@@ -8,18 +8,18 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, counted
+from probe_core.errors import UserError, format_count
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.again import ALIGN, plain_plan
+from probe_diagnosis.answer.again import ALIGN, simplify_plan
 from probe_diagnosis.answer.excuses import ExcuseCounts, ReferenceDistances, excuse
 from probe_diagnosis.answer.third_run import (
     Refusals,
-    aligned_facts,
     check_third_run,
-    plan_without_mapping,
-    record_of,
+    collect_aligned_facts,
+    drop_mapping,
+    find_record,
 )
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.difference.walking import Node
@@ -53,7 +53,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
 
 
 @dataclass(slots=True)
-class Reference:
+class ReferenceRun:
     """A more precise run of one rank.
 
     Attributes:
@@ -85,13 +85,13 @@ class Reference:
         }
 
 
-NOT_NEEDED = "target and golden agree without it"
+NOT_NEEDED_REASON = "target and golden agree without it"
 """Reason why a reference is not used."""
 
 
 def consider_reference(
     facts: RankFacts, opened: Opened, pair: RunPair, *, needed: bool, aligned: bool
-) -> Reference | None:
+) -> ReferenceRun | None:
     """Excuse the values in which the target is as near to the reference as the golden.
 
     Args:
@@ -107,21 +107,21 @@ def consider_reference(
     path = opened.plan.reference
     if path is None:
         return None
-    result = Reference(str(path), calls=len(opened.golden))
+    result = ReferenceRun(str(path), calls=len(opened.golden))
     if not needed:
-        result.unused = NOT_NEEDED
+        result.unused = NOT_NEEDED_REASON
         return result
     try:
-        record = record_of(path, opened.plan, pair, REFUSALS)
-        both = _compare(opened, pair, record, aligned=aligned)
+        record = find_record(path, opened.plan, pair, REFUSALS)
+        run_facts = _compare(opened, pair, record, aligned=aligned)
     except UserError as error:
         result.unused = error.what.rstrip(".")
         return result
-    result.covered = sum(any(value.by for value in call.values) for call in both[1].ops)
-    result.unused = _refusal(facts, *both)
+    result.covered = sum(any(value.by for value in call.values) for call in run_facts[1].ops)
+    result.unused = _find_refusal(facts, *run_facts)
     if not result.unused:
         result.record = record
-        result.excused = excuse(facts, ReferenceDistances(both[0].ops, both[1].ops, facts.ops.noise))
+        result.excused = excuse(facts, ReferenceDistances(run_facts[0].ops, run_facts[1].ops, facts.ops.noise))
     return result
 
 
@@ -134,14 +134,14 @@ def _compare(opened: Opened, pair: RunPair, record: Path, *, aligned: bool) -> t
         UserError: The reference cannot be compared.
     """
     plan = opened.plan
-    of_target = replace(plain_plan(plan), policies=(), matcher=ALIGN if aligned else plan.matcher)
+    of_target = replace(simplify_plan(plan), policies=(), matcher=ALIGN if aligned else plan.matcher)
     return (
-        aligned_facts(opened, of_target, pair.target, record, pair.rank),
-        aligned_facts(opened, plan_without_mapping(plan), pair.golden, record, pair.rank),
+        collect_aligned_facts(opened, of_target, pair.target, record, pair.rank),
+        collect_aligned_facts(opened, drop_mapping(plan), pair.golden, record, pair.rank),
     )
 
 
-def _refusal(facts: RankFacts, target: RankFacts, golden: RankFacts) -> str:
+def _find_refusal(facts: RankFacts, target: RankFacts, golden: RankFacts) -> str:
     """Return the reason why a run is no reference; empty if it is one.
 
     The first values that differ from it must not be those in which target and golden agree: such a run is of
@@ -151,7 +151,7 @@ def _refusal(facts: RankFacts, target: RankFacts, golden: RankFacts) -> str:
     share = golden.tally.share_of_golden
     if share < limit.shared:
         return f"only {share:.0%} of the golden's floating-point tensors could be compared with it"
-    nodes = [_first(one) for one in (target, golden)]
+    nodes = [_find_first(run_facts) for run_facts in (target, golden)]
     if nodes[0] is None or nodes[1] is None:
         return ""
     number = facts.ops.numbers.get(nodes[0].facts.op)
@@ -160,17 +160,17 @@ def _refusal(facts: RankFacts, target: RankFacts, golden: RankFacts) -> str:
         return ""
     row = nodes[0].because.value.row
     agreeing = {value.row for value in facts.ops[number].values if value.state == SAME}
-    if keys[0] == keys[1] and row in agreeing and min(map(_relative, nodes)) > limit.odd:
+    if keys[0] == keys[1] and row in agreeing and min(map(_get_relative_distance, nodes)) > limit.odd:
         return f"target and golden agree in {row}, and both are far from it; is it a run with the same seed?"
     return ""
 
 
-def _first(facts: RankFacts) -> Node | None:
+def _find_first(facts: RankFacts) -> Node | None:
     """Return the first call where a run and the reference diverge; None for none."""
     return next(iter(search({facts.rank: facts.ops}).first), None)
 
 
-def _relative(node: Node | None) -> float:
+def _get_relative_distance(node: Node | None) -> float:
     """Return the relative distance of the value that shows a difference; 0 if it has no size."""
     if node is None or not math.isfinite(node.because.value.distance):
         return 0.0
@@ -178,12 +178,12 @@ def _relative(node: Node | None) -> float:
     return value.distance / value.scale if value.scale else 0.0
 
 
-def clause(reference: Mapping[str, Any]) -> str:
+def describe_excused_values(reference: Mapping[str, Any]) -> str:
     """Return a clause on the values that a reference excuses; empty if there are none."""
     if not reference or not reference["values"]:
         return ""
     more = f", or at most {limits().reference.factor:g} times as far" if reference["farther"] else ""
-    values, calls = counted(reference["values"], "value"), counted(reference["calls_excused"], "call")
+    values, calls = format_count(reference["values"], "value"), format_count(reference["calls_excused"], "call")
     ratio = reference["ratio"]
     first = f"the first in {reference['first']}"
     if math.isinf(ratio):
@@ -196,15 +196,15 @@ def clause(reference: Mapping[str, Any]) -> str:
     )
 
 
-def sentence(reference: Mapping[str, Any]) -> str:
+def describe_reference(reference: Mapping[str, Any]) -> str:
     """Return a sentence on a reference: its share of the calls, and the reason where it is not used."""
     path, unused, total = reference["path"], reference["unused_in"], reference["comparisons"]
     if unused == total:
         return f"the reference {path} was not used: {reference['unused']}"
-    calls = counted(reference["calls"], "call")
+    calls = format_count(reference["calls"], "call")
     text = f"the reference {path} covers {reference['covered']:,} of the golden's {calls}"
     if reference["jumps"]:
-        many = counted(reference["jumps"], "excused call")
+        many = format_count(reference["jumps"], "excused call")
         text += (
             f"; in {many}, the first of them {reference['first_jump']}, the target's distance from it grows "
             "and the golden's does not, so that a fault smaller than the golden's distance would not show"
@@ -214,7 +214,7 @@ def sentence(reference: Mapping[str, Any]) -> str:
     return text
 
 
-COUNTS = (
+COUNT_NAMES = (
     "comparisons",
     "unused_in",
     "calls",
@@ -227,16 +227,16 @@ COUNTS = (
 )
 
 
-def merge(references: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_references(references: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the counts of several comparisons as those of one."""
     whole: dict[str, Any] = {}
-    for one in references:
+    for reference in references:
         if not whole:
-            whole = dict(one)
+            whole = dict(reference)
             continue
         if not whole["first"]:
-            whole |= {name: one[name] for name in ("first", "ratio")}
-        whole |= {name: whole[name] + one[name] for name in COUNTS}
+            whole |= {name: reference[name] for name in ("first", "ratio")}
+        whole |= {name: whole[name] + reference[name] for name in COUNT_NAMES}
         for name in ("unused", "first_jump"):
-            whole[name] = whole[name] or one[name]
+            whole[name] = whole[name] or reference[name]
     return whole

@@ -11,29 +11,29 @@ from collections.abc import Iterable
 import numpy as np
 
 from probe_core.model import Kind
-from probe_core.model.dtypes import kind
+from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
-from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 from probe_diagnosis.timeline.views import is_module
 
-MODEL = "the model"
+WHOLE_MODEL = "the model"
 """Stands for the model as a whole, whose loss and gradients are its outputs."""
 
 
-def floats_in(run: Run, ops: Iterable[str]) -> int:
+def count_float_tensors(run: Run, ops: Iterable[str]) -> int:
     """Return the number of floating-point tensors that calls took in and returned."""
     places = (run.find(op) for op in ops)
     return sum(
-        slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float"
+        slot.value.kind is Kind.TENSOR and get_dtype_kind(slot.value.dtype) == "float"
         for place in places
         if place is not None
         for slot in run.record(place).slots
     )
 
 
-def uncompared(facts: RankFacts) -> tuple[set[str], set[str]]:
+def find_uncompared_calls(facts: RankFacts) -> tuple[set[str], set[str]]:
     """Return for both runs the calls of that run only of which no tensor was compared."""
     calls, table = facts.ops, facts.ops.table
     is_compared = calls.has_any((table.lines["state"] != UNJUDGED_CODE) & table.is_tensor)
@@ -45,7 +45,7 @@ def uncompared(facts: RankFacts) -> tuple[set[str], set[str]]:
     return set(facts.target_only) - compared, set(facts.golden_only) - compared
 
 
-def replaced(facts: RankFacts, runs: Runs, *, is_same: bool) -> tuple[set[str], set[str]]:
+def find_replaced_calls(facts: RankFacts, runs: ComparedRuns, *, is_same: bool) -> tuple[set[str], set[str]]:
     """Return for both runs the calls of that run only that stand for each other, and were not compared.
 
     Args:
@@ -59,16 +59,16 @@ def replaced(facts: RankFacts, runs: Runs, *, is_same: bool) -> tuple[set[str], 
     goldens = [calls.goldens.get(number, key) for number, key in zip(agreeing, keys)]
     names = dict(zip(keys, keys)), dict(zip(goldens, keys))
     groups: dict[str, tuple[set[str], set[str]]] = {}
-    left = uncompared(facts)
+    left = find_uncompared_calls(facts)
     for side, alone in enumerate((facts.target_only, facts.golden_only)):
         for key in alone:
-            around = (names[side][one] for one in runs.modules(key, side) if one in names[side])
-            place = next(around, MODEL if is_same else "")
+            around = (names[side][module] for module in runs.list_modules(key, side) if module in names[side])
+            place = next(around, WHOLE_MODEL if is_same else "")
             if place:
                 groups.setdefault(place, (set(), set()))[side].add(key)
-    found: tuple[set[str], set[str]] = set(), set()
+    replaced_calls: tuple[set[str], set[str]] = set(), set()
     for pair in groups.values():
         if all(pair):
             for side in (0, 1):
-                found[side].update(pair[side] & left[side])
-    return found
+                replaced_calls[side].update(pair[side] & left[side])
+    return replaced_calls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from probe_core.errors import counted, some
+from probe_core.errors import format_count, format_list
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_diagnosis.frames import frames_of, load_stacks, own_frame
@@ -13,14 +13,14 @@ MAX_NAMED_OPERATORS = 5
 
 
 @runtime_checkable
-class NamesArguments(Protocol):
+class ArgumentNamer(Protocol):
     """A run that knows the signatures of the APIs in it."""
 
     def argument_name(self, op: str, argument: str) -> str:
         """Return the name of the argument at a place such as ``input.7``; empty if it is not known."""
 
 
-class Runs:
+class ComparedRuns:
     """The target (side 0) and the golden (side 1) of a comparison.
 
     Args:
@@ -38,7 +38,7 @@ class Runs:
         self._tried = [False, False]
         self.are_rows = plan.rows is not None
 
-    def where(self, op: str, side: int = 0) -> str:
+    def find_line(self, op: str, side: int = 0) -> str:
         """Return the line of code of an op; empty if not recorded. Stacks are read when first asked for.
 
         A backward call, which no line makes, has the line of its forward call.
@@ -51,20 +51,20 @@ class Runs:
             frames = frames_of(run, op)
         return own_frame(frames)
 
-    def modules(self, op: str, side: int = 0) -> tuple[str, ...]:
+    def list_modules(self, op: str, side: int = 0) -> tuple[str, ...]:
         """Return the modules around an op, innermost first."""
         return self.both[side].construct.ancestors(op)
 
     def argument_name(self, op: str, argument: str, side: int = 0) -> str:
         """Return the name of an argument, such as ``eps`` for ``input.7``; empty if it is not known."""
         run = self.both[side]
-        return run.argument_name(op, argument) if isinstance(run, NamesArguments) else ""
+        return run.argument_name(op, argument) if isinstance(run, ArgumentNamer) else ""
 
-    def side_of(self, op: str) -> int:
+    def find_side(self, op: str) -> int:
         """Return the side that has an op: 1 if only the golden has it."""
         return int(self.both[0].find(op) is None)
 
-    def unfinished(self) -> list[str]:
+    def describe_unfinished(self) -> list[str]:
         """Return a sentence for each run whose record is incomplete."""
         return [
             f"the {side} is unfinished: {run.header.unfinished}"
@@ -72,11 +72,11 @@ class Runs:
             if run.header.unfinished
         ]
 
-    def unrecorded(self) -> list[str]:
+    def describe_unrecorded(self) -> list[str]:
         """Return a sentence for each run whose recorder saw calls that it was configured not to record."""
         return [
-            f"{counted(sum(calls.values()), 'call')} of custom operators that the {side} did not record: "
-            f"{some(calls, MAX_NAMED_OPERATORS)}"
+            f"{format_count(sum(calls.values()), 'call')} of custom operators that the {side} did not record: "
+            f"{format_list(calls, MAX_NAMED_OPERATORS)}"
             for side, run in zip(("target", "golden"), self.both)
             if (calls := run.header.unrecorded)
         ]

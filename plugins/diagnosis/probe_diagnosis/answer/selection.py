@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probe_diagnosis.answer.differently import is_same_axis, made_differently
+from probe_diagnosis.answer.differently import find_altered_calls, is_same_axis
 from probe_diagnosis.answer.effect import Effect
-from probe_diagnosis.answer.ladder import Ladders
-from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.permuted import with_order
+from probe_diagnosis.answer.ladder import PhaseComparison
+from probe_diagnosis.answer.runs import ComparedRuns
+from probe_diagnosis.difference.permuted import mark_permuted
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.search import Searched, differing_arguments, search
-from probe_diagnosis.difference.walking import Node, Past, can_show_gone
+from probe_diagnosis.difference.search import Searched, list_differing_arguments, search
+from probe_diagnosis.difference.walking import Node, RankHistory, can_show_gone
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
-from probe_diagnosis.timeline.recorded import slot_value
+from probe_diagnosis.timeline.recorded import find_value
 from probe_diagnosis.timeline.views import Basis, is_module
 
 
@@ -77,17 +77,19 @@ class Selection:
         return ""
 
 
-def select(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None, *, in_step: bool) -> Selection:
+def select_calls(
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, past: RankHistory | None, *, in_step: bool
+) -> Selection:
     """Return the calls where the runs of a rank diverge.
 
     Args:
         facts: The facts about its calls.
         runs: Both runs.
-        ladders: The phases of the step.
+        step_phases: The phases of the step.
         past: What earlier steps explain; None if nothing is known of them.
         in_step: True if the comparison is of one step of several.
     """
-    searched, without_trace = _search(facts, runs, ladders, past)
+    searched, without_trace = _search(facts, runs, step_phases, past)
     nodes = [*searched.first, *searched.further]
     downstream = searched.behind[facts.rank]
     unseen = list(searched.vanished)
@@ -98,17 +100,15 @@ def select(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None, *,
     doubtful = [
         node
         for node in unseen
-        if node.because.value.by == Basis.STATISTICS and not (is_quiet and _has_gone(node, facts.ops))
+        if node.because.value.by == Basis.STATISTICS and not (is_quiet and _has_vanished(node, facts.ops))
     ]
-    named = [with_names(node, runs, in_step=in_step) for node in [*doubtful, *nodes] or searched.grown]
+    named = [add_argument_names(node, runs, in_step=in_step) for node in [*doubtful, *nodes] or searched.grown]
     effect = Effect(facts.ops) if named else None
     is_continued = past is not None
-    is_rounding = effect is not None and all(
-        effect.is_rounding(node, is_continued=is_continued) for node in named
-    )
-    rounding, named = (named, []) if is_rounding else ([], [_with_order(node, runs) for node in named])
+    is_rounding = effect is not None and all(effect.is_rounding(node, is_continued=is_continued) for node in named)
+    rounding, named = (named, []) if is_rounding else ([], [_mark_permuted_value(node, runs) for node in named])
     without_effect = [node for node in unseen if node not in doubtful]
-    reach, reached = effect.reaches() if effect is not None else (0.0, "")
+    reach, reached = effect.find_largest_effect() if effect is not None else (0.0, "")
     return Selection(
         named,
         downstream,
@@ -116,8 +116,8 @@ def select(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None, *,
         without_trace,
         rounding,
         [
-            with_names(node, runs, in_step=in_step)
-            for node in _made_differently(facts, runs, named, without_effect)
+            add_argument_names(node, runs, in_step=in_step)
+            for node in _select_altered_calls(facts, runs, named, without_effect)
         ],
         bool(doubtful) and not nodes,
         is_continued,
@@ -126,7 +126,7 @@ def select(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None, *,
     )
 
 
-def with_names(node: Node, runs: Runs, *, in_step: bool) -> Node:
+def add_argument_names(node: Node, runs: ComparedRuns, *, in_step: bool) -> Node:
     """Return a node whose reason has the names of its arguments.
 
     Args:
@@ -136,66 +136,70 @@ def with_names(node: Node, runs: Runs, *, in_step: bool) -> Node:
     """
     because, op = node.because, node.facts.op
     if because.argument is not None:
-        others = [one for one in differing_arguments(node.facts) if one is not because.argument]
+        others = [argument for argument in list_differing_arguments(node.facts) if argument is not because.argument]
         arguments = tuple(
-            (runs.argument_name(op, one.row.removeprefix(f"{op}.")), one)
-            for one in (because.argument, *others)
+            (runs.argument_name(op, argument.row.removeprefix(f"{op}.")), argument)
+            for argument in (because.argument, *others)
         )
         because = replace(because, arguments=arguments)
     return replace(node, because=replace(because, in_step=in_step))
 
 
-def _with_order(node: Node, runs: Runs) -> Node:
+def _mark_permuted_value(node: Node, runs: ComparedRuns) -> Node:
     """Return a node whose reason states if its values are the same in another order."""
     because = node.because
-    return replace(node, because=replace(because, value=with_order(because.value, node.facts, runs.both)))
+    return replace(node, because=replace(because, value=mark_permuted(because.value, node.facts, runs.both)))
 
 
-def _carried(facts: RankFacts, runs: Runs, ladders: Ladders) -> set[tuple[float, float]]:
+def _find_carried_values(
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison
+) -> set[tuple[float, float]]:
     """Return distance and scale of the parameters that differ by rounding that an optimizer amplified."""
-    statistics = ladders.carried_statistics()
+    statistics = step_phases.collect_carried_statistics()
     if not statistics:
         return set()
     calls, table = facts.ops, facts.ops.table
-    found: set[tuple[float, float]] = set()
+    carried_values: set[tuple[float, float]] = set()
     for line in np.flatnonzero(table.differs & table.is_tensor & table.is_source).tolist():
         key = calls.keys[calls.call_of[line]]
-        value = slot_value(runs.both[0], key, table.name(line, key))
+        value = find_value(runs.both[0], key, table.name(line, key))
         if value is not None and tuple(value.statistics) in statistics:
-            found.add((table.lines["distance"].item(line), table.lines["scale"].item(line)))
-    return found
+            carried_values.add((table.lines["distance"].item(line), table.lines["scale"].item(line)))
+    return carried_values
 
 
-def _search(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None) -> tuple[Searched, list[Node]]:
+def _search(
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, past: RankHistory | None
+) -> tuple[Searched, list[Node]]:
     """Return the result of the search, and the calls that differ without a trace in loss and gradients.
 
     What the optimizer does after these is searched by itself.
     """
     pasts = {facts.rank: past} if past is not None else {}
-    carried = {facts.rank: _carried(facts, runs, ladders)} if past is not None else {}
+    carried = {facts.rank: _find_carried_values(facts, runs, step_phases)} if past is not None else {}
     searched = search({facts.rank: facts.ops}, pasts=pasts, carried=carried)
     named = searched.first or searched.grown
     if not (named or searched.vanished):
         return searched, []
     effect = Effect(facts.ops)
-    isolated = effect.isolated() if named else set()
-    if isolated and ladders.are_gradients_same() and ladders.are_parameters_same():
+    isolated = effect.find_isolated_calls() if named else set()
+    if isolated and step_phases.are_gradients_same() and step_phases.are_parameters_same():
         others = [facts.ops[number] for number in range(len(facts.ops)) if number not in isolated]
         rest = search({facts.rank: others}, pasts=pasts, carried=carried)
         if not (rest.first or rest.grown or rest.vanished):
             return rest, [*named]
-    is_rounding = ladders.is_rounding_before()
-    without_trace = effect.traceless(
+    is_rounding = step_phases.is_rounding_before()
+    without_trace = effect.find_traceless_calls(
         named, searched.vanished, is_rounding_before=is_rounding, is_continued=past is not None
     )
     if not without_trace:
         return searched, []
-    calls, known = effect.behind()
-    return search({facts.rank: calls}, known, pasts), without_trace
+    calls, known_values = effect.find_calls_after_ends()
+    return search({facts.rank: calls}, known_values, pasts), without_trace
 
 
-def _made_differently(
-    facts: RankFacts, runs: Runs, named: Sequence[Node], without_effect: Sequence[Node]
+def _select_altered_calls(
+    facts: RankFacts, runs: ComparedRuns, named: Sequence[Node], without_effect: Sequence[Node]
 ) -> list[Node]:
     """Return the calls with another argument or dtype whose values agree, before the first cause.
 
@@ -204,12 +208,12 @@ def _made_differently(
     modules = {node.facts.within[0] for node in without_effect if node.facts.within}
     return [
         node
-        for node in made_differently(facts, named[0].facts if named else None)
+        for node in find_altered_calls(facts, named[0].facts if named else None)
         if not (modules.intersection(node.facts.within) or is_same_axis(runs, node))
     ]
 
 
-def _has_gone(node: Node, calls: CallColumns) -> bool:
+def _has_vanished(node: Node, calls: CallColumns) -> bool:
     """Return True if statistics show that a difference had no effect: many later calls agree in theirs."""
     if not can_show_gone(node):
         return False

@@ -10,30 +10,30 @@ from typing import Any
 from probe_core.model import Kind, Level, Row, Side, Suspect
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_core.model.batches import RowBatch
-from probe_core.model.dtypes import kind
+from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.report import LineNumbers, Report
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.again import align, is_displaced, is_out_of_step, without_process_start
-from probe_diagnosis.answer.baseline import measured, raise_limits
-from probe_diagnosis.answer.detected import detect
-from probe_diagnosis.answer.moved import moved_call
-from probe_diagnosis.answer.precision_cause import precision_among
-from probe_diagnosis.answer.rank import Found
-from probe_diagnosis.answer.reference import Reference, consider_reference
-from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.again import compare_aligned, compare_without_process_start, is_displaced, is_out_of_step
+from probe_diagnosis.answer.baseline import measure_baseline, raise_limits
+from probe_diagnosis.answer.detected import run_detectors
+from probe_diagnosis.answer.moved import find_moved_call
+from probe_diagnosis.answer.precision_cause import find_precision
+from probe_diagnosis.answer.rank import RankDiagnosis
+from probe_diagnosis.answer.reference import ReferenceRun, consider_reference
+from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.answer.same_files import state_same_files
-from probe_diagnosis.difference.walking import Past
+from probe_diagnosis.difference.walking import RankHistory
 from probe_diagnosis.frames import own_frame
 from probe_diagnosis.precision.signature import raise_noise
-from probe_diagnosis.resume.findings import resume_findings
+from probe_diagnosis.resume.findings import create_resume_findings
 from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
 from probe_diagnosis.timeline.views import Difference
 
-KEPT = 5
+MAX_SUSPECTS = 5
 """Largest number of suspects of a rank."""
 
 
@@ -50,7 +50,7 @@ class Suspects:
     def __init__(self) -> None:
         self.first_failure: Suspect | None = None
         self.facts = RankFacts()
-        self.past: Past | None = None
+        self.past: RankHistory | None = None
         self.third: Path | None = None
         self._found: list[Suspect] = []
         self._tabulated = self.facts
@@ -64,8 +64,8 @@ class Suspects:
         """Add the rows of a batch after all judges; ``lines`` are their positions in the result file."""
         table = self.facts.add(batch, lines)
         if self.first_failure is None:
-            failed = batch.verdicts.of_each(lambda verdict: verdict.failed)
-            suspects = (_failure(batch, number, table) for number in batch.ops_of(failed))
+            failed = batch.verdicts.map_verdicts(lambda verdict: verdict.failed)
+            suspects = (_find_failure(batch, number, table) for number in batch.find_ops(failed))
             self.first_failure = next(filter(None, suspects), None)
 
     def answer(self, report: Report, opened: Opened, pair: RunPair) -> Answer:
@@ -82,13 +82,13 @@ class Suspects:
             self.facts.ops.drop_incomplete()
         try:
             if not report.interrupted and _is_resumed_step(opened, pair):
-                self.facts = without_process_start(opened, pair.rank) or self.facts
+                self.facts = compare_without_process_start(opened, pair.rank) or self.facts
             if not report.interrupted and (self.facts.is_shifted or is_out_of_step(opened)):
                 self._align(opened, pair)
             answer, causes = self._conclude(report, opened, pair)
             is_by_number = self.facts is self._tabulated and not report.interrupted
-            apart = [one.op for one in causes] or [note.op for note in answer.notes if note.op]
-            if is_by_number and apart and is_displaced(opened, apart[0]) and self._align(opened, pair):
+            suspect_ops = [cause.op for cause in causes] or [note.op for note in answer.notes if note.op]
+            if is_by_number and suspect_ops and is_displaced(opened, suspect_ops[0]) and self._align(opened, pair):
                 answer, causes = self._conclude(report, opened, pair, is_displaced=True)
         except KeyboardInterrupt:
             report.interrupted = True
@@ -99,14 +99,16 @@ class Suspects:
             self.facts.ops.table.settle_positions()  # the files are closed before all ranks are searched
         return answer
 
-    def _detect(self, manager: Manager, report: Report, runs: Runs, pair: RunPair) -> list[Finding]:
+    def _detect(self, manager: Manager, report: Report, runs: ComparedRuns, pair: RunPair) -> list[Finding]:
         """Return what the detectors of plugins find; a detector that fails is a problem of the report."""
         problems: list[str] = []
-        found = [] if report.interrupted else detect(manager, self.facts, runs, pair.part, problems)
+        findings = [] if report.interrupted else run_detectors(manager, self.facts, runs, pair.part, problems)
         report.problems += [problem for problem in problems if problem not in report.problems]
-        return found
+        return findings
 
-    def answer_after(self, past: Past, manager: Manager, report: Report, runs: Runs, pair: RunPair) -> Answer:
+    def answer_after(
+        self, past: RankHistory, manager: Manager, report: Report, runs: ComparedRuns, pair: RunPair
+    ) -> Answer:
         """Return the verdict on this step that considers earlier steps.
 
         Args:
@@ -119,28 +121,29 @@ class Suspects:
         alone = report.answer
         assert alone is not None
         self.past = past
-        found = Found(
-            self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
+        diagnosis = RankDiagnosis(
+            self.facts, runs, step=pair.part, interrupted=report.interrupted, multi_rank=bool(pair.label),
             past=past, detected=self._detect(manager, report, runs, pair), third=self.third,
-            precision=precision_among(alone.causes),
+            precision=find_precision(alone.causes),
         )  # fmt: skip
-        answer, causes = found.answer(alone.baseline or None, alone.reference or None)
-        lines = {
-            (cause.op, cause.row): cause.line for cause in alone.causes
-        }  # of the table, not of the facts
-        causes = [replace(one, line=one.line or lines.get((one.op, one.row), "")) for one in causes]
+        answer, causes = diagnosis.build_answer(alone.baseline or None, alone.reference or None)
+        lines = {(cause.op, cause.row): cause.line for cause in alone.causes}  # of the table, not of the facts
+        causes = [
+            replace(candidate, line=candidate.line or lines.get((candidate.op, candidate.row), ""))
+            for candidate in causes
+        ]
         return self._complete(answer, causes, pair)
 
     def _complete(self, answer: Answer, causes: Sequence[Finding], pair: RunPair) -> Answer:
         """Return a verdict whose causes have their lines in the table; keep them as suspects."""
-        causes = [self._with_line(cause) for cause in causes]
-        self._found = [_suspect(cause) for cause in causes[:KEPT]]
-        withdrawn = tuple(map(self._with_line, answer.withdrawn))
+        causes = [self._add_line(cause) for cause in causes]
+        self._found = [_create_suspect(cause) for cause in causes[:MAX_SUSPECTS]]
+        withdrawn = tuple(map(self._add_line, answer.withdrawn))
         return state_same_files(replace(answer, causes=tuple(causes), withdrawn=withdrawn), [pair])
 
     def _align(self, opened: Opened, pair: RunPair) -> bool:
         """Replace the facts by those of an aligned comparison; return False if calls cannot be aligned."""
-        aligned = align(opened, pair.rank)
+        aligned = compare_aligned(opened, pair.rank)
         self.facts = aligned or self.facts
         return aligned is not None
 
@@ -155,24 +158,24 @@ class Suspects:
             pair: The step and the rank.
             is_displaced: True if the runs make calls at different places.
         """
-        baseline = None if report.interrupted else measured(opened, pair)
+        baseline = None if report.interrupted else measure_baseline(opened, pair)
         if baseline is not None:
             raise_limits(self.facts, baseline)
-        runs = Runs(opened.plan, opened.target, opened.golden)
+        runs = ComparedRuns(opened.plan, opened.target, opened.golden)
         counts = baseline.plain() if baseline is not None else None
         detected = self._detect(opened.manager, report, runs, pair)
 
         def conclude(
-            reference: Reference | None = None, precision: Finding | None = None
+            reference: ReferenceRun | None = None, precision: Finding | None = None
         ) -> tuple[Answer, list[Finding]]:
-            return Found(
-                self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
-                moved=moved_call(self.facts, runs) if is_displaced else None, detected=detected,
-                not_restored=_not_restored(opened, pair), third=self.third, precision=precision,
-            ).answer(counts, reference.plain() if reference is not None else None)  # fmt: skip
+            return RankDiagnosis(
+                self.facts, runs, step=pair.part, interrupted=report.interrupted, multi_rank=bool(pair.label),
+                moved=find_moved_call(self.facts, runs) if is_displaced else None, detected=detected,
+                not_restored=_find_not_restored(opened, pair), third=self.third, precision=precision,
+            ).build_answer(counts, reference.plain() if reference is not None else None)  # fmt: skip
 
         concluded = conclude()
-        precision = precision_among(concluded[1])
+        precision = find_precision(concluded[1])
         if precision is not None:
             raise_noise(self.facts.ops, int(precision.evidence["bits"]))
             concluded = conclude(precision=precision)
@@ -185,7 +188,7 @@ class Suspects:
             self.third = reference.record.parent
         return conclude(reference, precision)
 
-    def _with_line(self, cause: Finding) -> Finding:
+    def _add_line(self, cause: Finding) -> Finding:
         """Return a cause with the line of its row in the table, which a further pass does not know.
 
         A cause that is a whole call has the line of the first row of that call.
@@ -204,7 +207,7 @@ class Suspects:
         """Return all that was found as JSON data, for a comparison that is resumed."""
         return {
             "facts": self.facts.plain(),
-            "found": [[*_plain_suspect(one)] for one in self._found],
+            "found": [[*_serialize_suspect(suspect)] for suspect in self._found],
             "third": None if self.third is None else str(self.third),
         }
 
@@ -214,8 +217,8 @@ class Suspects:
         Raises:
             LookupError, TypeError, ValueError: The data is something else.
         """
-        self.facts = RankFacts.of(plain["facts"])
-        self._found = [_suspect_of(*one) for one in plain["found"]]
+        self.facts = RankFacts.from_plain(plain["facts"])
+        self._found = [_load_suspect(*fields) for fields in plain["found"]]
         self.third = None if plain["third"] is None else Path(plain["third"])
 
 
@@ -225,21 +228,21 @@ def _is_resumed_step(opened: Opened, pair: RunPair) -> bool:
     return opened.plan.resumed is not None and step == f"step{opened.plan.resumed}"
 
 
-def _not_restored(opened: Opened, pair: RunPair) -> list[Finding]:
+def _find_not_restored(opened: Opened, pair: RunPair) -> list[Finding]:
     """Return the findings on what a resumed run did not restore, if this is its first step."""
     if not _is_resumed_step(opened, pair):
         return []
-    return resume_findings(pair.target.parent, pair.golden.parent, pair.rank)
+    return create_resume_findings(pair.target.parent, pair.golden.parent, pair.rank)
 
 
-def _failure(batch: RowBatch, number: int, table: ValueTable) -> Suspect | None:
+def _find_failure(batch: RowBatch, number: int, table: ValueTable) -> Suspect | None:
     """Return the first row of an op that fails by the rule of its table rather than by rounding."""
     op, rows, lines = batch.op(number), batch.rows(number), batch.lines(number)
     values = table.views(lines.start, lines.stop, op.key)
     for row, value in zip(rows, values):
         if row.verdict.failed and not _follows_from_rounding(rows, values, row):
             module = op.ancestors[0] if op.ancestors else ""
-            where = own_frame(next((other.stack for other in rows if other.stack), ()))
+            where = own_frame(next((sibling.stack for sibling in rows if sibling.stack), ()))
             return Suspect(
                 op.key, row.pair.name, row.pair.side, value.line, row.verdict.level,
                 "; ".join(evidence_texts(row.verdict)), module, where,
@@ -247,7 +250,7 @@ def _failure(batch: RowBatch, number: int, table: ValueTable) -> Suspect | None:
     return None
 
 
-def _suspect(cause: Finding) -> Suspect:
+def _create_suspect(cause: Finding) -> Suspect:
     row = cause.row or str(cause.evidence.get("value", cause.op))
     side = next((s for s in Side if f".{s.value}" in row), Side.OUTPUT)
     module = cause.modules[0] if cause.modules else ""
@@ -258,25 +261,22 @@ def _follows_from_rounding(rows: Sequence[Row], values: Sequence[Difference], ro
     """Return True if a row holds integers or booleans that rounding in the inputs may change."""
     if not _is_discrete(row) or row.pair.side.is_source:
         return False
-    inputs = [n for n, other in enumerate(rows) if other.pair.side.is_source]
-    return all(rows[n].verdict.level is not Level.ERROR for n in inputs) and any(
-        values[n].distance for n in inputs
-    )
+    inputs = [n for n, sibling in enumerate(rows) if sibling.pair.side.is_source]
+    return all(rows[n].verdict.level is not Level.ERROR for n in inputs) and any(values[n].distance for n in inputs)
 
 
 def _is_discrete(row: Row) -> bool:
     """Return True for a tensor of integers or booleans."""
     slot = row.pair.target or row.pair.golden
-    return slot is not None and slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) in ("int", "bool")
+    return slot is not None and slot.value.kind is Kind.TENSOR and get_dtype_kind(slot.value.dtype) in ("int", "bool")
 
 
-def _plain_suspect(one: Suspect) -> tuple[str, ...]:
+def _serialize_suspect(suspect: Suspect) -> tuple[str, ...]:
     return (
-        one.op, one.row, one.side.value, one.line, one.level.value, one.why, one.module, one.where
+        suspect.op, suspect.row, suspect.side.value, suspect.line, suspect.level.value,
+        suspect.why, suspect.module, suspect.where
     )  # fmt: skip
 
 
-def _suspect_of(
-    op: str, row: str, side: str, line: str, level: str, why: str, module: str, where: str
-) -> Suspect:
+def _load_suspect(op: str, row: str, side: str, line: str, level: str, why: str, module: str, where: str) -> Suspect:
     return Suspect(op, row, Side(side), line, Level(level), why, module, where)

@@ -9,9 +9,9 @@ from probe_core.errors import UserError
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair, pair_runs
-from probe_diagnosis.answer.again import ALIGN, FUZZY, facts_of, plain_plan
+from probe_diagnosis.answer.again import ALIGN, FUZZY, collect_facts, simplify_plan
 from probe_diagnosis.answer.same_files import is_same_file
-from probe_diagnosis.asking import NAME, both_asked
+from probe_diagnosis.asking import NAME, create_conflict_error
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 
@@ -31,12 +31,12 @@ def check_third_run(plan: Plan, path: Path, option: str, fix: str) -> None:
         UserError: The path does not exist, or ``-da`` is asked for as well.
     """
     if NAME in plan.answers:
-        raise both_asked(option)
+        raise create_conflict_error(option)
     if not path.exists():
         raise UserError(f'"{path}" does not exist.', fix)
 
 
-def record_of(path: Path, plan: Plan, pair: RunPair, refusals: Refusals) -> Path:
+def find_record(path: Path, plan: Plan, pair: RunPair, refusals: Refusals) -> Path:
     """Return the record file of a third run that belongs to the golden of a pair.
 
     Args:
@@ -50,31 +50,31 @@ def record_of(path: Path, plan: Plan, pair: RunPair, refusals: Refusals) -> Path
     """
     formats = ((pair.golden.name,),)
     golden_steps = [step + plan.step_offset for step in plan.steps]
-    for other in pair_runs(path, plan.golden, golden_steps, (), formats, plan.pair_ranks).pairs:
-        if other.golden == pair.golden:
+    for candidate in pair_runs(path, plan.golden, golden_steps, (), formats, plan.pair_ranks).pairs:
+        if candidate.golden == pair.golden:
             for run, effect in ((pair.golden, refusals.golden), (pair.target, refusals.target)):
-                if is_same_file(other.target, run):
+                if is_same_file(candidate.target, run):
                     raise UserError(f"{path} is the {effect}.", refusals.fix)
-            return other.target
+            return candidate.target
     raise UserError(f"{path} has no record that belongs to {pair.golden}.", "Give a run of the same ranks.")
 
 
-def plan_without_mapping(plan: Plan) -> Plan:
+def drop_mapping(plan: Plan) -> Plan:
     """Return the plan of a comparison of two runs of the golden's program, whose names are the same."""
     matcher = None if plan.matcher == FUZZY else plan.matcher
     return replace(
-        plain_plan(plan), matcher=matcher, mapping=None, across=False, api_mapping=None,
+        simplify_plan(plan), matcher=matcher, mapping=None, across=False, api_mapping=None,
         cell_mapping=None, layer_mapping=None, policies=(),
     )  # fmt: skip
 
 
-def aligned_facts(opened: Opened, plan: Plan, target: Path, golden: Path, rank: int) -> RankFacts:
+def collect_aligned_facts(opened: Opened, plan: Plan, target: Path, golden: Path, rank: int) -> RankFacts:
     """Return the facts about a further comparison, whose calls are aligned if their numbers do not line up.
 
     Raises:
         UserError: The runs cannot be compared.
     """
-    facts = facts_of(opened.again(plan, target, golden, rank))
+    facts = collect_facts(opened.again(plan, target, golden, rank))
     if facts.is_shifted and plan.mapping is None:
-        facts = facts_of(opened.again(replace(plan, matcher=ALIGN), target, golden, rank))
+        facts = collect_facts(opened.again(replace(plan, matcher=ALIGN), target, golden, rank))
     return facts

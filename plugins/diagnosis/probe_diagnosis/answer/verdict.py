@@ -7,41 +7,41 @@ from collections.abc import Mapping, Sequence
 from pathlib import PureWindowsPath  # which knows both separators
 from typing import Any
 
-from probe_core.errors import counted
+from probe_core.errors import format_count
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import baseline, ladder
 from probe_diagnosis.answer import reference as third
-from probe_diagnosis.difference.reasons import PHASES, Cause
+from probe_diagnosis.difference.reasons import PHASES_INTRO, Cause
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.coverage import (
     GOLDEN_ONLY,
-    HARMLESS,
-    NAMED,
+    HARMLESS_REASONS,
+    NAMED_REASONS,
     TARGET_ONLY,
-    Tally,
-    words_of,
+    CoverageTally,
+    describe_reason,
 )
 
-_LINE = re.compile(r"File (.+?), (line \d+, in [^,]+)")
+_LINE_PATTERN = re.compile(r"File (.+?), (line \d+, in [^,]+)")
 """The path of a line of code, and its number with the function."""
 
-INTERRUPTED = "the comparison was interrupted before its end"
+INTERRUPTED_SENTENCE = "the comparison was interrupted before its end"
 """Sentence on a comparison that was stopped before its end."""
 
 
-def answer_of(
+def build_rank_answer(
     causes: Sequence[Finding],
     differently: Sequence[Finding],
-    tally: Tally,
+    tally: CoverageTally,
     *,
     notes: Sequence[Note] = (),
     doubt: str = "",
     interrupted: bool = False,
     unfinished: Sequence[str] = (),
-    measured: Mapping[str, Any] | None = None,
+    baseline_counts: Mapping[str, Any] | None = None,
     reference: Mapping[str, Any] | None = None,
     advice: Sequence[str] = (),
-    several: bool = False,
+    multi_rank: bool = False,
 ) -> Answer:
     """Return the verdict on one rank.
 
@@ -53,41 +53,41 @@ def answer_of(
         doubt: The reason why the causes do not show that the runs diverged; empty if they do.
         interrupted: True if rows are missing because the comparison was interrupted.
         unfinished: Sentences on runs whose record is incomplete.
-        measured: The counts of the baseline; None or empty without one.
+        baseline_counts: The counts of the baseline; None or empty without one.
         reference: The counts of the reference; None or empty without one.
         advice: What else to do next.
-        several: True if the runs have several ranks, so that the sentence names this one.
+        multi_rank: True if the runs have several ranks, so that the sentence names this one.
     """
-    incomplete = (*unfinished, *((INTERRUPTED,) if interrupted else ()))
-    coverage = tally.coverage()
-    outcome = _outcome(causes, tally, doubt=doubt, interrupted=interrupted)
+    incomplete = (*unfinished, *((INTERRUPTED_SENTENCE,) if interrupted else ()))
+    coverage = tally.build_coverage()
+    outcome = _decide_outcome(causes, tally, doubt=doubt, interrupted=interrupted)
     if outcome is Outcome.DIVERGED:
-        text = f"{first_line(causes[0], several=several)}{_share(tally)}"
+        text = f"{format_first_line(causes[0], multi_rank=multi_rank)}{_describe_share(tally)}"
     elif outcome is Outcome.AGREE:
-        text = agreement(tally, differently, notes, measured, reference, several=several)
+        text = describe_agreement(tally, differently, notes, baseline_counts, reference, multi_rank=multi_rank)
     elif outcome is Outcome.NOT_COMPARABLE:
-        text = _not_comparable(tally)
+        text = _describe_not_comparable(tally)
     else:
-        text = _undecided(causes, tally, doubt=doubt, interrupted=interrupted, several=several)
-    if measured:
-        notes = (*notes, Note(NoteKind.BASELINE, baseline.sentence(measured)))
+        text = _describe_undecided(causes, tally, doubt=doubt, interrupted=interrupted, multi_rank=multi_rank)
+    if baseline_counts:
+        notes = (*notes, Note(NoteKind.BASELINE, baseline.describe_baseline(baseline_counts)))
     if reference:
-        notes = (*notes, Note(NoteKind.REFERENCE, third.sentence(reference)))
+        notes = (*notes, Note(NoteKind.REFERENCE, third.describe_reference(reference)))
     return Answer(
         outcome,
         text,
         (*causes, *differently),
         coverage,
-        (*incomplete, *tally.sentences()),
-        (*next_steps(outcome, tally), *advice),
+        (*incomplete, *tally.format_reasons()),
+        (*suggest_next_steps(outcome, tally), *advice),
         tuple(notes),
-        measured or {},
+        baseline_counts or {},
         incomplete,
         reference=reference or {},
     )
 
 
-def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted: bool) -> Outcome:
+def _decide_outcome(causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, interrupted: bool) -> Outcome:
     limit = limits()
     if tally.share < limit.comparable or (tally.tensors and not tally.tensors_compared):
         return Outcome.NOT_COMPARABLE
@@ -98,33 +98,33 @@ def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted
     return Outcome.AGREE
 
 
-def first_line(cause: Finding, *, several: bool) -> str:
+def format_first_line(cause: Finding, *, multi_rank: bool) -> str:
     """Return the sentence on the first cause in brief, without its end; the cause itself holds the rest."""
-    line = _LINE.match(cause.where)
+    line = _LINE_PATTERN.match(cause.where)
     place = cause.where if line is None else f"{PureWindowsPath(line[1]).name}, {line[2]}"
     where = f", at {place}" if place else ""
-    rank = f"on rank {cause.rank}, " if several or cause.rank else ""
+    rank = f"on rank {cause.rank}, " if multi_rank or cause.rank else ""
     step = f"in {cause.step}, " if cause.step else ""
-    subjects = {ladder.KIND: PHASES, Cause.CONDITION.value: "", Cause.NOT_RESTORED.value: ""}
+    subjects = {ladder.KIND: PHASES_INTRO, Cause.CONDITION.value: "", Cause.NOT_RESTORED.value: ""}
     subject = subjects.get(cause.reason.code, f"{cause.op} ")
     return f"{step}{rank}{subject}{cause.brief or cause.reason.detail}{where}"
 
 
-def _share(tally: Tally) -> str:
+def _describe_share(tally: CoverageTally) -> str:
     """Return an addition to a verdict that rests on a part of the target."""
     if tally.share >= limits().enough:
         return ""
     return f"; only {tally.share:.0%} of the target's floating-point tensors could be compared"
 
 
-def agreement(
-    tally: Tally,
+def describe_agreement(
+    tally: CoverageTally,
     differently: Sequence[Finding],
     notes: Sequence[Note],
-    measured: Mapping[str, Any] | None = None,
+    baseline_counts: Mapping[str, Any] | None = None,
     reference: Mapping[str, Any] | None = None,
     *,
-    several: bool,
+    multi_rank: bool,
 ) -> str:
     """Return the sentence on runs that agree.
 
@@ -132,14 +132,14 @@ def agreement(
         tally: The counts of values.
         differently: Calls that were made differently.
         notes: Statements on calls that differ, but are no causes.
-        measured: The counts of the baseline; None or empty without one.
+        baseline_counts: The counts of the baseline; None or empty without one.
         reference: The counts of the reference; None or empty without one.
-        several: True if there are several ranks, so that the sentence names that of a call.
+        multi_rank: True if there are several ranks, so that the sentence names that of a call.
     """
-    parts = _agreeing_values(tally, notes, measured, reference)
+    parts = _describe_agreeing_values(tally, notes, baseline_counts, reference)
     parts += [
-        f"besides, {counted(tally.lacking[code], 'value')} {words_of(code)}"
-        for code in sorted(HARMLESS | NAMED)
+        f"besides, {format_count(tally.lacking[code], 'value')} {describe_reason(code)}"
+        for code in sorted(HARMLESS_REASONS | NAMED_REASONS)
         if tally.lacking[code]
     ]
     alone = tally.lacking[TARGET_ONLY] + tally.lacking[GOLDEN_ONLY]
@@ -147,27 +147,27 @@ def agreement(
         first = next((tally.first[code] for code in (TARGET_ONLY, GOLDEN_ONLY) if code in tally.first), "")
         by = ", by calls whose results agree" if any(tally.stood_for) else ""
         text = "1 more was" if alone == 1 else f"{alone:,} more were"
-        parts.append(f"{text} recorded in one run only{by}{_named(alone, first)}")
+        parts.append(f"{text} recorded in one run only{by}{_name_first(alone, first)}")
     if differently:
         count = len(differently)
         calls = "1 call was" if count == 1 else f"{count} calls were"
-        rank = f" on rank {differently[0].rank}" if several else ""
-        parts.append(f"{calls} made differently{_named(count, f'{differently[0].op}{rank}')}")
+        rank = f" on rank {differently[0].rank}" if multi_rank else ""
+        parts.append(f"{calls} made differently{_name_first(count, f'{differently[0].op}{rank}')}")
     return "; ".join(parts)
 
 
-def _agreeing_values(
-    tally: Tally,
+def _describe_agreeing_values(
+    tally: CoverageTally,
     notes: Sequence[Note],
-    measured: Mapping[str, Any] | None,
+    baseline_counts: Mapping[str, Any] | None,
     reference: Mapping[str, Any] | None,
 ) -> list[str]:
     """Return the clauses on the values that agree."""
     count = tally.compared - tally.other_arguments
-    nearer = third.clause(reference or {})
+    nearer = third.describe_excused_values(reference or {})
     count -= reference["values"] if nearer and reference else 0
-    other = " other" if tally.other_arguments or nearer else ""
-    every = f"the only{other} value" if count == 1 else f"all {count:,}{other} values"
+    qualifier = " other" if tally.other_arguments or nearer else ""
+    every = f"the only{qualifier} value" if count == 1 else f"all {count:,}{qualifier} values"
     every += " that both runs recorded"
     is_equal = tally.equal == count
     parts = [f"equal in {every}" if is_equal else f"within rounding in {every}"]
@@ -177,19 +177,19 @@ def _agreeing_values(
             f"within rounding in {every}, but for differences without an effect on what follows, "
             f"the first of them in {gone[0].op}"
         ]
-    elif measured and measured["raised"]:
+    elif baseline_counts and baseline_counts["raised"]:
         parts = [f"within rounding, or within what the baseline explains, in {every}"]
     return [nearer, *(parts if count else ())] if nearer else parts
 
 
-def _named(count: int, first: str) -> str:
+def _name_first(count: int, first: str) -> str:
     """Return an addition to a clause on ``count`` items that names the first of them, if it is known."""
     if not first:
         return ""
     return f": {first}" if count == 1 else f", the first of them {first}"
 
 
-def _not_comparable(tally: Tally) -> str:
+def _describe_not_comparable(tally: CoverageTally) -> str:
     owner = "the target's"
     if tally.floats[0]:
         compared, count, noun = tally.floats_compared[0], tally.floats[0], "floating-point tensor"
@@ -198,47 +198,47 @@ def _not_comparable(tally: Tally) -> str:
     else:
         compared, count, noun = tally.compared, tally.both + tally.lacking[TARGET_ONLY], "value"
     if count == 1:
-        return f"{owner} only {noun} could not be compared{_most(tally)}"
+        return f"{owner} only {noun} could not be compared{_describe_main_reason(tally)}"
     share = f"only {compared:,}" if compared else "none"
-    return f"{share} of {owner} {counted(count, noun)} could be compared{_most(tally)}"
+    return f"{share} of {owner} {format_count(count, noun)} could be compared{_describe_main_reason(tally)}"
 
 
-def _undecided(
-    causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted: bool, several: bool
+def _describe_undecided(
+    causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, interrupted: bool, multi_rank: bool
 ) -> str:
     if interrupted:
         return "the comparison was interrupted, and nothing that was compared until then differs"
     if causes and doubt:
-        return f"{first_line(causes[0], several=several)}; {doubt}"
+        return f"{format_first_line(causes[0], multi_rank=multi_rank)}; {doubt}"
     if tally.failing_at:
         return (
-            f"{_errors(tally)} by the rule of the table, although no value differs by more than rounding "
+            f"{_describe_errors(tally)} by the rule of the table, although no value differs by more than rounding "
             "explains"
         )
     if tally.unexcused:
         were = "was" if tally.unexcused == 1 else "were"
-        values = counted(tally.unexcused, "value")
-        return f"nothing that was compared differs, but {values} {were} not{_most(tally)}"
+        values = format_count(tally.unexcused, "value")
+        return f"nothing that was compared differs, but {values} {were} not{_describe_main_reason(tally)}"
     whose = "target" if tally.share == tally.least_share else "golden"
     return (
         f"nothing that was compared differs, but only {tally.least_share:.0%} of the {whose}'s "
-        f"floating-point tensors were{_most(tally)}"
+        f"floating-point tensors were{_describe_main_reason(tally)}"
     )
 
 
-def _errors(tally: Tally) -> str:
+def _describe_errors(tally: CoverageTally) -> str:
     """Return a clause with the number of rows that are errors though they agree, and the first of them."""
     first, count = next(iter(tally.failing_at)), len(tally.failing_at)
     return f"{first} is an error" if count == 1 else f"{count:,} rows are errors, the first of them {first},"
 
 
-def _most(tally: Tally) -> str:
+def _describe_main_reason(tally: CoverageTally) -> str:
     """Return the most frequent reason why values were not compared, as an addition to a sentence."""
-    sentences = tally.sentences()
+    sentences = tally.format_reasons()
     return f" ({sentences[0]})" if sentences else ""
 
 
-def next_steps(outcome: Outcome, tally: Tally) -> tuple[str, ...]:
+def suggest_next_steps(outcome: Outcome, tally: CoverageTally) -> tuple[str, ...]:
     """Return what to do next."""
     steps: list[str] = []
     codes = tally.lacking

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from probe_core.files.packaged import load_yaml
 from probe_core.model import Kind, Record, Side, Slot
 
-SCOPES = ("Distributed", "MintDistributed", "communication")
+KEY_PREFIXES = ("Distributed", "MintDistributed", "communication")
 """Beginnings of the keys of communication calls."""
 
-_KEY = re.compile(r"(?:Distributed|MintDistributed|communication\.comm_func)\.(\w+)\.\d+\.forward$")
+_KEY_PATTERN = re.compile(r"(?:Distributed|MintDistributed|communication\.comm_func)\.(\w+)\.\d+\.forward$")
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -32,7 +32,7 @@ class Flow(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class CommunicationApi:
     """A communication API, as described in ``apis.yaml``.
 
     Attributes:
@@ -65,7 +65,7 @@ class Peer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CommunicationCall:
     """A communication call of one rank.
 
     Attributes:
@@ -75,31 +75,31 @@ class Call:
         peers: The transfers of a send, a receive, or a list of both.
     """
 
-    api: Api
+    api: CommunicationApi
     group: tuple[int, ...] = ()
     root: int | None = None
     peers: tuple[Peer, ...] = ()
 
 
 @cache
-def apis() -> dict[str, Api]:
+def load_apis() -> dict[str, CommunicationApi]:
     """Return the communication APIs by name."""
     loaded: dict[str, Any] = load_yaml(__package__, "apis.yaml")
     return {
-        name: Api(name, tuple(entry.pop("arguments")), Flow(entry.pop("flow")), **entry)
+        name: CommunicationApi(name, tuple(entry.pop("arguments")), Flow(entry.pop("flow")), **entry)
         for name, entry in loaded.items()
     }
 
 
-def api_of(key: str) -> Api | None:
+def api_of(key: str) -> CommunicationApi | None:
     """Return the communication API that the record with this key calls; None for any other record."""
-    if not key.startswith(SCOPES):
+    if not key.startswith(KEY_PREFIXES):
         return None
-    match = _KEY.match(key)
-    return apis().get(match[1]) if match else None
+    match = _KEY_PATTERN.match(key)
+    return load_apis().get(match[1]) if match else None
 
 
-def argument_of(api: Api, slot: Slot) -> str:
+def get_argument_name(api: CommunicationApi, slot: Slot) -> str:
     """Return the name of the argument that an input is, or is part of; empty if it has none."""
     head = slot.path.partition(".")[0]
     if not head.isdecimal():
@@ -107,28 +107,26 @@ def argument_of(api: Api, slot: Slot) -> str:
     return api.arguments[int(head)] if int(head) < len(api.arguments) else ""
 
 
-def call_of(record: Record) -> Call | None:
+def parse_call(record: Record) -> CommunicationCall | None:
     """Return the communication call that a record holds; None for any other record."""
     api = api_of(record.key)
     if api is None:
         return None
     inputs = [slot for slot in record.slots if slot.side is Side.INPUT]
-    named = {argument_of(api, slot): slot for slot in inputs}
-    group = _group(named.get("group"))
-    root = _root(named, group)
+    named = {get_argument_name(api, slot): slot for slot in inputs}
+    group = _parse_group(named.get("group"))
+    root = _find_root(named, group)
     peers: tuple[Peer, ...] = ()
     if api.flow in (Flow.SEND, Flow.RECEIVE) and root is not None:
         peers = (Peer(root, api.flow is Flow.SEND),)
     elif api.flow is Flow.EXCHANGE:
-        peers = tuple(
-            Peer(slot.value.p2p.peer, "send" in slot.value.p2p.op) for slot in inputs if slot.value.p2p
-        )
+        peers = tuple(Peer(slot.value.p2p.peer, "send" in slot.value.p2p.op) for slot in inputs if slot.value.p2p)
     if root is None and api.flow in (Flow.FROM_ROOT, Flow.TO_ROOT):
         root = group[0] if group else 0
-    return Call(api, group, root, peers)
+    return CommunicationCall(api, group, root, peers)
 
 
-def _group(slot: Slot | None) -> tuple[int, ...]:
+def _parse_group(slot: Slot | None) -> tuple[int, ...]:
     """Return the ranks of a group that is recorded as ``[0, 1]`` or ``tp-0-1``."""
     if slot is None or slot.value.kind is not Kind.SCALAR:
         return ()
@@ -136,26 +134,26 @@ def _group(slot: Slot | None) -> tuple[int, ...]:
     return tuple(map(int, _NUMBERS.findall(text))) if isinstance(text, str) else ()
 
 
-def _root(named: dict[str, Slot], group: Sequence[int]) -> int | None:
+def _find_root(named: dict[str, Slot], group: Sequence[int]) -> int | None:
     """Return the rank that ``src``, ``dst``, ``group_src`` or ``group_dst`` names; None if none was given."""
     for name in ("src", "dst"):
-        number = _number(named.get(name))
+        number = _read_integer(named.get(name))
         if number is not None:
             return number
-        position = _number(named.get(f"group_{name}"))
+        position = _read_integer(named.get(f"group_{name}"))
         if position is not None:
             return group[position] if 0 <= position < len(group) else position
     return None
 
 
-def _number(slot: Slot | None) -> int | None:
+def _read_integer(slot: Slot | None) -> int | None:
     """Return an argument that is an integer; None for any other."""
     value = slot.value.statistics.max if slot is not None else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def is_buffer(api: Api, slot: Slot) -> bool:
+def is_buffer(api: CommunicationApi, slot: Slot) -> bool:
     """Return True for an input that the call overwrites without reading it."""
     if slot.value.p2p is not None:
         return "recv" in slot.value.p2p.op
-    return slot.side is Side.INPUT and argument_of(api, slot) == api.fills != api.gives
+    return slot.side is Side.INPUT and get_argument_name(api, slot) == api.fills != api.gives

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND, MISTAKE
-from probe_core.errors import counted, printable
-from probe_core.files.claim import FORM, claimed
+from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.errors import format_count, make_printable
+from probe_core.files.claim import TIME_STAMP_FORMAT, claim_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
 from probe_diagnosis.collectives.run_check import StepCheck, check_run, write_check
 
-SHOWN_BREACHES = 10
+MAX_SHOWN_BREACHES = 10
 """Largest number of wrong calls that are printed for a step."""
 
 
@@ -35,24 +35,24 @@ def check_collectives(manager: Manager, output: Path, format: str, values: Mappi
         UserError: The run cannot be checked, or the output directory cannot be written to.
     """
     fail_on = values.get("fail_on")
-    with console.progress():
+    with console.show_progress():
         checks = check_run(values["run"], manager)
     for result in checks:
         _show(result)
     spec = manager.find("reporters", format, ReporterSpec)
     if any(result.check.breaches for result in checks):
-        with claimed(output, time.strftime(FORM)) as time_stamp:
+        with claim_time_stamp(output, time.strftime(TIME_STAMP_FORMAT)) as time_stamp:
             console.show(f"  wrote {write_check(checks, output, time_stamp, spec)}")
-        return FOUND if fail_on else FINISHED
+        return EXIT_FINDINGS if fail_on else EXIT_FINISHED
     if not fail_on:
-        return FINISHED
+        return EXIT_FINISHED
     if not any(result.check.kept for result in checks):
         console.error(
             "--fail-on cannot be judged: no communication call was checked.",
             "Record the communication calls of all ranks with task tensor and level L1 or mix.",
         )
-        return MISTAKE
-    return FOUND if fail_on == "warning" and any(result.check.unchecked for result in checks) else FINISHED
+        return EXIT_USER_ERROR
+    return EXIT_FINDINGS if fail_on == "warning" and any(result.check.unchecked for result in checks) else EXIT_FINISHED
 
 
 def _show(result: StepCheck) -> None:
@@ -62,18 +62,18 @@ def _show(result: StepCheck) -> None:
     if not check.kept and not check.breaches:
         why = "none could be checked" if check.unchecked else "the run holds no communication calls"
         console.warn(
-            f"{where}nothing was checked on {counted(ranks, 'rank')}: {why}, so nothing is known about them; "
+            f"{where}nothing was checked on {format_count(ranks, 'rank')}: {why}, so nothing is known about them; "
             "record all ranks with task tensor and level L1 or mix"
         )
     console.show(
-        f"{where}{counted(check.kept + len(check.breaches), 'communication call')} of "
-        f"{counted(ranks, 'rank')} checked, "
+        f"{where}{format_count(check.kept + len(check.breaches), 'communication call')} of "
+        f"{format_count(ranks, 'rank')} checked, "
         f"{len(check.breaches):,} delivered wrong values"
     )
-    for breach in check.breaches[:SHOWN_BREACHES]:
-        console.show(f"  rank {breach.rank}: {console.style(printable(breach.op), bold=True)}")
-        console.show(f"      should have received {printable(f'{breach.law}; {breach.evidence}')}")
-    if len(check.breaches) > SHOWN_BREACHES:
-        console.show(f"  and {len(check.breaches) - SHOWN_BREACHES} more")
+    for breach in check.breaches[:MAX_SHOWN_BREACHES]:
+        console.show(f"  rank {breach.rank}: {console.style(make_printable(breach.op), bold=True)}")
+        console.show(f"      should have received {make_printable(f'{breach.law}; {breach.evidence}')}")
+    if len(check.breaches) > MAX_SHOWN_BREACHES:
+        console.show(f"  and {len(check.breaches) - MAX_SHOWN_BREACHES} more")
     for reason, count in check.unchecked.items():
-        console.show(f"  {counted(count, 'call')} not checked: {reason}")
+        console.show(f"  {format_count(count, 'call')} not checked: {reason}")

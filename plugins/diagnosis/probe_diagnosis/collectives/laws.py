@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.errors import counted
+from probe_core.errors import format_count
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedBuffer:
     """Values that a buffer must hold after a call, flattened.
 
     Attributes:
@@ -38,33 +38,33 @@ class Expected:
     other: Array | None = None
 
 
-def gather(given: Sequence[Array]) -> Expected:
+def gather(arrays: Sequence[Array]) -> ExpectedBuffer:
     """Return the values of all ranks, concatenated in the order of the group."""
-    return Expected(np.concatenate([array.reshape(-1) for array in given]))
+    return ExpectedBuffer(np.concatenate([array.reshape(-1) for array in arrays]))
 
 
-def reduce(given: Sequence[Array], operation: str) -> Expected:
+def reduce(arrays: Sequence[Array], operation: str) -> ExpectedBuffer:
     """Return the values of all ranks, reduced element by element.
 
     Args:
-        given: One array for each rank, all of the same shape and dtype.
+        arrays: One array for each rank, all of the same shape and dtype.
         operation: ``SUM``, ``AVG``, ``PRODUCT``, ``MAX``, ``MIN``, ``BAND``, ``BOR`` or ``BXOR``.
 
     Raises:
         ValueError: The operation is none of these.
     """
-    flat = [array.reshape(-1) for array in given]
+    flat = [array.reshape(-1) for array in arrays]
     if operation in _EXACT:
         reduced = without_nan = flat[0]
         for array in flat[1:]:
             reduced = _EXACT[operation](reduced, array)
             without_nan = _WITHOUT_NAN.get(operation, _EXACT[operation])(without_nan, array)
-        return Expected(reduced, 0.0, 0.0, without_nan)
+        return ExpectedBuffer(reduced, 0.0, 0.0, without_nan)
     if operation not in ("SUM", "AVG", "PRODUCT"):
         raise ValueError(operation)
     if flat[0].dtype.kind in "iub":
-        return Expected(_whole(np.stack(flat), operation))
-    wide = _wide(flat[0].dtype)
+        return ExpectedBuffer(_reduce_integers(np.stack(flat), operation))
+    wide = _choose_sum_dtype(flat[0].dtype)
     stack = np.stack([array.astype(wide) for array in flat])
     with np.errstate(all="ignore"):
         if operation == "PRODUCT":
@@ -78,10 +78,10 @@ def reduce(given: Sequence[Array], operation: str) -> Expected:
             reach, small = np.abs(stack).sum(axis=0), 1.0
         tolerance = size * (len(flat) + 1) * eps(flat[0].dtype) + len(flat) * small * tiny(flat[0].dtype)
         finite = np.isfinite(stack).all(axis=0)
-    return Expected(values, np.where(finite, tolerance, 0.0), np.where(finite, reach, 0.0))
+    return ExpectedBuffer(values, np.where(finite, tolerance, 0.0), np.where(finite, reach, 0.0))
 
 
-def _whole(stack: Array, operation: str) -> Array:
+def _reduce_integers(stack: Array, operation: str) -> Array:
     """Return the reduction of integers or booleans; integers wrap around as they do on every device."""
     if stack.dtype.kind == "b":
         reduced: Array = np.asarray(stack.all(axis=0) if operation == "PRODUCT" else stack.any(axis=0))
@@ -108,7 +108,7 @@ _WITHOUT_NAN: dict[str, Callable[[Array, Array], Array]] = {"MAX": np.fmax, "MIN
 """The same operations on devices that drop nan."""
 
 
-def part(expected: Expected, sizes: Sequence[int], number: int) -> Expected:
+def extract_part(expected: ExpectedBuffer, sizes: Sequence[int], number: int) -> ExpectedBuffer:
     """Return the part of a buffer that one rank receives.
 
     Args:
@@ -122,19 +122,19 @@ def part(expected: Expected, sizes: Sequence[int], number: int) -> Expected:
     def cut(array: Array | float | None) -> Any:
         return array[place] if isinstance(array, np.ndarray) else array
 
-    return Expected(*map(cut, (expected.values, expected.tolerance, expected.reach, expected.other)))
+    return ExpectedBuffer(*map(cut, (expected.values, expected.tolerance, expected.reach, expected.other)))
 
 
-def breach(found: Array, expected: Expected) -> str:
+def describe_breach(buffer: Array, expected: ExpectedBuffer) -> str:
     """Return the deviation of a received buffer in words; empty if it holds the values due.
 
     Args:
-        found: The buffer, of any shape.
+        buffer: The buffer, of any shape.
         expected: The values due.
     """
-    flat = found.reshape(-1)
+    flat = buffer.reshape(-1)
     if flat.size != expected.values.size:
-        return f"{counted(flat.size, 'value')} instead of {expected.values.size}"
+        return f"{format_count(flat.size, 'value')} instead of {expected.values.size}"
     if not flat.size:
         return ""
     wide = np.complex128 if "c" in (flat.dtype.kind, expected.values.dtype.kind) else np.float64
@@ -143,9 +143,9 @@ def breach(found: Array, expected: Expected) -> str:
         distance = np.abs(received - due)
         same = (received == due) | (np.isnan(received) & np.isnan(due))
         if expected.tolerance is None:
-            allowed = _identical(flat, expected.values)
+            allowed = _compare_bits(flat, expected.values)
         else:
-            overflown = _overflown(flat.dtype, received, expected.reach)
+            overflown = _find_overflows(flat.dtype, received, expected.reach)
             allowed = same | (distance <= expected.tolerance) | overflown
         if expected.other is not None:
             allowed = allowed | (np.isnan(due) & (received == expected.other.astype(wide)))
@@ -154,14 +154,14 @@ def breach(found: Array, expected: Expected) -> str:
     wrong = np.flatnonzero(~allowed)
     sizes = np.where(np.isnan(distance[wrong]), np.inf, distance[wrong])
     worst = wrong[int(np.argmax(sizes))]
-    values = f"{counted(flat.size, 'value')} {'is' if len(wrong) == 1 else 'are'}"
+    values = f"{format_count(flat.size, 'value')} {'is' if len(wrong) == 1 else 'are'}"
     return (
         f"{len(wrong)} of {values} wrong; the worst, at flat index {worst}, "
         f"is {flat[worst]!s:.24} instead of {expected.values[worst]!s:.24}"
     )
 
 
-def _identical(received: Array, due: Array) -> Array:
+def _compare_bits(received: Array, due: Array) -> Array:
     """Return True for each element whose bits are equal; for arrays of two dtypes, whose numbers are."""
     if received.dtype.kind in "iub" or received.dtype != due.dtype:
         return np.asarray(received == due)
@@ -171,15 +171,15 @@ def _identical(received: Array, due: Array) -> Array:
     return np.asarray((received_bytes == due_bytes).all(axis=1))
 
 
-def _overflown(dtype: np.dtype[Any], received: Array, reach: Any) -> Any:
+def _find_overflows(dtype: np.dtype[Any], received: Array, reach: Any) -> Any:
     """Return True for each inf or nan that a sum beyond the range of the dtype may have caused."""
-    largest = limits(dtype)
+    largest = get_largest(dtype)
     if largest is None:
         return False
     return (reach * (1 + 8 * eps(dtype)) >= largest) & ~np.isfinite(received)
 
 
-def _wide(dtype: np.dtype[Any]) -> type[Any]:
+def _choose_sum_dtype(dtype: np.dtype[Any]) -> type[Any]:
     """Return the dtype that sums of this dtype are computed in."""
     if dtype.kind in "iub":
         return np.int64
@@ -201,7 +201,7 @@ def tiny(dtype: np.dtype[Any]) -> float:
 
 
 @lru_cache(maxsize=64)
-def limits(dtype: np.dtype[Any]) -> float | None:
+def get_largest(dtype: np.dtype[Any]) -> float | None:
     """Return the largest number of a dtype; None for integers and booleans."""
     finfo = _finfo(dtype)
     return float(finfo.max) if finfo is not None else None

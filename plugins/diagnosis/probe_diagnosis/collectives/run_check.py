@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import make_directory, remove_leftovers, writing
+from probe_core.files.atomic import make_directory, remove_leftovers, write_atomically
 from probe_core.flow.opening import open_run
 from probe_core.flow.writing import write_table
 from probe_core.model import Mode
-from probe_core.plugins.blame import blamed
+from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Reporter
 from probe_core.plugins.specs import ReporterSpec
-from probe_core.store.layout import ranks_of
-from probe_diagnosis.collectives.check import Check, check
+from probe_core.store.layout import find_ranks
+from probe_diagnosis.collectives.check import CommunicationCheck, check_communication
 
 HEADERS = ("Step", "Rank", "Call", "Should have received", "Received")
 """Columns of the result file."""
@@ -35,7 +35,7 @@ class StepCheck:
 
     step: str
     ranks: tuple[int, ...]
-    check: Check
+    check: CommunicationCheck
 
 
 def check_run(path: Path, manager: Manager, steps: Collection[int] = ()) -> list[StepCheck]:
@@ -50,7 +50,7 @@ def check_run(path: Path, manager: Manager, steps: Collection[int] = ()) -> list
         UserError: The path is no run, a rank cannot be read, or a rank has no tensors.
     """
     checks: list[StepCheck] = []
-    for step, files in ranks_of(path, steps, manager.record_files()).items():
+    for step, files in find_ranks(path, steps, manager.record_files()).items():
         with ExitStack() as stack:
             runs = {}
             for rank, file in files.items():
@@ -61,7 +61,7 @@ def check_run(path: Path, manager: Manager, steps: Collection[int] = ()) -> list
                         f"{file} holds no tensors, so its communication calls cannot be checked.",
                         'Record again with task tensor; "list": ["Distributed"] keeps the files small.',
                     )
-            checks.append(StepCheck(step, tuple(runs), check(runs)))
+            checks.append(StepCheck(step, tuple(runs), check_communication(runs)))
     return checks
 
 
@@ -85,7 +85,7 @@ def write_check(checks: Sequence[StepCheck], output: Path, time_stamp: str, spec
     rows = [(result.step, breach) for result in checks for breach in result.check.breaches]
     reporter: Reporter = spec.make()
     path = output / f"collectives_check_{time_stamp}{spec.suffix}"
-    with writing(path, "The result") as temporary, blamed(spec.title, spec.origin, OSError):
+    with write_atomically(path, "The result") as temporary, blame_plugin(spec.title, spec.origin, OSError):
         write_table(
             reporter,
             temporary,

@@ -10,7 +10,7 @@ from functools import cache
 from probe_core.files.packaged import load_yaml
 from probe_core.model.answers import Condition
 from probe_diagnosis.conditions.file import Fact, RunConditions
-from probe_diagnosis.conditions.random_states import RandomDifference, random_differences
+from probe_diagnosis.conditions.random_states import RandomDifference, find_random_differences
 
 
 class ConditionKind(str, Enum):
@@ -34,7 +34,7 @@ class ConditionKind(str, Enum):
     RANDOM_CALLS = "random_calls"
 
 
-COMPLETE = frozenset({ConditionKind.ENVIRONMENT, ConditionKind.DEVICES, ConditionKind.VERSIONS})
+COMPLETE_KINDS = frozenset({ConditionKind.ENVIRONMENT, ConditionKind.DEVICES, ConditionKind.VERSIONS})
 """Kinds whose facts are all known: what a run does not list is not set, used or imported there.
 
 Each framework has devices and versions of its own, so two frameworks share the environment alone.
@@ -60,47 +60,53 @@ class ConditionDifference:
     random: RandomDifference | None = None
 
 
-def condition_differences(target: RunConditions, golden: RunConditions) -> list[ConditionDifference]:
+def find_condition_differences(target: RunConditions, golden: RunConditions) -> list[ConditionDifference]:
     """Return the conditions that differ, those first that may change numbers most."""
-    found = [*_random(target, golden), *_batch(target, golden), *_facts(target, golden)]
-    return sorted(found, key=lambda one: place_in_order(one.kind.value, one.name))
+    differences = [
+        *_compare_random_states(target, golden),
+        *_compare_batches(target, golden),
+        *_compare_facts(target, golden),
+    ]
+    return sorted(differences, key=lambda difference: place_in_order(difference.kind.value, difference.name))
 
 
-def in_order_of_effect(conditions: Iterable[Condition]) -> list[Condition]:
+def sort_by_effect(conditions: Iterable[Condition]) -> list[Condition]:
     """Return conditions, those first that may change numbers most."""
-    return sorted(conditions, key=lambda one: place_in_order(one.kind, one.name))
+    return sorted(conditions, key=lambda condition: place_in_order(condition.kind, condition.name))
 
 
-def _random(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDifference]:
-    for one in random_differences(target, golden):
-        yield ConditionDifference(ConditionKind.RANDOM, one.generator, *one.seeds, one)
+def _compare_random_states(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDifference]:
+    for difference in find_random_differences(target, golden):
+        yield ConditionDifference(ConditionKind.RANDOM, difference.generator, *difference.seeds, difference)
 
 
-def _batch(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDifference]:
+def _compare_batches(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDifference]:
     for name, value in target.batch.items():
-        other = golden.batch.get(name)
-        if other is not None and other != value:
-            yield ConditionDifference(ConditionKind.BATCH, name, value, other)
+        golden_value = golden.batch.get(name)
+        if golden_value is not None and golden_value != value:
+            yield ConditionDifference(ConditionKind.BATCH, name, value, golden_value)
 
 
-def _facts(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDifference]:
+def _compare_facts(target: RunConditions, golden: RunConditions) -> Iterator[ConditionDifference]:
     is_same_batch = bool(target.batch) and target.batch == golden.batch
     is_same = target.framework == golden.framework
-    complete = COMPLETE if is_same else COMPLETE & {ConditionKind.ENVIRONMENT}
+    complete = COMPLETE_KINDS if is_same else COMPLETE_KINDS & {ConditionKind.ENVIRONMENT}
     for kind in ConditionKind:
         if kind is ConditionKind.DATA and is_same_batch:
             continue  # a resumed process counts its epochs anew
-        own, others = target.facts.get(kind.value), golden.facts.get(kind.value)
-        if own is None or others is None:
+        target_facts, golden_facts = target.facts.get(kind.value), golden.facts.get(kind.value)
+        if target_facts is None or golden_facts is None:
             continue
-        names = own.keys() | others.keys() if kind in complete else own.keys() & others.keys()
+        names = (
+            target_facts.keys() | golden_facts.keys() if kind in complete else target_facts.keys() & golden_facts.keys()
+        )
         for name in sorted(names):
-            if own.get(name) != others.get(name):
-                yield ConditionDifference(kind, name, own.get(name), others.get(name))
+            if target_facts.get(name) != golden_facts.get(name):
+                yield ConditionDifference(kind, name, target_facts.get(name), golden_facts.get(name))
 
 
 @cache
-def _weights() -> dict[tuple[str, str], int]:
+def _load_weights() -> dict[tuple[str, str], int]:
     """Return the place of each kind, and of facts with a place of their own, in the order of effects."""
     entries = load_yaml("probe_diagnosis", "conditions.yaml")["order"]
     return {tuple(str(entry).partition("/")[::2]): place for place, entry in enumerate(entries)}  # type: ignore[misc]
@@ -108,5 +114,5 @@ def _weights() -> dict[tuple[str, str], int]:
 
 def place_in_order(kind: str, name: str) -> int:
     """Return the place of a condition in the order of effects; 0 may change numbers most."""
-    weights = _weights()
+    weights = _load_weights()
     return weights.get((kind, name), weights[kind, ""])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
 
-from probe_core.files.given import read_given
+from probe_core.files.given import read_regular_file
 from probe_core.store.files import CONDITIONS_FILE
 
 SCHEMA = 1
@@ -32,7 +32,7 @@ class RandomSample:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class RandomDraw:
     """A call that drew random numbers.
 
     Attributes:
@@ -62,7 +62,7 @@ class RunConditions:
 
     facts: Mapping[str, Mapping[str, Fact]] = field(default_factory=dict)
     samples: tuple[RandomSample, ...] = ()
-    draws: tuple[Draw, ...] = ()
+    draws: tuple[RandomDraw, ...] = ()
     batch: Mapping[str, str] = field(default_factory=dict)
     framework: str = ""
 
@@ -74,7 +74,7 @@ class RunConditions:
 def read_conditions(directory: Path) -> RunConditions | None:
     """Return the conditions of a step and rank; None if none can be read."""
     try:
-        return parse_conditions(read_given(directory / CONDITIONS_FILE))
+        return parse_conditions(read_regular_file(directory / CONDITIONS_FILE))
     except (OSError, ValueError):
         return None
 
@@ -86,29 +86,29 @@ def parse_conditions(data: bytes) -> RunConditions | None:
         if plain["schema"] != SCHEMA:
             return None
         return RunConditions(
-            {str(group): _facts(facts) for group, facts in plain["facts"].items()},
-            tuple(_sample(sample) for sample in plain["random"]),
-            tuple(Draw(*map(_text, draw)) for draw in plain["draws"]),
-            {str(name): _text(value) for name, value in plain["batch"].items()},
-            _text(plain.get("framework", "")),
+            {str(group): _parse_facts(facts) for group, facts in plain["facts"].items()},
+            tuple(_parse_sample(sample) for sample in plain["random"]),
+            tuple(RandomDraw(*map(_check_text, draw)) for draw in plain["draws"]),
+            {str(name): _check_text(value) for name, value in plain["batch"].items()},
+            _check_text(plain.get("framework", "")),
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def _facts(plain: Mapping[str, Any]) -> dict[str, Fact]:
+def _parse_facts(plain: Mapping[str, Any]) -> dict[str, Fact]:
     for value in plain.values():
         if value is not None and not isinstance(value, (bool, int, float, str)):
             raise TypeError("no fact")
     return {str(name): value for name, value in plain.items()}
 
 
-def _sample(plain: Mapping[str, Any]) -> RandomSample:
-    states = {str(name): _text(value) for name, value in plain["states"].items()}
-    return RandomSample(_text(plain["point"]), states, {str(k): int(v) for k, v in plain["seeds"].items()})
+def _parse_sample(plain: Mapping[str, Any]) -> RandomSample:
+    states = {str(name): _check_text(value) for name, value in plain["states"].items()}
+    return RandomSample(_check_text(plain["point"]), states, {str(k): int(v) for k, v in plain["seeds"].items()})
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("no text")
     return value

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from probe_diagnosis.conditions.file import Draw, RunConditions
+from probe_diagnosis.conditions.file import RandomDraw, RunConditions
 
-POINTS = ("start", "forward", "end")
+SAMPLE_POINTS = ("start", "forward", "end")
 
 
 class Since(Enum):
@@ -48,7 +48,7 @@ class RandomDifference:
         return None not in self.seeds and self.seeds[0] != self.seeds[1]
 
 
-def random_differences(target: RunConditions, golden: RunConditions) -> Iterator[RandomDifference]:
+def find_random_differences(target: RunConditions, golden: RunConditions) -> Iterator[RandomDifference]:
     """Yield the generators whose states differ.
 
     States that no call and no other code of either run advanced in this step cannot have changed a number of
@@ -56,27 +56,27 @@ def random_differences(target: RunConditions, golden: RunConditions) -> Iterator
     """
     names = dict.fromkeys(name for sample in target.samples for name in sample.states)
     for name in names:
-        found = _difference(target, golden, name)
-        if found is not None and (found.is_seed or _is_used(target, name) or _is_used(golden, name)):
-            yield found
+        difference = _find_difference(target, golden, name)
+        if difference is not None and (difference.is_seed or _is_used(target, name) or _is_used(golden, name)):
+            yield difference
     generators = dict.fromkeys(draw.generator for draw in target.draws if draw.generator not in names)
     for name in generators:
-        found = _first_draw(target, golden, name)
-        if found is not None:
-            yield found
+        difference = _find_first_draw(target, golden, name)
+        if difference is not None:
+            yield difference
 
 
-def _difference(target: RunConditions, golden: RunConditions, name: str) -> RandomDifference | None:
-    seeds = _seeds(target, golden, name)
-    start, forward, end = (_differs(target, golden, name, point) for point in POINTS)
+def _find_difference(target: RunConditions, golden: RunConditions, name: str) -> RandomDifference | None:
+    seeds = _find_seeds(target, golden, name)
+    start, forward, end = (_differs(target, golden, name, point) for point in SAMPLE_POINTS)
     later = forward if forward is not None else end
     if start and later is not False and not any(_is_seeded_later(run, name) for run in (target, golden)):
         return RandomDifference(name, seeds, Since.START)
-    found = _first_draw(target, golden, name)
-    is_first_draw = found is None or (found.since is Since.CALL and not found.after)
+    draw_difference = _find_first_draw(target, golden, name)
+    is_first_draw = draw_difference is None or (draw_difference.since is Since.CALL and not draw_difference.after)
     if forward and is_first_draw:
         return RandomDifference(name, seeds, Since.FORWARD)
-    return found or (RandomDifference(name, seeds, Since.END) if end else None)
+    return draw_difference or (RandomDifference(name, seeds, Since.END) if end else None)
 
 
 def _is_seeded_later(run: RunConditions, name: str) -> bool:
@@ -94,14 +94,14 @@ def _differs(target: RunConditions, golden: RunConditions, name: str, point: str
     return None if None in states else states[0] != states[1]
 
 
-def _seeds(target: RunConditions, golden: RunConditions, name: str) -> tuple[int | None, int | None]:
+def _find_seeds(target: RunConditions, golden: RunConditions, name: str) -> tuple[int | None, int | None]:
     """Return the random seeds at the last point where both runs recorded them."""
-    for point in reversed(POINTS):
-        own, other = (
+    for point in reversed(SAMPLE_POINTS):
+        target_seed, golden_seed = (
             sample.seeds.get(name) if (sample := run.sample(point)) else None for run in (target, golden)
         )
-        if own is not None and other is not None:
-            return own, other
+        if target_seed is not None and golden_seed is not None:
+            return target_seed, golden_seed
     return None, None
 
 
@@ -111,26 +111,26 @@ def _is_used(run: RunConditions, name: str) -> bool:
     return len(states) > 1 or any(draw.generator == name for draw in run.draws)
 
 
-def _first_draw(target: RunConditions, golden: RunConditions, name: str) -> RandomDifference | None:
+def _find_first_draw(target: RunConditions, golden: RunConditions, name: str) -> RandomDifference | None:
     """Return the difference at the first pair of draws whose states differ."""
-    seeds = _seeds(target, golden, name)
+    seeds = _find_seeds(target, golden, name)
     draws = [[draw for draw in run.draws if draw.generator == name] for run in (target, golden)]
     calls = [{draw.op for draw in each} for each in draws]
     after = ""
-    for own, other in zip(*draws):
-        if own.before != other.before:
-            return RandomDifference(name, seeds, Since.CALL, own.op, after)
-        if own.op not in calls[1]:
-            return RandomDifference(name, seeds, Since.DRAW, own.op, only_in="target")
-        if other.op not in calls[0]:
-            return RandomDifference(name, seeds, Since.DRAW, other.op, only_in="golden")
-        if own.after != other.after:
-            return RandomDifference(name, seeds, Since.DRAW, own.op)
-        after = own.op
+    for target_draw, golden_draw in zip(*draws):
+        if target_draw.before != golden_draw.before:
+            return RandomDifference(name, seeds, Since.CALL, target_draw.op, after)
+        if target_draw.op not in calls[1]:
+            return RandomDifference(name, seeds, Since.DRAW, target_draw.op, only_in="target")
+        if golden_draw.op not in calls[0]:
+            return RandomDifference(name, seeds, Since.DRAW, golden_draw.op, only_in="golden")
+        if target_draw.after != golden_draw.after:
+            return RandomDifference(name, seeds, Since.DRAW, target_draw.op)
+        after = target_draw.op
     return None
 
 
-class Draws:
+class DrawingCalls:
     """The calls of both runs that drew random numbers.
 
     Args:
@@ -139,20 +139,27 @@ class Draws:
     """
 
     def __init__(self, target: RunConditions, golden: RunConditions) -> None:
-        self._both = [_by_op(run) for run in (target, golden)]
+        self._both = [_group_by_op(run) for run in (target, golden)]
 
-    def differing_generator(self, op: str, golden_op: str) -> str:
+    def find_differing_generator(self, op: str, golden_op: str) -> str:
         """Return the generator from which a call of both runs drew in different states; empty for none."""
-        own, other = self._both[0].get(op, {}), self._both[1].get(golden_op, {})
-        return next((name for name in own if name in other and own[name].before != other[name].before), "")
+        target_draws, golden_draws = self._both[0].get(op, {}), self._both[1].get(golden_op, {})
+        return next(
+            (
+                name
+                for name in target_draws
+                if name in golden_draws and target_draws[name].before != golden_draws[name].before
+            ),
+            "",
+        )
 
-    def ops(self) -> Iterator[str]:
+    def iterate_ops(self) -> Iterator[str]:
         """Yield the calls of the target that drew, in the order of time."""
         yield from self._both[0]
 
 
-def _by_op(run: RunConditions) -> dict[str, dict[str, Draw]]:
-    found: dict[str, dict[str, Draw]] = {}
+def _group_by_op(run: RunConditions) -> dict[str, dict[str, RandomDraw]]:
+    draws_by_op: dict[str, dict[str, RandomDraw]] = {}
     for draw in run.draws:
-        found.setdefault(draw.op, {}).setdefault(draw.generator, draw)
-    return found
+        draws_by_op.setdefault(draw.op, {}).setdefault(draw.generator, draw)
+    return draws_by_op

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
-from probe_diagnosis.collectives.calls import Call, Flow
-from probe_diagnosis.difference.reasons import Because, Cause, first_differing
-from probe_diagnosis.difference.walking import Past, Walker, taken_in, worst_of
+from probe_diagnosis.collectives.calls import CommunicationCall, Flow
+from probe_diagnosis.difference.reasons import Cause, DivergenceReason, find_first_differing
+from probe_diagnosis.difference.walking import RankHistory, Walker, explain_input, find_worst
 from probe_diagnosis.timeline.views import UNJUDGED, CallView
 
 
@@ -21,7 +21,7 @@ class Meetings:
     def __init__(self, walkers: dict[int, Walker]) -> None:
         self.senders: dict[tuple[int, str], tuple[int, ...]] = {}
         self._walkers = walkers
-        self._sent: dict[tuple[int, int], deque[tuple[Past, float]]] = {}
+        self._sent: dict[tuple[int, int], deque[tuple[RankHistory, float]]] = {}
         self._has_sent: set[tuple[int, int]] = set()
 
     def settle(self) -> None:
@@ -33,7 +33,7 @@ class Meetings:
         for walker in waiting:
             if self._transfer(walker, force=False):
                 moved = True
-        groups = self._collectives()
+        groups = self._list_collectives()
         for members, expected in groups:
             if len(members) == expected:
                 self._collective(members)
@@ -41,21 +41,21 @@ class Meetings:
         if moved:
             return
         # the record of some rank lacks its part of a call
-        receiving = [walker for walker in waiting if self._is_in_vain(walker)]
+        receiving = [walker for walker in waiting if self._is_send_missing(walker)]
         if groups and not receiving:
             self._collective(max(groups, key=lambda group: len(group[0]) / max(1, group[1]))[0])
         else:
             self._transfer((receiving or waiting)[0], force=True)
 
-    def _is_in_vain(self, walker: Walker) -> bool:
+    def _is_send_missing(self, walker: Walker) -> bool:
         """Return True for a rank that waits for a send that the rest of the sender's record lacks."""
         op = walker.op
         if op is None or op.call is None or op.call.api.flow not in (Flow.RECEIVE, Flow.EXCHANGE):
             return False
         for peer in op.call.peers:
             if not peer.sends and not self._sent.get((peer.rank, walker.rank)) and peer.rank in self._walkers:
-                other = self._walkers[peer.rank]
-                rest = other.communication_ahead()
+                sender = self._walkers[peer.rank]
+                rest = sender.iterate_communication()
                 if not any(p.sends and p.rank == walker.rank for call in rest for p in call.peers):
                     return True
         return False
@@ -77,53 +77,49 @@ class Meetings:
         call = op.call
         if call.api.flow not in (Flow.SEND, Flow.RECEIVE, Flow.EXCHANGE):
             return False
-        me = (walker.rank, walker.at)
-        if me not in self._has_sent:
-            self._has_sent.add(me)
+        call_id = (walker.rank, walker.at)
+        if call_id not in self._has_sent:
+            self._has_sent.add(call_id)
             self._send(walker, op, call)
         wanted = Counter(peer.rank for peer in call.peers if not peer.sends)
         if call.api.flow is Flow.RECEIVE and not wanted:  # a receive from any rank
             wanted = Counter([rank for rank in self._walkers if self._sent.get((rank, walker.rank))][:1])
             if not wanted and not force:
                 return False
-        here = walker.rank
-        lacking = [
-            source for source, count in wanted.items() if len(self._sent.get((source, here), ())) < count
-        ]
+        receiver = walker.rank
+        lacking = [source for source, count in wanted.items() if len(self._sent.get((source, receiver), ())) < count]
         if any(source in self._walkers for source in lacking) and not force:
             return False
         if call.api.flow is not Flow.SEND:
-            sources = [
-                source for source, count in wanted.items() if source not in lacking for _ in range(count)
-            ]
-            arrived = [self._sent[source, here].popleft() for source in sources]
-            sizes = [(given, source) for source, (_, given) in zip(sources, arrived)]
-            self._note_senders(walker, {source: given for given, source in sorted(sizes)})
+            sources = [source for source, count in wanted.items() if source not in lacking for _ in range(count)]
+            arrived = [self._sent[source, receiver].popleft() for source in sources]
+            sizes = [(sent_distance, source) for source, (_, sent_distance) in zip(sources, arrived)]
+            self._note_senders(walker, {source: sent_distance for sent_distance, source in sorted(sizes)})
             self._receive(walker, op, arrived, lacking)
         walker.past.layer += 1
         walker.step()
         walker.place = 0
         return True
 
-    def _send(self, walker: Walker, op: CallView, call: Call) -> None:
+    def _send(self, walker: Walker, op: CallView, call: CommunicationCall) -> None:
         """Send the rank's history, with the difference of its inputs, to each receiver of the call."""
-        given = _look_at_inputs(walker, op)
+        sent_distance = _inspect_inputs(walker, op)
         for peer in call.peers:
             if peer.sends:
                 channel = (walker.rank, peer.rank)
-                self._sent.setdefault(channel, deque()).append((walker.past.copy(), given))
+                self._sent.setdefault(channel, deque()).append((walker.past.copy(), sent_distance))
 
     def _receive(
-        self, walker: Walker, op: CallView, arrived: Sequence[tuple[Past, float]], unknown: Sequence[int]
+        self, walker: Walker, op: CallView, arrived: Sequence[tuple[RankHistory, float]], unknown: Sequence[int]
     ) -> None:
         """Merge the histories that arrived into the rank's own, and examine the values that it received."""
         for past, _ in arrived:
-            walker.past.learn(past)
-        _deliver(walker, op, max((given for _, given in arrived), default=0.0), unknown)
+            walker.past.merge(past)
+        _deliver(walker, op, max((sent_distance for _, sent_distance in arrived), default=0.0), unknown)
 
     # -- in a group --------------------------------------------------------------------------------
 
-    def _collectives(self) -> list[tuple[list[Walker], int]]:
+    def _list_collectives(self) -> list[tuple[list[Walker], int]]:
         """Return the collectives that ranks wait at: the waiting ranks, and the number of ranks expected."""
         groups: dict[object, tuple[list[Walker], int]] = {}
         for walker in self._walkers.values():
@@ -148,48 +144,50 @@ class Meetings:
         assert first is not None and first.call is not None
         flow, root = first.call.api.flow, first.call.root
         sources = [walker for walker in members if flow is not Flow.FROM_ROOT or walker.rank == root]
-        given = {walker.rank: _look_at_inputs(walker, walker.op) for walker in sources if walker.op}
-        joint = Past(layer=max(walker.past.layer for walker in members))
+        sent_distances = {walker.rank: _inspect_inputs(walker, walker.op) for walker in sources if walker.op}
+        joint = RankHistory(layer=max(walker.past.layer for walker in members))
         if flow is not Flow.NONE:
             for walker in sources:
-                joint.learn(walker.past)
-        worst = max((given[walker.rank] for walker in sources), default=0.0)
+                joint.merge(walker.past)
+        worst = max((sent_distances[walker.rank] for walker in sources), default=0.0)
         inputs = [value for walker in sources if walker.op for value in walker.op.inputs()]
         scale = max((value.scale for value in inputs), default=0.0)
-        unknown = self._not_compared(first.call, [walker.rank for walker in members], flow, root)
+        unknown = self._list_uncompared_ranks(first.call, [walker.rank for walker in members], flow, root)
         for walker, op in zip(members, calls):
             assert op is not None and op.call is not None
             kind = (op.call.api.name, op.call.group if self._is_shared(op.call, walker.rank) else walker.rank)
             walker.counts[kind] = walker.counts.get(kind, 0) + 1
             if flow is not Flow.TO_ROOT or walker.rank == root:
-                walker.past.learn(joint)
+                walker.past.merge(joint)
                 if flow is not Flow.NONE:
-                    self._note_senders(walker, given)
+                    self._note_senders(walker, sent_distances)
                     is_alone = not op.call.group and len(self._walkers) == 1
                     _deliver(walker, op, worst, unknown, scale, is_alone=is_alone)
             walker.past.layer = joint.layer + 1
             walker.step()
             walker.place = 0
 
-    def _note_senders(self, walker: Walker, given: Mapping[int, float]) -> None:
+    def _note_senders(self, walker: Walker, sent_distances: Mapping[int, float]) -> None:
         """Keep the other ranks that sent values that differ to the next call of a rank."""
-        senders = tuple(rank for rank, size in given.items() if size > 1 and rank != walker.rank)
+        senders = tuple(rank for rank, size in sent_distances.items() if size > 1 and rank != walker.rank)
         if senders and walker.op is not None:
             self.senders[walker.rank, walker.op.op] = senders
 
-    def _is_shared(self, call: Call, rank: int) -> bool:
+    def _is_shared(self, call: CommunicationCall, rank: int) -> bool:
         """Return True if a rank makes a collective together with other ranks of the comparison."""
-        members = [other for other in call.group if other in self._walkers] or list(self._walkers)
+        members = [member for member in call.group if member in self._walkers] or list(self._walkers)
         return rank in members and len(members) > 1
 
-    def _not_compared(self, call: Call, present: Sequence[int], flow: Flow, root: int | None) -> list[int]:
+    def _list_uncompared_ranks(
+        self, call: CommunicationCall, present: Sequence[int], flow: Flow, root: int | None
+    ) -> list[int]:
         """Return the ranks that may have sent values, but were not compared or did not record the call."""
         if flow is Flow.FROM_ROOT:
             return [root] if root is not None and root not in present else []
         return [rank for rank in call.group if rank not in present]
 
 
-def _look_at_inputs(walker: Walker, op: CallView) -> float:
+def _inspect_inputs(walker: Walker, op: CallView) -> float:
     """Report a call whose inputs differ although no earlier difference explains them.
 
     Returns:
@@ -197,17 +195,22 @@ def _look_at_inputs(walker: Walker, op: CallView) -> float:
     """
     past = walker.past
     past.noise = max([past.noise, *(value.noise for value in op.values)])
-    taken, worst = worst_of(op.inputs(), past.noise)
-    if worst is not None and taken > 1 and taken > worst.jump * past.worst and walker.may_name(walker.number):
-        walker.name(walker.number, taken_in(worst, taken, past))
-    past.worst = max(past.worst, taken)
-    return taken
+    input_distance, worst = find_worst(op.inputs(), past.noise)
+    if (
+        worst is not None
+        and input_distance > 1
+        and input_distance > worst.jump * past.worst
+        and walker.can_report(walker.number)
+    ):
+        walker.report_call(walker.number, explain_input(worst, input_distance, past))
+    past.worst = max(past.worst, input_distance)
+    return input_distance
 
 
 def _deliver(
     walker: Walker,
     op: CallView,
-    given: float,
+    sent_distance: float,
     unknown: Sequence[int],
     scale: float = 0.0,
     *,
@@ -218,29 +221,31 @@ def _deliver(
     Args:
         walker: The receiving rank.
         op: The call.
-        given: The largest difference of the values that were sent, as a multiple of rounding.
+        sent_distance: The largest difference of the values that were sent, as a multiple of rounding.
         unknown: Ranks that may have sent values, but were not compared in this call.
         scale: The largest scale of the values that were sent.
         is_alone: True if no other rank is searched, and the members of the group are not recorded.
     """
     past = walker.past
-    got, worst = worst_of(op.outputs(), past.noise, scale)
+    received_distance, worst = find_worst(op.outputs(), past.noise, scale)
     if (
         worst is not None
-        and got > 1
-        and got > worst.jump * max(given, past.worst)
-        and walker.may_name(walker.number)
+        and received_distance > 1
+        and received_distance > worst.jump * max(sent_distance, past.worst)
+        and walker.can_report(walker.number)
     ):
         is_known = not (unknown or is_alone)
-        argument = first_differing(op.arguments(), worst.jump * max(given, past.worst)) if is_known else None
-        reason = Because(
-            Cause.DELIVERED, worst, argument=argument, earlier=past.lacking, given=given,
-            absent=tuple(unknown), times=got, is_alone=is_alone,
-        )  # fmt: skip
-        walker.name(walker.number, reason)
-    if walker.grown is None and got > 1 and worst is not None:
-        walker.grown = walker.node(
-            walker.number, Because(Cause.GROWN, worst, earlier=past.lacking, times=got)
+        argument = (
+            find_first_differing(op.arguments(), worst.jump * max(sent_distance, past.worst)) if is_known else None
         )
-    past.worst = max(past.worst, got, worst_of(op.outputs(), past.noise)[0])
+        reason = DivergenceReason(
+            Cause.DELIVERED, worst, argument=argument, earlier=past.lacking, given=sent_distance,
+            absent=tuple(unknown), times=received_distance, is_alone=is_alone,
+        )  # fmt: skip
+        walker.report_call(walker.number, reason)
+    if walker.grown is None and received_distance > 1 and worst is not None:
+        walker.grown = walker.create_node(
+            walker.number, DivergenceReason(Cause.GROWN, worst, earlier=past.lacking, times=received_distance)
+        )
+    past.worst = max(past.worst, received_distance, find_worst(op.outputs(), past.noise)[0])
     past.lacking += sum(value.state == UNJUDGED and not value.is_scalar for value in op.values)

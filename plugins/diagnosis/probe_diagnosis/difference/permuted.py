@@ -12,13 +12,13 @@ from probe_core.errors import UnreadableTensor
 from probe_core.model import Value
 from probe_core.model.run import Run
 from probe_diagnosis.limits import limits
-from probe_diagnosis.timeline.recorded import slot_value
+from probe_diagnosis.timeline.recorded import find_value
 from probe_diagnosis.timeline.views import Basis, CallView, Difference, DifferenceKind
 
 Array = np.ndarray[Any, Any]
 
 
-def with_order(value: Difference, call: CallView, runs: Sequence[Run]) -> Difference:
+def mark_permuted(value: Difference, call: CallView, runs: Sequence[Run]) -> Difference:
     """Return a difference of values, its kind corrected if they are permuted (docs/diagnosis.md#permuted).
 
     Args:
@@ -29,18 +29,18 @@ def with_order(value: Difference, call: CallView, runs: Sequence[Run]) -> Differ
     if value.kind is not DifferenceKind.VALUE or value.is_scalar:
         return value
     golden = call.golden or call.op
-    first = slot_value(runs[0], call.op, value.row)
-    second = slot_value(runs[1], golden, golden + value.row.removeprefix(call.op))
+    first = find_value(runs[0], call.op, value.row)
+    second = find_value(runs[1], golden, golden + value.row.removeprefix(call.op))
     if first is None or second is None or first.dtype != second.dtype:
         return value
-    if value.by is Basis.TENSOR and _hold_the_same(first, second, runs):
+    if value.by is Basis.TENSOR and _is_permuted(first, second, runs):
         return value._replace(kind=DifferenceKind.PERMUTED)
     if value.by in (Basis.CHECKSUM, Basis.EXACT_CHECKSUM) and _have_same_statistics(first, second):
         return value._replace(kind=DifferenceKind.MAY_BE_PERMUTED)
     return value
 
 
-def _hold_the_same(target: Value, golden: Value, runs: Sequence[Run]) -> bool:
+def _is_permuted(target: Value, golden: Value, runs: Sequence[Run]) -> bool:
     """Return True if two recorded tensors, which differ, hold the same values."""
     if any(math.prod(value.shape or ()) > limits().sorted for value in (target, golden)):
         return False
@@ -52,14 +52,20 @@ def _hold_the_same(target: Value, golden: Value, runs: Sequence[Run]) -> bool:
 
 def _have_same_statistics(target: Value, golden: Value) -> bool:
     """Return True if all statistics were recorded and are the same, but for the order of sums."""
-    one, other = target.statistics, golden.statistics
-    if (one.max, one.min) != (other.max, other.min) or one.max is None:
+    target_statistics, golden_statistics = target.statistics, golden.statistics
+    if (target_statistics.max, target_statistics.min) != (
+        golden_statistics.max,
+        golden_statistics.min,
+    ) or target_statistics.max is None:
         return False
     return all(
         isinstance(first, (int, float))
         and isinstance(second, (int, float))
         and math.isclose(first, second, rel_tol=limits().same_sums)
-        for first, second in ((one.mean, other.mean), (one.norm, other.norm))
+        for first, second in (
+            (target_statistics.mean, golden_statistics.mean),
+            (target_statistics.norm, golden_statistics.norm),
+        )
     )
 
 
@@ -75,6 +81,6 @@ def is_permutation(target: Array, golden: Array) -> bool:
     """
     if target.dtype != golden.dtype or target.size != golden.size:
         return False
-    one, other = (np.sort(values, axis=None) for values in (target, golden))
-    parts = ((one.real, other.real), (one.imag, other.imag))
+    sorted_target, sorted_golden = (np.sort(values, axis=None) for values in (target, golden))
+    parts = ((sorted_target.real, sorted_golden.real), (sorted_target.imag, sorted_golden.imag))
     return all(np.array_equal(*part, equal_nan=True) for part in parts)

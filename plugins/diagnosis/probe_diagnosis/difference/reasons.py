@@ -13,16 +13,16 @@ from probe_core.model import Side
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.timeline.views import UNJUDGED, Basis, CallView, Difference, DifferenceKind
 
-MAX_ARGUMENTS = 3
+MAX_SHOWN_ARGUMENTS = 3
 """Largest number of differing arguments of a call that a sentence shows."""
 
-IN_REGION = "paired within calls that do not line up"
+IN_REGION_NOTE = "paired within calls that do not line up"
 """Addition to the evidence of a value whose sides may not be meant to be the same."""
 
-MAY_BE_PERMUTED = "the same statistics, so the values may be in another order, or differ by rounding"
+MAY_BE_PERMUTED_NOTE = "the same statistics, so the values may be in another order, or differ by rounding"
 """Addition to the evidence of a value whose checksums differ and whose statistics do not."""
 
-_IN_OP = re.compile(r".*?\.(?:forward|backward)\.(?:\d+\.)?")
+_OP_PREFIX_PATTERN = re.compile(r".*?\.(?:forward|backward)\.(?:\d+\.)?")
 
 
 class Cause(str, Enum):
@@ -44,7 +44,7 @@ class Cause(str, Enum):
     NOT_RESTORED = "not restored"
 
 
-class Returned(str, Enum):
+class OutputAgreement(str, Enum):
     """Agreement of what a call with different arguments returns."""
 
     AGREES = "agrees"
@@ -55,24 +55,24 @@ class Returned(str, Enum):
     NOT_COMPARED = "not compared"
 
 
-_ENDINGS = {
-    Returned.AGREES: ", and what it returns agrees within rounding",
-    Returned.AGREES_IN_STATISTICS: ", and what it returns agrees in its statistics",
-    Returned.AGREES_UNMASKED: ", and what it returns differs at most in what is masked",
-    Returned.NEAR_REFERENCE: ", and what it returns is as near to the reference as what the golden's returns",
-    Returned.DIFFERS: ", and what it returns differs",
-    Returned.NOT_COMPARED: "; what it returns was not compared",
+_AGREEMENT_ENDINGS = {
+    OutputAgreement.AGREES: ", and what it returns agrees within rounding",
+    OutputAgreement.AGREES_IN_STATISTICS: ", and what it returns agrees in its statistics",
+    OutputAgreement.AGREES_UNMASKED: ", and what it returns differs at most in what is masked",
+    OutputAgreement.NEAR_REFERENCE: ", and what it returns is as near to the reference as what the golden's returns",
+    OutputAgreement.DIFFERS: ", and what it returns differs",
+    OutputAgreement.NOT_COMPARED: "; what it returns was not compared",
 }
 """Ends of the clause on a call that was made differently."""
 
-ORIGIN = "earlier_call_with_another_argument"
+ORIGIN_EVIDENCE = "earlier_call_with_another_argument"
 """Name of the evidence that holds the call which may have caused a gradient that differs."""
 
-PHASES = "the phases of the step show: "
+PHASES_INTRO = "the phases of the step show: "
 """Beginning of a clause on what the phases of the step show."""
 
 
-class Inputs(NamedTuple):
+class InputAgreement(NamedTuple):
     """Agreement of the tensors that an op took in.
 
     Attributes:
@@ -94,7 +94,7 @@ class Inputs(NamedTuple):
     excused: bool = False
 
 
-def inputs_of(op: CallView, worst: float) -> Inputs:
+def summarize_inputs(op: CallView, worst: float) -> InputAgreement:
     """Return the agreement of the tensors that an op took in, whose largest difference is ``worst``."""
     compared = lacking = 0
     by_statistics = holds_rare = masked = excused = False
@@ -107,11 +107,11 @@ def inputs_of(op: CallView, worst: float) -> Inputs:
             masked = masked or value.masked
             excused = excused or value.is_excused
         holds_rare = holds_rare or value.is_rare
-    return Inputs(compared, lacking, worst, by_statistics, holds_rare, masked, excused)
+    return InputAgreement(compared, lacking, worst, by_statistics, holds_rare, masked, excused)
 
 
 @dataclass(frozen=True, slots=True)
-class Because:
+class DivergenceReason:
     """Reason for naming an op.
 
     Attributes:
@@ -135,14 +135,14 @@ class Because:
 
     cause: Cause
     value: Difference
-    inputs: Inputs = field(default_factory=Inputs)
+    inputs: InputAgreement = field(default_factory=InputAgreement)
     argument: Difference | None = None
     earlier: int = 0
     given: float = 0.0
     absent: tuple[int, ...] = ()
     is_alone: bool = False
     times: float = math.inf
-    returned: Returned | None = None
+    returned: OutputAgreement | None = None
     in_step: bool = False
     arguments: tuple[tuple[str, Difference], ...] = ()
     replaces: str = ""
@@ -153,37 +153,37 @@ class Because:
     def statement(self) -> Statement:
         """The reason as a clause whose subject is the op."""
         if self.cause is Cause.DIFFERENTLY and self.value.side is not Side.DEBUG and not self.replaces:
-            return Statement(self._differently())
-        clause, more = self._clause(), ""
+            return Statement(self._describe_altered_call())
+        clause, more = self._describe_value(), ""
         if self.phases is not None and self.states_phases:
-            clause = f"{clause}; {PHASES}{self.phases.brief}"
+            clause = f"{clause}; {PHASES_INTRO}{self.phases.brief}"
             more = self.phases._replace(brief="").text
         if self._is_without_origin():
-            more += f"{';' if more or self.phases else ', and'} {self._before()}"
-        return Statement(clause, more, shown_value(self.value))
+            more += f"{';' if more or self.phases else ', and'} {self._describe_history()}"
+        return Statement(clause, more, format_difference(self.value))
 
-    def _clause(self) -> str:
+    def _describe_value(self) -> str:
         """Return the statement without the values behind it and without what came before."""
         if self.value.side is Side.DEBUG:
             return "is a saved value that differs"
         if self.replaces:
-            return f"is called where the golden calls {self.replaces}, and returns {values_of(self.value)}"
+            return f"is called where the golden calls {self.replaces}, and returns {describe_values(self.value)}"
         if self.cause is Cause.TAKEN_IN:
-            return f"receives {values_of(self.value)}"
+            return f"receives {describe_values(self.value)}"
         if self.cause is Cause.GRADIENT:
-            return differs(self.value)
+            return describe_difference(self.value)
         if self.cause is Cause.GROWN:
-            return self._grown()
+            return self._describe_growth()
         called = ""
         if self.argument is not None:
-            called = f"was called with a different argument ({self.told_argument}) and "
+            called = f"was called with a different argument ({self.argument_text}) and "
         if self.cause is Cause.DELIVERED:
-            return f"{called}{self._delivered()}"
+            return f"{called}{self._describe_delivery()}"
         if self.cause is Cause.NOT_FINITE:
-            return f"{called}returns nan or inf where the golden does not, {self._agreement()}"
+            return f"{called}returns nan or inf where the golden does not, {self._describe_agreement()}"
         if self.argument is not None:
-            return f"{called}returns {values_of(self.value)}"
-        return f"returns {values_of(self.value)}, {self._agreement()}"
+            return f"{called}returns {describe_values(self.value)}"
+        return f"returns {describe_values(self.value)}, {self._describe_agreement()}"
 
     def _is_without_origin(self) -> bool:
         """Return True if the statement tells what came before."""
@@ -232,7 +232,7 @@ class Because:
         if self.returned is not None:
             facts["returned"] = self.returned.value
         if self.made:
-            facts[ORIGIN] = self.made
+            facts[ORIGIN_EVIDENCE] = self.made
         if self.absent:
             facts["ranks_not_compared"] = ", ".join(map(str, self.absent))
         return facts
@@ -244,10 +244,10 @@ class Because:
         is_grown = self.cause is Cause.GROWN and not self.value.side.is_source
         return is_grown and inputs.compared > 0 and max(inputs.worst, self.given) <= 1
 
-    def _grown(self) -> str:
+    def _describe_growth(self) -> str:
         """Return the clause on the first values that differ where no call introduces a difference."""
         if self.may_cancel:
-            agreement = self._agreement()
+            agreement = self._describe_agreement()
             return f"returns values that differ, {agreement}, but rounding of its inputs explains as much"
         if self.value.is_exact:
             return "returns other whole numbers, which inputs that differ within rounding may cause"
@@ -256,15 +256,15 @@ class Because:
             "call, and no single call explains it"
         )
 
-    def _differently(self) -> str:
+    def _describe_altered_call(self) -> str:
         """Return the clause on a call that was made differently, whose values agree or were not compared."""
         if self.argument is not None:
-            done = f"was called with a different argument ({self.told_argument})"
+            done = f"was called with a different argument ({self.argument_text})"
         else:
-            done = f"computes in another dtype ({_IN_OP.sub('', self.value.row)}: {self.value.dtypes})"
-        return f"{done}{_ENDINGS[self.returned] if self.returned is not None else ''}"
+            done = f"computes in another dtype ({_OP_PREFIX_PATTERN.sub('', self.value.row)}: {self.value.dtypes})"
+        return f"{done}{_AGREEMENT_ENDINGS[self.returned] if self.returned is not None else ''}"
 
-    def _before(self) -> str:
+    def _describe_history(self) -> str:
         """Return a clause on what came before, no more than was compared."""
         it = "them" if self.cause is Cause.TAKEN_IN else "it"
         if self.made:
@@ -279,15 +279,15 @@ class Because:
         return f"no difference that was found earlier explains {it}; {values} not compared"
 
     @property
-    def told_argument(self) -> str:
+    def argument_text(self) -> str:
         """The arguments that differ, by their names if these are known, with both values."""
         assert self.argument is not None
         arguments = self.arguments or (("", self.argument),)
-        shown = [f"{name and f'{name}, '}{shown_value(value)}" for name, value in arguments[:MAX_ARGUMENTS]]
+        shown = [f"{name and f'{name}, '}{format_difference(value)}" for name, value in arguments[:MAX_SHOWN_ARGUMENTS]]
         more = len(arguments) - len(shown)
         return "; ".join(shown) + (f"; {more} more differ" if more else "")
 
-    def _agreement(self) -> str:
+    def _describe_agreement(self) -> str:
         """Return a clause that says how well the inputs agree, no more than was compared."""
         inputs = self.inputs
         if not inputs.compared:
@@ -308,47 +308,47 @@ class Because:
         near = " or are as near to the reference as the golden's" if inputs.excused else ""
         return f"although {which} agree{' within rounding' if inputs.worst else ''}{near}{rest}"
 
-    def _delivered(self) -> str:
+    def _describe_delivery(self) -> str:
         """Return the clause on a communication call that delivers values that differ."""
         if self.absent:
             ranks, verb = ("rank", "was") if len(self.absent) == 1 else ("ranks", "were")
             who = f"{ranks} {', '.join(map(str, self.absent))} may have sent them, and {verb}"
-            return f"delivers {values_of(self.value)}; {who} not compared in this call"
+            return f"delivers {describe_values(self.value)}; {who} not compared in this call"
         if self.is_alone:
             others = "other ranks may have sent them, and were not compared here"
-            return f"delivers {values_of(self.value)}; {others}"
+            return f"delivers {describe_values(self.value)}; {others}"
         if not self.given:
             sent = "although no difference was found in what was sent"
         elif self.given <= 1:
             sent = "although what was sent agrees within rounding"
         else:
             sent = "far more than what was sent does"
-        return f"delivers {values_of(self.value)}, {sent}"
+        return f"delivers {describe_values(self.value)}, {sent}"
 
 
-def values_of(value: Difference) -> str:
+def describe_values(value: Difference) -> str:
     """Return the object of a clause on a call that returns or receives a value that differs."""
     is_permuted = value.kind is DifferenceKind.PERMUTED
     return "the same values in another order" if is_permuted else "values that differ"
 
 
-def differs(value: Difference) -> str:
+def describe_difference(value: Difference) -> str:
     """Return a clause on a value that differs."""
-    return f"holds {values_of(value)}" if value.kind is DifferenceKind.PERMUTED else "differs"
+    return f"holds {describe_values(value)}" if value.kind is DifferenceKind.PERMUTED else "differs"
 
 
-def shown_value(value: Difference) -> str:
+def format_difference(value: Difference) -> str:
     """Return the short name of a value, and the evidence that it differs."""
-    name = _IN_OP.sub("", value.row)
+    name = _OP_PREFIX_PATTERN.sub("", value.row)
     explained = ""
     if value.floor and value.scale and math.isfinite(value.floor):
         explained = f", the baseline at most {value.floor / value.scale:.2g}"
-    explained += _farther(value)
-    evidence = evidence_text(value)
+    explained += _describe_reference_distance(value)
+    evidence = format_evidence(value)
     return f"{name}: {evidence}{explained}" if evidence else name
 
 
-def _farther(value: Difference) -> str:
+def _describe_reference_distance(value: Difference) -> str:
     """Return an addition on the distance of the target from the reference; empty if it was not measured."""
     if not value.farther or value.is_excused:
         return ""
@@ -359,12 +359,12 @@ def _farther(value: Difference) -> str:
     return f"; the target is {value.farther:.3g} times farther from the reference than the golden"
 
 
-def evidence_text(value: Difference) -> str:
+def format_evidence(value: Difference) -> str:
     """Return the evidence that a value differs; empty if there is none."""
-    order = MAY_BE_PERMUTED if value.kind is DifferenceKind.MAY_BE_PERMUTED else ""
-    return "; ".join(filter(None, (value.why, order, IN_REGION if value.is_in_region else "")))
+    order = MAY_BE_PERMUTED_NOTE if value.kind is DifferenceKind.MAY_BE_PERMUTED else ""
+    return "; ".join(filter(None, (value.why, order, IN_REGION_NOTE if value.is_in_region else "")))
 
 
-def first_differing(values: Iterable[Difference], more_than: float) -> Difference | None:
+def find_first_differing(values: Iterable[Difference], more_than: float) -> Difference | None:
     """Return the first argument that differs, by more than so many times its rounding; None for none."""
-    return next((one for one in values if one.times(one.scale, one.noise) > max(1.0, more_than)), None)
+    return next((value for value in values if value.times(value.scale, value.noise) > max(1.0, more_than)), None)

@@ -29,14 +29,14 @@ from types import MappingProxyType
 
 from probe_core.store.names import is_gradient
 from probe_diagnosis.difference.meetings import Meetings
-from probe_diagnosis.difference.reasons import Because, Cause, first_differing, inputs_of
-from probe_diagnosis.difference.walking import Node, Past, Walker, taken_in
+from probe_diagnosis.difference.reasons import Cause, DivergenceReason, find_first_differing, summarize_inputs
+from probe_diagnosis.difference.walking import Node, RankHistory, Walker, explain_input
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.order import in_time, is_backward, is_storage, selects
+from probe_diagnosis.timeline.order import is_backward, is_selecting, is_storage, order_by_effect
 from probe_diagnosis.timeline.timeline import Timeline
 from probe_diagnosis.timeline.views import Basis, CallView, Difference, DifferenceKind, is_module
 
-KEPT = 5
+MAX_FURTHER_CAUSES = 5
 """Largest number of further causes that are kept of a rank."""
 
 
@@ -70,119 +70,127 @@ def search_timelines(timelines: Iterable[Timeline]) -> Searched:
 
 def search(
     ranks: Mapping[int, Sequence[CallView]],
-    known: Iterable[tuple[float, float]] = (),
-    pasts: Mapping[int, Past] = MappingProxyType({}),
+    known_values: Iterable[tuple[float, float]] = (),
+    pasts: Mapping[int, RankHistory] = MappingProxyType({}),
     carried: Mapping[int, Iterable[tuple[float, float]]] = MappingProxyType({}),
 ) -> Searched:
     """Search all ranks for the ops where they diverge.
 
     Args:
         ranks: The ops of each rank, in the order of its record.
-        known: Distances and scales of values whose difference is known to be rounding.
+        known_values: Distances and scales of values whose difference is known to be rounding.
         carried: The same of parameters and states that an optimizer changed in earlier steps, for each rank.
             What forward calls compute from these alone is known as well.
         pasts: What earlier steps explain, for each rank of which it is known.
     """
     columns = {
-        rank: calls if isinstance(calls, CallColumns) else CallColumns.of(calls)
+        rank: calls if isinstance(calls, CallColumns) else CallColumns.from_calls(calls)
         for rank, calls in sorted(ranks.items())
     }
     walkers = {
-        rank: Walker(rank, calls, in_time(calls), {*known}, pasts.get(rank, Past()).copy())
+        rank: Walker(rank, calls, order_by_effect(calls), {*known_values}, pasts.get(rank, RankHistory()).copy())
         for rank, calls in columns.items()
     }
     for rank, values in carried.items():
         walkers[rank].carried.update(values)
         walkers[rank].known.update(values)
-    if known:
+    if known_values:
         for walker in walkers.values():
-            walker.know_all()
+            walker.propagate_known()
     meetings = Meetings(walkers)
     while any(walker.at < len(walker.order) for walker in walkers.values()):
         for walker in walkers.values():
             order, communication = walker.order, walker.calls.communication
             while walker.at < len(order) and (number := order[walker.at]) not in communication:
-                _compute(walker, number)
+                _examine_call(walker, number)
                 walker.step()
         meetings.settle()
     return Searched(
-        _ordered(node for walker in walkers.values() for node in walker.nodes),
-        _ordered(node for walker in walkers.values() for node in walker.further[:KEPT]),
-        _ordered(one.grown for one in walkers.values() if one.grown is not None and not one.past.named),
+        _sort_nodes(node for walker in walkers.values() for node in walker.nodes),
+        _sort_nodes(node for walker in walkers.values() for node in walker.further[:MAX_FURTHER_CAUSES]),
+        _sort_nodes(
+            candidate.grown
+            for candidate in walkers.values()
+            if candidate.grown is not None and not candidate.past.named
+        ),
         {rank: walker.behind for rank, walker in walkers.items()},
-        _ordered(node for walker in walkers.values() for node in walker.vanished),
+        _sort_nodes(node for walker in walkers.values() for node in walker.vanished),
         meetings.senders,
     )
 
 
-def _ordered(nodes: Iterable[Node]) -> list[Node]:
+def _sort_nodes(nodes: Iterable[Node]) -> list[Node]:
     return sorted(nodes, key=lambda node: (node.layer, node.place, node.rank))
 
 
-def _compute(walker: Walker, number: int) -> None:
+def _examine_call(walker: Walker, number: int) -> None:
     """Examine a call that is no communication, and report it if it is the first difference."""
     past, calls = walker.past, walker.calls
-    walker.forgive(number)
+    walker.withdraw_vanished(number)
     was_named = past.named
     walker.settle_gradients(number)
-    largest = walker.differences(number)
+    largest = walker.update_differences(number)
     is_of_parameters = largest.is_of_parameters[number]
     if not is_of_parameters and walker.is_of_optimizer(number) and walker.passes_known(number):
         return
     if walker.continues_known(number):
         return
-    taken, own, given = largest.taken[number], largest.own[number], largest.given[number]
+    input_distance, output_distance, scaled_distance = largest.taken[number], largest.own[number], largest.given[number]
     line = largest.given_lines[number]
-    if is_of_parameters and own and walker.known:
-        given, line = largest.without(number, walker.known)
-    saved = past.worst if is_of_parameters else walker.saved_by(number, max(taken, own))
+    if is_of_parameters and output_distance and walker.known:
+        scaled_distance, line = largest.exclude_known(number, walker.known)
+    saved = past.worst if is_of_parameters else walker.track_saved(number, max(input_distance, output_distance))
     introduces = (
-        given > 1
+        scaled_distance > 1
         and calls.keys[number] not in walker.modules
-        and _introduces(walker, line, taken, saved, given)
+        and _introduces(walker, line, input_distance, saved, scaled_distance)
     )
-    _report(walker, number, taken, given, line if introduces else None)
+    _report(walker, number, input_distance, scaled_distance, line if introduces else None)
     if is_of_parameters:
-        walker.gradients = max(walker.gradients or 0.0, given)
-    if given > 1:
+        walker.gradients = max(walker.gradients or 0.0, scaled_distance)
+    if scaled_distance > 1:
         walker.modules.update(calls.within[number])
-    if was_named and max(taken, given) > 1:
+    if was_named and max(input_distance, scaled_distance) > 1:
         walker.behind.append(calls.keys[number])
     if largest.returns_in_region[number]:
-        _keep_replaced(walker, number, taken)
-    _look_for_growth(walker, number, given)
-    past.worst = max(past.worst, taken, own)
-    if own and not past.made and calls.has_other_argument[number]:
-        past.made = calls.keys[number] if other_argument(calls[number]) is not None else ""
+        _keep_replaced(walker, number, input_distance)
+    _look_for_growth(walker, number, scaled_distance)
+    past.worst = max(past.worst, input_distance, output_distance)
+    if output_distance and not past.made and calls.has_other_argument[number]:
+        past.made = calls.keys[number] if find_other_argument(calls[number]) is not None else ""
     past.lacking += largest.lacking[number]
 
 
-def _report(walker: Walker, number: int, taken: float, given: float, line: int | None) -> None:
+def _report(walker: Walker, number: int, input_distance: float, scaled_distance: float, line: int | None) -> None:
     """Report a call that introduces a difference in a line, or that receives one out of nowhere."""
     past = walker.past
     if line is not None:
-        call, value = walker.calls[number], walker.value(line)
-        if walker.may_name(number):
-            walker.name(number, _reason_of(call, value, taken, given, past))
-        elif taken <= 1 and _is_witness_of_itself(call, value):
-            walker.further.append(walker.node(number, _reason_of(call, value, taken, given, past)))
-    elif taken > 1 and walker.may_name(number):
-        received = walker.value(walker.largest.taken_lines[number])
-        if taken > received.jump * past.worst:
-            walker.name(number, taken_in(received, taken, past))
+        call, value = walker.calls[number], walker.get_value(line)
+        if walker.can_report(number):
+            walker.report_call(number, _explain_output(call, value, input_distance, scaled_distance, past))
+        elif input_distance <= 1 and _is_self_contained(call, value):
+            walker.further.append(
+                walker.create_node(number, _explain_output(call, value, input_distance, scaled_distance, past))
+            )
+    elif input_distance > 1 and walker.can_report(number):
+        received = walker.get_value(walker.largest.taken_lines[number])
+        if input_distance > received.jump * past.worst:
+            walker.report_call(number, explain_input(received, input_distance, past))
 
 
-def _keep_replaced(walker: Walker, number: int, taken: float) -> None:
+def _keep_replaced(walker: Walker, number: int, input_distance: float) -> None:
     """Keep the outputs of a call that does not line up, in case that another call takes them in."""
     call = walker.calls[number]
     walker.replaced += [
-        walker.node(number, _in_place_of(call, value, taken, walker.past))
+        walker.create_node(number, _explain_replacement(call, value, input_distance, walker.past))
         for value in call.outputs()
         if value.is_in_region
     ]
 
 
-def _introduces(walker: Walker, line: int, taken: float, saved: float, given: float) -> bool:
+def _introduces(
+    walker: Walker, line: int, input_distance: float, saved_distance: float, scaled_distance: float
+) -> bool:
     """Return True if an output differs by far more than all that it is computed from.
 
     Statistics of inputs do not show all of a difference: one that is orthogonal to a tensor, of the relative
@@ -193,48 +201,58 @@ def _introduces(walker: Walker, line: int, taken: float, saved: float, given: fl
     Args:
         walker: The rank.
         line: The line of the output in the table of values.
-        taken: The largest difference of the inputs, as a multiple of rounding.
-        saved: The same of what the forward call of a backward call received or returned.
-        given: The same of the outputs.
+        input_distance: The largest difference of the inputs, as a multiple of rounding.
+        saved_distance: The same of what the forward call of a backward call received or returned.
+        scaled_distance: The same of the outputs.
     """
     fields = walker.calls.table.lines[line]
     is_by_statistics, jump = fields["basis"] == Basis.STATISTICS, float(fields["jump"])
     is_exact = not fields["noise"] and isfinite(fields["distance"])
-    before, noise = max(taken, saved), walker.past.noise
+    before, noise = max(input_distance, saved_distance), walker.past.noise
     is_open = is_by_statistics and not walker.calls.has_other_argument[walker.number]
     hidden = sqrt(2 * before / noise) if is_open and noise and isfinite(before) else 0.0
-    may_be_chosen = taken or (is_by_statistics and walker.past.worst and walker.receives_tensors())
+    may_be_chosen = input_distance or (is_by_statistics and walker.past.worst and walker.receives_tensors())
     return bool(
-        given > (jump if is_open else 1)
-        and given > max(jump * before, hidden)
+        scaled_distance > (jump if is_open else 1)
+        and scaled_distance > max(jump * before, hidden)
         and not (may_be_chosen and is_exact)
-        and not (saved and selects(walker.calls.keys[walker.number]))
+        and not (saved_distance and is_selecting(walker.calls.keys[walker.number]))
     )
 
 
-def other_argument(op: CallView) -> Difference | None:
+def find_other_argument(op: CallView) -> Difference | None:
     """Return the first argument that an op was called with in one run, and with another value in the other.
 
     An argument that only one run gives may be the usual one and does not count.
     """
-    return next((one for one in differing_arguments(op) if one.kind is not DifferenceKind.LONE), None)
+    return next(
+        (argument for argument in list_differing_arguments(op) if argument.kind is not DifferenceKind.LONE), None
+    )
 
 
-def differing_arguments(op: CallView) -> list[Difference]:
+def list_differing_arguments(op: CallView) -> list[Difference]:
     """Return the arguments that differ, except for those that say where to store the result."""
     if op.is_shifted:
         return []
-    return [one for one in op.arguments() if one.times(one.scale, one.noise) > 1 and not is_storage(one.row)]
+    return [
+        argument
+        for argument in op.arguments()
+        if argument.times(argument.scale, argument.noise) > 1 and not is_storage(argument.row)
+    ]
 
 
-def _in_place_of(op: CallView, output: Difference, taken: float, past: Past) -> Because:
+def _explain_replacement(
+    op: CallView, output: Difference, input_distance: float, past: RankHistory
+) -> DivergenceReason:
     """Return the reason for naming a call that does not line up, if what it returns is taken in."""
-    argument = None if op.golden else first_differing(op.arguments(), 0.0)
+    argument = None if op.golden else find_first_differing(op.arguments(), 0.0)
     cause = Cause.INTRODUCED if argument is None else Cause.ARGUMENT
-    return Because(cause, output, inputs_of(op, taken), argument, past.lacking, replaces=op.golden)
+    return DivergenceReason(
+        cause, output, summarize_inputs(op, input_distance), argument, past.lacking, replaces=op.golden
+    )
 
 
-def _look_for_growth(walker: Walker, number: int, given: float) -> None:
+def _look_for_growth(walker: Walker, number: int, scaled_distance: float) -> None:
     """Keep the first call with values that differ by more than rounding explains.
 
     A value that is small beside what its call took in, such as a difference of large numbers, is rounding;
@@ -243,27 +261,30 @@ def _look_for_growth(walker: Walker, number: int, given: float) -> None:
     Args:
         walker: The rank.
         number: The call.
-        given: The largest difference of its outputs beside the largest input, as a multiple of rounding.
+        scaled_distance: The largest difference of its outputs beside the largest input, as a multiple of rounding.
     """
-    largest, known = walker.largest, walker.known
-    own, taken, line = largest.own[number], largest.taken[number], largest.taken_lines[number]
-    if walker.grown is None and taken > 1 and known:
-        taken, line = largest.without(number, known, of_inputs=True)
-    if given <= 1:
-        if own and largest.returns_other[number]:
-            known.update(walker.differing(number, outputs_only=True))
-        own = 0.0
-    times, line = (own, largest.own_lines[number]) if own >= taken else (taken, line)
+    largest, known_values = walker.largest, walker.known
+    output_distance, input_distance, line = largest.own[number], largest.taken[number], largest.taken_lines[number]
+    if walker.grown is None and input_distance > 1 and known_values:
+        input_distance, line = largest.exclude_known(number, known_values, of_inputs=True)
+    if scaled_distance <= 1:
+        if output_distance and largest.returns_other[number]:
+            known_values.update(walker.collect_differing_values(number, outputs_only=True))
+        output_distance = 0.0
+    times, line = (
+        (output_distance, largest.own_lines[number]) if output_distance >= input_distance else (input_distance, line)
+    )
     if walker.grown is None and times > 1:
         op = walker.calls[number]
-        because = Because(
-            Cause.GROWN, walker.value(line), inputs_of(op, taken), None, walker.past.lacking, given,
+        because = DivergenceReason(
+            Cause.GROWN, walker.get_value(line), summarize_inputs(op, input_distance), None, walker.past.lacking,
+            scaled_distance,
             times=times,
         )  # fmt: skip
-        walker.grown = walker.node(number, because)
+        walker.grown = walker.create_node(number, because)
 
 
-def _is_witness_of_itself(op: CallView, output: Difference) -> bool:
+def _is_self_contained(op: CallView, output: Difference) -> bool:
     """Return True if a call depends on nothing but what was compared of it.
 
     Modules hold parameters and states, and backward calls read what the forward pass left behind. Statistics
@@ -271,27 +292,31 @@ def _is_witness_of_itself(op: CallView, output: Difference) -> bool:
     """
     if output.by == Basis.STATISTICS:
         return False
-    inputs = inputs_of(op, 0.0)
+    inputs = summarize_inputs(op, 0.0)
     is_call = not is_module(op.op) and not is_backward(op.op)
     return is_call and inputs.compared > 0 and not inputs.lacking and not op.is_shifted
 
 
-def _reason_of(op: CallView, output: Difference, taken: float, given: float, past: Past) -> Because:
+def _explain_output(
+    op: CallView, output: Difference, input_distance: float, scaled_distance: float, past: RankHistory
+) -> DivergenceReason:
     """Return the reason why an op whose own outputs differ is reported.
 
     Args:
         op: The op.
         output: Its output that differs most.
-        taken: The largest difference of its inputs, as a multiple of rounding.
-        given: The largest difference of its outputs, as a multiple of rounding.
+        input_distance: The largest difference of its inputs, as a multiple of rounding.
+        scaled_distance: The largest difference of its outputs, as a multiple of rounding.
         past: The history of the rank.
     """
-    inputs = inputs_of(op, taken)
+    inputs = summarize_inputs(op, input_distance)
     if is_gradient(op.op):
-        return Because(Cause.GRADIENT, output, inputs, earlier=past.lacking, times=given, made=past.made)
+        return DivergenceReason(
+            Cause.GRADIENT, output, inputs, earlier=past.lacking, times=scaled_distance, made=past.made
+        )
     earlier = 0.0 if past.named else past.worst
-    argument = first_differing(op.arguments(), output.jump * max(earlier, taken))
+    argument = find_first_differing(op.arguments(), output.jump * max(earlier, input_distance))
     if output.breaks and not inputs.holds_rare:
-        return Because(Cause.NOT_FINITE, output, inputs, argument, past.lacking, times=given)
+        return DivergenceReason(Cause.NOT_FINITE, output, inputs, argument, past.lacking, times=scaled_distance)
     cause = Cause.INTRODUCED if argument is None else Cause.ARGUMENT
-    return Because(cause, output, inputs, argument, past.lacking, times=given)
+    return DivergenceReason(cause, output, inputs, argument, past.lacking, times=scaled_distance)

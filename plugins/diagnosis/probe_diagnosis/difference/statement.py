@@ -23,6 +23,6 @@ class Statement(NamedTuple):
         """The whole statement, with the values in brackets at its end."""
         return f"{self.brief}{self.more}{self.values and f' ({self.values})'}"
 
-    def after(self, beginning: str) -> Statement:
+    def prepend(self, beginning: str) -> Statement:
         """Return the statement with a beginning in front."""
         return self._replace(brief=f"{beginning}{self.brief}")

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probe_diagnosis.collectives.calls import Call
+from probe_diagnosis.collectives.calls import CommunicationCall
 from probe_diagnosis.difference.largest import LargestDifferences
-from probe_diagnosis.difference.reasons import Because, Cause
+from probe_diagnosis.difference.reasons import Cause, DivergenceReason
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
-from probe_diagnosis.timeline.value_table import DIFFERS_CODE, IS_SCALAR, IS_SOURCE, times
+from probe_diagnosis.timeline.value_table import DIFFERS_CODE, IS_SCALAR, IS_SOURCE, measure_multiples
 from probe_diagnosis.timeline.views import Basis, CallView, Difference
 
 
@@ -31,7 +31,7 @@ class Node:
 
     rank: int
     facts: CallView
-    because: Because
+    because: DivergenceReason
     layer: int
     place: int
 
@@ -42,7 +42,7 @@ class Node:
 
 
 @dataclass(slots=True)
-class Past:
+class RankHistory:
     """History of a rank up to some op.
 
     Attributes:
@@ -61,18 +61,18 @@ class Past:
     lacking: int = 0
     made: str = ""
 
-    def learn(self, other: Past) -> None:
+    def merge(self, other_history: RankHistory) -> None:
         """Merge another rank's history into this one."""
-        self.worst = max(self.worst, other.worst)
-        self.noise = max(self.noise, other.noise)
-        self.named = self.named or other.named
-        self.layer = max(self.layer, other.layer)
-        self.lacking = max(self.lacking, other.lacking)
-        self.made = self.made or other.made
+        self.worst = max(self.worst, other_history.worst)
+        self.noise = max(self.noise, other_history.noise)
+        self.named = self.named or other_history.named
+        self.layer = max(self.layer, other_history.layer)
+        self.lacking = max(self.lacking, other_history.lacking)
+        self.made = self.made or other_history.made
 
-    def copy(self) -> Past:
+    def copy(self) -> RankHistory:
         """Return a copy, to be sent to another rank."""
-        return Past(self.worst, self.noise, self.named, self.layer, self.lacking, self.made)
+        return RankHistory(self.worst, self.noise, self.named, self.layer, self.lacking, self.made)
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class Walker:
     calls: CallColumns
     order: Sequence[int]
     known: set[tuple[float, float]] = field(default_factory=set)
-    past: Past = field(default_factory=Past)
+    past: RankHistory = field(default_factory=RankHistory)
     at: int = 0
     place: int = 0
     nodes: list[Node] = field(default_factory=list)
@@ -150,7 +150,7 @@ class Walker:
         """The number of the next call."""
         return self.order[self.at]
 
-    def communication_ahead(self) -> Iterator[Call]:
+    def iterate_communication(self) -> Iterator[CommunicationCall]:
         """Yield the communication calls from the next call on."""
         calls = self.calls.communication
         return (calls[number] for number in self.order[self.at :] if number in calls)
@@ -160,20 +160,20 @@ class Walker:
         self.at += 1
         self.place += 1
 
-    def differences(self, number: int) -> LargestDifferences:
+    def update_differences(self, number: int) -> LargestDifferences:
         """Return the largest differences with at least the rounding of the past; note that of a call."""
         if self.past.noise > self.largest.noise[number]:
             self.largest = LargestDifferences(self.calls, self.order, self.past.noise)
         self.past.noise = self.largest.noise[number]
         return self.largest
 
-    def name(self, number: int, because: Because) -> None:
+    def report_call(self, number: int, because: DivergenceReason) -> None:
         """Report a call as the first difference; it replaces a module around it that was reported.
 
         If it receives what a call that does not line up returned, that call is reported.
         """
-        node = self.node(number, because)
-        source = self._source_of(because) or self._withdrawn(number, because)
+        node = self.create_node(number, because)
+        source = self._find_source(because) or self._take_vanished(number, because)
         if source is not None:
             node = source
             self.behind.append(self.calls.keys[number])
@@ -181,22 +181,22 @@ class Walker:
             self.nodes.append(node)
             self.past.named = True
             self.before = self.past.worst
-        elif self._is_inside_the_last(number):
+        elif self._is_inside_last_reported(number):
             self.nodes[-1] = node
 
-    def node(self, number: int, because: Because) -> Node:
+    def create_node(self, number: int, because: DivergenceReason) -> Node:
         """Return a call of this place, with the reason for naming it."""
         return Node(self.rank, self.calls[number], because, self.past.layer, self.place)
 
-    def value(self, line: int) -> Difference:
+    def get_value(self, line: int) -> Difference:
         """Return the value of a line of the next call."""
         return self.calls[self.number].values[line - self.calls.starts[self.number]]
 
     def receives_tensors(self) -> bool:
         """Return True if the next call has a tensor among its inputs."""
         lines = self.calls.lines(self.number)
-        own = self.calls.table.lines[lines.start : lines.stop]
-        return bool((IS_SOURCE[own["side"]] & (own["flags"] & IS_SCALAR == 0)).any())
+        rows = self.calls.table.lines[lines.start : lines.stop]
+        return bool((IS_SOURCE[rows["side"]] & (rows["flags"] & IS_SCALAR == 0)).any())
 
     def is_of_optimizer(self, number: int) -> bool:
         """Return True for a call behind the backward pass, or within the step of an optimizer."""
@@ -217,7 +217,7 @@ class Walker:
         """
         if not self.known or self.calls.has_other_argument[number]:
             return False
-        differing = set(self.differing(number))
+        differing = set(self.collect_differing_values(number))
         if differing.isdisjoint(self.known):
             return False
         self.known |= differing
@@ -229,36 +229,36 @@ class Walker:
             return False
         if self.is_backward[number] or self.is_of_optimizer(number):
             return False
-        beyond = self.inputs_beyond(number)
+        beyond = self.collect_differing_inputs(number)
         if not beyond <= self.carried:
             return False
-        self.carried.update(self.differing(number, outputs_only=True))
+        self.carried.update(self.collect_differing_values(number, outputs_only=True))
         return True
 
-    def inputs_beyond(self, number: int) -> set[tuple[float, float]]:
+    def collect_differing_inputs(self, number: int) -> set[tuple[float, float]]:
         """Return distance and scale of the input tensors of a call that differ by more than rounding."""
         lines = self.calls.lines(number)
-        own = self.calls.table.lines[lines.start : lines.stop]
-        is_input = IS_SOURCE[own["side"]] & (own["flags"] & IS_SCALAR == 0)
-        is_beyond = is_input & (times(own, own["scale"], self.past.noise) > 1)
-        return {*zip(own["distance"][is_beyond].tolist(), own["scale"][is_beyond].tolist())}
+        rows = self.calls.table.lines[lines.start : lines.stop]
+        is_input = IS_SOURCE[rows["side"]] & (rows["flags"] & IS_SCALAR == 0)
+        is_beyond = is_input & (measure_multiples(rows, rows["scale"], self.past.noise) > 1)
+        return {*zip(rows["distance"][is_beyond].tolist(), rows["scale"][is_beyond].tolist())}
 
-    def differing(self, number: int, *, outputs_only: bool = False) -> list[tuple[float, float]]:
+    def collect_differing_values(self, number: int, *, outputs_only: bool = False) -> list[tuple[float, float]]:
         """Return distance and scale of the values of a call that differ."""
         table, lines = self.calls.table, self.calls.lines(number)
-        own = table.lines[lines.start : lines.stop]
-        wanted = own["state"] == DIFFERS_CODE
+        rows = table.lines[lines.start : lines.stop]
+        wanted = rows["state"] == DIFFERS_CODE
         if outputs_only:
-            wanted &= ~IS_SOURCE[own["side"]]
-        return list(zip(own["distance"][wanted].tolist(), own["scale"][wanted].tolist()))
+            wanted &= ~IS_SOURCE[rows["side"]]
+        return list(zip(rows["distance"][wanted].tolist(), rows["scale"][wanted].tolist()))
 
-    def know_all(self) -> None:
+    def propagate_known(self) -> None:
         """Add to what is known all that is computed with it.
 
         The states of an optimizer change before they meet a gradient.
         """
         numbers = np.flatnonzero(self.calls.has_any(self.calls.table.differs)).tolist()
-        waiting = [set(self.differing(number)) for number in numbers]
+        waiting = [set(self.collect_differing_values(number)) for number in numbers]
         count = -1
         while count != len(self.known):
             count = len(self.known)
@@ -266,7 +266,7 @@ class Walker:
                 if not values.isdisjoint(self.known):
                     self.known |= values
 
-    def saved_by(self, number: int, worst: float) -> float:
+    def track_saved(self, number: int, worst: float) -> float:
         """Return the largest difference that a backward call may read from its forward call; 0 for others.
 
         Args:
@@ -280,7 +280,7 @@ class Walker:
             self.saved[key] = worst
         return 0.0
 
-    def _source_of(self, because: Because) -> Node | None:
+    def _find_source(self, because: DivergenceReason) -> Node | None:
         """Return the call that does not line up and returned the value that an op receives, if any."""
         if because.cause is not Cause.TAKEN_IN:
             return None
@@ -291,7 +291,7 @@ class Walker:
                 return node
         return None
 
-    def _withdrawn(self, number: int, because: Because) -> Node | None:
+    def _take_vanished(self, number: int, because: DivergenceReason) -> Node | None:
         """Return the withdrawn difference in the module around parameters whose gradients differ, if any.
 
         What a module returns does not depend on all that the gradients of its parameters depend on.
@@ -306,7 +306,7 @@ class Walker:
                 return node
         return None
 
-    def forgive(self, number: int) -> None:
+    def withdraw_vanished(self, number: int) -> None:
         """Take back what was reported within a module whose own outputs agree."""
         within = self.calls.within[number]
         for module in within:
@@ -330,11 +330,11 @@ class Walker:
         self.past.named = False
         self.past.worst = self.before
 
-    def may_name(self, number: int) -> bool:
+    def can_report(self, number: int) -> bool:
         """Return True if a call may be reported: the first one, or one within a module that was reported."""
-        return not self.past.named or self._is_inside_the_last(number)
+        return not self.past.named or self._is_inside_last_reported(number)
 
-    def _is_inside_the_last(self, number: int) -> bool:
+    def _is_inside_last_reported(self, number: int) -> bool:
         """Return True for a call within the module reported last; some recorders write the module first."""
         return bool(self.nodes) and self.nodes[-1].facts.op in self.calls.within[number]
 
@@ -353,9 +353,7 @@ def can_show_gone(node: Node) -> bool:
     return value.by != Basis.STATISTICS or is_large(value)
 
 
-def worst_of(
-    values: Iterable[Difference], noise: float, scale: float = 0.0
-) -> tuple[float, Difference | None]:
+def find_worst(values: Iterable[Difference], noise: float, scale: float = 0.0) -> tuple[float, Difference | None]:
     """Return the largest difference among values, as a multiple of rounding, and the value that has it.
 
     Args:
@@ -374,6 +372,6 @@ def worst_of(
     return largest, worst
 
 
-def taken_in(value: Difference, taken: float, past: Past) -> Because:
+def explain_input(value: Difference, input_distance: float, past: RankHistory) -> DivergenceReason:
     """Return the reason why an op is reported whose input differs."""
-    return Because(Cause.TAKEN_IN, value, earlier=past.lacking, times=taken)
+    return DivergenceReason(Cause.TAKEN_IN, value, earlier=past.lacking, times=input_distance)

@@ -15,13 +15,13 @@ from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.answerer import agreeing_ranks, causes_of_step
+from probe_diagnosis.answer.answerer import find_agreeing_ranks, find_step_causes
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.first_difference.rank_file import Item, items_at, read
+from probe_diagnosis.first_difference.rank_file import Item, read_items, read_rank_file
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 
-SHOWN = (
+DATA_COLUMNS = (
     "NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm",
     "NPU MD5", "BENCH MD5", "NPU P2POp peer",
 )  # fmt: skip
@@ -29,7 +29,7 @@ SHOWN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DivergingCall:
     """A call where the runs diverge, with its rows from the file of its rank.
 
     The rows of what is no call, such as a phase of the step, are those of the first call that differs by it.
@@ -46,7 +46,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
+class StepAnalysis:
     """Causes among the ranks of one step.
 
     Attributes:
@@ -60,18 +60,18 @@ class Analysis:
 
     part: str
     ranks: tuple[int, ...]
-    found: tuple[Found, ...]
+    found: tuple[DivergingCall, ...]
     judged: int
     unjudged: int
     file: Path | None
 
 
-def rank_file_of(plan: Plan, pair: RunPair) -> Path:
+def build_rank_file_path(plan: Plan, pair: RunPair) -> Path:
     """Return the path of the file that ``-da`` writes for one rank."""
     return plan.output / pair.part / f"compare_result_rank{pair.rank}_{plan.time_stamp}.json"
 
 
-def analyze(compared: Compared) -> list[Analysis]:
+def analyze(compared: Compared) -> list[StepAnalysis]:
     """Write the causes of each step with the rows of their calls, and return them.
 
     Args:
@@ -82,44 +82,44 @@ def analyze(compared: Compared) -> list[Analysis]:
     """
     steps: dict[str, dict[int, Path]] = {}
     for pair in compared.pairing.pairs:
-        path = rank_file_of(compared.plan, pair)
+        path = build_rank_file_path(compared.plan, pair)
         if path.is_file():
             steps.setdefault(pair.part, {})[pair.rank] = path
     return [_analyze(compared, part, ranks) for part, ranks in steps.items()]
 
 
-def _analyze(compared: Compared, part: str, ranks: Mapping[int, Path]) -> Analysis:
+def _analyze(compared: Compared, part: str, ranks: Mapping[int, Path]) -> StepAnalysis:
     """Write the causes of one step, whose ranks have these files."""
     plan = compared.plan
-    calls = {rank: CallColumns.of(read(path)) for rank, path in ranks.items()}
+    calls = {rank: CallColumns.from_calls(read_rank_file(path)) for rank, path in ranks.items()}
     states = [columns.table.lines["state"] for columns in calls.values()]
     unjudged = sum(int((state == UNJUDGED_CODE).sum()) for state in states)
     differences = tuple(
-        Found(cause, _items(cause, calls[cause.rank], ranks[cause.rank]))
-        for cause in _decisive(compared, part)
+        DivergingCall(cause, _read_items(cause, calls[cause.rank], ranks[cause.rank]))
+        for cause in _select_decisive_causes(compared, part)
         if cause.rank in calls
     )
     file = plan.output / part / f"diff_analyze_{plan.time_stamp}.json" if differences else None
     if file is not None:
-        write_text(file, json.dumps(_content(differences), indent=2) + "\n")
-    return Analysis(part, tuple(ranks), differences, sum(map(len, states)) - unjudged, unjudged, file)
+        write_text(file, json.dumps(_build_content(differences), indent=2) + "\n")
+    return StepAnalysis(part, tuple(ranks), differences, sum(map(len, states)) - unjudged, unjudged, file)
 
 
-def _decisive(compared: Compared, part: str) -> list[Finding]:
+def _select_decisive_causes(compared: Compared, part: str) -> list[Finding]:
     """Return the causes of differences, without calls that were only called differently."""
-    agreeing = agreeing_ranks(compared, part)
-    causes = [cause for cause in causes_of_step(compared, part) if cause.rank not in agreeing]
+    agreeing = find_agreeing_ranks(compared, part)
+    causes = [cause for cause in find_step_causes(compared, part) if cause.rank not in agreeing]
     return [cause for n, cause in enumerate(causes) if not n or cause.reason.code != Cause.DIFFERENTLY.value]
 
 
-def _items(cause: Finding, calls: CallColumns, path: Path) -> tuple[Item, ...]:
+def _read_items(cause: Finding, calls: CallColumns, path: Path) -> tuple[Item, ...]:
     """Return the rows of the call of a cause, or of the first call that differs by it."""
     numbers = (calls.numbers[op] for op in (cause.op, *cause.consequences) if op in calls.numbers)
     number = next(numbers, None)
-    return () if number is None else items_at(path, calls.places[number])
+    return () if number is None else read_items(path, calls.places[number])
 
 
-def _content(differences: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
+def _build_content(differences: Sequence[DivergingCall]) -> dict[str, list[dict[str, Any]]]:
     """Return the content of ``diff_analyze`` (docs/first-difference.md#files).
 
     ``reason`` and ``module`` are additions to msprobe's file.
@@ -128,7 +128,7 @@ def _content(differences: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
     for difference in differences:
         data = {
             side: {
-                _row_name(item): {column: item.cells[column] for column in SHOWN if column in item.cells}
+                _get_row_name(item): {column: item.cells[column] for column in DATA_COLUMNS if column in item.cells}
                 for item in difference.items
                 if (item.apart.side in (Side.INPUT, Side.PARAMETERS)) is (side == "input")
             }
@@ -146,6 +146,6 @@ def _content(differences: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
     return content
 
 
-def _row_name(item: Item) -> str:
+def _get_row_name(item: Item) -> str:
     """Return the name of the target's value; that of the golden's if the target has none."""
     return item.golden if item.apart.row == NOT_AVAILABLE else item.apart.row

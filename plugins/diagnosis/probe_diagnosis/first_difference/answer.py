@@ -11,9 +11,9 @@ from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.asking import NAME, both_asked
-from probe_diagnosis.first_difference.analysis import analyze, rank_file_of
-from probe_diagnosis.first_difference.printing import Shown
+from probe_diagnosis.asking import NAME, create_conflict_error
+from probe_diagnosis.first_difference.analysis import analyze, build_rank_file_path
+from probe_diagnosis.first_difference.printing import FirstDifferenceConclusion
 from probe_diagnosis.first_difference.rank_file import RankFile
 
 
@@ -28,12 +28,12 @@ class FirstDifferences:
         if opened.is_debug:
             return None
         find = opened.target.find
-        path = rank_file_of(opened.plan, pair)
-        return RankFile(path, _table(opened), lambda op: find(op) is not None)
+        path = build_rank_file_path(opened.plan, pair)
+        return RankFile(path, _create_table(opened), lambda op: find(op) is not None)
 
-    def conclude(self, compared: Compared) -> list[Shown]:
+    def conclude(self, compared: Compared) -> list[FirstDifferenceConclusion]:
         """Return the first differences of each step, ready to be printed."""
-        return [Shown(analysis) for analysis in analyze(compared)]
+        return [FirstDifferenceConclusion(analysis) for analysis in analyze(compared)]
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
@@ -49,13 +49,13 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
     """
     for option, run in (("--baseline", plan.baseline), ("--reference", plan.reference)):
         if run is not None:
-            raise both_asked(option)
+            raise create_conflict_error(option)
     formats = plan.formats if "formats" in asked else ()
     answers = (*plan.answers, NAME)
     return replace(plan, answers=answers, formats=formats, advise=plan.advise and bool(formats))
 
 
-def _table(opened: Opened) -> Table:
+def _create_table(opened: Opened) -> Table:
     """Return the columns of a rank's file: statistics or checksums, and for tensors their metrics as well."""
     if opened.mode is not Mode.TENSOR:
         return Table(opened.mode, opened.columns(opened.mode), stack=opened.has_stacks)

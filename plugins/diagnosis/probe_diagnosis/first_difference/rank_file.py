@@ -16,25 +16,25 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import AtomicFile, not_written
+from probe_core.files.atomic import AtomicFile, create_write_error
 from probe_core.flow.table import Table
 from probe_core.model import Cell, Level, Record, Row, Side, Slot
 from probe_core.model.batches import RowBatch
-from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
-from probe_diagnosis.timeline.batch_values import values_of
+from probe_diagnosis.collectives.calls import CommunicationCall, Peer, api_of, load_apis, parse_call
+from probe_diagnosis.timeline.batch_values import build_value_table
 from probe_diagnosis.timeline.floors import apply_floors
 from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, Basis, CallView, Difference, DifferenceKind
 
-NONE = "None"
+NO_TRANSFER = "None"
 """Text for a value that is no transfer between two ranks."""
 
 INDENT = "    "
 """Indentation of msprobe's file; but a row is on one line, which takes a third of the bytes and the time."""
 
-_Shown = tuple[Row, "Sequence[Cell]", Difference]
+_TableRow = tuple[Row, "Sequence[Cell]", Difference]
 """A row, its cells and its difference."""
 
-_OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?)\.(?:input|output|parameters|kwargs)\b")
+_OP_PATTERN = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?)\.(?:input|output|parameters|kwargs)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,49 +75,49 @@ class RankFile:
             self._out: TextIO = self._file.temporary.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
             self._file.discard()
-            raise not_written("The result", path.parent, error) from None
+            raise create_write_error("The result", path.parent, error) from None
         self._between = "{"
 
     def write_batch(self, batch: RowBatch) -> None:
         """Append the ops of a batch; they are not judged if their calls may be paired wrongly."""
-        cells = self._table.rows(batch)
-        table = values_of(batch)
+        cells = self._table.yield_rows(batch)
+        table = build_value_table(batch)
         apply_floors(batch, table)
         for number, (_, rows) in enumerate(batch.all_rows()):
             described, lines = batch.op(number), batch.lines(number)
             values = table.views(lines.start, lines.stop, described.key)
-            ops: dict[str, list[_Shown]] = {}
+            ops: dict[str, list[_TableRow]] = {}
             for row, value in zip(rows, values):
                 is_left_out = bool(row.was) and row.verdict.level is Level.SKIP
-                shown = _mispaired(value) if described.shifted and not is_left_out else value
-                ops.setdefault(self._own_op(row, described.key), []).append((row, next(cells), shown))
+                shown = _mark_mispaired(value) if described.shifted and not is_left_out else value
+                ops.setdefault(self._find_op(row, described.key), []).append((row, next(cells), shown))
             for op, own_rows in ops.items():
                 self._write(op, own_rows, described.ancestors if op == described.key else ())
 
-    def _own_op(self, row: Row, op: str) -> str:
+    def _find_op(self, row: Row, op: str) -> str:
         """Return the op key of a row; rows of the golden alone use the golden's key."""
         if row.pair.target is not None or row.pair.golden is None:
             return op
-        match = _OP.match(row.pair.golden.name)
+        match = _OP_PATTERN.match(row.pair.golden.name)
         return op if match is None or self._is_known(match[1]) else match[1]
 
-    def _write(self, op: str, shown: Sequence[_Shown], within: Sequence[str]) -> None:
+    def _write(self, op: str, shown: Sequence[_TableRow], within: Sequence[str]) -> None:
         """Append the entry of one op, which is within these modules."""
         head: dict[str, Any] = {"is_same": all(value.state != DIFFERS for _, _, value in shown)}
-        call = _call(op, [row for row, _, _ in shown])
+        call = _parse_row_call(op, [row for row, _, _ in shown])
         if call is not None:
-            head["communication"] = _plain_call(call)
+            head["communication"] = _serialize_call(call)
         if within:
             head["module"] = list(within)
         lines = [f"{INDENT}{INDENT}{json.dumps(name)}: {json.dumps(part)}," for name, part in head.items()]
-        items = (self._item(op, *one) for one in shown)
+        items = (self._item(op, *entry) for entry in shown)
         texts = f",\n{INDENT * 3}".join(json.dumps(item, allow_nan=False) for item in items)
         lines.append(f'{INDENT}{INDENT}"op_items": [\n{INDENT * 3}{texts}\n{INDENT}{INDENT}]')
         text = "{\n" + "\n".join(lines) + f"\n{INDENT}}}"
         try:
             self._out.write(f"{self._between}\n{INDENT}{json.dumps(op)}: {text}")
         except OSError as error:
-            raise not_written("The result", self._file.path.parent, error) from None
+            raise create_write_error("The result", self._file.path.parent, error) from None
         self._between = ","
 
     def close(self, *, interrupted: bool = False) -> Path:
@@ -132,7 +132,7 @@ class RankFile:
             self._out.close()
         except OSError as error:
             self.discard()
-            raise not_written("The result", path.parent, error) from None
+            raise create_write_error("The result", path.parent, error) from None
         partial = path.with_name(f"{path.stem}_interrupted.json")
         if not interrupted:
             with suppress(OSError):
@@ -150,10 +150,10 @@ class RankFile:
 
     def _item(self, op: str, row: Row, cells: Sequence[Cell], value: Difference) -> dict[str, Any]:
         """Return the entry of one row."""
-        item: dict[str, Any] = dict(zip(self._table.headers, map(_finite, cells)))
+        item: dict[str, Any] = dict(zip(self._table.headers, map(_format_finite, cells)))
         if row.stack is not None:
             item["NPU_Stack_Info"] = list(row.stack)
-        target, golden = (_transfer(slot) for slot in row.pair[:2])
+        target, golden = (_describe_transfer(slot) for slot in row.pair[:2])
         item |= {
             "state": value.side.value,
             "api_origin_name": op,
@@ -161,36 +161,36 @@ class RankFile:
             "Bench P2POp op": golden[0],
             "NPU P2POp peer": target[1],
             "Bench P2POp peer": golden[1],
-            "difference": _plain_apart(value),
+            "difference": _serialize_difference(value),
         }
         return item
 
 
-def _mispaired(value: Difference) -> Difference:
+def _mark_mispaired(value: Difference) -> Difference:
     """Return an unjudged value, because its call may be paired with the wrong one."""
     why = "this call may be paired with the wrong one; compare with --match align"
     return Difference(value.row, value.side, UNJUDGED, is_scalar=value.is_scalar, why=why)
 
 
-def _finite(cell: Cell) -> Cell:
+def _format_finite(cell: Cell) -> Cell:
     """Return a cell that JSON can hold: inf and nan as text."""
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
-def _transfer(slot: Slot | None) -> tuple[str, str]:
+def _describe_transfer(slot: Slot | None) -> tuple[str, str]:
     """Return the operation and the other rank of a transfer between two ranks."""
     p2p = slot.value.p2p if slot is not None else None
-    return (p2p.op, str(p2p.peer)) if p2p else (NONE, NONE)
+    return (p2p.op, str(p2p.peer)) if p2p else (NO_TRANSFER, NO_TRANSFER)
 
 
-def _call(op: str, rows: Sequence[Row]) -> Call | None:
+def _parse_row_call(op: str, rows: Sequence[Row]) -> CommunicationCall | None:
     """Return the communication call that an op of the target is; None for any other op."""
     if api_of(op) is None:
         return None
-    return call_of(Record(0, op, tuple(row.pair.target for row in rows if row.pair.target is not None)))
+    return parse_call(Record(0, op, tuple(row.pair.target for row in rows if row.pair.target is not None)))
 
 
-def _plain_call(call: Call) -> dict[str, Any]:
+def _serialize_call(call: CommunicationCall) -> dict[str, Any]:
     """Return a communication call as JSON."""
     return {
         "api": call.api.name,
@@ -200,7 +200,7 @@ def _plain_call(call: Call) -> dict[str, Any]:
     }
 
 
-def _plain_apart(value: Difference) -> dict[str, Any]:
+def _serialize_difference(value: Difference) -> dict[str, Any]:
     """Return the distance of a value as JSON."""
     return {
         "state": value.state,
@@ -222,7 +222,7 @@ def _plain_apart(value: Difference) -> dict[str, Any]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def read(path: Path) -> Iterator[CallView]:
+def read_rank_file(path: Path) -> Iterator[CallView]:
     """Read the facts about all ops from the file of one rank, in its order.
 
     Raises:
@@ -230,18 +230,18 @@ def read(path: Path) -> Iterator[CallView]:
     """
     try:
         with path.open("rb") as file:
-            for op, entry, place in _entries(file):
-                yield _facts(op, entry, place)
+            for op, entry, place in _iterate_entries(file):
+                yield _load_call(op, entry, place)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(
             f"{path} is damaged, so the first difference cannot be searched: {error}.",
             "Compare that rank again with -da.",
         ) from None
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _create_read_error(path, error) from None
 
 
-def _entries(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any], tuple[int, int]]]:
+def _iterate_entries(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any], tuple[int, int]]]:
     """Yield the name and the entry of each op, with the offsets of the entry's first byte and of its end.
 
     One entry is in memory at a time: it ends with the first line that closes it, as ``RankFile`` writes it.
@@ -268,7 +268,7 @@ def _entries(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any], tuple[int, i
         raise ValueError(f"it ends at byte {offset} within a value")
 
 
-def _unreadable(path: Path, error: OSError) -> UserError:
+def _create_read_error(path: Path, error: OSError) -> UserError:
     """Return the error for the file of a rank that the operating system does not let us read."""
     return UserError(
         f"{path} cannot be read, so the first difference cannot be searched: {error.strerror or error}.",
@@ -276,7 +276,7 @@ def _unreadable(path: Path, error: OSError) -> UserError:
     )
 
 
-def items_at(path: Path, place: tuple[int, int]) -> tuple[Item, ...]:
+def read_items(path: Path, place: tuple[int, int]) -> tuple[Item, ...]:
     """Read the rows of one op from the file of one rank.
 
     Args:
@@ -291,15 +291,15 @@ def items_at(path: Path, place: tuple[int, int]) -> tuple[Item, ...]:
             file.seek(place[0])
             entry = json.loads(file.read(place[1] - place[0]))
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _create_read_error(path, error) from None
     return tuple(
-        Item(_apart(item), item["Bench Name"], item, tuple(stack) if isinstance(stack, list) else ())
+        Item(_load_difference(item), item["Bench Name"], item, tuple(stack) if isinstance(stack, list) else ())
         for item in entry["op_items"]
         for stack in (item.get("NPU_Stack_Info"),)
     )
 
 
-def _apart(item: dict[str, Any]) -> Difference:
+def _load_difference(item: dict[str, Any]) -> Difference:
     """Return the distance of a value, from its entry in the file."""
     difference = item["difference"]
     return Difference(
@@ -321,12 +321,12 @@ def _apart(item: dict[str, Any]) -> Difference:
     )
 
 
-def _facts(op: str, entry: dict[str, Any], place: tuple[int, int]) -> CallView:
+def _load_call(op: str, entry: dict[str, Any], place: tuple[int, int]) -> CallView:
     """Return the facts about an op, from its entry in the file."""
-    values = tuple(map(_apart, entry["op_items"]))
+    values = tuple(map(_load_difference, entry["op_items"]))
     plain = entry.get("communication")
     call = None
     if plain is not None:
         peers = tuple(Peer(int(rank), bool(sends)) for rank, sends in plain["peers"])
-        call = Call(apis()[plain["api"]], tuple(plain["group"]), plain["root"], peers)
+        call = CommunicationCall(load_apis()[plain["api"]], tuple(plain["group"]), plain["root"], peers)
     return CallView(op, values, call, tuple(entry.get("module", ())), place)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from probe_core.model import Op, Row, Ruling
 from probe_core.model.batches import RowBatch
-from probe_core.model.single import batch_of
+from probe_core.model.single import create_batch
 
 Judge = Callable[[Op, Sequence[Row]], Mapping[int, Ruling]]
 """Function that returns the verdicts to change of one op, by the row's position."""
@@ -31,4 +31,4 @@ class BatchJudge:
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
         """Return the verdicts to change, by the row's position in ``rows``."""
-        return self.judge_batch(batch_of([row.pair for row in rows], op, [row.verdict for row in rows]))
+        return self.judge_batch(create_batch([row.pair for row in rows], op, [row.verdict for row in rows]))

@@ -7,18 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from probe_core.model import How, Level, Reason, Ruling
-from probe_core.model.batches import HOWS, RowBatch
+from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_diagnosis.judges.batch_judge import BatchJudge
 
 REGION = Reason("region")
 
 
-class Regions(BatchJudge):
+class RegionJudge(BatchJudge):
     """Judge that skips rows without a partner in a region, because the region is reported as a whole."""
 
     def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
         """Return a ruling that skips the row, for each row without a partner in a region."""
-        lines = np.flatnonzero((batch.how == HOWS.index(How.REGION)) & ~batch.is_matched)
-        return {
-            line: Ruling(batch.verdicts[line]._replace(level=Level.SKIP), REGION) for line in lines.tolist()
-        }
+        lines = np.flatnonzero((batch.how == MATCH_KINDS.index(How.REGION)) & ~batch.is_matched)
+        return {line: Ruling(batch.verdicts[line]._replace(level=Level.SKIP), REGION) for line in lines.tolist()}

@@ -13,13 +13,12 @@ from probe_diagnosis.judges.batch_judge import BatchJudge
 REQUIRES_GRAD = Reason("requires_grad")
 
 
-class RequiresGrad(BatchJudge):
+class RequiresGradJudge(BatchJudge):
     """Judge that turns a pass into a warning if ``requires_grad`` differs between both sides."""
 
     def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
         """Return a ruling with a warning for each row that passes although ``requires_grad`` differs."""
         lines = np.flatnonzero(batch.requires_grad_differs & (batch.verdicts.levels == GRAVITY[Level.PASS]))
         return {
-            line: Ruling(batch.verdicts[line]._replace(level=Level.WARNING), REQUIRES_GRAD)
-            for line in lines.tolist()
+            line: Ruling(batch.verdicts[line]._replace(level=Level.WARNING), REQUIRES_GRAD) for line in lines.tolist()
         }

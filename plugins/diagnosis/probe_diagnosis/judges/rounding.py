@@ -14,10 +14,10 @@ from probe_core.model.batches import RowBatch
 from probe_core.store.names import is_gradient
 from probe_diagnosis.judges.batch_judge import judge_each
 
-CANCELLED = Reason("evidence", "differs by no more than rounding of the largest tensor of its call")
+CANCELLED_REASON = Reason("evidence", "differs by no more than rounding of the largest tensor of its call")
 
 
-class Rounding:
+class RoundingJudge:
     """Judge that passes gradients that are rounding, whatever the label in the table says.
 
     Only rows that fail by their cosine alone are considered; the policy gives them a ``drift``. Such a row is
@@ -29,7 +29,7 @@ class Rounding:
     def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
         """Return the rulings of all ops with a row that fails by its cosine alone."""
         verdicts = batch.verdicts
-        doubtful = batch.ops_of(verdicts.has_drift & (verdicts.levels == GRAVITY[Level.ERROR]))
+        doubtful = batch.find_ops(verdicts.has_drift & (verdicts.levels == GRAVITY[Level.ERROR]))
         return judge_each(self.judge, batch, doubtful)
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
@@ -39,33 +39,35 @@ class Rounding:
         """
         drifts = [row.verdict.drift for row in rows]
         doubtful = [n for n, row in enumerate(rows) if drifts[n] and row.verdict.level is Level.ERROR]
-        sizes = [_size(row) for row in rows]
+        sizes = [_count_elements(row) for row in rows]
         is_backward = is_gradient(op.key) or "backward" in op.key.split(".")
         rulings: dict[int, Ruling] = {}
         for place in doubtful:
             row, drift, size = rows[place], drifts[place], sizes[place]
             assert drift is not None
-            scale = max((_scale(other) for other, count in zip(rows, sizes) if count > size), default=0.0)
+            scale = max(
+                (_compute_scale(candidate) for candidate, count in zip(rows, sizes) if count > size), default=0.0
+            )
             verdict = row.verdict._replace(drift=None)
             is_output = row.pair.side in (Side.OUTPUT, Side.PARAMETERS_GRAD)
             if is_backward and is_output and drift.relative_to(scale) <= drift.noise:
                 verdict = verdict._replace(level=Level.PASS, failed=False)
-            rulings[place] = Ruling(verdict, CANCELLED)
+            rulings[place] = Ruling(verdict, CANCELLED_REASON)
         return rulings
 
 
-def _scale(row: Row) -> float:
+def _compute_scale(row: Row) -> float:
     """Return the root mean square of the golden, or of a target without partner by its recorded norm."""
     if row.verdict.drift is not None:
         return row.verdict.drift.scale
     slot = row.pair.target
     if slot is None or row.pair.matched or row.pair.how is not How.REGION:
         return 0.0
-    norm, size = slot.value.statistics.norm, _size(row)
+    norm, size = slot.value.statistics.norm, _count_elements(row)
     return norm / sqrt(size) if isinstance(norm, float) and isfinite(norm) and size else 0.0
 
 
-def _size(row: Row) -> int:
+def _count_elements(row: Row) -> int:
     """Return the number of elements of a row's tensor; 1 for a scalar."""
     slot: Slot | None = row.pair.target or row.pair.golden
     assert slot is not None

@@ -33,36 +33,36 @@ from probe_core.model import (
 )
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import Array
-from probe_diagnosis.collectives.calls import Flow, api_of, call_of, is_buffer
+from probe_diagnosis.collectives.calls import Flow, api_of, is_buffer, parse_call
 from probe_diagnosis.judges.batch_judge import judge_each
 
 NOT_COMPUTED = Reason("evidence", "uninitialised memory, or overwritten before it is read")
 """Evidence in the verdict of a value that was not computed."""
 
-REMEMBERED = 4096
+MAX_REMEMBERED_PAIRS = 4096
 """Largest number of uninitialised pairs that are remembered; the oldest is forgotten first."""
 
 
 @cache
-def _sections() -> dict[str, Any]:
+def _load_sections() -> dict[str, Any]:
     sections: dict[str, Any] = load_yaml(__package__, "uninitialised.yaml")
     return sections
 
 
 @cache
-def _apis() -> dict[str, frozenset[str]]:
+def _load_apis() -> dict[str, frozenset[str]]:
     """Return the sections of ``uninitialised.yaml``: names of APIs by what they do to memory.
 
     ``all`` holds all names that may be those of calls with uninitialised values.
     """
-    apis = {section: frozenset(names) for section, names in _sections().items()}
+    apis = {section: frozenset(names) for section, names in _load_sections().items()}
     names = apis["creates"] | apis["overwrites"] | apis["overwrites_a_part"] | apis["fills_a_part"]
     return apis | {"all": names}
 
 
-def _partly_filled(name: str) -> tuple[str, str]:
+def _find_partly_filled(name: str) -> tuple[str, str]:
     """Return the paths of the argument and the output that an API fills only in part; empty for none."""
-    positions = _sections()["fills_a_part"].get(name)
+    positions = _load_sections()["fills_a_part"].get(name)
     return (str(positions[0]), str(positions[1])) if positions else ("", "")
 
 
@@ -73,10 +73,10 @@ def uninitialised_slots(record: Record, rank: int) -> frozenset[int]:
     """
     unmeasured = Verdict(Level.SKIP, "")
     rows = [Row(Pair(slot, None), record.key, {}, unmeasured) for slot in record.slots]
-    return Uninitialised().among(record.key, rows, rank)
+    return UninitialisedJudge().find_uninitialised(record.key, rows, rank)
 
 
-class Uninitialised:
+class UninitialisedJudge:
     """Judge that skips uninitialised values.
 
     Ops must be judged in the order of the run, because uninitialised values are recognised when a later call
@@ -92,8 +92,8 @@ class Uninitialised:
         is_doubtful = np.zeros(len(batch), bool)  # values that agree need no excuse
         for verdicts in (batch.verdicts, *batch.results.further.values()):
             is_doubtful |= verdicts.levels != GRAVITY[Level.PASS]
-        with_keyword = {*batch.ops_of(_are_keywords(batch))}
-        doubtful = batch.ops_of(is_doubtful)
+        with_keyword = {*batch.find_ops(_are_keywords(batch))}
+        doubtful = batch.find_ops(is_doubtful)
         ops = (op for op in doubtful if op in with_keyword or self._may_hold_any(batch.ops[op]))
         return judge_each(self.judge, batch, ops)
 
@@ -101,12 +101,12 @@ class Uninitialised:
         """Return a ruling that skips the row, for each uninitialised value of an op."""
         further = Verdict(Level.SKIP, "", (NOT_COMPUTED,))
         rulings: dict[int, Ruling] = {}
-        for place in self.among(op.key, rows, op.rank):
+        for place in self.find_uninitialised(op.key, rows, op.rank):
             skipped = rows[place].verdict._replace(level=Level.SKIP, failed=False, drift=None)
             rulings[place] = Ruling(skipped, NOT_COMPUTED, further)
         return rulings
 
-    def among(self, op: str, rows: Sequence[Row], rank: int = 0) -> frozenset[int]:
+    def find_uninitialised(self, op: str, rows: Sequence[Row], rank: int = 0) -> frozenset[int]:
         """Return the positions in ``rows`` of uninitialised values.
 
         Args:
@@ -115,45 +115,43 @@ class Uninitialised:
             rank: The rank that ran the op; a broadcast overwrites the buffers of all ranks but its root.
         """
         self._rank = rank
-        name = _name(op)
-        apis = _apis()
+        name = _get_api_name(op)
+        apis = _load_apis()
         if not (self._may_hold_any(op) or any(_is_keyword(row.pair) for row in rows)):
             return frozenset()
         inputs = [position for position, row in enumerate(rows) if _is_input(row)]
-        positions = {position for position in inputs if self._is_room(op, name, rows[position], rows)}
+        positions = {position for position in inputs if self._is_uninitialised(op, name, rows[position], rows)}
         passes_on = bool(inputs) and positions.issuperset(inputs)
         passes_on = passes_on and name not in apis["overwrites"] and name not in apis["takes_the_shape"]
         is_unfilled = name in apis["creates"] or name in apis["overwrites_a_part"]
         is_unfilled = is_unfilled or (passes_on and not api_of(op))
-        partly_filled = _partly_filled(name)[1]
+        partly_filled = _find_partly_filled(name)[1]
         for position, row in enumerate(rows):
             if row.pair.side is not Side.OUTPUT or not _is_tensor(row.pair):
                 continue
-            if is_unfilled or (partly_filled and _path(row.pair) == partly_filled):
+            if is_unfilled or (partly_filled and _get_path(row.pair) == partly_filled):
                 positions.add(position)
                 self._remember(row.pair)
         return frozenset(positions)
 
     def _may_hold_any(self, op: str) -> bool:
         """Return False for an op that has no uninitialised values, unless an argument is a keyword."""
-        return bool(self._known or _name(op) in _apis()["all"] or api_of(op))
+        return bool(self._known or _get_api_name(op) in _load_apis()["all"] or api_of(op))
 
-    def _is_room(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
+    def _is_uninitialised(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
         """Return True if an input is uninitialised, or overwritten by the op."""
         pair = row.pair
         slot = pair.target or pair.golden
         assert slot is not None
-        apis = _apis()
+        apis = _load_apis()
         head = slot.path.partition(".")[0]
-        if head in apis["keywords"] or (
-            head == "0" and name in apis["overwrites"] | apis["overwrites_a_part"]
-        ):
+        if head in apis["keywords"] or (head == "0" and name in apis["overwrites"] | apis["overwrites_a_part"]):
             return True
-        if head == _partly_filled(name)[0]:
+        if head == _find_partly_filled(name)[0]:
             return True
         if any(side is not None and self._is_filled(op, side, rows) for side in row.pair[:2]):
             return True
-        return bool(self._known) and _print(pair) in self._known
+        return bool(self._known) and _fingerprint_pair(pair) in self._known
 
     def _is_filled(self, op: str, slot: Slot, rows: Sequence[Row]) -> bool:
         """Return True if a communication call overwrites an input, as a broadcast from another rank does."""
@@ -164,22 +162,22 @@ class Uninitialised:
             return True
         if api.flow is not Flow.FROM_ROOT or api.fills != api.gives:
             return False
-        call = call_of(Record(0, op, tuple(row.pair.target for row in rows if row.pair.target is not None)))
+        call = parse_call(Record(0, op, tuple(row.pair.target for row in rows if row.pair.target is not None)))
         return call is not None and call.root != self._rank
 
     def _remember(self, pair: Pair) -> None:
         """Remember a pair of uninitialised values, unless both are equal."""
-        target, golden = _print(pair)
+        target, golden = _fingerprint_pair(pair)
         if target == golden:  # often zeros, which other values may equal by chance
             return
         self._known[target, golden] = None
-        if len(self._known) > REMEMBERED:
+        if len(self._known) > MAX_REMEMBERED_PAIRS:
             del self._known[next(iter(self._known))]
 
 
 def _are_keywords(batch: RowBatch) -> Array:
     """Return True for rows of arguments that any API overwrites, by their keywords."""
-    keywords = _apis()["keywords"]
+    keywords = _load_apis()["keywords"]
     sides = [
         np.array([path.partition(".")[0] in keywords for _, _, path in side.columns.places] or [False])[
             side.column("place")
@@ -191,16 +189,16 @@ def _are_keywords(batch: RowBatch) -> Array:
 
 def _is_keyword(pair: Pair) -> bool:
     """Return True for an argument that any API overwrites, by its keyword."""
-    return _path(pair).partition(".")[0] in _apis()["keywords"]
+    return _get_path(pair).partition(".")[0] in _load_apis()["keywords"]
 
 
-def _path(pair: Pair) -> str:
+def _get_path(pair: Pair) -> str:
     """Return the path of a pair's slot, such as ``0`` or ``out.1``."""
     slot = pair[0] or pair[1]
     return slot.path if slot is not None else ""
 
 
-def _name(op: str) -> str:
+def _get_api_name(op: str) -> str:
     """Return the API's name in the key of a forward call, such as ``empty_like``; empty for other keys."""
     parts = op.split(".")
     return parts[-3] if len(parts) >= 4 and parts[-1] == "forward" else ""
@@ -216,12 +214,12 @@ def _is_tensor(pair: Pair) -> bool:
     return any(slot is not None and slot.value.kind is Kind.TENSOR for slot in pair[:2])
 
 
-def _print(pair: Pair) -> Any:
+def _fingerprint_pair(pair: Pair) -> Any:
     """Return fingerprints of both sides, by which the same pair of values is recognised later."""
-    return _value_print(pair.target), _value_print(pair.golden)
+    return _fingerprint_value(pair.target), _fingerprint_value(pair.golden)
 
 
-def _value_print(slot: Slot | None) -> Any:
+def _fingerprint_value(slot: Slot | None) -> Any:
     """Return the fingerprint of a value: dtype, extent, checksum and statistics."""
     if slot is None:
         return None

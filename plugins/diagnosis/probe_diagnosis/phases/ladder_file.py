@@ -10,20 +10,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Union
 
-from probe_core.files.given import read_given
+from probe_core.files.given import read_regular_file
 from probe_diagnosis.frames import own_frame
 
 LADDER_FILE = "ladder.json"
 SCHEMA = 1
 
-_WRAPPER = re.compile(r"^(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
+_WRAPPER_PATTERN = re.compile(r"^(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
 
 Number = Union[int, float]
 Setting = Union[None, bool, int, float, str, tuple["Setting", ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class PhaseValue:
     """A tensor, or a scalar, of a rung.
 
     Attributes:
@@ -38,7 +38,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ParameterGroup:
     """A group of parameters of an optimizer, with its settings."""
 
     settings: Mapping[str, Setting]
@@ -46,7 +46,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class StepPhase:
     """A phase of a step.
 
     Attributes:
@@ -62,9 +62,9 @@ class Rung:
     phase: str
     number: int
     where: str = ""
-    values: Mapping[str, Measured | None] = field(default_factory=dict)
+    values: Mapping[str, PhaseValue | None] = field(default_factory=dict)
     facts: Mapping[str, Setting] = field(default_factory=dict)
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ParameterGroup, ...] = ()
     unchanged: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -79,82 +79,82 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class LadderFile:
+class PhasesFile:
     """The rungs of a step and rank, in the order of time.
 
     Attributes:
         not_captured: For phases without a rung, the reason.
     """
 
-    rungs: tuple[Rung, ...]
+    rungs: tuple[StepPhase, ...]
     not_captured: Mapping[str, str]
 
-    def of(self, phase: str) -> list[Rung]:
+    def find_phases(self, phase: str) -> list[StepPhase]:
         """Return the rungs of a phase."""
         return [rung for rung in self.rungs if rung.phase == phase]
 
 
-def read_ladder(directory: Path) -> LadderFile | None:
+def read_phases(directory: Path) -> PhasesFile | None:
     """Return the ladder of a step and rank; None if there is none that can be read."""
     try:
-        plain = json.loads(read_given(directory / LADDER_FILE).decode("utf-8"))
+        plain = json.loads(read_regular_file(directory / LADDER_FILE).decode("utf-8"))
         if plain["schema"] != SCHEMA:
             return None
         missing = {str(phase): str(reason) for phase, reason in plain["not_captured"].items()}
-        return LadderFile(_unwrapped([_rung(rung) for rung in plain["rungs"]]), missing)
+        return PhasesFile(_unwrap_names([_parse_phase(rung) for rung in plain["rungs"]]), missing)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def _unwrapped(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
+def _unwrap_names(rungs: Sequence[StepPhase]) -> tuple[StepPhase, ...]:
     """Return the rungs, the names of parameters without what wrappers such as DistributedDataParallel add."""
     names = {name for rung in rungs for group in rung.groups for name in group.parameters}
     names |= {name for rung in rungs if rung.phase == "gradient" for name in rung.values}
-    if not names or not all(_WRAPPER.match(name) for name in names):
+    if not names or not all(_WRAPPER_PATTERN.match(name) for name in names):
         return tuple(rungs)
 
     def plain(name: str) -> str:
-        return _WRAPPER.sub("", name)
+        return _WRAPPER_PATTERN.sub("", name)
 
     return tuple(
         replace(
             rung,
             values={plain(name): value for name, value in rung.values.items()},
-            groups=tuple(Group(group.settings, tuple(map(plain, group.parameters))) for group in rung.groups),
+            groups=tuple(ParameterGroup(group.settings, tuple(map(plain, group.parameters))) for group in rung.groups),
             unchanged={plain(name): value for name, value in rung.unchanged.items()},
         )
         for rung in rungs
     )
 
 
-def _rung(plain: Mapping[str, Any]) -> Rung:
+def _parse_phase(plain: Mapping[str, Any]) -> StepPhase:
     facts = dict(plain["facts"])
     groups = tuple(
-        Group(
-            {str(k): _setting(v) for k, v in group["settings"].items()}, tuple(map(str, group["parameters"]))
+        ParameterGroup(
+            {str(k): _parse_setting(v) for k, v in group["settings"].items()}, tuple(map(str, group["parameters"]))
         )
         for group in facts.pop("groups", ())
     )
     unchanged = {str(k): (int(v[0]), int(v[1])) for k, v in facts.pop("unchanged", {}).items()}
-    return Rung(
+    return StepPhase(
         str(plain["phase"]),
         int(plain["number"]),
         own_frame([str(frame) for frame in plain["stack"]]),
-        {str(name): _measured(leaf) for name, leaf in plain["values"].items()},
-        {str(key): _setting(value) for key, value in facts.items()},
+        {str(name): _parse_value(leaf) for name, leaf in plain["values"].items()},
+        {str(key): _parse_setting(value) for key, value in facts.items()},
         groups,
         unchanged,
     )
 
 
-def _measured(leaf: Any) -> Measured | None:
+def _parse_value(leaf: Any) -> PhaseValue | None:
     if leaf is None:
         return None
     if "value" in leaf:
         value = leaf["value"]
-        return Measured(str(leaf["type"]), (), (value,) * 4 if _is_number(value) else ())
+        return PhaseValue(str(leaf["type"]), (), (value,) * 4 if _is_number(value) else ())
     statistics = tuple(leaf.get(name) for name in ("Max", "Min", "Mean", "Norm"))
-    return Measured(
+    return PhaseValue(
         str(leaf["dtype"]).rpartition(".")[2],
         tuple(int(size) for size in leaf["shape"]),
         statistics if all(map(_is_number, statistics)) else (),
@@ -165,9 +165,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _setting(value: Any) -> Setting:
+def _parse_setting(value: Any) -> Setting:
     if isinstance(value, list):
-        return tuple(map(_setting, value))
+        return tuple(map(_parse_setting, value))
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError("no setting")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from probe_diagnosis.limits import limits
-from probe_diagnosis.phases.ladder_file import LadderFile
-from probe_diagnosis.phases.ladder_search import Search
-from probe_diagnosis.phases.ladder_steps import Step
-from probe_diagnosis.phases.ladder_windows import windows_of
+from probe_diagnosis.phases.ladder_file import PhasesFile
+from probe_diagnosis.phases.ladder_search import PhaseSearch
+from probe_diagnosis.phases.ladder_steps import PhaseDifference
+from probe_diagnosis.phases.ladder_windows import split_optimizer_steps
 
-TIMES = "ladder_times_rounding"
+TIMES_EVIDENCE = "ladder_times_rounding"
 """Name of the evidence that holds the largest distance of a phase, as a multiple of rounding."""
 
 
@@ -24,27 +24,30 @@ class ReferencePhases:
     """
 
     def __init__(
-        self, target: LadderFile, golden: LadderFile, reference: LadderFile, noise: float, carried: float
+        self, target: PhasesFile, golden: PhasesFile, reference: PhasesFile, noise: float, carried: float
     ) -> None:
-        self._are_alike = len({len(windows_of(run)) for run in (target, golden, reference)}) == 1
+        self._are_alike = len({len(split_optimizer_steps(run)) for run in (target, golden, reference)}) == 1
         self._steps = [
-            [step for step in Search(run, reference, noise, carried).steps() if step.is_effective]
+            [step for step in PhaseSearch(run, reference, noise, carried).iterate_differences() if step.is_effective]
             for run in (target, golden)
         ]
 
-    def excuses(self, step: Step) -> bool:
+    def excuses(self, step: PhaseDifference) -> bool:
         """Return True if a phase of the target is as near to the reference as the golden's, or nearly so.
 
         Settings are no values, and are not excused.
         """
         if step.rung.phase == "settings" or not self._are_alike:
             return False
-        own = [one for one in self._steps[0] if one.part == step.part]
-        if not own:
+        target_steps = [candidate for candidate in self._steps[0] if candidate.part == step.part]
+        if not target_steps:
             return True
         distances = [
-            next((one.evidence.get(TIMES) for one in steps if one.rung.key == step.rung.key), None)
-            for steps in (own, self._steps[1])
+            next(
+                (candidate.evidence.get(TIMES_EVIDENCE) for candidate in steps if candidate.rung.key == step.rung.key),
+                None,
+            )
+            for steps in (target_steps, self._steps[1])
         ]
         first, second = distances
         if not (isinstance(first, float) and isinstance(second, float)):

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.phases.ladder_file import Rung, Setting
-from probe_diagnosis.phases.ladder_values import Distances, distances, limits
-from probe_diagnosis.phases.ladder_windows import Window
+from probe_diagnosis.phases.ladder_file import Setting, StepPhase
+from probe_diagnosis.phases.ladder_values import PhaseDistances, limits, measure_distances
+from probe_diagnosis.phases.ladder_windows import OptimizerStep
 
 Evidence = dict[str, "float | int | str"]
 
-BEFORE, BEHIND = "before", "behind"
+UNTIL_BACKWARD, AFTER_BACKWARD = "before", "behind"
 """Parts of a step: up to the backward pass, and from its gradients to the end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PhaseDifference:
     """A phase of a step that differs.
 
     Attributes:
@@ -29,7 +29,7 @@ class Step:
         where: The line of code, if it is not that of the rung.
     """
 
-    rung: Rung
+    rung: StepPhase
     part: str
     statement: Statement
     is_effective: bool = True
@@ -37,41 +37,46 @@ class Step:
     where: str = ""
 
 
-def step_of_stage(
-    stage: str, target: Window, golden: Window, found: Distances, names: Sequence[str], agree: str
-) -> Step:
+def describe_stage(
+    stage: str,
+    target: OptimizerStep,
+    golden: OptimizerStep,
+    phase_distances: PhaseDistances,
+    names: Sequence[str],
+    agree: str,
+) -> PhaseDifference:
     """Return the stage at which gradients differ that agreed before."""
-    shown = listed(found, names)
-    numbers = numbers_of(found, names)
-    rung = next((rung for rung in target.of(stage)[::-1] if names[0] in rung.values), target.applied)
+    shown = format_worst(phase_distances, names)
+    numbers = build_evidence(phase_distances, names)
+    rung = next((rung for rung in target.find_phases(stage)[::-1] if names[0] in rung.values), target.applied)
     where = target.line
     if stage == "accumulated":
-        adds = [any(names[0] in rung.values for rung in one.of(stage)) for one in (target, golden)]
+        adds = [any(names[0] in rung.values for rung in window.find_phases(stage)) for window in (target, golden)]
         who = "both runs add" if all(adds) else "the target adds" if adds[0] else "the golden adds"
         rest = "" if all(adds) else f", the {'golden' if adds[0] else 'target'} does not"
-        last = (target.of("loss") or [rung])[-1]
+        last = (target.find_phases("loss") or [rung])[-1]
         clause = f"{who} the gradients of this backward pass to earlier ones{rest}, and the sums differ"
-        return Step(rung, BEHIND, Statement(clause, "", shown), evidence=numbers, where=last.where)
+        return PhaseDifference(rung, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=last.where)
     if stage == "reduced":
         clause = f"gradients {agree} before their reduction over the ranks, and differ after it"
-        return Step(rung, BEHIND, Statement(clause, "", shown), evidence=numbers, where=where)
-    factor = _factor(found)
-    times = f": all {len(found.times)} are {factor:.6g} times the golden's" if factor else ""
-    changed, line = _changed(target, golden)
+        return PhaseDifference(rung, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=where)
+    factor = _find_factor(phase_distances)
+    times = f": all {len(phase_distances.times)} are {factor:.6g} times the golden's" if factor else ""
+    changed, line = _describe_clipping(target, golden)
     clause = (
         f"gradients {agree} when the backward pass is over, and differ when "
         f"{target.applied.subject} takes them{times}{changed}"
     )
     if factor:
         numbers["factor"] = factor
-    return Step(rung, BEHIND, Statement(clause, "", shown), evidence=numbers, where=line or where)
+    return PhaseDifference(rung, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=line or where)
 
 
-def _factor(found: Distances) -> float:
+def _find_factor(phase_distances: PhaseDistances) -> float:
     """Return the factor between the norms of all gradients, if there is one; else 0."""
     factors = []
-    for name in found.times:
-        target, golden = found.target[name], found.golden[name]
+    for name in phase_distances.times:
+        target, golden = phase_distances.target[name], phase_distances.golden[name]
         if target is not None and golden is not None and golden.statistics[3]:
             factors.append(target.statistics[3] / golden.statistics[3])
     if len(factors) < 2 or min(factors) <= 0:
@@ -80,34 +85,34 @@ def _factor(found: Distances) -> float:
     return middle if max(factors) - min(factors) <= limits()["one_factor"] * middle else 0.0
 
 
-def _changed(target: Window, golden: Window) -> tuple[str, str]:
+def _describe_clipping(target: OptimizerStep, golden: OptimizerStep) -> tuple[str, str]:
     """Return a clause on clipping and unscaling that differ, with its line of code; else empty texts."""
-    made = [[rung for rung in one.rungs if rung.phase in ("unscaled", "clipped")] for one in (target, golden)]
-    said = [[_call(rung) for rung in one] for one in made]
-    if said[0] == said[1]:
-        for first, second in zip(*made):
-            found = distances(first.values, second.values, 0.0)
-            if names := found.beyond(0.0):
-                return f"; {_call(first)} meets another {found.shown(names[0])}", first.where
+    changes = [[rung for rung in side.rungs if rung.phase in ("unscaled", "clipped")] for side in (target, golden)]
+    call_texts = [[_format_call(rung) for rung in side] for side in changes]
+    if call_texts[0] == call_texts[1]:
+        for first, second in zip(*changes):
+            phase_distances = measure_distances(first.values, second.values, 0.0)
+            if names := phase_distances.find_beyond(0.0):
+                return f"; {_format_call(first)} meets another {phase_distances.format_value(names[0])}", first.where
         return "", ""
-    line = next((rung.where for rung in (*made[0], *made[1]) if rung.where), "")
-    if not said[1] or not said[0]:
-        who, other = ("target", "golden") if said[0] else ("golden", "target")
-        return f"; the {who} calls {', '.join(said[0] or said[1])}, the {other} does not", line
-    return f"; the target calls {', '.join(said[0])}, the golden {', '.join(said[1])}", line
+    line = next((rung.where for rung in (*changes[0], *changes[1]) if rung.where), "")
+    if not call_texts[1] or not call_texts[0]:
+        who, other_run = ("target", "golden") if call_texts[0] else ("golden", "target")
+        return f"; the {who} calls {', '.join(call_texts[0] or call_texts[1])}, the {other_run} does not", line
+    return f"; the target calls {', '.join(call_texts[0])}, the golden {', '.join(call_texts[1])}", line
 
 
-def _call(rung: Rung) -> str:
+def _format_call(rung: StepPhase) -> str:
     """Return a call of clipping or unscaling as text."""
     if rung.phase == "unscaled":
         return "GradScaler.unscale_"
-    limits_of = [f"{key}={said(value)}" for key, value in rung.facts.items() if key != "function"]
+    limits_of = [f"{key}={format_setting(value)}" for key, value in rung.facts.items() if key != "function"]
     return f"{rung.subject}({', '.join(limits_of)})"
 
 
-def step_of_unchanged(target: Window, golden: Window) -> Iterator[Step]:
+def describe_unchanged(target: OptimizerStep, golden: OptimizerStep) -> Iterator[PhaseDifference]:
     """Yield that a step left far more elements unchanged than the golden's did, or far fewer."""
-    rungs = target.one("parameters_after"), golden.one("parameters_after")
+    rungs = target.find_last_phase("parameters_after"), golden.find_last_phase("parameters_after")
     if rungs[0] is None or rungs[1] is None:
         return
     counts = [[sum(pair[n] for pair in rung.unchanged.values()) for n in (0, 1)] for rung in rungs if rung]
@@ -123,26 +128,26 @@ def step_of_unchanged(target: Window, golden: Window) -> Iterator[Step]:
         f"parameters unchanged, the golden's {shares[1]:.0%}{dtypes}"
     )
     evidence: Evidence = {"unchanged": shares[0], "golden_unchanged": shares[1], "sampled": counts[0][1]}
-    yield Step(rungs[0], BEHIND, Statement(text), False, evidence, target.line)
+    yield PhaseDifference(rungs[0], AFTER_BACKWARD, Statement(text), False, evidence, target.line)
 
 
-def numbers_of(found: Distances, names: Sequence[str]) -> Evidence:
+def build_evidence(phase_distances: PhaseDistances, names: Sequence[str]) -> Evidence:
     """Return the evidence of values that differ, the worst first."""
     return {
         "ladder_parameter": names[0],
         "ladder_differing": len(names),
-        "ladder_compared": len(found.times),
-        "ladder_times_rounding": found.times[names[0]],
+        "ladder_compared": len(phase_distances.times),
+        "ladder_times_rounding": phase_distances.times[names[0]],
     }
 
 
-def listed(found: Distances, names: Sequence[str]) -> str:
+def format_worst(phase_distances: PhaseDistances, names: Sequence[str]) -> str:
     """Return the value that differs most, with the number of the others."""
-    return found.shown(names[0]) + (f"; {len(names) - 1} more differ" if len(names) > 1 else "")
+    return phase_distances.format_value(names[0]) + (f"; {len(names) - 1} more differ" if len(names) > 1 else "")
 
 
-def said(value: Setting) -> str:
+def format_setting(value: Setting) -> str:
     """Return a setting as text."""
     if isinstance(value, tuple):
-        return f"[{', '.join(map(said, value))}]"
+        return f"[{', '.join(map(format_setting, value))}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

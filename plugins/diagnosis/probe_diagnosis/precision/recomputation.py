@@ -12,11 +12,11 @@ import numpy as np
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Side, Value
 from probe_core.model.run import Run
-from probe_diagnosis.precision.settings import Arrangement, arrangement_of, settings
+from probe_diagnosis.precision.settings import Arrangement, find_arrangement, load_settings
 
 Array = np.ndarray[Any, Any]
 
-FLOAT32 = ("float32", "Float32")
+FLOAT32_SUFFIXES = ("float32", "Float32")
 """Ends of the dtypes of products whose precision may be lower than that of their inputs."""
 
 
@@ -37,7 +37,7 @@ class Product:
     result: Array
 
 
-def rounding_of(run: Run, key: str) -> float | None:
+def measure_rounding(run: Run, key: str) -> float | None:
     """Return how coarsely a recorded matrix product rounded its inputs, as the largest relative change.
 
     The error of an element that adds products ``x w``, each factor rounded by a relative error with the
@@ -46,7 +46,7 @@ def rounding_of(run: Run, key: str) -> float | None:
     Returns:
         A number such as 2^-11 for TF32; None if the product cannot be computed again.
     """
-    product = recorded_product(run, key)
+    product = load_product(run, key)
     if product is None:
         return None
     exact = product.left @ product.right + product.added
@@ -54,12 +54,12 @@ def rounding_of(run: Run, key: str) -> float | None:
     expected = np.sqrt(np.mean(2 * np.square(product.left) @ np.square(product.right)))
     if not (np.isfinite(error) and np.isfinite(expected) and expected):
         return None
-    return float(error / expected / settings().rounding)
+    return float(error / expected / load_settings().rounding)
 
 
-def recorded_product(run: Run, key: str) -> Product | None:
+def load_product(run: Run, key: str) -> Product | None:
     """Return a part of a recorded product, of at most ``multiplications``; None if it cannot be computed."""
-    place, arrangement = run.find(key), arrangement_of(key)
+    place, arrangement = run.find(key), find_arrangement(key)
     make = _MAKERS.get(arrangement) if arrangement is not None else None
     if place is None or make is None:
         return None
@@ -70,18 +70,18 @@ def recorded_product(run: Run, key: str) -> Product | None:
     if len(outputs) != 1 or not all(_is_float32(value) for value in (*outputs, *tensors)):
         return None
     try:
-        return make([*map(run.tensor, tensors)], run.tensor(outputs[0]), _numbers(inputs))
+        return make([*map(run.tensor, tensors)], run.tensor(outputs[0]), _read_integers(inputs))
     except (UnreadableTensor, MemoryError, ValueError, IndexError):  # a record that is not what it seems
         return None
 
 
 def _is_float32(value: Value) -> bool:
     """Return True for a tensor of float32 whose data were recorded."""
-    is_float32 = value.kind is Kind.TENSOR and str(value.dtype).endswith(FLOAT32)
+    is_float32 = value.kind is Kind.TENSOR and str(value.dtype).endswith(FLOAT32_SUFFIXES)
     return is_float32 and value.data_name is not None
 
 
-def _numbers(inputs: Mapping[str, Value]) -> dict[str, int]:
+def _read_integers(inputs: Mapping[str, Value]) -> dict[str, int]:
     """Return the arguments that are whole numbers, by path; others make a product unknown.
 
     Raises:
@@ -98,15 +98,15 @@ def _numbers(inputs: Mapping[str, Value]) -> dict[str, int]:
     return numbers
 
 
-def _linear(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
+def _arrange_linear(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
     left, weight = arrays[0], arrays[1]
     if weight.ndim != 2 or numbers:
         return None
     left, result = left.reshape(-1, weight.shape[1]), result.reshape(-1, weight.shape[0])
-    return _part(left, weight.T, result, arrays[2] if len(arrays) > 2 else None)
+    return _cut_product(left, weight.T, result, arrays[2] if len(arrays) > 2 else None)
 
 
-def _matmul(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
+def _arrange_matmul(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
     left, right = arrays
     if left.ndim < 2 or right.ndim < 2 or numbers:
         return None
@@ -116,10 +116,10 @@ def _matmul(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) 
         left, right, result = (value.reshape(-1, *value.shape[-2:])[0] for value in (left, right, result))
     else:
         return None
-    return _part(left, right, result)
+    return _cut_product(left, right, result)
 
 
-def _addmm(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
+def _arrange_addmm(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
     added, left, right = arrays
     if right.ndim == 3 and left.shape[:-2] == right.shape[:-2]:
         left, right = left[0], right[0]
@@ -127,18 +127,18 @@ def _addmm(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -
         result = result[0]
     if left.ndim != 2 or right.ndim != 2 or numbers:
         return None
-    return _part(left, right, result, np.broadcast_to(added, result.shape))
+    return _cut_product(left, right, result, np.broadcast_to(added, result.shape))
 
 
-def _convolution(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
+def _arrange_convolution(arrays: Sequence[Array], result: Array, numbers: Mapping[str, int]) -> Product | None:
     """Return the product of a convolution: windows of one sample with the weights, without groups."""
     source, weight = arrays[:2]
     axes = weight.ndim - 2
-    is_large = source[:1].size > settings().multiplications
-    if source.ndim != weight.ndim or _argument(numbers, "groups", 6, 1) != [1] or is_large:
+    is_large = source[:1].size > load_settings().multiplications
+    if source.ndim != weight.ndim or _find_argument(numbers, "groups", 6, 1) != [1] or is_large:
         return None
     stride, padding, dilation = (
-        (_argument(numbers, name, place, axes) * axes)[:axes]
+        (_find_argument(numbers, name, place, axes) * axes)[:axes]
         for name, place in (("stride", 3), ("padding", 4), ("dilation", 5))
     )
     source = np.pad(source[0], [(0, 0), *((size, size) for size in padding)])
@@ -147,17 +147,17 @@ def _convolution(arrays: Sequence[Array], result: Array, numbers: Mapping[str, i
     steps = (1, *stride, *dilation)
     windows = windows[tuple(slice(None, None, step) for step in steps)]
     sizes = windows.shape[1 : axes + 1]
-    places = np.unravel_index(np.arange(min(settings().extent, math.prod(sizes))), sizes)
+    places = np.unravel_index(np.arange(min(load_settings().extent, math.prod(sizes))), sizes)
     left = np.moveaxis(windows, 0, axes)[places]
     if result.shape[2:] != sizes:
         return None
     left = left.reshape(len(left), -1)
     result = np.moveaxis(result[0], 0, -1).reshape(-1, weight.shape[0])[: len(left)]
     right = weight.reshape(weight.shape[0], -1).T
-    return _part(left, right, result, arrays[2] if len(arrays) > 2 else None)
+    return _cut_product(left, right, result, arrays[2] if len(arrays) > 2 else None)
 
 
-def _part(left: Array, right: Array, result: Array, added: Array | None = None) -> Product:
+def _cut_product(left: Array, right: Array, result: Array, added: Array | None = None) -> Product:
     """Return some rows and columns of a product of two matrices.
 
     Args:
@@ -171,7 +171,7 @@ def _part(left: Array, right: Array, result: Array, added: Array | None = None) 
     """
     if left.shape[1] != right.shape[0] or result.shape != (len(left), right.shape[1]) or not result.size:
         raise ValueError("the arrays do not fit")
-    limits, summands = settings(), max(1, right.shape[0])
+    limits, summands = load_settings(), max(1, right.shape[0])
     columns = min(right.shape[1], limits.extent, max(1, limits.multiplications // summands))
     rows = min(len(left), limits.extent, max(1, limits.multiplications // summands // columns))
     addend = np.zeros(()) if added is None else added[..., :columns][: rows if added.ndim == 2 else None]
@@ -179,7 +179,7 @@ def _part(left: Array, right: Array, result: Array, added: Array | None = None) 
     return Product(*(value.astype(float) for value in (left, right, addend, result)))
 
 
-def _argument(numbers: Mapping[str, int], name: str, place: int, count: int) -> list[int]:
+def _find_argument(numbers: Mapping[str, int], name: str, place: int, count: int) -> list[int]:
     """Return the whole numbers of an argument of a convolution, by its name or place."""
     for path in (name, str(place)):
         if path in numbers:
@@ -191,14 +191,14 @@ def _argument(numbers: Mapping[str, int], name: str, place: int, count: int) -> 
 
 
 _MAKERS: Mapping[Arrangement, Callable[[Sequence[Array], Array, Mapping[str, int]], Product | None]] = {
-    Arrangement.LINEAR: _linear,
-    Arrangement.MATMUL: _matmul,
-    Arrangement.ADDMM: _addmm,
-    Arrangement.CONVOLUTION: _convolution,
+    Arrangement.LINEAR: _arrange_linear,
+    Arrangement.MATMUL: _arrange_matmul,
+    Arrangement.ADDMM: _arrange_addmm,
+    Arrangement.CONVOLUTION: _arrange_convolution,
 }
 
 
-def formats_near(rounding: float, factor: float) -> tuple[str, ...]:
+def find_formats(rounding: float, factor: float) -> tuple[str, ...]:
     """Return the formats that round about as coarsely, from coarse to fine.
 
     Args:
@@ -208,7 +208,5 @@ def formats_near(rounding: float, factor: float) -> tuple[str, ...]:
     if not rounding > 0:
         return ()
     return tuple(
-        name
-        for name, bits in settings().formats.items()
-        if abs(math.log2(rounding) + bits) <= math.log2(factor)
+        name for name, bits in load_settings().formats.items() if abs(math.log2(rounding) + bits) <= math.log2(factor)
     )

@@ -60,13 +60,11 @@ class PrecisionSettings:
 
 
 @cache
-def settings() -> PrecisionSettings:
+def load_settings() -> PrecisionSettings:
     """Return the content of ``precision.yaml``."""
     content = load_yaml(__package__, "precision.yaml")
     products = {
-        name: Arrangement(arrangement)
-        for arrangement, names in content.pop("products").items()
-        for name in names
+        name: Arrangement(arrangement) for arrangement, names in content.pop("products").items() for name in names
     }
     return PrecisionSettings(
         products=products,
@@ -74,11 +72,11 @@ def settings() -> PrecisionSettings:
     )
 
 
-def arrangement_of(key: str) -> Arrangement | None:
+def find_arrangement(key: str) -> Arrangement | None:
     """Return how a forward call arranges the inputs of a matrix product; None for any other call."""
     parts = key.split(".")
     if len(parts) < 4 or "forward" not in parts[-2:]:
         return None
     if parts[-2] == "forward":  # of a module, whose class stands before the phase
-        return Arrangement.OTHER if parts[-3] in settings().modules else None
-    return settings().products.get(parts[-3].strip("_"))
+        return Arrangement.OTHER if parts[-3] in load_settings().modules else None
+    return load_settings().products.get(parts[-3].strip("_"))

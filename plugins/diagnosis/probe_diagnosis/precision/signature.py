@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe_core.model.run import Run
-from probe_diagnosis.precision.recomputation import formats_near, rounding_of
-from probe_diagnosis.precision.settings import arrangement_of, settings
+from probe_diagnosis.precision.recomputation import find_formats, measure_rounding
+from probe_diagnosis.precision.settings import find_arrangement, load_settings
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.value_table import SAME_CODE, UNJUDGED_CODE
 from probe_diagnosis.timeline.views import DIFFERS, SAME, Basis, CallView, DifferenceKind
@@ -42,7 +42,7 @@ def raise_noise(calls: CallColumns, bits: int) -> None:
         bits: The bits of the format's significand.
     """
     lines = calls.table.lines
-    noise = settings().explained * 2.0 ** (1 - bits)
+    noise = load_settings().explained * 2.0 ** (1 - bits)
     is_float = (lines["noise"] > 0) & (lines["state"] != UNJUDGED_CODE)
     lines["noise"][is_float] = np.maximum(lines["noise"][is_float], noise)
     is_explained = is_float & (lines["kind"] == DifferenceKind.VALUE)
@@ -51,9 +51,7 @@ def raise_noise(calls: CallColumns, bits: int) -> None:
     calls.forget()
 
 
-def find_signature(
-    calls: CallColumns, runs: Sequence[Run], conditions: Set[str] = frozenset()
-) -> Signature | None:
+def find_signature(calls: CallColumns, runs: Sequence[Run], conditions: Set[str] = frozenset()) -> Signature | None:
     """Return the signature of a lower precision; None if there is none.
 
     Args:
@@ -61,36 +59,36 @@ def find_signature(
         runs: The target and the golden.
         conditions: The names of the conditions that differ.
     """
-    products = [number for number, key in enumerate(calls.keys) if arrangement_of(key) is not None]
+    products = [number for number, key in enumerate(calls.keys) if find_arrangement(key) is not None]
     if not products:
         return None
-    return _by_recomputation(calls, runs, products) or _by_distances(
-        calls, products, is_decided=bool(conditions & settings().conditions)
+    return _find_by_recomputation(calls, runs, products) or _find_by_distances(
+        calls, products, is_decided=bool(conditions & load_settings().conditions)
     )
 
 
-def _by_recomputation(calls: CallColumns, runs: Sequence[Run], products: Sequence[int]) -> Signature | None:
+def _find_by_recomputation(calls: CallColumns, runs: Sequence[Run], products: Sequence[int]) -> Signature | None:
     """Return the signature that products show which are computed again from their recorded inputs."""
-    limits = settings()
+    limits = load_settings()
     roundings: dict[str, tuple[float, float]] = {}
     for number in products[:: max(1, len(products) // limits.recomputed)]:
         key = calls.keys[number]
-        target = rounding_of(runs[0], key)
-        golden = rounding_of(runs[1], calls.goldens.get(number, key)) if target is not None else None
+        target = measure_rounding(runs[0], key)
+        golden = measure_rounding(runs[1], calls.goldens.get(number, key)) if target is not None else None
         if target is not None and golden is not None:
             roundings[key] = target, golden
     precise = limits.precise * 2.0 ** -max(limits.formats.values())
     for side in (0, 1) if roundings else ():
         coarse, fine = ([pair[place] for pair in roundings.values()] for place in (side, 1 - side))
         median = statistics.median(coarse)
-        formats = formats_near(median, limits.factors["tensor"])
+        formats = find_formats(median, limits.factors["tensor"])
         are_alike = max(coarse) <= limits.scatter * median and median <= limits.scatter * min(coarse)
         if formats and are_alike and max(fine) <= precise:
             return Signature(formats, side, median, tuple(roundings))
     return None
 
 
-def _by_distances(calls: CallColumns, products: Sequence[int], *, is_decided: bool) -> Signature | None:
+def _find_by_distances(calls: CallColumns, products: Sequence[int], *, is_decided: bool) -> Signature | None:
     """Return the signature in the differences of products whose inputs agree, if no other call differs.
 
     Args:
@@ -98,22 +96,22 @@ def _by_distances(calls: CallColumns, products: Sequence[int], *, is_decided: bo
         products: The numbers of those that are matrix products.
         is_decided: True if a condition differs that decides how products are rounded.
     """
-    limits = settings()
-    independent = [calls[number] for number in _independent(calls)]
+    limits = load_settings()
+    independent = [calls[number] for number in _find_independent_calls(calls)]
     of_products = [call for call in independent if calls.numbers[call.op] in {*products}]
     differing = [call for call in independent if any(value.state == DIFFERS for value in call.outputs())]
     if len(of_products) < (1 if is_decided else limits.calls) or differing != of_products:
         return None
-    roundings = [rounding for call in of_products for rounding in _roundings(call)]
+    roundings = [rounding for call in of_products for rounding in _measure_roundings(call)]
     if not roundings:
         return None
     median = statistics.median(roundings)
     by_tensor = all(value.by is Basis.TENSOR for call in of_products for value in call.outputs())
-    formats = formats_near(median, limits.factors["tensor" if by_tensor else "statistics"])
+    formats = find_formats(median, limits.factors["tensor" if by_tensor else "statistics"])
     return Signature(formats, None, median, tuple(call.op for call in of_products)) if formats else None
 
 
-def _independent(calls: CallColumns) -> Iterator[int]:
+def _find_independent_calls(calls: CallColumns) -> Iterator[int]:
     """Yield the forward calls around no other call whose input tensors were all compared and agree."""
     table = calls.table
     is_input = table.is_tensor & table.is_source
@@ -126,21 +124,16 @@ def _independent(calls: CallColumns) -> Iterator[int]:
             yield number
 
 
-def _roundings(call: CallView) -> Iterator[float]:
+def _measure_roundings(call: CallView) -> Iterator[float]:
     """Yield how coarsely a product rounded its inputs, by the distances of its results in float32.
 
     For factors that are independent and centred, the error is the square root of 2 times the rounding error
     of a factor, relative to the result.
     """
-    limits = settings()
+    limits = load_settings()
     for value in call.outputs():
         is_plain = value.kind is DifferenceKind.VALUE and value.state in (SAME, DIFFERS)
-        if (
-            is_plain
-            and value.scale
-            and 0 < value.noise < limits.coarse_noise
-            and math.isfinite(value.distance)
-        ):
+        if is_plain and value.scale and 0 < value.noise < limits.coarse_noise and math.isfinite(value.distance):
             share = math.sqrt(2) * limits.rounding
             share *= limits.extrema if value.by is not Basis.TENSOR else 1.0
             yield value.distance / value.scale / share

@@ -11,14 +11,14 @@ from typing import Any
 from probe_core.errors import UserError
 from probe_core.model.plan import Plan
 from probe_diagnosis.conditions.file import read_conditions
-from probe_diagnosis.phases.ladder_file import LadderFile, Measured, read_ladder
+from probe_diagnosis.phases.ladder_file import PhasesFile, PhaseValue, read_phases
 
 _STEP = re.compile(r"step(\d{1,9})")
 
 ALIGN = "align"
 """Name of the matcher that pairs calls by what they do."""
 
-ASK = "Give the step of the golden with which the target begins: --resumed-step N."
+STEP_HINT = "Give the step of the golden with which the target begins: --resumed-step N."
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
@@ -35,7 +35,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
     Raises:
         UserError: The runs hold no steps, or no step of the golden resembles the target's first step.
     """
-    targets, goldens = _steps(plan.target), _steps(plan.golden)
+    targets, goldens = _list_steps(plan.target), _list_steps(plan.golden)
     if not targets or not goldens:
         path = plan.golden if targets else plan.target
         raise UserError(
@@ -43,27 +43,27 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
             "Give the directory that holds step0, step1, …",
         )
     first = min(targets)
-    given = values.get("step")
-    if given is not None:
+    step = values.get("step")
+    if step is not None:
         names = {str(number): number for number in goldens}
-        if given not in names:
-            raise UserError(f"{plan.golden} has no step {given!r:.40}.", "Choose one of its steps:", [*names])
-        begins_at = names[given]
+        if step not in names:
+            raise UserError(f"{plan.golden} has no step {step!r:.40}.", "Choose one of its steps:", [*names])
+        begins_at = names[step]
     else:
-        begins_at = _best_step(targets[first], goldens, first)
+        begins_at = _find_best_step(targets[first], goldens, first)
     return replace(plan, resumed=first, step_offset=begins_at - first, matcher=plan.matcher or ALIGN)
 
 
-def _steps(root: Path) -> dict[int, Path]:
+def _list_steps(root: Path) -> dict[int, Path]:
     """Return the step directories of a run by their numbers."""
     try:
-        found = {_STEP.fullmatch(path.name): path for path in root.iterdir() if path.is_dir()}
+        paths_by_match = {_STEP.fullmatch(path.name): path for path in root.iterdir() if path.is_dir()}
     except OSError:
         return {}
-    return {int(match[1]): path for match, path in found.items() if match}
+    return {int(match[1]): path for match, path in paths_by_match.items() if match}
 
 
-def _best_step(target: Path, goldens: Mapping[int, Path], first: int) -> int:
+def _find_best_step(target: Path, goldens: Mapping[int, Path], first: int) -> int:
     """Return the step of the golden that resembles a step of the target most.
 
     Args:
@@ -74,45 +74,45 @@ def _best_step(target: Path, goldens: Mapping[int, Path], first: int) -> int:
     Raises:
         UserError: None resembles it.
     """
-    own = _features(target)
-    shares = {number: _share(own, _features(path)) for number, path in goldens.items()}
+    target_features = _read_features(target)
+    shares = {number: _measure_share(target_features, _read_features(path)) for number, path in goldens.items()}
     best = max(shares.values(), default=0.0)
     if not best:
         raise UserError(
             f"No step of the golden begins with values of {target}, so the step at which the target was "
             "resumed is not known.",
-            ASK,
+            STEP_HINT,
         )
     candidates = sorted(number for number, share in shares.items() if share == best)
     return first if first in candidates else candidates[0]
 
 
-def _features(step: Path) -> dict[str, object]:
+def _read_features(step: Path) -> dict[str, object]:
     """Return what a step begins with, by name: statistics of parameters and of states, and the batch."""
     try:
         rank = min(path for path in step.iterdir() if path.is_dir())
     except (OSError, ValueError):
         return {}
-    ladder = read_ladder(rank)
-    found: dict[str, object] = dict(_held(ladder)) if ladder is not None else {}
+    ladder = read_phases(rank)
+    features: dict[str, object] = dict(_list_phase_values(ladder)) if ladder is not None else {}
     conditions = read_conditions(rank)
     if conditions is not None:
-        found |= {f"batch {name}": value for name, value in conditions.batch.items()}
-    return found
+        features |= {f"batch {name}": value for name, value in conditions.batch.items()}
+    return features
 
 
-def _held(ladder: LadderFile) -> list[tuple[str, object]]:
+def _list_phase_values(ladder: PhasesFile) -> list[tuple[str, object]]:
     phases = ("parameters_before", "state_before")
     return [
         (f"{phase} {name}", value.statistics)
         for phase in phases
-        for rung in ladder.of(phase)
+        for rung in ladder.find_phases(phase)
         for name, value in rung.values.items()
-        if isinstance(value, Measured) and value.statistics
+        if isinstance(value, PhaseValue) and value.statistics
     ]
 
 
-def _share(target: Mapping[str, object], golden: Mapping[str, object]) -> float:
+def _measure_share(target: Mapping[str, object], golden: Mapping[str, object]) -> float:
     """Return the share of the target's values that the golden has as well."""
     if not target:
         return 0.0

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from probe_core.model import GRAVITY, How, Level
-from probe_core.model.batches import HOWS, PairSide, RowBatch
+from probe_core.model.batches import MATCH_KINDS, PairSide, RowBatch
 from probe_core.model.columns import FLOAT, NULL, TENSOR, Array
-from probe_core.model.dtypes import kind
+from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.results import VerdictColumn
 from probe_diagnosis.timeline.devices import is_device
 from probe_diagnosis.timeline.evidence import evidence_texts
@@ -30,10 +30,10 @@ from probe_diagnosis.timeline.value_table import (
     UNJUDGED_CODE,
     ValueTable,
 )
-from probe_diagnosis.timeline.views import POLICY, Basis, DifferenceKind, none_against
+from probe_diagnosis.timeline.views import POLICY_NAME, Basis, DifferenceKind, describe_none
 
 
-def values_of(batch: RowBatch) -> ValueTable:
+def build_value_table(batch: RowBatch) -> ValueTable:
     """Return the differences of the values of a batch after all judges, one line per row."""
     table = ValueTable(len(batch))
     lines, sides = table.lines, (batch.target, batch.golden)
@@ -42,41 +42,41 @@ def values_of(batch: RowBatch) -> ValueTable:
     lines["side"] = np.where(has_target, batch.target.column("side"), batch.golden.column("side"))
     _set_names(table, batch)
     is_scalar = ~np.where(has_target, *is_tensor)
-    policy = batch.results.further.get(POLICY)
+    policy = batch.results.further.get(POLICY_NAME)
     if policy is None:
         lines["state"], lines["flags"] = UNJUDGED_CODE, np.where(is_scalar, IS_SCALAR, 0)
         return table
-    table.texts, lines["quantity"] = _evidence(policy)
-    is_skipped = _skipped(batch, policy, table)
+    table.texts, lines["quantity"] = _collect_evidence(policy)
+    is_skipped = _mark_skipped(batch, policy, table)
     has_one_null = batch.is_matched & ~is_skipped & (is_null[0] != is_null[1])
     is_judged = batch.is_matched & ~is_skipped & ~has_one_null
     differs = is_judged & (policy.levels == GRAVITY[Level.ERROR])
     _excuse_devices(batch, table, differs)
-    is_in_region = differs & (batch.how == HOWS.index(How.REGION))
+    is_in_region = differs & (batch.how == MATCH_KINDS.index(How.REGION))
     lines["state"] = np.where(is_judged, np.where(differs, DIFFERS_CODE, SAME_CODE), UNJUDGED_CODE)
     lines["state"][is_in_region] = UNJUDGED_CODE
     lines["kind"] = np.where(differs & ~batch.have_equal_extents, DifferenceKind.SHAPE, DifferenceKind.VALUE)
     has_drift = is_judged & policy.has_drift
     _set_distances(lines, policy, is_judged, has_drift)
-    is_equal = np.where(is_scalar, ~has_drift & (lines["state"] == SAME_CODE), _has(policy, "equal"))
+    is_equal = np.where(is_scalar, ~has_drift & (lines["state"] == SAME_CODE), _has_reason(policy, "equal"))
     is_measured = is_judged & ~is_scalar
     is_rare = [is_measured & _is_rare(side) for side in sides]
-    lines["flags"] = _flags({
+    lines["flags"] = _combine_flags({
         IS_SCALAR: is_scalar,
         BREAKS: is_rare[0] & ~is_rare[1],
         IS_RARE: is_rare[0] | is_rare[1],
-        IS_MASKED: is_measured & _has(policy, "masked"),
+        IS_MASKED: is_measured & _has_reason(policy, "masked"),
         IS_EQUAL: is_judged & is_equal,
         IS_IN_REGION: is_in_region,
         IS_OTHER_GRAD: is_measured & batch.requires_grad_differs,
     })  # fmt: skip
-    lines["basis"] = _basis(batch, is_judged, is_scalar)
+    lines["basis"] = _choose_basis(batch, is_judged, is_scalar)
     _set_dtypes(table, batch, is_measured)
     _set_nulls(table, batch, has_one_null, is_null[0])
     return table
 
 
-def _skipped(batch: RowBatch, policy: VerdictColumn, table: ValueTable) -> Array:
+def _mark_skipped(batch: RowBatch, policy: VerdictColumn, table: ValueTable) -> Array:
     """Return True for rows in which there is nothing to judge, by the policy or by a judge, who says why."""
     is_skipped: Array = policy.levels == GRAVITY[Level.SKIP]
     for line, changes in batch.changes.items():
@@ -94,7 +94,7 @@ def _excuse_devices(batch: RowBatch, table: ValueTable, differs: Array) -> None:
             table.texts.pop(line, None)
 
 
-def _flags(wanted: Mapping[int, Array]) -> Array:
+def _combine_flags(wanted: Mapping[int, Array]) -> Array:
     """Return the bits of each line from the lines of each bit."""
     flags = np.zeros(len(next(iter(wanted.values()))), np.uint8)
     for bit, has_bit in wanted.items():
@@ -107,7 +107,7 @@ def _set_names(table: ValueTable, batch: RowBatch) -> None:
     has_target = batch.target.is_present
     for side, wanted in ((batch.target, has_target), (batch.golden, ~has_target)):
         places, is_renamed = side.columns.places, bool(side.columns.names)
-        codes = np.array([table.suffixes.code(suffix) for suffix, _, _ in places] or [0], np.int32)
+        codes = np.array([table.suffixes.encode(suffix) for suffix, _, _ in places] or [0], np.int32)
         table.lines["suffix"][wanted] = codes[side.column("place")[wanted]]
         if side is batch.target and not is_renamed:
             continue  # each name begins with that of its op
@@ -120,20 +120,20 @@ def _set_names(table: ValueTable, batch: RowBatch) -> None:
                 table.names[line] = name
 
 
-def _evidence(policy: VerdictColumn) -> tuple[dict[int, str], Array]:
+def _collect_evidence(policy: VerdictColumn) -> tuple[dict[int, str], Array]:
     """Return the evidence of rows that is no distance, and the quantities of the others."""
     quantity = np.full(len(policy.codes), NO_QUANTITY, np.uint8)
-    has_text = _has(policy, "evidence")
-    is_far = _has(policy, "drift") & ~has_text & policy.has_drift
+    has_text = _has_reason(policy, "evidence")
+    is_far = _has_reason(policy, "drift") & ~has_text & policy.has_drift
     if policy.drifts is not None:
         quantity[is_far] = policy.drifts[is_far, 4].astype(np.uint8)
     texts = {line: "; ".join(evidence_texts(policy[line])) for line in np.flatnonzero(has_text).tolist()}
     return texts, quantity
 
 
-def _has(policy: VerdictColumn, code: str) -> Array:
+def _has_reason(policy: VerdictColumn, code: str) -> Array:
     """Return True for rows whose verdict has a reason with this code."""
-    return policy.of_each(lambda verdict: any(reason.code == code for reason in verdict.reasons))
+    return policy.map_verdicts(lambda verdict: any(reason.code == code for reason in verdict.reasons))
 
 
 def _set_distances(lines: Array, policy: VerdictColumn, is_judged: Array, has_drift: Array) -> None:
@@ -154,7 +154,7 @@ def _is_rare(side: PairSide) -> Array:
     return is_rare
 
 
-def _basis(batch: RowBatch, is_judged: Array, is_scalar: Array) -> Array:
+def _choose_basis(batch: RowBatch, is_judged: Array, is_scalar: Array) -> Array:
     """Return the codes of the data that values were judged by."""
     basis = np.full(len(batch), Basis.STATISTICS, np.uint8)
     sides = batch.target, batch.golden
@@ -162,12 +162,12 @@ def _basis(batch: RowBatch, is_judged: Array, is_scalar: Array) -> Array:
     for side in sides:
         has_checksums &= side.column("has_checksum")
     if has_checksums.any():
-        is_exact = np.array([kind(dtype) in ("int", "bool") for dtype in batch.target.columns.dtypes])
+        is_exact = np.array([get_dtype_kind(dtype) in ("int", "bool") for dtype in batch.target.columns.dtypes])
         exact = is_exact[batch.target.column("dtype")]
         codes = np.where(exact, Basis.EXACT_CHECKSUM, Basis.CHECKSUM)
         basis = np.where(has_checksums, codes, basis)
     if len(batch.ops) and batch.op(0).by_tensor:
-        by_tensor = batch.verdicts.of_each(lambda verdict: verdict.measured)
+        by_tensor = batch.verdicts.map_verdicts(lambda verdict: verdict.measured)
         for side in sides:
             by_tensor = by_tensor & (side.column("data") >= 0)
         basis = np.where(by_tensor, Basis.TENSOR, basis)
@@ -182,7 +182,7 @@ def _set_dtypes(table: ValueTable, batch: RowBatch, wanted: Array) -> None:
     codes = batch.target.column("dtype"), batch.golden.column("dtype")
     for line in np.flatnonzero(wanted & ~batch.have_same_dtypes).tolist():
         target, golden = (names[code[line]] for names, code in zip(tables, codes))
-        if kind(target) == kind(golden) == "float":
+        if get_dtype_kind(target) == get_dtype_kind(golden) == "float":
             table.dtypes[line] = f"{target} against {golden}"
 
 
@@ -199,4 +199,4 @@ def _set_nulls(table: ValueTable, batch: RowBatch, wanted: Array, is_of_target: 
         fields["basis"] = Basis.PARAMETER if is_trained[line] else Basis.NONE
         slot = batch.pair(line)[1 if is_of_target[line] else 0]
         assert slot is not None
-        table.texts[line] = none_against(slot.value, is_none_of_target=bool(is_of_target[line]))
+        table.texts[line] = describe_none(slot.value, is_none_of_target=bool(is_of_target[line]))

@@ -9,18 +9,18 @@ from typing import Any, overload
 
 import numpy as np
 
-from probe_core.model.columns import Array, Interned
-from probe_diagnosis.collectives.calls import Call, Peer, apis
+from probe_core.model.columns import Array, InternTable
+from probe_diagnosis.collectives.calls import CommunicationCall, Peer, load_apis
 from probe_diagnosis.timeline.value_table import (
     SAME_CODE,
     UNJUDGED_CODE,
     ValueTable,
-    largest_of_each,
-    table_of,
+    build_call_table,
+    find_group_maxima,
 )
 from probe_diagnosis.timeline.views import CallView
 
-_DERIVED = ("numbers", "call_of", "agrees", "has_other_argument", "lacking", "noise")
+_DERIVED_PROPERTIES = ("numbers", "call_of", "agrees", "has_other_argument", "lacking", "noise")
 """Properties that are computed again after calls were added."""
 
 
@@ -44,7 +44,7 @@ class CallColumns(Sequence[CallView]):
         self.starts = array("q", [0])
         self.table = ValueTable()
         self.within: list[tuple[str, ...]] = []
-        self.communication: dict[int, Call] = {}
+        self.communication: dict[int, CommunicationCall] = {}
         self.frames: dict[int, str] = {}
         self.goldens: dict[int, str] = {}
         self.shifted: set[int] = set()
@@ -123,12 +123,12 @@ class CallColumns(Sequence[CallView]):
             self.table.set(line, self.keys[number], value)
 
     @classmethod
-    def of(cls, calls: Iterable[CallView]) -> CallColumns:
+    def from_calls(cls, calls: Iterable[CallView]) -> CallColumns:
         """Return calls as columns."""
         columns = cls()
         positions: list[str] = []
         for number, call in enumerate(calls):
-            table, count = table_of(call.op, call.values), len(call.values)
+            table, count = build_call_table(call.op, call.values), len(call.values)
             table.lines["row"] += len(positions)
             positions += [value.line for value in call.values]
             columns.extend([call.op], [call.within], [count], table, np.arange(count))
@@ -148,7 +148,7 @@ class CallColumns(Sequence[CallView]):
     def forget(self) -> None:
         """Discard the views and the properties that depend on the table, which has changed."""
         self._views.clear()
-        for name in _DERIVED:
+        for name in _DERIVED_PROPERTIES:
             self.__dict__.pop(name, None)
 
     # -- properties of all calls ---------------------------------------------------------------------
@@ -180,7 +180,7 @@ class CallColumns(Sequence[CallView]):
     @cached_property
     def lacking(self) -> Array:
         """The number of tensors of each call that were not compared."""
-        return self.counts((self.table.lines["state"] == UNJUDGED_CODE) & self.table.is_tensor)
+        return self.count_lines((self.table.lines["state"] == UNJUDGED_CODE) & self.table.is_tensor)
 
     @cached_property
     def noise(self) -> float:
@@ -189,19 +189,19 @@ class CallColumns(Sequence[CallView]):
 
     def has_any(self, wanted: Array) -> Array:
         """Return True for calls with a line in ``wanted``."""
-        has_any: Array = self.counts(wanted) > 0
+        has_any: Array = self.count_lines(wanted) > 0
         return has_any
 
-    def counts(self, wanted: Array) -> Array:
+    def count_lines(self, wanted: Array) -> Array:
         """Return the number of lines of each call in ``wanted``."""
         sums = np.concatenate(([0], np.cumsum(wanted)))[np.asarray(self.starts)]
         return np.diff(sums)
 
-    def largest(self, numbers: Array) -> Array:
+    def find_largest(self, numbers: Array) -> Array:
         """Return the largest number of each call among non-negative ``numbers`` of all lines; 0 for none."""
-        return np.maximum(largest_of_each(numbers, np.asarray(self.starts)), 0.0)
+        return np.maximum(find_group_maxima(numbers, np.asarray(self.starts)), 0.0)
 
-    def with_other_argument(self) -> Iterator[CallView]:
+    def iterate_with_other_argument(self) -> Iterator[CallView]:
         """Yield views of the calls with an argument that differs, in order."""
         yield from (self[number] for number in np.flatnonzero(self.has_other_argument).tolist())
 
@@ -209,8 +209,8 @@ class CallColumns(Sequence[CallView]):
 
     def plain(self) -> dict[str, Any]:
         """Return the calls as JSON data."""
-        modules = Interned()
-        within = [modules.code(names) for names in self.within]
+        modules = InternTable()
+        within = [modules.encode(names) for names in self.within]
         return {
             "keys": self.keys,
             "counts": np.diff(np.asarray(self.starts)).tolist(),
@@ -227,14 +227,14 @@ class CallColumns(Sequence[CallView]):
         }
 
     @classmethod
-    def of_plain(cls, plain: Any) -> CallColumns:
+    def from_plain(cls, plain: Any) -> CallColumns:
         """Return the calls that ``plain`` returned.
 
         Raises:
             LookupError, TypeError, ValueError: The data does not describe calls.
         """
         columns = cls()
-        table = ValueTable.of(plain["values"])
+        table = ValueTable.from_plain(plain["values"])
         counts = [int(count) for count in plain["counts"]]
         modules = [tuple(map(str, names)) for names in plain["modules"]]
         within = [modules[code] for code in plain["within"]]
@@ -247,7 +247,7 @@ class CallColumns(Sequence[CallView]):
         columns.starts = array("q", np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).tolist())
         for number, api, group, root, peers in plain["communication"]:
             sides = tuple(Peer(int(rank), bool(sends)) for rank, sends in peers)
-            columns.communication[int(number)] = Call(apis()[api], tuple(group), root, sides)
+            columns.communication[int(number)] = CommunicationCall(load_apis()[api], tuple(group), root, sides)
         columns.frames = {int(number): str(frame) for number, frame in plain["frames"]}
         columns.goldens = {int(number): str(golden) for number, golden in plain["goldens"]}
         columns.shifted = {int(number) for number in plain["shifted"]}

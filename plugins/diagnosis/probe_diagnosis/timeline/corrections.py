@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from probe_core.model import How, Kind, Pair, Side, Slot
-from probe_core.model.dtypes import kind
+from probe_core.model.dtypes import get_dtype_kind
 from probe_diagnosis.timeline.devices import is_device
 from probe_diagnosis.timeline.views import (
     DIFFERS,
@@ -14,26 +14,20 @@ from probe_diagnosis.timeline.views import (
     Basis,
     Difference,
     DifferenceKind,
-    none_against,
-    shown_scalar,
+    describe_none,
+    format_scalar,
 )
 
 
-def measured_beside_quotients(pairs: Sequence[Pair], values: Sequence[Difference]) -> list[Difference]:
+def rescale_quotients(pairs: Sequence[Pair], values: Sequence[Difference]) -> list[Difference]:
     """Return the values, outputs measured beside the largest quotient that rounding of the dividend makes.
 
     Elements whose gradient is zero in theory are rounding alone; an optimizer divides them by their own size.
     What rounding explains of the whole dividend, divided by the least divisor, is explained of the result.
     """
     slots = [pair.golden for pair in pairs]
-    tensors = [
-        slot.value.statistics for slot in slots if slot and slot.side is Side.INPUT and _is_float(slot)
-    ]
-    factors = [
-        slot.value.statistics.max
-        for slot in slots
-        if slot and slot.side is Side.INPUT and not _is_float(slot)
-    ]
+    tensors = [slot.value.statistics for slot in slots if slot and slot.side is Side.INPUT and _is_float(slot)]
+    factors = [slot.value.statistics.max for slot in slots if slot and slot.side is Side.INPUT and not _is_float(slot)]
     if len(tensors) < 2:
         return list(values)
     above, below = (tensors[-2], tensors[-1])
@@ -51,48 +45,48 @@ def measured_beside_quotients(pairs: Sequence[Pair], values: Sequence[Difference
     ]
 
 
-def _last(slot: Slot) -> str:
+def _get_last_part(slot: Slot) -> str:
     """Return the last part of the name of a slot."""
     return slot.name.rpartition(".")[2]
 
 
 def _is_float(slot: Slot) -> bool:
-    return slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float"
+    return slot.value.kind is Kind.TENSOR and get_dtype_kind(slot.value.dtype) == "float"
 
 
-def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -> list[Difference]:
+def mark_lone_arguments(pairs: Sequence[Pair], values: Sequence[Difference]) -> list[Difference]:
     """Mark arguments that only one of two paired calls received as different.
 
     An argument that one call has by place and the other by name does not count, nor does a device. A tensor
     counts if the other call has None in its place, in a row of its own.
     """
-    found = list(values)
+    corrected = list(values)
     lone: tuple[dict[int, str], dict[int, str]] = {}, {}
     tensors: tuple[list[int], list[int]] = [], []
     nulls: tuple[set[str], set[str]] = set(), set()
     is_paired = False
-    for n, ((target, golden, how), value) in enumerate(zip(pairs, values)):
+    for n, ((target, golden, pairing), value) in enumerate(zip(pairs, values)):
         is_whole = target is not None and golden is not None
-        is_paired = is_paired or (is_whole and how is not How.REGION)
+        is_paired = is_paired or (is_whole and pairing is not How.REGION)
         slot = target or golden
         if slot is None or is_whole or value.side is not Side.INPUT:
             continue
         if not value.is_scalar:
             tensors[target is None].append(n)
         elif slot.value.kind is Kind.NULL:
-            nulls[target is None].add(_last(slot))
+            nulls[target is None].add(_get_last_part(slot))
         elif not is_device(slot.value):
-            lone[target is None][n] = shown_scalar(slot.value)
+            lone[target is None][n] = format_scalar(slot.value)
     for side, places in enumerate(tensors):
         for n in places:
-            given = pairs[n].golden if side else pairs[n].target
-            if given is not None and _last(given) in nulls[1 - side]:
-                found[n] = _none_against(found[n], given, is_none_of_target=bool(side))
+            present_slot = pairs[n].golden if side else pairs[n].target
+            if present_slot is not None and _get_last_part(present_slot) in nulls[1 - side]:
+                corrected[n] = _mark_none(corrected[n], present_slot, is_none_of_target=bool(side))
     for side, alone in enumerate(lone if is_paired else ()):
         for n, text in alone.items():
             if text not in lone[1 - side].values():
                 why = f"nothing against {text}" if side else f"{text} against nothing"
-                found[n] = values[n]._replace(
+                corrected[n] = values[n]._replace(
                     state=DIFFERS,
                     distance=math.inf,
                     scale=1.0,
@@ -100,10 +94,10 @@ def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -
                     why=why,
                     by=Basis.SCALAR,
                 )
-    return found
+    return corrected
 
 
-def _none_against(value: Difference, given: Slot, *, is_none_of_target: bool) -> Difference:
+def _mark_none(value: Difference, slot: Slot, *, is_none_of_target: bool) -> Difference:
     """Return the difference of a tensor and None."""
     return value._replace(
         state=DIFFERS,
@@ -111,6 +105,6 @@ def _none_against(value: Difference, given: Slot, *, is_none_of_target: bool) ->
         scale=1.0,
         is_scalar=True,
         kind=DifferenceKind.NONE,
-        why=none_against(given.value, is_none_of_target=is_none_of_target),
-        by=Basis.PARAMETER if given.value.requires_grad else Basis.NONE,
+        why=describe_none(slot.value, is_none_of_target=is_none_of_target),
+        by=Basis.PARAMETER if slot.value.requires_grad else Basis.NONE,
     )

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.errors import counted
+from probe_core.errors import format_count
 from probe_core.model import GRAVITY, How, Level
 from probe_core.model.answers import Coverage
-from probe_core.model.batches import HOWS, RowBatch
+from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_core.model.columns import NULL, TENSOR, Array
-from probe_core.model.dtypes import kind
-from probe_core.model.messages import REASONS
+from probe_core.model.dtypes import get_dtype_kind
+from probe_core.model.messages import REASON_TEXTS
 from probe_core.model.values import OMISSIONS
 from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
 from probe_diagnosis.timeline.value_table import (
@@ -34,7 +34,7 @@ LEFT_OUT = "left_out"
 PROCESS_START = "process_start"
 ROW_SHARED, ROW_REDUCED, ROW_SIZE, ROW_AXIS = OMISSIONS
 
-WORDS = {
+REASON_PHRASES = {
     TARGET_ONLY: "recorded in the target only",
     GOLDEN_ONLY: "recorded in the golden only",
     SHIFTED: "in calls that one run makes more often, so that they may be paired wrongly",
@@ -57,21 +57,21 @@ WORDS = {
 }
 """Reasons for which a value was not compared, as they follow a number of values."""
 
-HARMLESS = frozenset({UNINITIALISED, EMPTY, PROCESS_START, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
+HARMLESS_REASONS = frozenset({UNINITIALISED, EMPTY, PROCESS_START, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
 """Reasons that leave nothing to compare, in a comparison of rows nothing that belongs to them."""
 
-NAMED = frozenset({NOT_RECORDED, LEFT_OUT, ROW_AXIS})
+NAMED_REASONS = frozenset({NOT_RECORDED, LEFT_OUT, ROW_AXIS})
 """Reasons that an agreement has to name: a judge left the value out, or neither run has data of it."""
 
-WITHOUT_TENSOR = frozenset({"unreadable", "no_target_file", "no_golden_file"})
+NO_TENSOR_REASONS = frozenset({"unreadable", "no_target_file", "no_golden_file"})
 """Reasons of values whose statistics may be compared all the same."""
 
-ONE_SIDED = frozenset({TARGET_ONLY, GOLDEN_ONLY, ONE_NONE, REGION})
+ONE_SIDED_REASONS = frozenset({TARGET_ONLY, GOLDEN_ONLY, ONE_NONE, REGION})
 """Reasons of values that only one run recorded."""
 
 
 @dataclass(slots=True)
-class Tally:
+class CoverageTally:
     """Counts of values.
 
     Attributes:
@@ -119,7 +119,7 @@ class Tally:
         sides = batch.target, batch.golden
         kinds = [np.where(side.is_present, side.column("kind"), NULL) for side in sides]
         is_counted = (kinds[0] != NULL) | (kinds[1] != NULL)
-        codes, reasons = _reasons(batch, table, is_shifted, is_start)
+        codes, reasons = _classify_rows(batch, table, is_shifted, is_start)
         is_compared = is_counted & (codes == 0)
         self.both += int((is_counted & batch.is_matched).sum())
         self.compared += int(is_compared.sum())
@@ -127,30 +127,30 @@ class Tally:
         is_argument = is_compared & table.differs & table.is_source & ~table.is_tensor
         self.other_arguments += int(is_argument.sum())
         lacking = np.flatnonzero(is_counted & (codes > 0))
-        is_harmless = np.isin(codes, [reasons.index(code) for code in HARMLESS])
+        is_harmless = np.isin(codes, [reasons.index(code) for code in HARMLESS_REASONS])
         for code in dict.fromkeys(codes[lacking].tolist()):
-            self._lack(batch, table, reasons[code], lacking[codes[lacking] == code])
+            self._count_lacking(batch, table, reasons[code], lacking[codes[lacking] == code])
         is_tensor = is_counted & ~is_harmless & ((kinds[0] == TENSOR) | (kinds[1] == TENSOR))
         self.tensors += int(is_tensor.sum())
         self.tensors_compared += int((is_tensor & is_compared).sum())
         for number, side in enumerate(sides):
-            is_float = np.array([kind(dtype) == "float" for dtype in side.columns.dtypes] or [False])
+            is_float = np.array([get_dtype_kind(dtype) == "float" for dtype in side.columns.dtypes] or [False])
             wanted = is_tensor & (kinds[number] == TENSOR) & is_float[side.column("dtype")]
             self.floats[number] += int(wanted.sum())
             self.floats_compared[number] += int((wanted & is_compared).sum())
         is_failing = is_compared & (batch.verdicts.levels == GRAVITY[Level.ERROR])
         is_failing &= (table.lines["state"] == SAME_CODE) & table.is_tensor
         for line in np.flatnonzero(is_failing & (table.lines["flags"] & IS_MASKED == 0)).tolist():
-            self.failing_at[table.name(line, batch.key_of(line))] = table.lines["distance"].item(line)
+            self.failing_at[table.name(line, batch.find_op_key(line))] = table.lines["distance"].item(line)
 
-    def _lack(self, batch: RowBatch, table: ValueTable, code: str, lines: Array) -> None:
+    def _count_lacking(self, batch: RowBatch, table: ValueTable, code: str, lines: Array) -> None:
         """Count the rows that were not compared for one reason."""
         self.lacking[code] += len(lines)
         first = lines.item(0)
-        self.first.setdefault(code, table.name(first, batch.key_of(first)))
-        if code in WITHOUT_TENSOR:
-            own = table.lines[lines]
-            is_judged = (own["basis"] == Basis.STATISTICS) & (own["state"] != UNJUDGED_CODE)
+        self.first.setdefault(code, table.name(first, batch.find_op_key(first)))
+        if code in NO_TENSOR_REASONS:
+            rows = table.lines[lines]
+            is_judged = (rows["basis"] == Basis.STATISTICS) & (rows["state"] != UNJUDGED_CODE)
             if is_judged.any():
                 self.by_statistics[code] += int(is_judged.sum())
 
@@ -187,9 +187,11 @@ class Tally:
     @property
     def unexcused(self) -> int:
         """Number of values that both runs recorded and that were not compared, without an excuse."""
-        return sum(n for code, n in self.lacking.items() if code not in ONE_SIDED | HARMLESS | NAMED)
+        return sum(
+            n for code, n in self.lacking.items() if code not in ONE_SIDED_REASONS | HARMLESS_REASONS | NAMED_REASONS
+        )
 
-    def coverage(self) -> Coverage:
+    def build_coverage(self) -> Coverage:
         """Return the counts as part of an answer."""
         alone = self.lacking[TARGET_ONLY] + self.lacking[GOLDEN_ONLY]
         return Coverage(
@@ -200,15 +202,15 @@ class Tally:
             self.other_arguments,
         )
 
-    def sentences(self) -> tuple[str, ...]:
+    def format_reasons(self) -> tuple[str, ...]:
         """Return a sentence for each reason why values were not compared, the most frequent first."""
         return tuple(
-            f"{counted(count, 'value')} {words_of(code)}{self._by_statistics(code, count)}; "
+            f"{format_count(count, 'value')} {describe_reason(code)}{self._describe_statistics(code, count)}; "
             f"the first is {self.first[code]}"
             for code, count in self.lacking.most_common()
         )
 
-    def _by_statistics(self, code: str, count: int) -> str:
+    def _describe_statistics(self, code: str, count: int) -> str:
         """Return an addition to a sentence: how many of the values have statistics on record."""
         some = self.by_statistics[code]
         if not some:
@@ -222,20 +224,18 @@ class Tally:
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def of(cls, plain: dict[str, Any]) -> Tally:
+    def from_plain(cls, plain: dict[str, Any]) -> CoverageTally:
         """Return the counts that ``plain`` returned."""
         counters = {name: Counter(plain[name]) for name in ("lacking", "by_statistics")}
         return cls(**{**plain, **counters})
 
 
-def words_of(code: str) -> str:
+def describe_reason(code: str) -> str:
     """Return the words for a reason, as they follow a number of values."""
-    return WORDS.get(code) or f"not compared ({code.replace('_', ' ')})"
+    return REASON_PHRASES.get(code) or f"not compared ({code.replace('_', ' ')})"
 
 
-def _reasons(
-    batch: RowBatch, table: ValueTable, is_shifted: Array, is_start: Array
-) -> tuple[Array, list[str]]:
+def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_start: Array) -> tuple[Array, list[str]]:
     """Return the number of the reason why each row was not compared, 0 for none, and the reasons."""
     sides = batch.target, batch.golden
     is_null = [side.column("kind") == NULL for side in sides]
@@ -248,7 +248,7 @@ def _reasons(
     for line, changes in batch.changes.items():
         is_uninitialised[line] = any(changed.reason == NOT_COMPUTED for changed in changes)
         is_left_out[line] = batch.verdicts[line].level is Level.SKIP
-    is_region = batch.how == HOWS.index(How.REGION)
+    is_region = batch.how == MATCH_KINDS.index(How.REGION)
     is_unjudged = table.lines["state"] == UNJUDGED_CODE
     conditions = [
         (TARGET_ONLY, ~batch.golden.is_present),
@@ -263,17 +263,17 @@ def _reasons(
         (REGION, is_unjudged & is_region),
         (NOT_RECORDED, is_unjudged),
     ]
-    reasons = ["", *WORDS]
+    reasons = ["", *REASON_PHRASES]
     numbers = [reasons.index(code) for code, _ in conditions]
     codes: Array = np.select([wanted for _, wanted in conditions], numbers, 0)
-    is_unmeasured = ~batch.verdicts.of_each(lambda verdict: verdict.measured) & (codes == 0)
+    is_unmeasured = ~batch.verdicts.map_verdicts(lambda verdict: verdict.measured) & (codes == 0)
     # recorders store no tensor of a value without a data name on either side
     has_data = (sides[0].column("data") >= 0) | (sides[1].column("data") >= 0)
     is_unmeasured &= has_data | (table.lines["basis"] != Basis.STATISTICS)
     for line in np.flatnonzero(is_unmeasured).tolist():
-        own = [reason.code for reason in batch.reasons(line)]
-        known = next(iter(set(own) & set(REASONS)), NOT_RECORDED)
-        first = next((code for code in own if code in WORDS), known)
+        row_codes = [reason.code for reason in batch.reasons(line)]
+        default_code = next(iter(set(row_codes) & set(REASON_TEXTS)), NOT_RECORDED)
+        first = next((code for code in row_codes if code in REASON_PHRASES), default_code)
         if first not in reasons:
             reasons.append(first)
         codes[line] = reasons.index(first)

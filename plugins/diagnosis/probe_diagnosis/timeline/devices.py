@@ -6,10 +6,10 @@ import re
 
 from probe_core.model import Kind, Value
 
-_DEVICE = re.compile(r"(?:cpu|gpu|cuda|npu|ascend|xpu|mps|hpu|musa|mlu)(?::(?:\d+|None))?", re.I)
+_DEVICE_PATTERN = re.compile(r"(?:cpu|gpu|cuda|npu|ascend|xpu|mps|hpu|musa|mlu)(?::(?:\d+|None))?", re.I)
 
 
 def is_device(value: Value) -> bool:
     """Return True for a scalar that names a device, such as ``cuda:0``."""
     text = value.statistics.max
-    return value.kind is Kind.SCALAR and isinstance(text, str) and _DEVICE.fullmatch(text) is not None
+    return value.kind is Kind.SCALAR and isinstance(text, str) and _DEVICE_PATTERN.fullmatch(text) is not None

@@ -10,13 +10,13 @@ def evidence_texts(verdict: Verdict) -> list[str]:
     texts: list[str] = []
     for code, detail in verdict.reasons:
         if code == "drift" and verdict.drift is not None:
-            texts.append(drift_text(verdict.drift))
+            texts.append(format_drift(verdict.drift))
         elif code == "evidence":
             texts.append(detail)
     return texts
 
 
-def drift_text(drift: Drift) -> str:
+def format_drift(drift: Drift) -> str:
     """Return the text of a distance that rounding does not explain."""
     difference, scale, noise, _, quantity = drift
     kind = Quantity(int(quantity))

@@ -8,7 +8,7 @@ import numpy as np
 
 from probe_core.model.columns import NULL, SCALAR, TENSOR, Array
 from probe_core.model.run import Run
-from probe_diagnosis.collectives.calls import SCOPES, call_of
+from probe_diagnosis.collectives.calls import KEY_PREFIXES, parse_call
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
@@ -22,7 +22,7 @@ from probe_diagnosis.timeline.value_table import (
 from probe_diagnosis.timeline.views import Basis
 
 
-def facts_of_run(run: Run, rank: int, is_wanted: Array, is_unknown: Array) -> RankFacts:
+def collect_run_facts(run: Run, rank: int, is_wanted: Array, is_unknown: Array) -> RankFacts:
     """Return the calls of a run, with the wanted values in place of values that differ.
 
     A search for the first difference then finds the first wanted value.
@@ -37,16 +37,14 @@ def facts_of_run(run: Run, rank: int, is_wanted: Array, is_unknown: Array) -> Ra
     values, keys = run.values, run.names()
     counts = np.diff(np.asarray(values.starts))
     within = [run.construct.ancestors(key) for key in keys]
-    facts.ops.extend(
-        keys, within, counts.tolist(), _table(run, is_wanted, is_unknown), np.arange(len(values))
-    )
+    facts.ops.extend(keys, within, counts.tolist(), _build_table(run, is_wanted, is_unknown), np.arange(len(values)))
     for number, key in enumerate(keys):
-        if key.startswith(SCOPES) and (call := call_of(run.record(number))) is not None:
+        if key.startswith(KEY_PREFIXES) and (call := parse_call(run.record(number))) is not None:
             facts.ops.communication[number] = call
     return facts
 
 
-def _table(run: Run, is_wanted: Array, is_unknown: Array) -> ValueTable:
+def _build_table(run: Run, is_wanted: Array, is_unknown: Array) -> ValueTable:
     """Return the values of a run as lines that differ or do not, by infinity or by nothing.
 
     Nothing is rounded, so no module counts as one whose outputs agree: a value within it is not withdrawn.
@@ -54,7 +52,7 @@ def _table(run: Run, is_wanted: Array, is_unknown: Array) -> ValueTable:
     values = run.values
     table = ValueTable(len(values))
     lines = table.lines
-    codes = np.array([table.suffixes.code(suffix) for suffix, _, _ in values.places] or [0], np.int32)
+    codes = np.array([table.suffixes.encode(suffix) for suffix, _, _ in values.places] or [0], np.int32)
     lines["suffix"], lines["side"] = codes[values.place], values.side
     for line, name in values.names.items():
         lines["suffix"][line], table.names[line] = NO_NAME, name

@@ -13,7 +13,7 @@ OPTIMIZER = "optimizer"
 """Name that stands in place of a module for the step of an optimizer."""
 
 
-def in_time(calls: CallColumns) -> list[int]:
+def order_by_effect(calls: CallColumns) -> list[int]:
     """Return the numbers of the calls in the order of their effects.
 
     Modules come after the calls within them. Gradients of parameters are recorded too early: they are
@@ -21,14 +21,14 @@ def in_time(calls: CallColumns) -> list[int]:
     """
     gradients: list[int] = []
     others: list[int] = []
-    for number in _modules_last(calls):
+    for number in _order_modules_last(calls):
         (gradients if is_gradient(calls.keys[number]) else others).append(number)
     end = len(others) - 1
     last = next((n for n in range(end, -1, -1) if is_backward(calls.keys[others[n]])), end)
     return [*others[: last + 1], *gradients, *others[last + 1 :]]
 
 
-def _modules_last(calls: CallColumns) -> list[int]:
+def _order_modules_last(calls: CallColumns) -> list[int]:
     """Return the numbers of the calls, each module after the calls within it, inner before outer modules."""
     ends: dict[str, int] = {}
     previous: tuple[str, ...] = ()
@@ -51,38 +51,38 @@ def is_backward(key: str) -> bool:
 
 
 @cache
-def _apis() -> dict[str, frozenset[str]]:
+def _load_apis() -> dict[str, frozenset[str]]:
     """Return the sections of ``scales.yaml``: names of APIs by what they do to values."""
     return {section: frozenset(names) for section, names in load_yaml(__package__, "scales.yaml").items()}
 
 
-def selects(key: str) -> bool:
+def is_selecting(key: str) -> bool:
     """Return True for a call of an API that selects elements by their size."""
     parts = key.split(".")
-    return len(parts) > 3 and parts[-3].strip("_") in _apis()["selects"]
+    return len(parts) > 3 and parts[-3].strip("_") in _load_apis()["selects"]
 
 
 def is_move(key: str) -> bool:
     """Return True for a call that returns what it receives, in another arrangement or a part of it."""
     parts = key.split(".")
-    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["moves"]
+    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _load_apis()["moves"]
 
 
 def is_arranging(key: str) -> bool:
     """Return True for a call that returns elements that it receives, in another order or number."""
     parts = key.split(".")
-    return is_move(key) or (len(parts) > 3 and parts[-3].strip("_") in _apis()["arranges"])
+    return is_move(key) or (len(parts) > 3 and parts[-3].strip("_") in _load_apis()["arranges"])
 
 
 def is_storage(row: str) -> bool:
     """Return True for an argument that says where a result is stored, and changes none of its values."""
-    return row.rpartition(".")[2] in _apis()["storage"]
+    return row.rpartition(".")[2] in _load_apis()["storage"]
 
 
-def divides(key: str) -> bool:
+def is_dividing(key: str) -> bool:
     """Return True for a call that divides element by element."""
     parts = key.split(".")
-    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["divides"]
+    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _load_apis()["divides"]
 
 
 def is_in_place(key: str) -> bool:
@@ -96,4 +96,4 @@ def has_own_scale(key: str) -> bool:
     parts = key.split(".")
     if is_module(key):
         return not is_backward(key)
-    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["own_scale"]
+    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _load_apis()["own_scale"]

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from probe_core.model import How, Pair, Record, Side
-from probe_core.model.batches import HOWS, RowBatch
+from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_core.model.columns import SIDES, Array
 from probe_core.model.report import LineNumbers
-from probe_diagnosis.collectives.calls import api_of, call_of
+from probe_diagnosis.collectives.calls import api_of, parse_call
 from probe_diagnosis.frames import own_frame
-from probe_diagnosis.timeline.batch_values import values_of
+from probe_diagnosis.timeline.batch_values import build_value_table
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.corrections import measured_beside_quotients, with_arguments_of_one
-from probe_diagnosis.timeline.coverage import Tally
+from probe_diagnosis.timeline.corrections import mark_lone_arguments, rescale_quotients
+from probe_diagnosis.timeline.coverage import CoverageTally
 from probe_diagnosis.timeline.floors import apply_floors
-from probe_diagnosis.timeline.order import OPTIMIZER, divides, is_backward, is_in_place
+from probe_diagnosis.timeline.order import OPTIMIZER, is_backward, is_dividing, is_in_place
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
     IS_IN_REGION,
@@ -30,15 +30,15 @@ from probe_diagnosis.timeline.value_table import (
 )
 from probe_diagnosis.timeline.views import Difference
 
-MISPAIRED = "this call may be paired with the wrong one"
+MISPAIRED_EVIDENCE = "this call may be paired with the wrong one"
 """Evidence of an unjudged value of a call that one run makes more often."""
 
-_OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?|.+?\.parameters_grad)\b")
+_OP_PATTERN = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?|.+?\.parameters_grad)\b")
 
 
-def op_in(name: str) -> str:
+def find_op(name: str) -> str:
     """Return the key of the op in the name of a row; empty if there is none."""
-    match = _OP.match(name)
+    match = _OP_PATTERN.match(name)
     return match[1] if match else ""
 
 
@@ -58,7 +58,7 @@ class RankFacts:
 
     rank: int = 0
     ops: CallColumns = field(default_factory=CallColumns)
-    tally: Tally = field(default_factory=Tally)
+    tally: CoverageTally = field(default_factory=CoverageTally)
     target_only: dict[str, None] = field(default_factory=dict)
     golden_only: dict[str, None] = field(default_factory=dict)
     is_shifted: bool = False
@@ -71,7 +71,7 @@ class RankFacts:
             batch: The rows.
             positions: Their positions in the result file; None without a file.
         """
-        table = values_of(batch)
+        table = build_value_table(batch)
         if positions is not None:
             table.lines["row"] = np.arange(len(batch)) + positions.first
             table.position = self.ops.table.position = positions.line
@@ -88,28 +88,26 @@ class RankFacts:
         self.tally.add(batch, table, is_shifted, is_start)
         table.lines["state"][is_start] = UNJUDGED_CODE
         for line in np.flatnonzero(is_shifted).tolist():
-            table.texts[line] = MISPAIRED
+            table.texts[line] = MISPAIRED_EVIDENCE
         table.lines["state"][is_shifted] = UNJUDGED_CODE
         table.lines["quantity"][is_shifted] = NO_QUANTITY
         table.lines["flags"][is_shifted] &= 0xFF ^ IS_IN_REGION
-        goldens = _goldens(batch)
-        is_own = self._own_rows(batch, goldens)
+        goldens = _list_golden_keys(batch)
+        is_own = self._select_target_rows(batch, goldens)
         modules = [op.ancestors for op in described]
         self._correct(batch, table, is_own, modules)
         self._add_calls(batch, table, is_own, goldens, shifted, [*map(tuple, modules)])
         return table
 
-    def _own_rows(self, batch: RowBatch, goldens: Sequence[str]) -> Array:
+    def _select_target_rows(self, batch: RowBatch, goldens: Sequence[str]) -> Array:
         """Return False for rows of other ops, which only the golden has; these ops are noted."""
-        is_own, how = np.ones(len(batch), bool), HOWS.index(How.REGION)
-        is_region = (batch.how == how) & batch.golden.is_present
-        for number in batch.ops_of(~batch.target.is_present | is_region):
+        is_own, region_code = np.ones(len(batch), bool), MATCH_KINDS.index(How.REGION)
+        is_region = (batch.how == region_code) & batch.golden.is_present
+        for number in batch.find_ops(~batch.target.is_present | is_region):
             lines = batch.lines(number)
             before = goldens[number - 1] if number else self.ops.goldens.get(len(self.ops) - 1, "")
-            names = batch.golden.columns.row_names(
-                np.maximum(batch.golden.lines[lines.start : lines.stop], 0)
-            )
-            keys = {line: op_in(name) for line, name in zip(lines, names) if batch.golden.is_present[line]}
+            names = batch.golden.columns.row_names(np.maximum(batch.golden.lines[lines.start : lines.stop], 0))
+            keys = {line: find_op(name) for line, name in zip(lines, names) if batch.golden.is_present[line]}
             for line, key in keys.items():
                 is_alone = not batch.target.is_present[line]
                 if is_alone and key and key != batch.ops[number] and not (before and before == key):
@@ -120,26 +118,24 @@ class RankFacts:
                     self.golden_only[key] = None
         return is_own
 
-    def _correct(
-        self, batch: RowBatch, table: ValueTable, is_own: Array, modules: Sequence[Sequence[str]]
-    ) -> None:
+    def _correct(self, batch: RowBatch, table: ValueTable, is_own: Array, modules: Sequence[Sequence[str]]) -> None:
         """Correct the differences of calls whose values must be seen together."""
         lines = table.lines
         is_lacking = is_own & (lines["state"] == UNJUDGED_CODE) & (lines["side"] == SIDES.index(Side.INPUT))
         is_of_one = is_lacking & ~batch.is_matched
         is_paired = np.zeros(len(batch.ops), bool)
-        is_paired[batch.ops_of(batch.is_matched & (batch.how != HOWS.index(How.REGION)))] = True
+        is_paired[batch.find_ops(batch.is_matched & (batch.how != MATCH_KINDS.index(How.REGION)))] = True
         has_both = [np.zeros(len(batch.ops), bool) for _ in range(2)]
         for has, side in zip(has_both, (batch.target, batch.golden)):
-            has[batch.ops_of(is_of_one & side.is_present)] = True
-        for number in batch.ops_of(is_of_one):
+            has[batch.find_ops(is_of_one & side.is_present)] = True
+        for number in batch.find_ops(is_of_one):
             if is_paired[number] or (has_both[0][number] and has_both[1][number]):
-                self._replace(batch, table, is_own, number, with_arguments_of_one)
+                self._replace(batch, table, is_own, number, mark_lone_arguments)
             if is_backward(batch.ops[number]):
                 self._withdraw_gradients(batch, table, number)
         for number, key in enumerate(batch.ops):
-            if divides(key) and (OPTIMIZER in modules[number] or is_in_place(key)):
-                self._replace(batch, table, is_own, number, measured_beside_quotients)
+            if is_dividing(key) and (OPTIMIZER in modules[number] or is_in_place(key)):
+                self._replace(batch, table, is_own, number, rescale_quotients)
 
     def _withdraw_gradients(self, batch: RowBatch, table: ValueTable, number: int) -> None:
         """Leave differing gradients of a call unjudged that receives another number of them in each run.
@@ -171,9 +167,9 @@ class RankFacts:
         sums = np.concatenate(([0], np.cumsum(is_own)))[batch.starts]
         counts = np.diff(sums)
         numbers = np.flatnonzero(counts).tolist()
-        is_alone = ~batch.golden.is_present | (batch.how == HOWS.index(How.REGION))
+        is_alone = ~batch.golden.is_present | (batch.how == MATCH_KINDS.index(How.REGION))
         has_partner = np.zeros(len(batch.ops), bool)
-        has_partner[batch.ops_of(is_own & ~is_alone)] = True
+        has_partner[batch.find_ops(is_own & ~is_alone)] = True
         first = len(self.ops)
         self.ops.extend(
             [batch.ops[number] for number in numbers], [modules[number] for number in numbers],
@@ -189,9 +185,7 @@ class RankFacts:
                 self.target_only[key] = None
             if api_of(key) is not None:
                 pairs = [batch.pair(line) for line in batch.lines(number) if is_own[line]]
-                call = call_of(
-                    Record(0, key, tuple(pair.target for pair in pairs if pair.target is not None))
-                )
+                call = parse_call(Record(0, key, tuple(pair.target for pair in pairs if pair.target is not None)))
                 if call is not None:
                     self.ops.communication[place] = call
                     self.ops.frames[place] = own_frame(batch.stack(number) or ())
@@ -207,7 +201,7 @@ class RankFacts:
         }
 
     @classmethod
-    def of(cls, plain: Any) -> RankFacts:
+    def from_plain(cls, plain: Any) -> RankFacts:
         """Return the facts that ``plain`` returned.
 
         Raises:
@@ -215,14 +209,14 @@ class RankFacts:
         """
         return cls(
             int(plain["rank"]),
-            CallColumns.of_plain(plain["ops"]),
-            Tally.of(plain["tally"]),
+            CallColumns.from_plain(plain["ops"]),
+            CoverageTally.from_plain(plain["tally"]),
             dict.fromkeys(plain["target_only"]),
             dict.fromkeys(plain["golden_only"]),
         )
 
 
-def _goldens(batch: RowBatch) -> list[str]:
+def _list_golden_keys(batch: RowBatch) -> list[str]:
     """Return the golden's key of each op where it is another one; empty for all others."""
     matched = np.flatnonzero(batch.is_matched)
     places = np.searchsorted(matched, batch.starts)
@@ -231,6 +225,6 @@ def _goldens(batch: RowBatch) -> list[str]:
     names = [side.columns.row_names(side.lines[lines]) for side in (batch.target, batch.golden)]
     goldens = [""] * len(batch.ops)
     for number, target, golden in zip(np.flatnonzero(has_any).tolist(), *names):
-        key = "" if target == golden else op_in(golden)
+        key = "" if target == golden else find_op(golden)
         goldens[number] = "" if key == batch.ops[number] else key
     return goldens

@@ -6,7 +6,7 @@ from probe_core.model import Value
 from probe_core.model.run import Run
 
 
-def slot_value(run: Run, op: str, row: str) -> Value | None:
+def find_value(run: Run, op: str, row: str) -> Value | None:
     """Return the recorded value of a row of an op; None if the run has none."""
     place = run.find(op)
     if place is None:

@@ -11,10 +11,10 @@ from probe_core.model import Value
 from probe_core.model.columns import Array
 from probe_core.model.run import Run
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.one_run import facts_of_run
-from probe_diagnosis.timeline.order import in_time
+from probe_diagnosis.timeline.one_run import collect_run_facts
+from probe_diagnosis.timeline.order import order_by_effect
 from probe_diagnosis.timeline.rank_facts import RankFacts
-from probe_diagnosis.timeline.recorded import slot_value
+from probe_diagnosis.timeline.recorded import find_value
 from probe_diagnosis.timeline.views import CallView, Difference
 
 
@@ -74,7 +74,7 @@ class Timeline:
             is_unknown: True for lines of which it is not known if they are wanted.
             step: The directory of the step; empty if there is only one.
         """
-        return cls(facts_of_run(run, rank, is_wanted, is_unknown), run, run, step)
+        return cls(collect_run_facts(run, rank, is_wanted, is_unknown), run, run, step)
 
     @property
     def columns(self) -> CallColumns:
@@ -83,7 +83,7 @@ class Timeline:
 
     @cached_property
     def _order(self) -> list[int]:
-        return in_time(self._facts.ops)
+        return order_by_effect(self._facts.ops)
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -110,7 +110,7 @@ class Timeline:
         """Return the recorded values of both runs that a difference is about."""
         key = call.golden or call.op
         row = key + difference.row.removeprefix(call.op)
-        return slot_value(self.target, call.op, difference.row), slot_value(self.golden, key, row)
+        return find_value(self.target, call.op, difference.row), find_value(self.golden, key, row)
 
     def only_in(self, *, target: bool) -> tuple[str, ...]:
         """Return the keys of the calls that only the target, or only the golden, makes."""

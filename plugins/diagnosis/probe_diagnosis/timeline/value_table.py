@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from probe_core.model import Drift, Quantity
-from probe_core.model.columns import MAX_EXACT, SIDES, Array, Interned
-from probe_diagnosis.timeline.evidence import drift_text
+from probe_core.model.columns import MAX_EXACT_INTEGER, SIDES, Array, InternTable
+from probe_diagnosis.timeline.evidence import format_drift
 from probe_diagnosis.timeline.views import (
     DIFFERS,
     SAME,
@@ -38,7 +38,7 @@ LINE = np.dtype(
 """Bits of the field ``flags``."""
 NO_QUANTITY = 255
 """Quantity of a line whose evidence is no distance."""
-COMPRESSION = 1
+COMPRESSION_LEVEL = 1
 """Compression level of lines that other processes and the journal receive."""
 NO_NAME = -1
 """Suffix of a line whose row name does not begin with the key of its call."""
@@ -62,7 +62,7 @@ class ValueTable:
     def __init__(self, count: int = 0) -> None:
         self._parts = [np.zeros(count, LINE)]
         self.lines["quantity"] = NO_QUANTITY
-        self.suffixes = Interned()
+        self.suffixes = InternTable()
         self.names: dict[int, str] = {}
         self.texts: dict[int, str] = {}
         self.dtypes: dict[int, str] = {}
@@ -81,15 +81,14 @@ class ValueTable:
     def views(self, start: int, stop: int, key: str) -> tuple[Difference, ...]:
         """Return views of consecutive lines of the call ``key``."""
         return tuple(
-            self._view(start + place, key, fields)
-            for place, fields in enumerate(self.lines[start:stop].tolist())
+            self._view(start + place, key, fields) for place, fields in enumerate(self.lines[start:stop].tolist())
         )
 
     def _view(self, line: int, key: str, fields: tuple[Any, ...]) -> Difference:
         _, _, side, state, basis, quantity, flags, kind, distance, scale, noise, jump, floor, farther = fields
         why = self.texts.get(line, "")
         if quantity != NO_QUANTITY:
-            why = drift_text(Drift(distance, scale, noise, jump, quantity))
+            why = format_drift(Drift(distance, scale, noise, jump, quantity))
         return Difference(
             self.name(line, key), SIDES[side], STATES[state], distance, scale, noise, jump,
             bool(flags & IS_SCALAR), why, Basis(basis), bool(flags & BREAKS), bool(flags & IS_RARE),
@@ -131,7 +130,7 @@ class ValueTable:
         """Set a line to a value of the call ``key``, except for its row in the result file."""
         fields = self.lines[line]
         is_composed = value.row.startswith(key)
-        fields["suffix"] = self.suffixes.code(value.row[len(key) :]) if is_composed else NO_NAME
+        fields["suffix"] = self.suffixes.encode(value.row[len(key) :]) if is_composed else NO_NAME
         if not is_composed:
             self.names[line] = value.row
         self.texts.pop(line, None)
@@ -150,21 +149,21 @@ class ValueTable:
         )  # fmt: skip
         fields["flags"] = sum(bit << place for place, bit in enumerate(bits))
 
-    def extend(self, other: ValueTable, lines: Array) -> None:
+    def extend(self, source: ValueTable, lines: Array) -> None:
         """Append lines of another table."""
         start = len(self)
-        added = other.lines[lines]
-        codes = np.array([*map(self.suffixes.code, other.suffixes), NO_NAME], np.int32)
+        added = source.lines[lines]
+        codes = np.array([*map(self.suffixes.encode, source.suffixes), NO_NAME], np.int32)
         added["suffix"] = codes[added["suffix"]]
         self._parts.append(added)
-        if other.names or other.texts or other.dtypes:
+        if source.names or source.texts or source.dtypes:
             places = {line: start + place for place, line in enumerate(lines.tolist())}
-            for mine, theirs in (
-                (self.names, other.names),
-                (self.texts, other.texts),
-                (self.dtypes, other.dtypes),
+            for own_texts, source_texts in (
+                (self.names, source.names),
+                (self.texts, source.texts),
+                (self.dtypes, source.dtypes),
             ):
-                mine.update({places[line]: text for line, text in theirs.items() if line in places})
+                own_texts.update({places[line]: text for line, text in source_texts.items() if line in places})
 
     def truncate(self, count: int) -> None:
         """Remove all lines after the first ``count`` ones."""
@@ -195,7 +194,7 @@ class ValueTable:
             scale: The minimum magnitude that each distance is divided by.
             noise: The minimum relative distance that rounding explains.
         """
-        return times(self.lines, np.maximum(self.lines["scale"], scale), noise)
+        return measure_multiples(self.lines, np.maximum(self.lines["scale"], scale), noise)
 
     def plain(self) -> dict[str, Any]:
         """Return the table as JSON data."""
@@ -203,32 +202,32 @@ class ValueTable:
         lines["row"] = 0  # positions stand for the rows
         return {
             "count": len(self),
-            "lines": base64.b64encode(zlib.compress(lines.tobytes(), COMPRESSION)).decode(),
+            "lines": base64.b64encode(zlib.compress(lines.tobytes(), COMPRESSION_LEVEL)).decode(),
             "suffixes": [*self.suffixes],
             "positions": self._positions(),
-            **{name: [[*item] for item in getattr(self, name).items()] for name in _TEXTS},
+            **{name: [[*item] for item in getattr(self, name).items()] for name in _TEXT_FIELDS},
         }
 
     @classmethod
-    def of(cls, plain: Any) -> ValueTable:
+    def from_plain(cls, plain: Any) -> ValueTable:
         """Return the table that ``plain`` returned.
 
         Raises:
             LookupError, TypeError, ValueError: The data does not describe a table.
         """
         table = cls()
-        table._parts = [_lines(plain["lines"], int(plain["count"]))]
+        table._parts = [_load_lines(plain["lines"], int(plain["count"]))]
         for suffix in plain["suffixes"]:
-            table.suffixes.code(_text(suffix))
+            table.suffixes.encode(_check_text(suffix))
         positions = plain["positions"]
         if type(positions) is not int:
-            positions = [_text(position) for position in positions]
-        for name in _TEXTS:
-            setattr(table, name, {int(line): _text(text) for line, text in plain[name]})
+            positions = [_check_text(position) for position in positions]
+        for name in _TEXT_FIELDS:
+            setattr(table, name, {int(line): _check_text(text) for line, text in plain[name]})
         lines = table.lines
         if isinstance(positions, list) and len(positions) != len(lines):
             raise ValueError("a table needs as many positions as lines")
-        if isinstance(positions, int) and not 0 <= positions <= MAX_EXACT:
+        if isinstance(positions, int) and not 0 <= positions <= MAX_EXACT_INTEGER:
             raise ValueError("a table begins at an impossible position")
         if ((lines["quantity"] >= len(Quantity)) & (lines["quantity"] != NO_QUANTITY)).any():
             raise ValueError("a table holds an unknown quantity")
@@ -244,10 +243,10 @@ class ValueTable:
         return table
 
 
-_TEXTS = ("names", "texts", "dtypes")
+_TEXT_FIELDS = ("names", "texts", "dtypes")
 
 
-def times(lines: Array, scale: Array | float, noise: Array | float) -> Array:
+def measure_multiples(lines: Array, scale: Array | float, noise: Array | float) -> Array:
     """Return the distances of lines as multiples of rounding.
 
     Args:
@@ -259,10 +258,10 @@ def times(lines: Array, scale: Array | float, noise: Array | float) -> Array:
         0 for no difference or an unjudged value; inf for a difference that rounding cannot cause.
     """
     distance, floor = lines["distance"], lines["floor"]
-    own, bound = lines["noise"], np.maximum(lines["noise"], noise)
+    own_noise, bound = lines["noise"], np.maximum(lines["noise"], noise)
     with np.errstate(all="ignore"):
         multiples: Array = np.where((scale == 0) | (bound == 0), math.inf, distance / scale / bound)
-        multiples = np.where((own == 0) & np.isfinite(distance), math.inf, multiples)
+        multiples = np.where((own_noise == 0) & np.isfinite(distance), math.inf, multiples)
         if floor.any():
             multiples = np.where(floor > 0, distance / np.fmax(floor, scale * bound), multiples)
     multiples = np.fmax(multiples, 0.0)  # nan if both distance and scale are infinite
@@ -270,7 +269,7 @@ def times(lines: Array, scale: Array | float, noise: Array | float) -> Array:
     return multiples
 
 
-def largest_of_each(numbers: Array, starts: Array) -> Array:
+def find_group_maxima(numbers: Array, starts: Array) -> Array:
     """Return the largest of the numbers from each start up to the next; -1 where there are none."""
     largest = np.full(len(starts) - 1, -1.0)
     is_filled = starts[1:] > starts[:-1]
@@ -279,7 +278,7 @@ def largest_of_each(numbers: Array, starts: Array) -> Array:
     return largest
 
 
-def _lines(text: str, count: int) -> Array:
+def _load_lines(text: str, count: int) -> Array:
     """Return the lines that ``ValueTable.plain`` compressed.
 
     Raises:
@@ -296,13 +295,13 @@ def _lines(text: str, count: int) -> Array:
     return lines
 
 
-def _text(item: Any) -> str:
+def _check_text(item: Any) -> str:
     if not isinstance(item, str):
         raise TypeError(f"a table needs texts, not {type(item).__name__}")
     return item
 
 
-def table_of(key: str, values: Sequence[Difference]) -> ValueTable:
+def build_call_table(key: str, values: Sequence[Difference]) -> ValueTable:
     """Return a table of the values of one call."""
     table = ValueTable(len(values))
     positions = [value.line for value in values]

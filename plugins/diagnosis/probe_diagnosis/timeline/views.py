@@ -10,18 +10,18 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from probe_core.model import Kind, Side, Value
-from probe_diagnosis.collectives.calls import Call
+from probe_diagnosis.collectives.calls import CommunicationCall
 
 SAME, DIFFERS, UNJUDGED = STATES = ("same", "differs", "unjudged")
 """States of a value, as the file of a rank spells them."""
 
-POLICY = "first_difference"
+POLICY_NAME = "first_difference"
 """Name of the policy that decides if two values differ."""
 
-TRUTH = "<class 'bool'>"
+BOOL_DTYPE = "<class 'bool'>"
 """Recorded dtype of a truth value."""
 
-_MODULE = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
+_MODULE_PATTERN = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
 
 
 class Basis(IntEnum):
@@ -131,14 +131,14 @@ class Difference(NamedTuple):
         Returns:
             0 for no difference or an unjudged value; inf for a difference that rounding cannot cause.
         """
-        distance, own = self.distance, self.noise
+        distance, own_noise = self.distance, self.noise
         if not distance or self.state == UNJUDGED:
             return 0.0
         if self.floor:
-            return distance / max(self.floor, scale * max(noise, own))
-        if not scale or (not own and math.isfinite(distance)):
+            return distance / max(self.floor, scale * max(noise, own_noise))
+        if not scale or (not own_noise and math.isfinite(distance)):
             return math.inf
-        noise = noise if noise > own else own
+        noise = noise if noise > own_noise else own_noise
         return distance / scale / noise if noise else math.inf
 
 
@@ -160,7 +160,7 @@ class CallView:
 
     op: str
     values: tuple[Difference, ...]
-    call: Call | None = None
+    call: CommunicationCall | None = None
     within: tuple[str, ...] = ()
     place: tuple[int, int] = (0, 0)
     where: str = ""
@@ -183,16 +183,16 @@ class CallView:
 
 def is_module(key: str) -> bool:
     """Return True for a call of a module of any framework, and for the gradients of its parameters."""
-    return _MODULE.search(key) is not None
+    return _MODULE_PATTERN.search(key) is not None
 
 
-def shown_scalar(value: Value) -> str:
+def format_scalar(value: Value) -> str:
     """Return the value of a scalar, a text in quotes; dumps hold a truth value as its text."""
     text = value.statistics.max
-    return str(text) if value.dtype == TRUTH and text in ("True", "False") else f"{text!r:.40}"
+    return str(text) if value.dtype == BOOL_DTYPE and text in ("True", "False") else f"{text!r:.40}"
 
 
-def none_against(value: Value, *, is_none_of_target: bool) -> str:
+def describe_none(value: Value, *, is_none_of_target: bool) -> str:
     """Return the evidence of a value that is None in one run."""
-    shown = "a tensor" if value.kind is Kind.TENSOR else shown_scalar(value)
+    shown = "a tensor" if value.kind is Kind.TENSOR else format_scalar(value)
     return f"None against {shown}" if is_none_of_target else f"{shown} against None"

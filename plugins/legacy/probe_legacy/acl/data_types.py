@@ -31,15 +31,15 @@ class DataType(NamedTuple):
     code: str
     bits: int
 
-    def size_of(self, count: int) -> int:
+    def count_bytes(self, count: int) -> int:
         """Return the number of bytes of ``count`` values, packed."""
         return -(-count * self.bits // 8)
 
-    def fits(self, count: int, size: int) -> bool:
+    def can_hold(self, count: int, size: int) -> bool:
         """Return True if ``size`` bytes hold ``count`` values, packed or, if they are short, one a byte."""
-        return size == self.size_of(count) or (self.bits < 8 and size == count)
+        return size == self.count_bytes(count) or (self.bits < 8 and size == count)
 
-    def values(self, data: memoryview | bytes, count: int | None = None) -> Array:
+    def decode_values(self, data: memoryview | bytes, count: int | None = None) -> Array:
         """Return bytes as values, in one dimension.
 
         Args:
@@ -50,19 +50,19 @@ class DataType(NamedTuple):
             codes = np.frombuffer(data, np.uint8)
             wanted = len(codes) * 8 // self.bits if count is None else count
             if wanted != len(codes) or count is None:
-                codes = _unpacked(codes, self.bits, wanted)
-            return _coded(codes & ((1 << self.bits) - 1), self.code, self.bits)
+                codes = _unpack_codes(codes, self.bits, wanted)
+            return _decode_codes(codes & ((1 << self.bits) - 1), self.code, self.bits)
         width = self.bits // 8
         whole = len(data) // width * width
-        return _coded(np.frombuffer(data[:whole], self.numpy), self.code, self.bits)
+        return _decode_codes(np.frombuffer(data[:whole], self.numpy), self.code, self.bits)
 
 
-RAW = DataType("raw bytes", "|u1", "", 8)
+RAW_BYTES = DataType("raw bytes", "|u1", "", 8)
 """The type that bytes of an unknown type are kept in."""
 
 
 @lru_cache(maxsize=1)
-def data_types() -> Mapping[int, DataType]:
+def load_data_types() -> Mapping[int, DataType]:
     """Return the data types by their numbers."""
     import yaml
 
@@ -78,15 +78,15 @@ def data_types() -> Mapping[int, DataType]:
     }
 
 
-def _unpacked(codes: Array, bits: int, count: int) -> Array:
+def _unpack_codes(codes: Array, bits: int, count: int) -> Array:
     """Return codes that are packed without gaps, those of the lowest bits first."""
     flat = np.unpackbits(codes, bitorder="little")[: count * bits]
     weights = (1 << np.arange(bits)).astype(np.uint8)
-    found: Array = (flat.reshape(count, bits) * weights).sum(axis=1, dtype=np.uint8)
-    return found
+    unpacked: Array = (flat.reshape(count, bits) * weights).sum(axis=1, dtype=np.uint8)
+    return unpacked
 
 
-def _coded(codes: Array, code: str, bits: int) -> Array:
+def _decode_codes(codes: Array, code: str, bits: int) -> Array:
     if code in ("", "raw", "unsigned"):
         return codes
     if code == "truth":
@@ -99,15 +99,15 @@ def _coded(codes: Array, code: str, bits: int) -> Array:
     if code == "signed":
         signed: Array = (codes << (8 - bits)).view(np.int8) >> (8 - bits)
         return signed
-    values: Array = _table(code)[codes]
+    values: Array = _compute_code_values(code)[codes]
     return values
 
 
 @lru_cache(maxsize=16)
-def _table(code: str) -> Array:
+def _compute_code_values(code: str) -> Array:
     """Return the value of each code of a short float."""
     if code == "hifloat8":
-        return np.array([_hifloat8(number) for number in range(256)], np.float32)
+        return np.array([_decode_hifloat8(number) for number in range(256)], np.float32)
     if code == "float8_e8m0":
         return np.array([*(2.0 ** (number - 127) for number in range(255)), np.nan], np.float32)
     exponent, mantissa = (int(digit) for digit in (code[8], code[10]))
@@ -129,7 +129,7 @@ _PREFIXES = ((0b11, 2, 4), (0b10, 2, 3), (0b01, 2, 2), (0b001, 3, 1), (0b0001, 4
 """The prefixes of HiFloat8, with their lengths and the number of bits of the exponent."""
 
 
-def _hifloat8(number: int) -> float:
+def _decode_hifloat8(number: int) -> float:
     """Return the value of a code of HiFloat8, in which the exponent has a varying number of bits.
 
     After the sign, a prefix says how many: 11 four, 10 three, 01 two, 001 one, 0001 none; the rest is the
@@ -142,10 +142,10 @@ def _hifloat8(number: int) -> float:
         return np.nan if number else 0.0
     if rest == 0x6F:
         return sign * np.inf
-    found = [(length, digits) for prefix, length, digits in _PREFIXES if rest >> (7 - length) == prefix]
-    if not found:
+    matches = [(length, digits) for prefix, length, digits in _PREFIXES if rest >> (7 - length) == prefix]
+    if not matches:
         return sign * 2.0 ** (rest - 23)
-    length, digits = found[0]
+    length, digits = matches[0]
     width = 7 - length - digits
     part, power = rest & ((1 << width) - 1), 0
     if digits:

@@ -12,7 +12,7 @@ Report = Mapping[str, Mapping[str, Any]]
 
 MAGIC = 0x5A5A5A5A
 """The first number of a report of the new style."""
-OLD_SIZE = 2048
+OLD_REPORT_BYTES = 2048
 _OLD_INFO = ("model_id", "stream_id", "task_id", "task_type", "pc_start", "para_base")
 _OLD_UNITS = {"DHA Atomic Add": (0, 512), "L2 Atomic Add": (128, 768), "AI Core": (256, 1024)}
 """The units of the old style, with the offsets of their information and of their status."""
@@ -37,50 +37,50 @@ def report_of(data: memoryview) -> Report:
     Raises:
         DamagedDump: The report has another length or kind than is known.
     """
-    if len(data) >= 4 and _integers(data, 0, 1, 4)[0] == MAGIC:
-        return _new(data)
-    if len(data) != OLD_SIZE:
+    if len(data) >= 4 and _read_integers(data, 0, 1, 4)[0] == MAGIC:
+        return _parse_new_report(data)
+    if len(data) != OLD_REPORT_BYTES:
         raise DamagedDump(
-            f"holds a report of {len(data)} bytes, which is of neither style ({OLD_SIZE} bytes, or marked)"
+            f"holds a report of {len(data)} bytes, which is of neither style ({OLD_REPORT_BYTES} bytes, or marked)"
         )
     report: dict[str, dict[str, Any]] = {}
     for unit, (info, status) in _OLD_UNITS.items():
-        report[unit] = _named(_OLD_INFO, _integers(data, info, len(_OLD_INFO)))
+        report[unit] = _name_values(_OLD_INFO, _read_integers(data, info, len(_OLD_INFO)))
         if unit == "AI Core":
-            report[unit] |= _named(("kernel_code", "block_idx", "status"), _integers(data, status, 3))
+            report[unit] |= _name_values(("kernel_code", "block_idx", "status"), _read_integers(data, status, 3))
         else:
-            report[unit] |= _named(("status",), _integers(data, status, 1))
+            report[unit] |= _name_values(("status",), _read_integers(data, status, 1))
     return report
 
 
-def _new(data: memoryview) -> Report:
+def _parse_new_report(data: memoryview) -> Report:
     size = 4 * len(_NEW_HEAD)
     if len(data) < size:
         raise DamagedDump(f"holds a report that ends after {len(data)} bytes")
-    head = dict(zip(_NEW_HEAD, _integers(data, 0, len(_NEW_HEAD), 4)))
+    head = dict(zip(_NEW_HEAD, _read_integers(data, 0, len(_NEW_HEAD), 4)))
     unit, names = _NEW_UNITS.get(head["acc_type"], ("", ()))
     if not unit:
         raise DamagedDump(f"holds a report of the unknown unit {head['acc_type']}")
-    words = _WORDS if head["version"] == 1 and names == _CORE else 1
-    statuses = ("status",) if words == 1 else tuple(f"status_{number}" for number in range(words))
-    every = (*names, *statuses)
-    if len(data) - size < 8 * len(every):
+    word_count = _WORDS if head["version"] == 1 and names == _CORE else 1
+    statuses = ("status",) if word_count == 1 else tuple(f"status_{number}" for number in range(word_count))
+    all_names = (*names, *statuses)
+    if len(data) - size < 8 * len(all_names):
         raise DamagedDump(f"holds a report of {len(data)} bytes, too short for the fields of {unit}")
     return {
         "head": {**head, "magic": hex(head["magic"])},
-        unit: _named(every, _integers(data, size, len(every))),
+        unit: _name_values(all_names, _read_integers(data, size, len(all_names))),
     }
 
 
-def _integers(data: memoryview, place: int, count: int, size: int = 8) -> list[int]:
+def _read_integers(data: memoryview, place: int, count: int, size: int = 8) -> list[int]:
     return [int.from_bytes(data[at : at + size], "little") for at in range(place, place + count * size, size)]
 
 
-def _named(names: tuple[str, ...], values: list[int]) -> dict[str, Any]:
+def _name_values(names: tuple[str, ...], values: list[int]) -> dict[str, Any]:
     return {name: hex(value) if name in _ADDRESSES else value for name, value in zip(names, values)}
 
 
-def sentences(report: Report, dumps: Mapping[str, list[str]]) -> Iterator[str]:
+def describe_overflows(report: Report, dumps: Mapping[str, list[str]]) -> Iterator[str]:
     """Yield a sentence on each unit that reports an overflow, or one that none does.
 
     Args:
@@ -100,19 +100,19 @@ def sentences(report: Report, dumps: Mapping[str, list[str]]) -> Iterator[str]:
         yield (
             f"{unit} reports an overflow in task {task} of stream {fields['stream_id']} "
             f"(model {fields['model_id']}{_place(fields)}): status {', '.join(map(hex, status))}."
-            f"{_operator(task, dumps.get(task, []))}"
+            f"{_describe_operator(task, dumps.get(task, []))}"
         )
     if is_quiet:
         yield "No unit reports an overflow: every status is 0."
 
 
 def _place(fields: Mapping[str, Any]) -> str:
-    told = (("core", "core_id"), ("block", "block_id"), ("block", "block_idx"), ("channel", "channel_id"),
+    labels = (("core", "core_id"), ("block", "block_id"), ("block", "block_idx"), ("channel", "channel_id"),
             ("CPU", "cpu_id"), ("kernel starts at", "pc_start"))  # fmt: skip
-    return "".join(f", {word} {fields[name]}" for word, name in told if name in fields)
+    return "".join(f", {label} {fields[name]}" for label, name in labels if name in fields)
 
 
-def _operator(task: str, names: list[str]) -> str:
+def _describe_operator(task: str, names: list[str]) -> str:
     if not names:
         return f" No dump of task {task} is in this directory."
     if len(names) == 1:

@@ -7,14 +7,14 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from probe_legacy.acl.data_types import RAW, data_types
+from probe_legacy.acl.data_types import RAW_BYTES, load_data_types
 from probe_legacy.acl.header import BUFFER, INPUT, OUTPUT, SPACE, Section, read_header
-from probe_legacy.acl.layouts import Placed, Shapes, format_name, place
+from probe_legacy.acl.layouts import ArrayInLayout, Shapes, format_name, place
 from probe_legacy.acl.wire import DamagedDump
 
-MOST_ELEMENTS = 1 << 62
+MAX_ARRAY_BYTES = 1 << 62
 """Limit on the bytes of an array that numpy can address."""
-MOST_DIMENSIONS = 32
+MAX_NUMPY_DIMENSIONS = 32
 """Limit on the dimensions of an array of any numpy."""
 DEBUG_NAME, DEBUG_START = "Node_OpDebug", "Opdebug."
 """The operator that reports overflows, and the beginning of its files' names."""
@@ -33,15 +33,13 @@ class NameParts(NamedTuple):
     time: str
 
 
-def parts_of(name: str) -> NameParts | None:
+def parse_dump_name(name: str) -> NameParts | None:
     """Return the parts of a file name; None if it is not that of a dump."""
     match = _NAME.fullmatch(name)
-    return match and NameParts(
-        match["type"], match["name"], match["task"], match["stream"] or "", match["time"]
-    )
+    return match and NameParts(match["type"], match["name"], match["task"], match["stream"] or "", match["time"])
 
 
-class Dump:
+class AclDump:
     """A dump of one operator.
 
     Args:
@@ -62,9 +60,7 @@ class Dump:
         extra = self.header.size - self.header.end
         self.problem = ""
         if extra < 0:
-            self.problem = (
-                f"is cut off: its header promises {self.header.end} bytes and it has {self.header.size}"
-            )
+            self.problem = f"is cut off: its header promises {self.header.end} bytes and it has {self.header.size}"
         elif extra:
             self.problem = f"has {extra} bytes more than its header promises"
         if not self.header.sections:
@@ -84,7 +80,7 @@ class Dump:
         """Return True if the file holds all bytes of a section."""
         return section.offset + section.size <= self.header.size
 
-    def data(self, section: Section) -> memoryview:
+    def read_data(self, section: Section) -> memoryview:
         """Return the bytes of a section.
 
         Raises:
@@ -92,10 +88,8 @@ class Dump:
             OSError: The file cannot be read.
         """
         if not self.is_whole(section):
-            what = f"{section.side} {section.index}"
-            raise DamagedDump(
-                f"ends before the {section.size} bytes of {what} that begin at {section.offset}"
-            )
+            subject = f"{section.side} {section.index}"
+            raise DamagedDump(f"ends before the {section.size} bytes of {subject} that begin at {section.offset}")
         with self.path.open("rb") as file:
             file.seek(section.offset)
             data = file.read(section.size)
@@ -103,7 +97,7 @@ class Dump:
             raise DamagedDump("was cut off while it was read")
         return memoryview(data)
 
-    def array(self, section: Section, wanted: str) -> Placed:
+    def read_array(self, section: Section, wanted: str) -> ArrayInLayout:
         """Return an input or output as an array in the wanted layout.
 
         Bytes that do not fit their type or shape are returned in one dimension, and the note says so.
@@ -112,20 +106,24 @@ class Dump:
             DamagedDump: The file does not hold all bytes of the section.
             OSError: The file cannot be read.
         """
-        data = self.data(section)
+        data = self.read_data(section)
         layout = format_name(section.format)
-        kind = data_types().get(section.data_type)
+        kind = load_data_types().get(section.data_type)
         if kind is None:
-            return Placed(RAW.values(data), layout, f"its data type {section.data_type} is not known")
-        if kind.code == "raw":
-            return Placed(RAW.values(data), layout, f"values of the type {kind.name} are kept as bytes")
-        count = _count(section.shape)
-        if count is None or not kind.fits(count, section.size):
-            values = kind.values(data) if not section.size * 8 % kind.bits else RAW.values(data)
-            return Placed(
-                values, layout, f"{section.size} bytes are no {kind.name} of shape {_told(section.shape)}"
+            return ArrayInLayout(
+                RAW_BYTES.decode_values(data), layout, f"its data type {section.data_type} is not known"
             )
-        array = kind.values(data, count).reshape(section.shape)
+        if kind.code == "raw":
+            return ArrayInLayout(
+                RAW_BYTES.decode_values(data), layout, f"values of the type {kind.name} are kept as bytes"
+            )
+        count = _count(section.shape)
+        if count is None or not kind.can_hold(count, section.size):
+            values = kind.decode_values(data) if not section.size * 8 % kind.bits else RAW_BYTES.decode_values(data)
+            return ArrayInLayout(
+                values, layout, f"{section.size} bytes are no {kind.name} of shape {_format_shape(section.shape)}"
+            )
+        array = kind.decode_values(data, count).reshape(section.shape)
         original = section.host_format
         name = format_name(original) if original is not None and original != section.format else ""
         host = section.host_shape if section.has_host_shape else None
@@ -136,17 +134,17 @@ class Dump:
 
 def _count(shape: tuple[int, ...]) -> int | None:
     """Return the number of elements of a shape; None if no array has it."""
-    if len(shape) > MOST_DIMENSIONS or prod(size or 1 for size in shape) * 16 > MOST_ELEMENTS:
+    if len(shape) > MAX_NUMPY_DIMENSIONS or prod(size or 1 for size in shape) * 16 > MAX_ARRAY_BYTES:
         return None
     return prod(shape)
 
 
-def _told(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: tuple[int, ...]) -> str:
     text = str(list(shape[:8]))
     return text if len(shape) <= 8 else f"{text[:-1]}, …]"
 
 
-def ending_of(section: Section) -> str:
+def format_ending(section: Section) -> str:
     """Return the end of the name of a section's file, without its suffix."""
     if section.side in (INPUT, OUTPUT):
         return f"{section.side}.{section.index}"

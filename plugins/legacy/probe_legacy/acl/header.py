@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from probe_core.files.given import check_regular
-from probe_legacy.acl.wire import Budget, DamagedDump, Field, fields, numbers
+from probe_legacy.acl.wire import Budget, DamagedDump, Field, iterate_fields, iterate_numbers
 
-LARGEST_HEADER = 16 << 20
+MAX_HEADER_BYTES = 16 << 20
 """Limit on the bytes of a header; that of an operator with 100 inputs has about 10,000."""
-MOST_SECTIONS = 2_000
+MAX_SECTIONS = 2_000
 """Limit on the inputs, outputs, buffers and workspaces of a file."""
-MOST_DIMENSIONS = 64
-LONGEST_NAME = 1000
+MAX_DIMENSIONS = 64
+MAX_NAME_LENGTH = 1000
 LENGTH = 8
 """Number of bytes of the header's length."""
-SMALL_DEVICE = b"ZZZZ"
+SMALL_DEVICE_MAGIC = b"ZZZZ"
 """The beginning of another format, which has no header of this kind."""
 
 INPUT, OUTPUT, BUFFER, SPACE = "input", "output", "buffer", "space"
 SIDES = (INPUT, OUTPUT, BUFFER, SPACE)
 """The kinds of sections, in the order of the file."""
-_SIDE = {3: OUTPUT, 4: INPUT, 5: BUFFER, 8: SPACE}
+_SIDE_BY_FIELD = {3: OUTPUT, 4: INPUT, 5: BUFFER, 8: SPACE}
 _FIELDS: Mapping[str, Mapping[str, int]] = {
     OUTPUT: {"data_type": 1, "format": 2, "shape": 3, "original_op": 4, "size": 6, "host_shape": 7,
              "sub_format": 8},
@@ -74,7 +74,7 @@ class Section:
     kind: int = 0
 
 
-class Header(NamedTuple):
+class AclHeader(NamedTuple):
     """The content of a header.
 
     Attributes:
@@ -94,7 +94,7 @@ class Header(NamedTuple):
     size: int
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> AclHeader:
     """Read the header of a file.
 
     Raises:
@@ -107,15 +107,13 @@ def read_header(path: Path) -> Header:
         file.seek(0)
         start = file.read(LENGTH)
         length = int.from_bytes(start, "little")
-        if start.startswith(SMALL_DEVICE):
+        if start.startswith(SMALL_DEVICE_MAGIC):
             raise DamagedDump("begins with 0x5a5a5a5a, as dumps of small devices do, which are not read")
         if len(start) < LENGTH or not length:
             raise DamagedDump("has no header")
         if length > size - LENGTH:
-            raise DamagedDump(
-                f"promises a header of {length} bytes and holds {size - LENGTH} after its length"
-            )
-        if length > LARGEST_HEADER:
+            raise DamagedDump(f"promises a header of {length} bytes and holds {size - LENGTH} after its length")
+        if length > MAX_HEADER_BYTES:
             raise DamagedDump(f"has a header of {length} bytes, more than any dump has")
         data = file.read(length)
     if len(data) < length:
@@ -123,7 +121,7 @@ def read_header(path: Path) -> Header:
     return parse_header(data, size)
 
 
-def parse_header(data: bytes, size: int) -> Header:
+def parse_header(data: bytes, size: int) -> AclHeader:
     """Return the content of a header.
 
     Args:
@@ -137,80 +135,80 @@ def parse_header(data: bytes, size: int) -> Header:
     texts: dict[int, str] = {}
     time = 0
     parts: dict[str, list[memoryview]] = {side: [] for side in SIDES}
-    for number, value in fields(memoryview(data), budget):
+    for number, value in iterate_fields(memoryview(data), budget):
         if number in (_VERSION, _NAME):
-            texts[number] = _text(value)
+            texts[number] = _decode_text(value)
         elif number == _TIME:
-            time = _integer(value, "dump_time")
-        elif side := _SIDE.get(number):
-            parts[side].append(_bytes(value, side))
-    if sum(map(len, parts.values())) > MOST_SECTIONS:
-        raise DamagedDump(f"has a header with more than {MOST_SECTIONS} inputs and outputs")
+            time = _check_integer(value, "dump_time")
+        elif side := _SIDE_BY_FIELD.get(number):
+            parts[side].append(_check_bytes(value, side))
+    if sum(map(len, parts.values())) > MAX_SECTIONS:
+        raise DamagedDump(f"has a header with more than {MAX_SECTIONS} inputs and outputs")
     sections: list[Section] = []
     offset = LENGTH + len(data)
     for side in SIDES:
         for index, part in enumerate(parts[side]):
-            sections.append(_section(side, index, offset, part, budget))
+            sections.append(_parse_section(side, index, offset, part, budget))
             offset += sections[-1].size
-    return Header(texts.get(_VERSION, ""), time, texts.get(_NAME, ""), tuple(sections), offset, size)
+    return AclHeader(texts.get(_VERSION, ""), time, texts.get(_NAME, ""), tuple(sections), offset, size)
 
 
-def _section(side: str, index: int, offset: int, part: memoryview, budget: Budget) -> Section:
+def _parse_section(side: str, index: int, offset: int, part: memoryview, budget: Budget) -> Section:
     names = {number: name for name, number in _FIELDS[side].items()}
-    given: dict[str, int] = {}
+    field_values: dict[str, int] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     original: int | None = None
-    for number, value in fields(part, budget):
+    for number, value in iterate_fields(part, budget):
         name = names.get(number)
         if name in ("shape", "host_shape"):
-            shapes[name] = _shape(_bytes(value, name), budget)
+            shapes[name] = _parse_shape(_check_bytes(value, name), budget)
         elif name == "original_op":
-            original = _original_format(_bytes(value, name), budget)
+            original = _parse_original_format(_check_bytes(value, name), budget)
         elif name is not None:
-            given[name] = _integer(value, name)
+            field_values[name] = _check_integer(value, name)
     return Section(
         side=side,
         index=index,
         offset=offset,
-        size=given.pop("size", 0),
+        size=field_values.pop("size", 0),
         shape=shapes.get("shape", ()),
         host_shape=shapes.get("host_shape", ()),
         has_host_shape="host_shape" in shapes,
         host_format=original,
-        **given,
+        **field_values,
     )
 
 
-def _shape(part: memoryview, budget: Budget) -> tuple[int, ...]:
+def _parse_shape(part: memoryview, budget: Budget) -> tuple[int, ...]:
     sizes: list[int] = []
-    for number, value in fields(part, budget):
+    for number, value in iterate_fields(part, budget):
         if number == 1:
-            for size in numbers(value, budget):
+            for size in iterate_numbers(value, budget):
                 sizes.append(size)
-                if len(sizes) > MOST_DIMENSIONS:
-                    raise DamagedDump(f"has a header with a shape of more than {MOST_DIMENSIONS} dimensions")
+                if len(sizes) > MAX_DIMENSIONS:
+                    raise DamagedDump(f"has a header with a shape of more than {MAX_DIMENSIONS} dimensions")
     return tuple(sizes)
 
 
-def _original_format(part: memoryview, budget: Budget) -> int:
-    found = 0
-    for number, value in fields(part, budget):
+def _parse_original_format(part: memoryview, budget: Budget) -> int:
+    original_format = 0
+    for number, value in iterate_fields(part, budget):
         if number == _ORIGINAL_FORMAT:
-            found = _integer(value, "format")
-    return found
+            original_format = _check_integer(value, "format")
+    return original_format
 
 
-def _integer(value: Field, name: str) -> int:
+def _check_integer(value: Field, name: str) -> int:
     if not isinstance(value, int):
         raise DamagedDump(f"has a header whose {name} is no number")
     return value
 
 
-def _bytes(value: Field, name: str) -> memoryview:
+def _check_bytes(value: Field, name: str) -> memoryview:
     if isinstance(value, int):
         raise DamagedDump(f"has a header whose {name} is a number")
     return value
 
 
-def _text(value: Field) -> str:
-    return bytes(_bytes(value, "text")[: 4 * LONGEST_NAME]).decode("utf-8", "replace")[:LONGEST_NAME]
+def _decode_text(value: Field) -> str:
+    return bytes(_check_bytes(value, "text")[: 4 * MAX_NAME_LENGTH]).decode("utf-8", "replace")[:MAX_NAME_LENGTH]

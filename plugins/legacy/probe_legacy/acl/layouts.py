@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from probe_legacy.acl.data_types import Array
 
-PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN")
-PLAIN_3D = ("NCDHW", "NDHWC", "DHWCN", "DHWNC")
+PLAIN_LAYOUTS = ("NCHW", "NHWC", "HWCN", "CHWN")
+PLAIN_3D_LAYOUTS = ("NCDHW", "NDHWC", "DHWCN", "DHWNC")
 """Layouts of the program for four and for five dimensions, the more frequent first."""
-OTHERS = ("ND", "NC", "CN", "NCL")
+OTHER_LAYOUTS = ("ND", "NC", "CN", "NCL")
 """Further layouts of the device without padding."""
-HOST, DEVICE = "host", "device"
+HOST_LAYOUT, DEVICE_LAYOUT = "host", "device"
 
 
-class Placed(NamedTuple):
+class ArrayInLayout(NamedTuple):
     """Values in a layout.
 
     Attributes:
@@ -54,20 +54,18 @@ class Shapes(NamedTuple):
 @lru_cache(maxsize=512)
 def format_name(number: int) -> str:
     """Return the name of a layout by its number."""
-    return _formats().get(number, f"unknown layout {number}")
+    return _load_formats().get(number, f"unknown layout {number}")
 
 
 @lru_cache(maxsize=1)
-def _formats() -> dict[int, str]:
+def _load_formats() -> dict[int, str]:
     import yaml
 
-    names: dict[int, str] = yaml.safe_load(
-        resources.files(__package__).joinpath("formats.yaml").read_text("utf-8")
-    )
+    names: dict[int, str] = yaml.safe_load(resources.files(__package__).joinpath("formats.yaml").read_text("utf-8"))
     return names
 
 
-def place(array: Array, layout: str, host: Shapes, wanted: str = HOST) -> Placed:
+def place(array: Array, layout: str, host: Shapes, wanted: str = HOST_LAYOUT) -> ArrayInLayout:
     """Return values in the wanted layout.
 
     Args:
@@ -76,66 +74,66 @@ def place(array: Array, layout: str, host: Shapes, wanted: str = HOST) -> Placed
         host: The shape in the program.
         wanted: ``host``, ``device``, ``ND`` (as the program had it) or one of ``PLAIN``.
     """
-    if wanted in (DEVICE, layout):
-        return Placed(array, layout)
+    if wanted in (DEVICE_LAYOUT, layout):
+        return ArrayInLayout(array, layout)
     if host.shape is None:
-        is_plain = layout in (*PLAIN, *PLAIN_3D, *OTHERS)
-        placed = Placed(array, layout, "" if is_plain else "the header has no shape of the program")
-    elif layout in _BLOCKED:
-        placed = _BLOCKED[layout](array, layout, host)
+        is_plain = layout in (*PLAIN_LAYOUTS, *PLAIN_3D_LAYOUTS, *OTHER_LAYOUTS)
+        placed = ArrayInLayout(array, layout, "" if is_plain else "the header has no shape of the program")
+    elif layout in _BLOCKED_LAYOUTS:
+        placed = _BLOCKED_LAYOUTS[layout](array, layout, host)
     else:
-        placed = _plain(array, layout, host)
-    if placed.note or wanted in (HOST, "ND", placed.layout):
+        placed = _convert_plain(array, layout, host)
+    if placed.note or wanted in (HOST_LAYOUT, "ND", placed.layout):
         return placed
     if sorted(placed.layout) != sorted(wanted):
         return placed._replace(note=f"{placed.layout} cannot be turned into {wanted}")
-    return Placed(_permuted(placed.array, placed.layout, wanted), wanted)
+    return ArrayInLayout(_permute_axes(placed.array, placed.layout, wanted), wanted)
 
 
-def _plain(array: Array, layout: str, host: Shapes) -> Placed:
+def _convert_plain(array: Array, layout: str, host: Shapes) -> ArrayInLayout:
     shape = host.shape
     if array.shape == shape:
-        return Placed(array, layout)
+        return ArrayInLayout(array, layout)
     if sorted(layout) == sorted(host.layout) and len(layout) == array.ndim:
-        turned = _permuted(array, layout, host.layout)
+        turned = _permute_axes(array, layout, host.layout)
         if turned.shape == shape:
-            return Placed(turned, host.layout)
+            return ArrayInLayout(turned, host.layout)
     if layout == "ND" and shape is not None and prod(shape) == array.size:
-        return Placed(array.reshape(shape), layout)
-    return _kept(array, layout, host)
+        return ArrayInLayout(array.reshape(shape), layout)
+    return _keep_layout(array, layout, host)
 
 
-def _kept(array: Array, layout: str, host: Shapes) -> Placed:
-    return Placed(
+def _keep_layout(array: Array, layout: str, host: Shapes) -> ArrayInLayout:
+    return ArrayInLayout(
         array,
         layout,
         f"the shape {list(array.shape)} in {layout} does not agree with {list(host.shape or ())}",
     )
 
 
-def _permuted(array: Array, have: str, want: str) -> Array:
+def _permute_axes(array: Array, have: str, want: str) -> Array:
     turned: Array = array.transpose([have.index(letter) for letter in want])
     return turned
 
 
-def _sizes(host: Shapes, known: tuple[str, ...]) -> Iterator[tuple[str, dict[str, int]]]:
+def _iterate_host_sizes(host: Shapes, layouts: tuple[str, ...]) -> Iterator[tuple[str, dict[str, int]]]:
     """Yield the layouts that the program may have had, with the size of each dimension."""
     shape = host.shape or ()
-    for layout in sorted(known, key=lambda name: name != host.layout):
+    for layout in sorted(layouts, key=lambda name: name != host.layout):
         if len(layout) == len(shape):
             yield layout, dict(zip(layout, shape))
 
 
-def _fills(size: int, blocks: int, block: int) -> bool:
+def _is_filled(size: int, blocks: int, block: int) -> bool:
     """Return True if ``size`` values need exactly so many blocks."""
     return (blocks - 1) * block < size <= blocks * block or size == blocks == 0
 
 
-def _channels(array: Array, layout: str, host: Shapes) -> Placed:
+def _join_channels(array: Array, layout: str, host: Shapes) -> ArrayInLayout:
     """Join blocks of channels: N C1 H W C0, and N D C1 H W C0."""
-    inner, known = ("NHW", PLAIN) if layout.startswith("NC1") else ("NDHW", PLAIN_3D)
+    inner, host_layouts = ("NHW", PLAIN_LAYOUTS) if layout.startswith("NC1") else ("NDHW", PLAIN_3D_LAYOUTS)
     if array.ndim != len(inner) + 2 or host.shape is None:
-        return _kept(array, layout, host)
+        return _keep_layout(array, layout, host)
     at = 1 if inner == "NHW" else 2
     blocks, block = array.shape[at], array.shape[-1]
     outer = [axis for axis in range(array.ndim - 1) if axis != at]
@@ -143,58 +141,56 @@ def _channels(array: Array, layout: str, host: Shapes) -> Placed:
     joined = array.transpose(0, at, array.ndim - 1, *outer[1:]).reshape(
         sizes["N"], blocks * block, *(sizes[letter] for letter in inner[1:])
     )
-    base = known[0]
-    for found, wanted in _sizes(host, known):
-        if _fills(wanted["C"], blocks, block) and all(sizes[letter] == wanted[letter] for letter in inner):
-            return Placed(_permuted(joined[:, : wanted["C"]], base, found), found)
+    base = host_layouts[0]
+    for host_layout, wanted in _iterate_host_sizes(host, host_layouts):
+        if _is_filled(wanted["C"], blocks, block) and all(sizes[letter] == wanted[letter] for letter in inner):
+            return ArrayInLayout(_permute_axes(joined[:, : wanted["C"]], base, host_layout), host_layout)
     others = prod(sizes.values())
     channels = prod(host.shape) // others if others else 0
-    if (
-        len(host.shape) < len(base)
-        and channels * others == prod(host.shape)
-        and _fills(channels, blocks, block)
-    ):
-        return Placed(joined[:, :channels].reshape(host.shape), "ND")
-    return _kept(array, layout, host)
+    if len(host.shape) < len(base) and channels * others == prod(host.shape) and _is_filled(channels, blocks, block):
+        return ArrayInLayout(joined[:, :channels].reshape(host.shape), "ND")
+    return _keep_layout(array, layout, host)
 
 
-def _weights(array: Array, layout: str, host: Shapes) -> Placed:
+def _join_weights(array: Array, layout: str, host: Shapes) -> ArrayInLayout:
     """Join the tiles of a convolution's weights: C1 H W, N1, Ni, C0."""
     if host.groups > 1:
-        return Placed(array, layout, f"it holds the weights of {host.groups} groups")
+        return ArrayInLayout(array, layout, f"it holds the weights of {host.groups} groups")
     if array.ndim == 4:
         rows, tiles, tile, block = array.shape
-        for found, wanted in _sizes(host, PLAIN):
+        for host_layout, wanted in _iterate_host_sizes(host, PLAIN_LAYOUTS):
             around = wanted["H"] * wanted["W"]
             blocks = rows // around if around else 0
-            fits = blocks * around == rows and _fills(wanted["C"], blocks, block)
-            if fits and _fills(wanted["N"], tiles, tile):
-                apart = array.reshape(blocks, wanted["H"], wanted["W"], tiles * tile, block)
-                joined = apart.transpose(3, 0, 4, 1, 2).reshape(
+            fits = blocks * around == rows and _is_filled(wanted["C"], blocks, block)
+            if fits and _is_filled(wanted["N"], tiles, tile):
+                blocks_array = array.reshape(blocks, wanted["H"], wanted["W"], tiles * tile, block)
+                joined = blocks_array.transpose(3, 0, 4, 1, 2).reshape(
                     tiles * tile, blocks * block, wanted["H"], wanted["W"]
                 )
-                return Placed(_permuted(joined[: wanted["N"], : wanted["C"]], "NCHW", found), found)
-    return _kept(array, layout, host)
+                return ArrayInLayout(
+                    _permute_axes(joined[: wanted["N"], : wanted["C"]], "NCHW", host_layout), host_layout
+                )
+    return _keep_layout(array, layout, host)
 
 
-def _matrices(array: Array, layout: str, host: Shapes) -> Placed:
+def _join_matrices(array: Array, layout: str, host: Shapes) -> ArrayInLayout:
     """Join the tiles of matrices: …, W1, H1, H0, W0."""
     if array.ndim < 4 or not host.shape:
-        return _kept(array, layout, host)
+        return _keep_layout(array, layout, host)
     *lead, across, down, high, wide = array.shape
     *outer, height, width = host.shape if len(host.shape) > 1 else (1, *host.shape)
-    if prod(outer) != prod(lead) or not (_fills(height, down, high) and _fills(width, across, wide)):
-        return _kept(array, layout, host)
-    apart = array.reshape(prod(lead), across, down, high, wide).transpose(0, 2, 3, 1, 4)
-    joined = apart.reshape(prod(lead), down * high, across * wide)[:, :height, :width]
-    return Placed(joined.reshape(host.shape), host.layout or "ND")
+    if prod(outer) != prod(lead) or not (_is_filled(height, down, high) and _is_filled(width, across, wide)):
+        return _keep_layout(array, layout, host)
+    tiles_array = array.reshape(prod(lead), across, down, high, wide).transpose(0, 2, 3, 1, 4)
+    joined = tiles_array.reshape(prod(lead), down * high, across * wide)[:, :height, :width]
+    return ArrayInLayout(joined.reshape(host.shape), host.layout or "ND")
 
 
-_BLOCKED = {
-    "NC1HWC0": _channels,
-    "NC1HWC0_C04": _channels,
-    "NDC1HWC0": _channels,
-    "FRACTAL_Z": _weights,
-    "FRACTAL_NZ": _matrices,
+_BLOCKED_LAYOUTS = {
+    "NC1HWC0": _join_channels,
+    "NC1HWC0_C04": _join_channels,
+    "NDC1HWC0": _join_channels,
+    "FRACTAL_Z": _join_weights,
+    "FRACTAL_NZ": _join_matrices,
 }
 """The layouts of the device that are turned back, with the function that does it."""

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from probe_core.errors import UserError
-from probe_legacy.acl.dump import NameParts, parts_of
-from probe_legacy.acl.header import LARGEST_HEADER, LENGTH
+from probe_legacy.acl.dump import NameParts, parse_dump_name
+from probe_legacy.acl.header import LENGTH, MAX_HEADER_BYTES
 
-MAPPING = "mapping.csv"
-LARGEST_MAPPING = 64 << 20
+MAPPING_FILE = "mapping.csv"
+MAX_MAPPING_BYTES = 64 << 20
 """Limit on the bytes of a ``mapping.csv`` that is read."""
-OTHERS = {
+NON_DUMP_SUFFIXES = {
     ".npy",
     ".npz",
     ".json",
@@ -34,7 +34,7 @@ OTHERS = {
 """Suffixes of files that are no dumps."""
 
 
-class Found(NamedTuple):
+class DumpCandidate(NamedTuple):
     """A file that may be a dump.
 
     Attributes:
@@ -50,7 +50,7 @@ class Found(NamedTuple):
     parts: NameParts | None
 
 
-def dumps_in(given: Path) -> list[Found]:
+def find_dumps(path: Path) -> list[DumpCandidate]:
     """Return the files at or below a path that may be dumps, in the order of their paths.
 
     A file whose name is not that of a dump counts if its length begins with that of a header.
@@ -58,55 +58,54 @@ def dumps_in(given: Path) -> list[Found]:
     Raises:
         UserError: There is none, or the path cannot be read.
     """
-    if given.is_file():
-        name = _mapping(given.parent).get(given.name, given.name)
-        return [Found(given, Path(), name, parts_of(name))]
-    if not given.is_dir():
-        raise UserError(f"There is no file or directory {given}.", "Check the path.")
-    found = list(_walk(given))
-    if not found:
+    if path.is_file():
+        name = _read_mapping(path.parent).get(path.name, path.name)
+        return [DumpCandidate(path, Path(), name, parse_dump_name(name))]
+    if not path.is_dir():
+        raise UserError(f"There is no file or directory {path}.", "Check the path.")
+    candidates = list(_walk(path))
+    if not candidates:
         raise UserError(
-            f"There is no ACL dump in {given}.",
-            "Give the dump_path of dump.json, a directory below it, or a file such as "
-            "Add.Add.45.0.1675157077183551.",
+            f"There is no ACL dump in {path}.",
+            "Give the dump_path of dump.json, a directory below it, or a file such as Add.Add.45.0.1675157077183551.",
         )
-    return found
+    return candidates
 
 
-def _walk(given: Path) -> Iterator[Found]:
+def _walk(root: Path) -> Iterator[DumpCandidate]:
     def refuse(error: OSError) -> None:
         raise UserError(
             f"{error.filename} cannot be read: {error.strerror or error}.", "Check its permissions."
         ) from None
 
-    for folder, below, names in os.walk(given, onerror=refuse):
+    for folder, below, names in os.walk(root, onerror=refuse):
         below.sort()
-        original = _mapping(Path(folder)) if MAPPING in names else {}
+        original = _read_mapping(Path(folder)) if MAPPING_FILE in names else {}
         for name in sorted(names):
-            path, told = Path(folder, name), original.get(name, name)
-            parts = parts_of(told)
+            path, device_name = Path(folder, name), original.get(name, name)
+            parts = parse_dump_name(device_name)
             if (
-                parts or (Path(name).suffix.lower() not in OTHERS and _begins_like_a_dump(path))
+                parts or (Path(name).suffix.lower() not in NON_DUMP_SUFFIXES and _has_dump_header(path))
             ) and path.is_file():
-                yield Found(path, path.parent.relative_to(given), told, parts)
+                yield DumpCandidate(path, path.parent.relative_to(root), device_name, parts)
 
 
-def _begins_like_a_dump(path: Path) -> bool:
+def _has_dump_header(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
         with path.open("rb") as file:
             length = int.from_bytes(file.read(LENGTH), "little")
-            return 0 < length <= min(LARGEST_HEADER, file.seek(0, 2) - LENGTH)
+            return 0 < length <= min(MAX_HEADER_BYTES, file.seek(0, 2) - LENGTH)
     except OSError:
         return False
 
 
-def _mapping(folder: Path) -> dict[str, str]:
+def _read_mapping(folder: Path) -> dict[str, str]:
     """Return the long names of files by the names that they got instead; empty if there are none."""
-    path = folder / MAPPING
+    path = folder / MAPPING_FILE
     try:
-        if not path.is_file() or path.stat().st_size > LARGEST_MAPPING:
+        if not path.is_file() or path.stat().st_size > MAX_MAPPING_BYTES:
             return {}
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
             return {row[0]: row[1] for row in csv.reader(file) if len(row) > 1}

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Union
 
-MOST_FIELDS = 50_000
+MAX_FIELDS = 50_000
 """Limit on the fields of a header; a header of 100 tensors has about 2,000."""
-LONGEST_NUMBER = 10
+MAX_VARINT_BYTES = 10
 """Largest number of bytes of an integer of 64 bits, seven bits a byte."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-_FIXED = {FIXED64: 8, FIXED32: 4}
+_FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
 
 Field = Union[int, memoryview]
 
@@ -30,7 +30,7 @@ class Budget:
         left: The number at the start.
     """
 
-    def __init__(self, left: int = MOST_FIELDS) -> None:
+    def __init__(self, left: int = MAX_FIELDS) -> None:
         self.left = left
 
     def spend(self) -> None:
@@ -41,10 +41,10 @@ class Budget:
         """
         self.left -= 1
         if self.left < 0:
-            raise DamagedDump(f"has a header of more than {MOST_FIELDS} fields")
+            raise DamagedDump(f"has a header of more than {MAX_FIELDS} fields")
 
 
-def fields(message: memoryview, budget: Budget) -> Iterator[tuple[int, Field]]:
+def iterate_fields(message: memoryview, budget: Budget) -> Iterator[tuple[int, Field]]:
     """Yield the number and the value of each field of a message.
 
     Raises:
@@ -63,8 +63,8 @@ def fields(message: memoryview, budget: Budget) -> Iterator[tuple[int, Field]]:
             continue
         if kind == BYTES:
             size, place = _number(message, place)
-        elif kind in _FIXED:
-            size = _FIXED[kind]
+        elif kind in _FIXED_BYTES:
+            size = _FIXED_BYTES[kind]
         else:
             raise DamagedDump(f"has a header with a field of kind {kind}, which no dump has")
         if size > end - place:
@@ -74,7 +74,7 @@ def fields(message: memoryview, budget: Budget) -> Iterator[tuple[int, Field]]:
         yield number, data if kind == BYTES else int.from_bytes(data, "little")
 
 
-def numbers(value: Field, budget: Budget) -> Iterator[int]:
+def iterate_numbers(value: Field, budget: Budget) -> Iterator[int]:
     """Yield the integers of a repeated field, packed in bytes or single.
 
     Raises:
@@ -93,7 +93,7 @@ def numbers(value: Field, budget: Budget) -> Iterator[int]:
 def _number(data: memoryview, place: int) -> tuple[int, int]:
     """Return the integer at ``place``, of at most 64 bits, and the place behind it."""
     value = 0
-    for shift in range(LONGEST_NUMBER):
+    for shift in range(MAX_VARINT_BYTES):
         if place + shift >= len(data):
             raise DamagedDump("has a header that ends within a number")
         byte = data[place + shift]

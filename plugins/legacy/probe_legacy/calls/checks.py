@@ -16,7 +16,7 @@ DIRECTIONS = ("forward", "backward")
 SIDES = ("input", "output")
 
 
-def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return an argument that is one of several texts.
 
     Raises:
@@ -27,7 +27,7 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
     return str(value)
 
 
-def file_of(path: Any, has_directory: bool = False) -> Path:
+def check_file_path(path: Any, has_directory: bool = False) -> Path:
     """Return the file that ``set_dump_path`` names.
 
     Args:
@@ -55,25 +55,29 @@ def file_of(path: Any, has_directory: bool = False) -> Path:
     return real
 
 
-def mode_of(mode: Any, scope: Any, api_list: Any) -> str:
+def check_mode(mode: Any, scope: Any, api_list: Any) -> str:
     """Return the mode of ``set_dump_switch``.
 
     Raises:
         UserError: The mode is unknown, or lacks what it selects by.
     """
-    one_of("mode", mode, MODES)
+    check_choice("mode", mode, MODES)
     for name, value in (("scope", scope), ("api_list", api_list)):
         if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) and item for item in value):
-            raise UserError(
-                f"{name} must be a list of names, not {value!r:.60}.", f'For example {name}=["relu"].'
-            )
-    few, many = {"range": (2, 2), "list": (1, None), "stack": (0, 2), "acl": (1, 1)}.get(mode, (0, None))
-    if len(scope) < few or (many is not None and len(scope) > many):
-        wanted = f"{few}" if few == many else f"{few} or more" if many is None else f"{few} to {many}"
+            raise UserError(f"{name} must be a list of names, not {value!r:.60}.", f'For example {name}=["relu"].')
+    min_count, max_count = {"range": (2, 2), "list": (1, None), "stack": (0, 2), "acl": (1, 1)}.get(mode, (0, None))
+    if len(scope) < min_count or (max_count is not None and len(scope) > max_count):
+        wanted = (
+            f"{min_count}"
+            if min_count == max_count
+            else f"{min_count} or more"
+            if max_count is None
+            else f"{min_count} to {max_count}"
+        )
         raise UserError(
             f'The mode "{mode}" needs {wanted} names in scope, not {len(scope)}.',
             'For example scope=["Functional_conv2d_1_forward", "Functional_linear_0_forward"].'
-            if few != 1
+            if min_count != 1
             else 'For example scope=["Functional_conv2d_1_forward"].',
         )
     if mode == "api_list" and not api_list:
@@ -81,29 +85,27 @@ def mode_of(mode: Any, scope: Any, api_list: Any) -> str:
     return str(mode)
 
 
-def data_mode_of(dump_mode: Any, version: Version) -> tuple[frozenset[str], frozenset[str]]:
+def parse_dump_mode(dump_mode: Any, version: Version) -> tuple[frozenset[str], frozenset[str]]:
     """Return the directions and the sides that ``dump_mode`` selects.
 
     Raises:
         UserError: It has another form than the version asks for.
     """
-    both, sides = frozenset(DIRECTIONS), frozenset(SIDES)
+    directions, sides = frozenset(DIRECTIONS), frozenset(SIDES)
     if not version.sides:
-        chosen = one_of("dump_mode", dump_mode, ("all", *DIRECTIONS))
-        return (both if chosen == "all" else frozenset({chosen})), sides
-    given = [dump_mode] if isinstance(dump_mode, str) else dump_mode
-    if not isinstance(given, (list, tuple)) or not given:
-        raise UserError(
-            f"dump_mode must be a list, not {dump_mode!r:.40}.", 'For example dump_mode=["forward"].'
-        )
-    for item in given:
-        one_of("dump_mode", item, ("all", *DIRECTIONS, *SIDES))
-    if "all" in given:
-        return both, sides
-    return both & set(given) or both, sides & set(given) or sides
+        chosen = check_choice("dump_mode", dump_mode, ("all", *DIRECTIONS))
+        return (directions if chosen == "all" else frozenset({chosen})), sides
+    modes = [dump_mode] if isinstance(dump_mode, str) else dump_mode
+    if not isinstance(modes, (list, tuple)) or not modes:
+        raise UserError(f"dump_mode must be a list, not {dump_mode!r:.40}.", 'For example dump_mode=["forward"].')
+    for item in modes:
+        check_choice("dump_mode", item, ("all", *DIRECTIONS, *SIDES))
+    if "all" in modes:
+        return directions, sides
+    return directions & set(modes) or directions, sides & set(modes) or sides
 
 
-def directory_of(path: Any) -> Path:
+def check_directory_path(path: Any) -> Path:
     """Return the directory that ``set_dump_path`` names from 3.0 on.
 
     Raises:
@@ -123,7 +125,7 @@ def directory_of(path: Any) -> Path:
     return real
 
 
-def options_of(given: dict[str, Any], version: Version) -> dict[str, Any]:
+def parse_hook_options(keywords: dict[str, Any], version: Version) -> dict[str, Any]:
     """Return the keywords of ``register_hook``, with defaults.
 
     Raises:
@@ -132,10 +134,10 @@ def options_of(given: dict[str, Any], version: Version) -> dict[str, Any]:
     options: dict[str, Any] = {"overflow_nums": 1, "dump_mode": "api", "dump_config": None}
     if not version.takes_directory:
         options.update(rank=None, dump_step=1)
-    for name in given.keys() - options.keys():
+    for name in keywords.keys() - options.keys():
         raise UserError(f"register_hook of {version.name} takes no {name}.", "It takes:", list(options))
-    options.update(given)
-    one_of("dump_mode", options["dump_mode"], ("api", "acl"))
+    options.update(keywords)
+    check_choice("dump_mode", options["dump_mode"], ("api", "acl"))
     count, rank, config = options["overflow_nums"], options.get("rank"), options["dump_config"]
     if type(count) is not int or count < 1:
         raise UserError(f"overflow_nums must be a number from 1 on, not {count!r:.40}.", "For example 3.")
@@ -158,11 +160,9 @@ def check_model(model: Any) -> None:
         UserError: It is no module.
     """
     if not hasattr(model, "named_modules"):
-        raise UserError(
-            f"The model must be a torch.nn.Module, not {type(model).__name__}.", "Pass the model itself."
-        )
+        raise UserError(f"The model must be a torch.nn.Module, not {type(model).__name__}.", "Pass the model itself.")
 
 
-def not_called(name: str) -> UserError:
+def create_not_called_error(name: str) -> UserError:
     """Return the error of a hook that was called instead of passed on."""
     return UserError(f"{name} is not called.", f"Pass it on: register_hook(model, {name}).")

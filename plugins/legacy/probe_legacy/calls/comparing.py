@@ -16,7 +16,7 @@ from probe_core.store.layout import match_ranks
 
 KEYS = ("npu_pkl_path", "bench_pkl_path", "npu_dump_data_dir", "bench_dump_data_dir")
 OPTIONS = ("stack_mode", "auto_analyze", "fuzzy_match")
-STACKS = "api_stack"
+STACK_PREFIX = "api_stack"
 _RANK = re.compile(r"rank(\d+)")
 
 before: list[Callable[[], None]] = []
@@ -45,13 +45,12 @@ def compare(
     Raises:
         UserError: An argument is wrong, or a file cannot be read.
     """
-    files = _files(input_parma)
+    files = _check_files(input_parma)
     _check_flags(output_path, stack_mode=stack_mode, auto_analyze=auto_analyze, fuzzy_match=fuzzy_match)
     for path in files[:2]:
-        if path.name.startswith(STACKS) is not stack_mode:
+        if path.name.startswith(STACK_PREFIX) is not stack_mode:
             raise UserError(
-                f"stack_mode is {stack_mode}, and {path.name} is {'no' if stack_mode else 'a'} file of mode "
-                "api_stack.",
+                f"stack_mode is {stack_mode}, and {path.name} is {'no' if stack_mode else 'a'} file of mode api_stack.",
                 f"Pass stack_mode={not stack_mode}, or two files of one mode.",
             )
     _write(files, Path(output_path), auto_analyze, suffix, fuzzy_match)
@@ -65,26 +64,26 @@ def _write(files: Files, output: Path, advise: bool, suffix: str, fuzzy: bool) -
     """Write the table and the advice on two dumps."""
     from probe_core.cli import console  # which imports click
     from probe_legacy.compare.files import write_csv
-    from probe_legacy.compare.ptdbg_table import advice_on, table_of
+    from probe_legacy.compare.ptdbg_table import create_ptdbg_table, format_advice
 
     for flush in before:
         flush()
     with tempfile.TemporaryDirectory(prefix="probe_") as place:
-        own = _side_by_side(files[0], files[2], Path(place, "npu"))
-        other = _side_by_side(files[1], files[3], Path(place, "bench"))
-        table = table_of(own, other, fuzzy=fuzzy)
+        npu_dump = _link_next_to_data(files[0], files[2], Path(place, "npu"))
+        bench_dump = _link_next_to_data(files[1], files[3], Path(place, "bench"))
+        table = create_ptdbg_table(npu_dump, bench_dump, fuzzy=fuzzy)
     make_directory(output)
     label = f"_{suffix.removeprefix('_')}" if suffix else ""
     stamp = f"{label}_{datetime.now():%Y%m%d%H%M%S}"
     write_csv(output / f"compare_result{stamp}.csv", table)
     console.show(f"The table was written to {output / f'compare_result{stamp}.csv'}.")
     if advise:
-        advice = advice_on(table)
+        advice = format_advice(table)
         write_text(output / f"advisor{stamp}.txt", advice)
         console.show(advice, lines=True)
 
 
-def _side_by_side(path: Path, data: Path, place: Path) -> Path:
+def _link_next_to_data(path: Path, data: Path, place: Path) -> Path:
     """Return a file whose tensors are in the directory of its stem: the file itself, or a link to it."""
     if not path.is_file():
         raise UserError(f"There is no dump {path}.", "Check the path.")
@@ -114,28 +113,29 @@ def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str
         raise UserError(f"compare_distributed takes no {min(unknown)}.", "It takes:", OPTIONS)
     for flush in before:
         flush()
-    own, other = _ranks(npu_dump_dir), _ranks(bench_dump_dir)
-    matches = match_ranks(own, other)
-    if not len(own) == len(other) == len(matches):
+    npu_ranks, bench_ranks = _find_ranks(npu_dump_dir), _find_ranks(bench_dump_dir)
+    matches = match_ranks(npu_ranks, bench_ranks)
+    if not len(npu_ranks) == len(bench_ranks) == len(matches):
         raise UserError(
-            f"{npu_dump_dir} holds the ranks {sorted(own)}, and {bench_dump_dir} the ranks {sorted(other)}.",
+            f"{npu_dump_dir} holds the ranks {sorted(npu_ranks)}, "
+            f"and {bench_dump_dir} the ranks {sorted(bench_ranks)}.",
             "Give two runs of the same ranks, or compare two ranks with compare().",
         )
     for number, bench_number in matches.items():
-        files = _dump_in(own[number]), _dump_in(other[bench_number])
+        files = _dump_in(npu_ranks[number]), _dump_in(bench_ranks[bench_number])
         runs = dict(zip(KEYS, (*files, *[file.with_suffix("") for file in files])))
         compare(runs, output_path, suffix=f"rank{number}-rank{bench_number}", **kwargs)
 
 
-def _ranks(directory: Any) -> dict[int, Path]:
-    root = _path(directory, "The directory of the ranks")
-    found = {
+def _find_ranks(directory: Any) -> dict[int, Path]:
+    root = _check_path(directory, "The directory of the ranks")
+    ranks = {
         int(match[1]): path for path in (root.iterdir() if root.is_dir() else ())
         if (match := _RANK.fullmatch(path.name)) and path.is_dir()
     }  # fmt: skip
-    if not found:
+    if not ranks:
         raise UserError(f"{root} holds no directories rank0, rank1 and so on.", "Check the path.")
-    return found
+    return ranks
 
 
 def _dump_in(directory: Path) -> Path:
@@ -155,17 +155,15 @@ def parse(pkl_file: str, module_name_prefix: str) -> None:
         UserError: The file cannot be read.
     """
     from probe_core.cli import console
-    from probe_legacy.parse_command import lines_of_rows
+    from probe_legacy.parse_command import format_ptdbg_file
 
     for flush in before:
         flush()
-    for line in lines_of_rows(_path(pkl_file, "pkl_file"), module_name_prefix):
+    for line in format_ptdbg_file(_check_path(pkl_file, "pkl_file"), module_name_prefix):
         console.show(line)
 
 
-def compare_values(
-    npu_pkl_path: str, bench_pkl_path: str, output_path: str, shape_flag: bool = False
-) -> None:
+def compare_values(npu_pkl_path: str, bench_pkl_path: str, output_path: str, shape_flag: bool = False) -> None:
     """Write the table of torch_npu.hooks on two of its dumps.
 
     Args:
@@ -178,35 +176,35 @@ def compare_values(
         UserError: An argument is wrong, or a file cannot be read.
     """
     from probe_legacy.compare.files import write_csv
-    from probe_legacy.compare.hooks_table import table_of
+    from probe_legacy.compare.hooks_table import create_hooks_table
 
     _check_flags(output_path, shape_flag=shape_flag)
     for flush in before:
         flush()
-    files = _path(npu_pkl_path, "npu_pkl_path"), _path(bench_pkl_path, "bench_pkl_path")
-    table = table_of(*files, with_shapes=shape_flag)
+    files = _check_path(npu_pkl_path, "npu_pkl_path"), _check_path(bench_pkl_path, "bench_pkl_path")
+    table = create_hooks_table(*files, with_shapes=shape_flag)
     make_directory(Path(output_path).absolute().parent)
     write_csv(Path(output_path), table)
 
 
-def _files(given: Any) -> Files:
-    if not isinstance(given, Mapping):
+def _check_files(paths: Any) -> Files:
+    if not isinstance(paths, Mapping):
         raise UserError("The first argument of compare must be a dict.", "Give these keys:", KEYS)
     for key in KEYS:
-        if key not in given:
+        if key not in paths:
             raise UserError(f"compare needs {key}.", "Give these keys:", KEYS)
-    npu, bench, npu_data, bench_data = (_path(given[key], key) for key in KEYS)
+    npu, bench, npu_data, bench_data = (_check_path(paths[key], key) for key in KEYS)
     return npu, bench, npu_data, bench_data
 
 
-def _path(value: Any, name: str) -> Path:
+def _check_path(value: Any, name: str) -> Path:
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise UserError(f"{name} must be a path, not {value!r:.40}.", "Give it as a text.")
     return Path(value)
 
 
 def _check_flags(output_path: Any, **flags: Any) -> None:
-    _path(output_path, "output_path")
+    _check_path(output_path, "output_path")
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise UserError(f"{name} must be True or False, not {value!r:.40}.", "Pass a bool.")

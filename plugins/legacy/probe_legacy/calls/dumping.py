@@ -21,17 +21,17 @@ from probe_recording import interrupts_deferred
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory
-from probe_core.store.files import FILES
-from probe_legacy.calls.overflow import Check, OverflowCalls
+from probe_core.store.files import DEFAULT_RECORD_FILES
+from probe_legacy.calls.overflow import OverflowCalls, OverflowCheck
 from probe_legacy.calls.recorder import OldRecorder
-from probe_legacy.calls.rows import PtdbgRows, opened
-from probe_legacy.calls.selection import STACKED, Selection
+from probe_legacy.calls.rows import PtdbgRows, open_recording
+from probe_legacy.calls.selection import STACK_MODES, CallSelection
 from probe_legacy.calls.versions import PTDBG, Version, write_operators
-from probe_legacy.reading.names import ptdbg_name
+from probe_legacy.reading.names import parse_ptdbg_name
 
 FILE = "dump.pkl"
 """The name of the file from 3.0 on."""
-UNNAMED = Path("anonymous.pkl")
+UNNAMED_FILE = Path("anonymous.pkl")
 """The file of a program that never called ``set_dump_path``."""
 
 
@@ -46,13 +46,13 @@ class Period:
         sides: Those of input and output.
     """
 
-    selection: Selection
+    selection: CallSelection
     filters: bool
     directions: frozenset[str]
     sides: frozenset[str]
 
 
-class Dumping:
+class PtdbgRecording:
     """The recording of one process.
 
     Attributes:
@@ -72,13 +72,13 @@ class Dumping:
         self.directory: Path | None = None
         self.recorder: OldRecorder | None = None
         self._model: Any = None
-        self._file = UNNAMED
+        self._file = UNNAMED_FILE
         self._period: Period | None = None
         self._rows: PtdbgRows | None = None
         self._begun: set[Path] = set()
         self._acl: Path | None = None
         self._gradients: Sequence[Any] = ()
-        self._check: Check | None = None
+        self._check: OverflowCheck | None = None
         self._checks = True, True
         self._process = 0
         atexit.register(self.finish)
@@ -106,7 +106,7 @@ class Dumping:
         self.directory = directory.absolute()
         return self.directory
 
-    def file_of(self, mode: str) -> Path:
+    def get_file(self, mode: str) -> Path:
         """Return the file that a mode writes."""
         assert self.directory is not None
         is_named = mode != "all" if self.version.takes_directory else mode == "api_stack"
@@ -136,8 +136,8 @@ class Dumping:
         """
         recorder = self._new_recorder(rank)
         assert self.directory is not None
-        kernels = None if acl is None else self._kernels(Path(acl).absolute())
-        check = self._check = Check(self.version, self.directory, most, kernels, *self._checks)
+        kernels = None if acl is None else self._create_kernel_dump(Path(acl).absolute())
+        check = self._check = OverflowCheck(self.version, self.directory, most, kernels, *self._checks)
         if check.flags is not None:
             check.flags()  # which clears the device's flag
         recorder.check(lambda threads: OverflowCalls(check, threads))
@@ -150,9 +150,7 @@ class Dumping:
 
     def _new_recorder(self, rank: int) -> OldRecorder:
         self.finish()
-        scratch = (
-            self.place(rank).parent.parent / f".probe_{os.getpid()}"
-        )  # the tool lists the directories below
+        scratch = self.place(rank).parent.parent / f".probe_{os.getpid()}"  # the tool lists the directories below
         make_directory(scratch)
         operators = scratch / "operators.json"
         write_operators(self.version, operators)
@@ -161,7 +159,7 @@ class Dumping:
         self.recorder = OldRecorder(self.version, scratch, operators)
         return self.recorder
 
-    def _kernels(self, config: Path) -> KernelDump:
+    def _create_kernel_dump(self, config: Path) -> KernelDump:
         assert self.directory is not None
         return KernelDump(sys.modules.get("torch_npu"), self.directory, config)
 
@@ -198,7 +196,7 @@ class Dumping:
             task="tensor" if has_values else "statistics",
             directions=period.directions,
             sides=period.sides if has_values else frozenset(),
-            extra_info=mode in STACKED,
+            extra_info=mode in STACK_MODES,
         )
         recorder.begin(self._model, period.selection, config)
 
@@ -223,15 +221,15 @@ class Dumping:
     def _dump_kernels(self) -> None:
         """Dump the device's kernels of the call that mode acl selects."""
         assert self._acl is not None and self.recorder is not None
-        name = ptdbg_name(f"{self.scope[0]}_input.0")
+        name = parse_ptdbg_name(f"{self.scope[0]}_input.0")
         if name is None:
             raise UserError(
                 f"{self.scope[0]} is no name of a call.", 'For example scope=["Functional_conv2d_1_forward"].'
             )
         gradient = load_gradient(Path(self._gradients[0])) if self._gradients else None
         if self.recorder.calls is not None:
-            key = name[0].key(name[0].number)
-            self.recorder.calls.dump_kernels(key, self._kernels(self._acl), gradient)
+            key = name[0].format_key(name[0].number)
+            self.recorder.calls.dump_kernels(key, self._create_kernel_dump(self._acl), gradient)
 
     def switch_off(self) -> int:
         """End the period and write it; return the number of calls of which something was written."""
@@ -265,14 +263,14 @@ class Dumping:
         part = recorder.directory
         recorder.step()
         recorder.rest()
-        if not (part / FILES[0]).is_file():
+        if not (part / DEFAULT_RECORD_FILES[0]).is_file():
             return
-        file = self.file_of(rows.selection.mode)
+        file = self.get_file(rows.selection.mode)
         tensors = file.with_suffix("")
         self._make_room(file, tensors)
         if rows.selection.mode not in ("stack", "acl"):
             tensors.mkdir(exist_ok=True, mode=0o750)
-        run = opened(part)
+        run = open_recording(part)
         with file.open("a", encoding="utf-8") as lines:
             rows.write(run, lines, tensors)
         run.close()
@@ -289,7 +287,7 @@ class Dumping:
                 array.unlink()
 
 
-def rank_of(model: Any) -> int:
+def find_rank(model: Any) -> int:
     """Return the rank of a process: the index of its model's device, or its number in the process group."""
     parameter = next(model.parameters(), None)
     if parameter is not None and parameter.device.index is not None and parameter.device.type != "cpu":

@@ -27,21 +27,21 @@ class LeafModules:
         self._handles: list[Any] = []
         for module in model.modules():
             if next(module.children(), None) is None:
-                self._handles.append(hide(module.register_forward_pre_hook(self._before, with_kwargs=True)))
-                self._handles.append(hide(module.register_forward_hook(self._after, always_call=True)))
+                self._handles.append(hide(module.register_forward_pre_hook(self._begin_module, with_kwargs=True)))
+                self._handles.append(hide(module.register_forward_hook(self._end_module, always_call=True)))
 
     def remove(self) -> None:
         """Remove the hooks."""
         while self._handles:
             remove(self._handles.pop())
 
-    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _begin_module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         calls, call = self._recorder.calls, None
         if calls is not None and calls.session.active and not compat.is_exporting():
             call = calls.begin(f"Module.{type(module).__name__}", args, kwargs, stack_of(sys._getframe(1)))
         self._running.append((module, call))
 
-    def _after(self, module: nn.Module, args: tuple[Any, ...], result: Any) -> None:
+    def _end_module(self, module: nn.Module, args: tuple[Any, ...], result: Any) -> None:
         """Record the results of a module; one that raised has None, and no record."""
         while self._running:
             running, call = self._running.pop()

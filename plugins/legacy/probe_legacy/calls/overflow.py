@@ -17,21 +17,21 @@ import torch
 from probe_pytorch import compat
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.kernel_dump import KernelDump
-from probe_pytorch.overflow import Flags, device_flags
+from probe_pytorch.overflow import Flags, find_device_flags
 from probe_pytorch.session import Session
 from probe_recording import Stack, Threads, lines_of, stack_of
 
-from probe_legacy.calls.recorder import Active, node_of
+from probe_legacy.calls.recorder import Active, find_node
 from probe_legacy.calls.rows import split_frames
-from probe_legacy.calls.selection import old_name
+from probe_legacy.calls.selection import format_old_name
 from probe_legacy.calls.versions import Version
 
-FLAG = 101
+NO_STATISTICS_FLAG = 101
 """The second field of the rows, which says that there are no statistics."""
 
 
 @dataclass(slots=True)
-class Check:
+class OverflowCheck:
     """The settings and the results of the check.
 
     Attributes:
@@ -51,12 +51,12 @@ class Check:
     kernels: KernelDump | None = None
     is_on: bool = True
     filters: bool = True
-    flags: Flags | None = field(default_factory=device_flags)
+    flags: Flags | None = field(default_factory=find_device_flags)
     count: int = 0
 
     def has_overflowed(self, results: Any) -> bool:
         """Return True if a call has overflowed: by the device's flag, or else by its results."""
-        return self.flags() if self.flags is not None else any(map(_is_bad, leaves(results)))
+        return self.flags() if self.flags is not None else any(map(_is_bad, iterate_leaves(results)))
 
     def write(self, name: str, inputs: Any, outputs: Any, stack: Stack) -> Path:
         """Write an overflowing call to a file of its own, and return the file."""
@@ -69,25 +69,25 @@ class Check:
         directory.mkdir(exist_ok=True, mode=0o750)
         rows: list[list[Any]] = [[f"{name}_stack_info", split_frames(lines_of(stack))]]
         for side, values in (("input", inputs), ("output", outputs)):
-            for place, value in places(values, f"{name}_{side}"):
-                row = self._row(place, value, directory)
+            for place, value in iterate_places(values, f"{name}_{side}"):
+                row = self._make_row(place, value, directory)
                 if row is not None:
                     rows.append(row)
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         return file
 
-    def _row(self, place: str, value: Any, directory: Path) -> list[Any] | None:
+    def _make_row(self, place: str, value: Any, directory: Path) -> list[Any] | None:
         if isinstance(value, torch.Tensor):
             if not value.numel():
                 return None
             array = value.detach().cpu()
             array = array.float() if array.dtype is torch.bfloat16 else array
             np.save(directory / f"{place}.npy", array.contiguous().numpy())
-            return [place, FLAG, [], str(value.dtype), list(value.shape)]
+            return [place, NO_STATISTICS_FLAG, [], str(value.dtype), list(value.shape)]
         if self.filters or type(value) not in (int, float, bool):
             return None
         np.save(directory / f"{place}.npy", value)
-        return [place, FLAG, [], str(type(value)), "[]", [value] * 3]
+        return [place, NO_STATISTICS_FLAG, [], str(type(value)), "[]", [value] * 3]
 
 
 class OverflowCalls(Calls):
@@ -98,7 +98,7 @@ class OverflowCalls(Calls):
         threads: The state of the threads.
     """
 
-    def __init__(self, check: Check, threads: Threads) -> None:
+    def __init__(self, check: OverflowCheck, threads: Threads) -> None:
         self._check = check
         self._threads = threads
         self._counts: defaultdict[str, int] = defaultdict(int)
@@ -117,23 +117,23 @@ class OverflowCalls(Calls):
         key = f"{prefix}.{self._counts[prefix]}"
         self._counts[prefix] += 1
         result = function(*args, **kwargs)
-        with compat.quiet():
+        with compat.disable_modes():
             inputs = (shown or (args, kwargs))[0]
             is_bad = self._examine(f"{key}.forward", inputs, result, result, stack)
             if is_bad and self._check.kernels is not None:
                 self._check.kernels.replay(self._threads.outermost(function), args, kwargs)
             self._end_if_done(is_bad)
-        node = node_of(result)
+        node = find_node(result)
         if node is not None:
-            node.register_hook(partial(self._passed, f"{key}.backward"))
+            node.register_hook(partial(self._examine_gradients, f"{key}.backward"))
         return result
 
-    def allocated(self, name: str, tensor: Any) -> None:
+    def note_allocation(self, name: str, tensor: Any) -> None:
         """Ignore memory without values, of which nothing is recorded."""
 
-    def _passed(self, key: str, gradients: tuple[Any, ...], incoming: tuple[Any, ...]) -> None:
+    def _examine_gradients(self, key: str, gradients: tuple[Any, ...], incoming: tuple[Any, ...]) -> None:
         stack = stack_of(sys._getframe(1))
-        with compat.quiet():
+        with compat.disable_modes():
             self._end_if_done(self._examine(key, incoming, gradients, gradients, stack))
 
     def _examine(self, key: str, inputs: Any, outputs: Any, results: Any, stack: Stack) -> bool:
@@ -141,7 +141,7 @@ class OverflowCalls(Calls):
         check = self._check
         if not check.is_on or check.count >= check.most or not check.has_overflowed(results):
             return False
-        name = old_name(key)
+        name = format_old_name(key)
         self._file = check.write(name, inputs, outputs, stack)
         print(
             f"[overflow {check.count} times]: module name :'{name}' is overflow and dump file is saved in "
@@ -157,20 +157,20 @@ class OverflowCalls(Calls):
         """Leave out a collective, whose results arrive later."""
 
 
-def leaves(value: Any) -> Iterator[Any]:
+def iterate_leaves(value: Any) -> Iterator[Any]:
     """Yield the values in lists and tuples."""
     if isinstance(value, (list, tuple)):
         for item in value:
-            yield from leaves(item)
+            yield from iterate_leaves(item)
     else:
         yield value
 
 
-def places(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+def iterate_places(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield the values in lists and tuples, each with its place as the tool wrote it."""
     if isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
-            yield from places(item, f"{prefix}.{number}")
+            yield from iterate_places(item, f"{prefix}.{number}")
     else:
         yield prefix, value
 

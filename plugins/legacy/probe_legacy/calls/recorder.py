@@ -19,19 +19,19 @@ from probe_pytorch.recorder import Recorder
 from probe_pytorch.session import Session
 from probe_recording import Call, Config, StepDirectory, Threads, stack_of
 
-from probe_legacy.calls.selection import Early, Selection
+from probe_legacy.calls.selection import CallSelection, EarlySelection
 from probe_legacy.calls.versions import Version
 
 Counts = defaultdict[str, int]
 
 
-def node_of(result: Any) -> Any:
+def find_node(result: Any) -> Any:
     """Return the graph node of the first result of a call, as torch's hooks of modules find it; or None."""
     if isinstance(result, torch.Tensor):
         return result.grad_fn
     if isinstance(result, dict):
         result = [value for value in result.values() if isinstance(value, torch.Tensor)]
-    return node_of(result[0]) if isinstance(result, (list, tuple)) and result else None
+    return find_node(result[0]) if isinstance(result, (list, tuple)) and result else None
 
 
 class NodeCalls(Calls):
@@ -44,9 +44,7 @@ class NodeCalls(Calls):
         recurrent: The recurrent layers that are recorded.
     """
 
-    def __init__(
-        self, session: Session, threads: Threads, tuples: set[str], recurrent: frozenset[str]
-    ) -> None:
+    def __init__(self, session: Session, threads: Threads, tuples: set[str], recurrent: frozenset[str]) -> None:
         super().__init__(session, threads)
         self._tuples = tuples
         self._recurrent = recurrent
@@ -68,14 +66,14 @@ class NodeCalls(Calls):
         """Note nothing: the node of the result is enough."""
 
     def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
-        node = node_of(outputs)
+        node = find_node(outputs)
         if node is not None:
-            node.register_hook(partial(self._passed, f"{call.name}.backward"))
+            node.register_hook(partial(self._record_gradients, f"{call.name}.backward"))
 
-    def _passed(self, key: str, gradients: tuple[Any, ...], incoming: tuple[Any, ...]) -> None:
+    def _record_gradients(self, key: str, gradients: tuple[Any, ...], incoming: tuple[Any, ...]) -> None:
         """Record the gradients that came to a node and those that it passed on."""
         session = self.session
-        if not session.active or key in self._recorded or not session.filter.api(key):
+        if not session.active or key in self._recorded or not session.filter.is_api_selected(key):
             return
         self._recorded.add(key)
         try:
@@ -91,7 +89,7 @@ class NodeCalls(Calls):
             session.failed("backward", key, error)
 
 
-class Counting(Calls):
+class CallCounter(Calls):
     """A counter of calls, in place of their recorder while nothing is recorded."""
 
     def __init__(self, counts: Counts) -> None:
@@ -106,7 +104,7 @@ class Counting(Calls):
         self._counts[prefix] += 1
         return function(*args, **kwargs)
 
-    def allocated(self, name: str, tensor: Any) -> None:
+    def note_allocation(self, name: str, tensor: Any) -> None:
         """Ignore memory without values, of which nothing is recorded."""
 
     def begin(self, prefix: str, *_: Any, **__: Any) -> None:
@@ -141,7 +139,7 @@ class OldRecorder(Recorder):
         self.tuples: set[str] = set()
         self.calls: NodeCalls | None = None
         self._counts: Counts = defaultdict(int)
-        self._selection = Selection(version)
+        self._selection = CallSelection(version)
         self._recurrent = version.recurrent
 
     @property
@@ -149,7 +147,7 @@ class OldRecorder(Recorder):
         """The directory of probe's files of the current period."""
         return self.config.dump_path / f"step{self._step}" / self.label
 
-    def begin(self, model: Any, selection: Selection, config: Config) -> None:
+    def begin(self, model: Any, selection: CallSelection, config: Config) -> None:
         """Record what ``selection`` takes, from now on."""
         self._selection, self.config = selection, config
         self.tuples.clear()
@@ -158,7 +156,7 @@ class OldRecorder(Recorder):
     def rest(self) -> None:
         """Count calls and record nothing; a period that was under way must have ended by ``step``."""
         self.calls = None
-        self._install(Counting(self._counts))
+        self._install(CallCounter(self._counts))
 
     def check(self, calls: Callable[[Threads], Calls]) -> None:
         """Pass all calls to a capture of another kind."""
@@ -173,10 +171,10 @@ class OldRecorder(Recorder):
         """Return a new session that goes on counting where the last one ended."""
         session = super().new_session(directory, shown)
         session.calls = self._counts
-        session.filter = cast(Any, Early(self._selection))
+        session.filter = cast(Any, EarlySelection(self._selection))
         return session
 
-    def new_calls(self, session: Session) -> Calls:
+    def create_calls(self, session: Session) -> Calls:
         """Return a new recorder of calls into a session."""
         self.calls = NodeCalls(session, self._threads, self.tuples, self._recurrent)
         return self.calls

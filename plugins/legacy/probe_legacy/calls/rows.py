@@ -14,37 +14,37 @@ from probe_pytorch.reader import PyTorchReader
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.run import Run
-from probe_core.store.files import FILES, STACK_FILE
-from probe_legacy.calls.selection import STACKED, Selection, old_name
+from probe_core.store.files import DEFAULT_RECORD_FILES, STACK_FILE
+from probe_legacy.calls.selection import STACK_MODES, CallSelection, format_old_name
 from probe_legacy.calls.versions import Version
 
 Array = np.ndarray[Any, Any]
 _FRAME = re.compile(r"File (.+), line (\d+), in (.+?), \n ?(.*)", re.DOTALL)
 _NUMBERS = ("<class 'int'>", "<class 'float'>", "<class 'bool'>")
-SAMPLED = 10
+SAMPLE_COUNT = 10
 """Number of values in a sampled row of torch_npu.hooks."""
 _PLACE = re.compile(r"\d+(\.\d+)*")
 
 
-def opened(directory: Path) -> Run:
+def open_recording(directory: Path) -> Run:
     """Return the run in a directory of probe's recorder."""
-    run = PyTorchReader().open(directory / FILES[0])
+    run = PyTorchReader().open(directory / DEFAULT_RECORD_FILES[0])
     if (directory / STACK_FILE).is_file():
         run.use_stacks(directory / STACK_FILE)
     return run
 
 
-def frames_of(run: Run, key: str) -> list[list[str]]:
+def read_frames(run: Run, key: str) -> list[list[str]]:
     """Return the frames of a call, innermost first."""
     return split_frames(run.stack_of(key) or ())
 
 
 def split_frames(frames: Iterable[str]) -> list[list[str]]:
     """Return frames in the form of the tools: file, line, function and source."""
-    return [list(found.groups()) for frame in frames if (found := _FRAME.match(frame))]
+    return [list(match.groups()) for frame in frames if (match := _FRAME.match(frame))]
 
 
-def row_name(record: Record, slot: Slot, name: str, tuples: Collection[str]) -> str | None:
+def format_row_name(record: Record, slot: Slot, name: str, tuples: Collection[str]) -> str | None:
     """Return the name of the row of a value; None for a keyword argument, which the tools left out.
 
     Args:
@@ -57,7 +57,7 @@ def row_name(record: Record, slot: Slot, name: str, tuples: Collection[str]) -> 
         return None
     path = f".{slot.path}"
     if slot.side is Side.OUTPUT and name.endswith("forward") and record.key not in tuples:
-        places = [other.path for other in record.slots if other.side is Side.OUTPUT]
+        places = [sibling.path for sibling in record.slots if sibling.side is Side.OUTPUT]
         if all(place == "0" or place.startswith("0.") for place in places):
             path = path.removeprefix(".0")  # a single result, or a list
     return f"{name}_{slot.side.value}{path}"
@@ -76,7 +76,7 @@ class PtdbgRows:
     """
 
     version: Version
-    selection: Selection
+    selection: CallSelection
     filters: bool
     tuples: Collection[str] = ()
     written: int = 0
@@ -85,25 +85,25 @@ class PtdbgRows:
         """Write the rows of a run to the end of a file, and its tensors to a directory."""
         mode = self.selection.mode
         for record in run.records():
-            name = old_name(record.key)
+            name = format_old_name(record.key)
             if not self.selection.takes(name):
                 continue
             self.written += 1
-            stack: list[Any] = [f"{name}_stack_info", frames_of(run, record.key)]
+            stack: list[Any] = [f"{name}_stack_info", read_frames(run, record.key)]
             if mode in ("stack", "acl"):
                 _put(file, stack)
                 continue
             if mode in self.version.stacks_first:
                 _put(file, stack)
-            for row, array in self._rows(run, record, name):
+            for row, array in self._iterate_rows(run, record, name):
                 np.save(directory / f"{row[0]}.npy", array)
                 _put(file, row)
-            if mode in STACKED and mode not in self.version.stacks_first:
+            if mode in STACK_MODES and mode not in self.version.stacks_first:
                 _put(file, stack)
 
-    def _rows(self, run: Run, record: Record, name: str) -> Iterator[tuple[list[Any], Array]]:
+    def _iterate_rows(self, run: Run, record: Record, name: str) -> Iterator[tuple[list[Any], Array]]:
         for slot in record.slots:
-            full = row_name(record, slot, name, self.tuples)
+            full = format_row_name(record, slot, name, self.tuples)
             value = slot.value
             if full is None:
                 continue
@@ -114,17 +114,17 @@ class PtdbgRows:
                 array = run.tensor(value)
                 if array.dtype.kind not in "biufc":
                     array = array.astype(np.float32)  # bfloat16, which .npy files do not have
-                yield self._row(full, value.dtype, value.shape, self._measured(array, is_plain)), array
+                yield self._make_row(full, value.dtype, value.shape, self._compute_statistics(array, is_plain)), array
             elif value.dtype in _NUMBERS and not self.filters:
                 top = value.statistics.max
                 number = top == "True" if isinstance(top, str) else top
                 numbers = [number] * (4 if self.version.has_norm else 3)
-                yield self._row(full, value.dtype, "[]", numbers), np.array(number)
+                yield self._make_row(full, value.dtype, "[]", numbers), np.array(number)
 
-    def _row(self, name: str, dtype: str, shape: Any, statistics: list[Any]) -> list[Any]:
+    def _make_row(self, name: str, dtype: str, shape: Any, statistics: list[Any]) -> list[Any]:
         return [name, self.version.flag, [], dtype, shape, statistics]
 
-    def _measured(self, array: Array, is_plain: bool) -> list[Any]:
+    def _compute_statistics(self, array: Array, is_plain: bool) -> list[Any]:
         """Return maximum, minimum, mean, and from 4.0 on the norm, as the tool rounded them: to float32."""
         if not array.size or array.dtype == bool:
             numbers: list[Any] = [[], [], []]
@@ -166,11 +166,11 @@ class HooksRows:
             family, _, op = prefix.partition(".")
             rows: list[list[Any]] = []
             for slot in record.slots:
-                name = row_name(record, slot, f"{family}_{op}_{phase}", self.tuples)
+                name = format_row_name(record, slot, f"{family}_{op}_{phase}", self.tuples)
                 if name is not None and self._takes(slot):
-                    name = _swapped(name) if phase == "backward" else name
+                    name = _swap_sides(name) if phase == "backward" else name
                     array = run.tensor(slot.value).astype(np.float32).ravel()
-                    rows.append([name, self._values(array), slot.value.dtype, slot.value.shape])
+                    rows.append([name, self._list_values(array), slot.value.dtype, slot.value.shape])
             if phase == "backward":
                 rows.sort(key=lambda row: "_output" in str(row[0]))
             for row in rows:
@@ -185,15 +185,15 @@ class HooksRows:
             return False
         return not self.is_numbered or ("float" in value.dtype and bool(value.shape))
 
-    def _values(self, array: Array) -> list[float]:
+    def _list_values(self, array: Array) -> list[float]:
         if not self.sampled or not array.size:
             return list(array.tolist())
         with np.errstate(all="ignore"):
             mean = np.float32(array.mean(dtype=np.float64))
-        return [*array[:SAMPLED].tolist(), float(array.max()), float(array.min()), float(mean)]
+        return [*array[:SAMPLE_COUNT].tolist(), float(array.max()), float(array.min()), float(mean)]
 
 
-def _swapped(name: str) -> str:
+def _swap_sides(name: str) -> str:
     head, _, tail = name.rpartition("backward_")
     side, dot, path = tail.partition(".")
     return f"{head}backward_{'input' if side == 'output' else 'output'}{dot}{path}"

@@ -9,18 +9,18 @@ from probe_legacy.calls.versions import Version
 
 _API = re.compile(r"[A-Za-z0-9]+_+([A-Za-z0-9]+_*[A-Za-z0-9]+)_+\d+_+[A-Za-z0-9]+")
 MODES = ("all", "list", "range", "stack", "acl", "api_list", "api_stack")
-STACKED = ("list", "range", "stack", "acl", "api_stack")
+STACK_MODES = ("list", "range", "stack", "acl", "api_stack")
 """Modes that write call stacks."""
 
 
-def old_name(key: str) -> str:
+def format_old_name(key: str) -> str:
     """Return the name of a call in ptdbg_ascend's words: ``Torch_relu_0_forward``."""
     prefix, number, phase = key.rsplit(".", 2)
     family, _, op = prefix.partition(".")
     return f"{family}_{op}_{number}_{phase}"
 
 
-class Selection:
+class CallSelection:
     """A selection of calls by a mode.
 
     A range begins with the first call whose name begins with its first entry, and ends for good with the
@@ -70,15 +70,15 @@ class Selection:
         return api is not None and api[1] in self._apis
 
 
-class Early:
+class EarlySelection:
     """The selection while a program is recorded, in the form of a filter of probe's sessions."""
 
     takes_all = False
     inside = False
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, selection: CallSelection) -> None:
         self._selection = selection
 
-    def api(self, name: str) -> bool:
+    def is_api_selected(self, name: str) -> bool:
         """Return True for a call that may be selected."""
-        return self._selection.may_take(old_name(name))
+        return self._selection.may_take(format_old_name(name))

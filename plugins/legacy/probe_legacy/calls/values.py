@@ -12,15 +12,15 @@ from typing import Any
 from probe_recording import interrupts_deferred
 
 from probe_core.files.atomic import make_directory
-from probe_core.store.files import FILES
+from probe_core.store.files import DEFAULT_RECORD_FILES
 from probe_legacy.calls.modules import LeafModules
 from probe_legacy.calls.recorder import OldRecorder
-from probe_legacy.calls.rows import HooksRows, opened
-from probe_legacy.calls.selection import Selection
+from probe_legacy.calls.rows import HooksRows, open_recording
+from probe_legacy.calls.selection import CallSelection
 from probe_legacy.calls.versions import HOOKS, write_operators
 
 
-class ValueDumping:
+class HooksRecording:
     """The recording of one process.
 
     Everything is recorded from the moment when both a file and a model are known, to the end of the process.
@@ -72,7 +72,7 @@ class ValueDumping:
 
     def _resume(self, recorder: OldRecorder) -> None:
         config = replace(recorder.config, task="tensor", extra_info=False)
-        recorder.begin(self._models, Selection(HOOKS), config)
+        recorder.begin(self._models, CallSelection(HOOKS), config)
 
     def flush(self) -> None:
         """Write what was recorded so far, and go on."""
@@ -97,9 +97,9 @@ class ValueDumping:
         part = recorder.directory
         recorder.step()
         recorder.calls = None
-        if self.path is None or self.rows is None or not (part / FILES[0]).is_file():
+        if self.path is None or self.rows is None or not (part / DEFAULT_RECORD_FILES[0]).is_file():
             return
-        run = opened(part)
+        run = open_recording(part)
         with self.path.open("a", encoding="utf-8") as lines:
             self.rows.write(run, lines)
         run.close()

@@ -13,7 +13,7 @@ from typing import Any
 from probe_core.errors import UserError
 from probe_core.files.atomic import write_text
 
-NESTED = ("list", "range")
+PARTIAL_MODES = ("list", "range")
 """Modes that record parts of a program."""
 
 
@@ -38,7 +38,7 @@ class Version:
     flag: int = 1
     has_norm: bool = False
     filters: bool = True
-    stacks_first: frozenset[str] = frozenset(NESTED)
+    stacks_first: frozenset[str] = frozenset(PARTIAL_MODES)
     takes_directory: bool = False
     sides: bool = False
     recurrent: frozenset[str] = frozenset({"VF.lstm"})
@@ -53,42 +53,40 @@ HOOKS = Version("3.0.rc3", filters=False, recurrent=frozenset())
 """The version of torch_npu.hooks."""
 
 
-def version_of(name: str) -> Version:
+def find_version(name: str) -> Version:
     """Return a version of ptdbg_ascend.
 
     Raises:
         UserError: It cannot be written.
     """
     if name not in PTDBG:
-        raise UserError(
-            f"ptdbg_ascend {name!s:.20} cannot be written.", "Choose one of these versions:", list(PTDBG)
-        )
+        raise UserError(f"ptdbg_ascend {name!s:.20} cannot be written.", "Choose one of these versions:", list(PTDBG))
     return PTDBG[name]
 
 
 def write_operators(version: Version, path: Path) -> None:
     """Write the operators that a version wrapped, in the form of ``support_wrap_ops.yaml``."""
-    write_text(path, json.dumps(operators(version.name)))
+    write_text(path, json.dumps(load_operators(version.name)))
 
 
-def operators(version: str) -> dict[str, list[str]]:
+def load_operators(version: str) -> dict[str, list[str]]:
     """Return the names of the operators that a version wrapped, by families."""
-    differences = _yaml(__package__, "ops.yaml")[version]
-    today = _yaml("probe_pytorch.capture", "support_wrap_ops.yaml")
-    return {family: _applied(names or [], differences.get(family, {})) for family, names in today.items()}
+    differences = _load_yaml(__package__, "ops.yaml")[version]
+    today = _load_yaml("probe_pytorch.capture", "support_wrap_ops.yaml")
+    return {family: _apply_difference(names or [], differences.get(family, {})) for family, names in today.items()}
 
 
-def _applied(names: list[str], difference: Mapping[str, list[str]]) -> list[str]:
+def _apply_difference(names: list[str], difference: Mapping[str, list[str]]) -> list[str]:
     if "only" in difference:
         return difference["only"]
-    less = difference.get("less", [])
-    begins = tuple(name.removesuffix("*") for name in less if name.endswith(".*"))
-    kept = [name for name in names if name not in less and not (begins and name.startswith(begins))]
-    return [*kept, *difference.get("more", [])]
+    removed = difference.get("less", [])
+    begins = tuple(name.removesuffix("*") for name in removed if name.endswith(".*"))
+    remaining = [name for name in names if name not in removed and not (begins and name.startswith(begins))]
+    return [*remaining, *difference.get("more", [])]
 
 
 @lru_cache(maxsize=4)
-def _yaml(package: str, name: str) -> Any:
+def _load_yaml(package: str, name: str) -> Any:
     import yaml
 
     return yaml.safe_load(resources.files(package).joinpath(name).read_text("utf-8"))

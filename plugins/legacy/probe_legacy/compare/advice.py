@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
-from probe_legacy.compare.dump import Release, Table
-from probe_legacy.compare.words import word
+from probe_legacy.compare.dump import LegacyTable, Release
+from probe_legacy.compare.words import get_entry
 
 FIRST_LINE = 2
 """The line of the first row; the header is line 1."""
 
 
-def advice_on(table: Table) -> str:
+def format_advice(table: LegacyTable) -> str:
     """Return the advice on the first row that is not accurate, in the form of the tool's file."""
-    column, failure = _judged(table)
-    line, node, text = "NA", "NA", word("advice", "met")
+    column, failure = _find_verdict_column(table)
+    line, node, text = "NA", "NA", get_entry("advice", "met")
     for number, cells in enumerate(table.rows, FIRST_LINE):
         name = str(cells[0])
         if cells[column] != failure:
             continue
-        if table.release < Release.V4 and word("advice", "not_random") in name:
+        if table.release < Release.V4 and get_entry("advice", "not_random") in name:
             continue
-        line, node, text = str(number), name, _advice(name, table.release)
+        line, node, text = str(number), name, _load_advice(name, table.release)
         break
     return f"Line: {line}\nSuspect Nodes: {node}\nExpert Advice: {text}\n"
 
 
-def _judged(table: Table) -> tuple[int, str]:
+def _find_verdict_column(table: LegacyTable) -> tuple[int, str]:
     """Return the column of the verdict, and the verdict on a row that is not accurate."""
-    verdict = word("ptdbg", "verdict")[0]
+    verdict = get_entry("ptdbg", "verdict")[0]
     if verdict in table.columns:
         return table.columns.index(verdict), "No"
-    is_of_checksums = word("later", "checksums")[0] in table.columns
-    return table.columns.index(word("later", "result")), word(
+    is_of_checksums = get_entry("later", "checksums")[0] in table.columns
+    return table.columns.index(get_entry("later", "result")), get_entry(
         "later", "different" if is_of_checksums else "warning"
     )
 
 
-def _advice(name: str, release: Release) -> str:
+def _load_advice(name: str, release: Release) -> str:
     phase = "backward" if "backward" in name else "forward"
     side = "input" if "input" in name else "output"
-    text: str = word("advice", f"{phase}_{side}")
+    text: str = get_entry("advice", f"{phase}_{side}")
     if release < Release.V4:
         return text
-    if side == "output" and any(api in name for api in word("advice", "random")):
-        text = word("advice", "random_said")
+    if side == "output" and any(api in name for api in get_entry("advice", "random")):
+        text = get_entry("advice", "random_said")
     flat = name.replace(".", "_")
-    if all(part in flat for part in word("advice", "running_mean")):
-        text = word("advice", "running_mean_said")
+    if all(part in flat for part in get_entry("advice", "running_mean")):
+        text = get_entry("advice", "running_mean_said")
     return text

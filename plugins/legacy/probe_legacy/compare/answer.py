@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.cli import console
-from probe_core.errors import UserError, counted
+from probe_core.errors import UserError, format_count
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_legacy.compare import hooks_table, ptdbg_table
-from probe_legacy.compare.dump import Table
+from probe_legacy.compare.dump import LegacyTable
 from probe_legacy.compare.files import write_csv, write_workbook
 from probe_legacy.reading.lines import HOOKS, PTDBG, format_of
 
-TITLES = {PTDBG: "ptdbg_ascend", HOOKS: "torch_npu.hooks"}
-NAMES = {PTDBG: "as_ptdbg", HOOKS: "as_hooks"}
+TOOL_TITLES = {PTDBG: "ptdbg_ascend", HOOKS: "torch_npu.hooks"}
+ANSWER_NAMES = {PTDBG: "as_ptdbg", HOOKS: "as_hooks"}
 """The answers by the tool."""
-SHAPES = "as_hooks_shapes"
-FUZZY = "fuzzy"
+SHAPES_ANSWER_NAME = "as_hooks_shapes"
+FUZZY_MATCHER = "fuzzy"
 """The matcher that leaves out the numbers of calls."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TableConclusion:
     """The files of the tables, which can be printed."""
 
     title: str
@@ -42,7 +42,7 @@ class Written:
 
     def show(self, *, brief: bool = False) -> None:
         """Print the paths of the files."""
-        console.show(f"as {self.title} compared them, {counted(self.rows, 'row')}:")
+        console.show(f"as {self.title} compared them, {format_count(self.rows, 'row')}:")
         for file in self.files:
             console.show(f"  wrote {file}")
 
@@ -62,13 +62,13 @@ class OldTable:
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the files are read again at the end."""
 
-    def conclude(self, compared: Compared) -> Iterator[Written]:
+    def conclude(self, compared: Compared) -> Iterator[TableConclusion]:
         """Write the tables, and yield their paths.
 
         Raises:
             UserError: A file is of another tool, or cannot be read or written.
         """
-        title, files, rows = TITLES[self._tool], [], 0
+        title, files, rows = TOOL_TITLES[self._tool], [], 0
         for pair in compared.pairing.pairs:
             for path in (pair.target, pair.golden):
                 if format_of(path) != self._tool:
@@ -77,15 +77,15 @@ class OldTable:
                         f"Leave --as {self._tool} out.",
                     )
             if self._tool == PTDBG:
-                fuzzy = compared.plan.matcher == FUZZY
-                table = ptdbg_table.table_of(pair.target, pair.golden, fuzzy=fuzzy)
+                fuzzy = compared.plan.matcher == FUZZY_MATCHER
+                table = ptdbg_table.create_ptdbg_table(pair.target, pair.golden, fuzzy=fuzzy)
             else:
-                table = hooks_table.table_of(pair.target, pair.golden, with_shapes=self._with_shapes)
+                table = hooks_table.create_hooks_table(pair.target, pair.golden, with_shapes=self._with_shapes)
             rows += len(table.rows)
             files += self._write(compared, pair, table)
-        yield Written(title, files, rows)
+        yield TableConclusion(title, files, rows)
 
-    def _write(self, compared: Compared, pair: RunPair, table: Table) -> list[Path]:
+    def _write(self, compared: Compared, pair: RunPair, table: LegacyTable) -> list[Path]:
         plan = compared.plan
         directory = plan.output / pair.part
         make_directory(directory)
@@ -98,7 +98,7 @@ class OldTable:
             write_workbook(files[0], table, compared.manager)
         if self._tool == PTDBG and plan.answer and table.is_judged:
             files.append(directory / f"advisor{name}.txt")
-            write_text(files[1], ptdbg_table.advice_on(table))
+            write_text(files[1], ptdbg_table.format_advice(table))
         return files
 
 
@@ -134,5 +134,5 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
             "--as writes the csv of an older tool, and --format probe's own table of the same name.",
             "Leave one of them out.",
         )
-    answers = (*plan.answers, SHAPES if with_shapes else NAMES[tool])
+    answers = (*plan.answers, SHAPES_ANSWER_NAME if with_shapes else ANSWER_NAMES[tool])
     return replace(plan, answers=answers, formats=(), advise=False)

@@ -8,14 +8,14 @@ from typing import Any
 
 from probe_core.model import Colour
 from probe_legacy.compare.dump import Cells
-from probe_legacy.compare.words import word
+from probe_legacy.compare.words import get_entry
 
 ROWS = ("max", "min", "mean", "l2norm", "diff")
 """The last words of the columns of numbers."""
-LARGEST = ("MaxAbsErr", "Max diff")
+LARGEST_DIFFERENCE_COLUMNS = ("MaxAbsErr", "Max diff")
 
 
-def colours_of(columns: Sequence[str], rows: Sequence[Cells]) -> Mapping[int, Colour]:
+def choose_colours(columns: Sequence[str], rows: Sequence[Cells]) -> Mapping[int, Colour]:
     """Return the colours of the rows of one group, by their index.
 
     Red are rows of the NPU with NaN or infinities and rows of very large differences; red or yellow are
@@ -25,26 +25,28 @@ def colours_of(columns: Sequence[str], rows: Sequence[Cells]) -> Mapping[int, Co
         columns: The columns of the table.
         rows: The rows of the group.
     """
-    largest = next((name for name in LARGEST if name in columns), None)
+    largest = next((name for name in LARGEST_DIFFERENCE_COLUMNS if name in columns), None)
     if largest is None:
         return {}
-    limits = word("later", "colours")
-    told = [dict(zip(columns, map(as_number, row))) for row in rows]
+    limits = get_entry("later", "colours")
+    parsed_rows = [dict(zip(columns, map(convert_to_number, row))) for row in rows]
     colours: dict[int, Colour] = {}
-    for place, row in enumerate(told):
+    for place, row in enumerate(parsed_rows):
         is_overflow = any(not _is_finite(row[f"NPU {name}"]) for name in ("max", "min"))
         if is_overflow or (_is_number(row[largest]) and row[largest] > limits["most_difference"]):
             colours[place] = Colour.RED
-    compared = [(place, row) for place, row in enumerate(told) if _is_compared(row, largest)]
+    compared = [(place, row) for place, row in enumerate(parsed_rows) if _is_compared(row, largest)]
     inputs = [row for _, row in compared if _call_of(row)[1] == "input"]
     for place, row in compared:
         call, side = _call_of(row)
         if place in colours or side == "input":
             continue
-        own = [given for given in inputs if _call_of(given)[0] == call]
-        found = {colour for given in own for colour in _worse(given, row, largest, limits)}
-        if found:
-            colours[place] = Colour.RED if Colour.RED in found else Colour.YELLOW
+        call_inputs = [input_row for input_row in inputs if _call_of(input_row)[0] == call]
+        input_colours = {
+            colour for input_row in call_inputs for colour in _compare_with_input(input_row, row, largest, limits)
+        }
+        if input_colours:
+            colours[place] = Colour.RED if Colour.RED in input_colours else Colour.YELLOW
     return colours
 
 
@@ -54,36 +56,36 @@ def _call_of(row: Mapping[str, Any]) -> tuple[str, str]:
     return row["NPU Name"].partition(side)[0], side
 
 
-def _worse(
-    given: Mapping[str, Any], row: Mapping[str, Any], largest: str, limits: Mapping[str, float]
+def _compare_with_input(
+    input_row: Mapping[str, Any], row: Mapping[str, Any], largest: str, limits: Mapping[str, float]
 ) -> set[Colour]:
     """Return the colours of an output beside one of the inputs of its call."""
-    found: set[Colour] = set()
-    if _orders(row[largest]) - _orders(given[largest]) >= limits["orders"]:
-        found.add(Colour.YELLOW)
-    if largest == LARGEST[0]:
-        share, share_of_input = (side["One Thousandth Err Ratio"] for side in (row, given))
+    colours: set[Colour] = set()
+    if _compute_order(row[largest]) - _compute_order(input_row[largest]) >= limits["orders"]:
+        colours.add(Colour.YELLOW)
+    if largest == LARGEST_DIFFERENCE_COLUMNS[0]:
+        share, share_of_input = (side["One Thousandth Err Ratio"] for side in (row, input_row))
         if _is_number(share) and _is_number(share_of_input):
             if share_of_input > limits["share_of_input"] and share < limits["share_of_output"]:
-                found.add(Colour.RED)
+                colours.add(Colour.RED)
             elif share_of_input - share > limits["share_lost"]:
-                found.add(Colour.YELLOW)
-        cosine, cosine_of_input = (side["Cosine"] for side in (row, given))
-        is_told = _is_number(cosine) and _is_number(cosine_of_input)
-        if is_told and cosine_of_input - cosine > limits["cosine_lost"]:
-            found.add(Colour.YELLOW)
+                colours.add(Colour.YELLOW)
+        cosine, cosine_of_input = (side["Cosine"] for side in (row, input_row))
+        has_cosines = _is_number(cosine) and _is_number(cosine_of_input)
+        if has_cosines and cosine_of_input - cosine > limits["cosine_lost"]:
+            colours.add(Colour.YELLOW)
     else:
         relative, of_input = (
-            abs(side[largest] / max(limits["least_bench"], side["Bench max"])) for side in (row, given)
+            abs(side[largest] / max(limits["least_bench"], side["Bench max"])) for side in (row, input_row)
         )
         if relative > limits["relative_red"]:
-            found.add(Colour.RED)
+            colours.add(Colour.RED)
         elif relative > limits["relative_of_output"] and of_input < limits["relative_of_input"]:
-            found.add(Colour.YELLOW)
-    return found
+            colours.add(Colour.YELLOW)
+    return colours
 
 
-def _orders(difference: float) -> float:
+def _compute_order(difference: float) -> float:
     """Return the order of magnitude of a difference; those below 1 are of the same."""
     return math.log10(abs(difference)) if abs(difference) >= 1 else 0.0
 
@@ -92,7 +94,7 @@ def _is_compared(row: Mapping[str, Any], largest: str) -> bool:
     return all(_is_number(row[name]) for name in ("NPU max", "Bench max", largest))
 
 
-def as_float(cell: Any) -> float:
+def convert_to_float(cell: Any) -> float:
     """Return a number as float64; one beyond its range is infinite."""
     try:
         return float(cell)
@@ -100,9 +102,9 @@ def as_float(cell: Any) -> float:
         return math.inf if cell > 0 else -math.inf
 
 
-def as_number(cell: object) -> object:
+def convert_to_number(cell: object) -> object:
     """Return a cell, whole numbers as float64."""
-    return as_float(cell) if isinstance(cell, int) else cell
+    return convert_to_float(cell) if isinstance(cell, int) else cell
 
 
 def _is_number(cell: object) -> bool:

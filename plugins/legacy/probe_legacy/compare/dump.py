@@ -12,16 +12,16 @@ from probe_recording import Tensors, load_npy, tensors_in
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Colour, Kind, Value
-from probe_legacy.compare.groups import Group, OldRow, OldStack, groups_by_output, groups_by_stack
-from probe_legacy.compare.words import message, word
+from probe_legacy.compare.groups import OldRow, OldStack, RowGroup, split_by_output, split_by_stack
+from probe_legacy.compare.words import get_entry, get_message
 from probe_legacy.reading.lines import DamagedRow, read_lines
-from probe_legacy.reading.values import text_of_name
+from probe_legacy.reading.values import read_row_name
 
 Cells = list[object]
-STACKS = "api_stack"
-STATISTICS = 3
+STACK_PREFIX = "api_stack"
+STATISTIC_COUNT = 3
 """Number of statistics in a row of 2.x and 3.x; later releases add the norm."""
-_DOTTED = re.compile(r"\.(?:forward|backward)\.(?:input|output)(?:[.\d]*)$")
+_DOTTED_NAME = re.compile(r"\.(?:forward|backward)\.(?:input|output)(?:[.\d]*)$")
 
 
 class Release(IntEnum):
@@ -30,7 +30,7 @@ class Release(IntEnum):
     V2, V3, V4, V6 = 2, 3, 4, 6
 
 
-class Table(NamedTuple):
+class LegacyTable(NamedTuple):
     """A table: its columns and its rows.
 
     Attributes:
@@ -48,7 +48,7 @@ class Table(NamedTuple):
     @property
     def is_judged(self) -> bool:
         """True if its rows have verdicts; tables of statistics before 6.0 have none."""
-        return not {*word("ptdbg", "verdict"), word("later", "result")}.isdisjoint(self.columns)
+        return not {*get_entry("ptdbg", "verdict"), get_entry("later", "result")}.isdisjoint(self.columns)
 
     @property
     def suffix(self) -> str:
@@ -56,7 +56,7 @@ class Table(NamedTuple):
         return ".xlsx" if self.release >= Release.V6 else ".csv"
 
 
-class Dump(NamedTuple):
+class PtdbgDump(NamedTuple):
     """A file of ptdbg_ascend, ready to be compared.
 
     Attributes:
@@ -73,9 +73,9 @@ class Dump(NamedTuple):
     has_stacks: bool
     release: Release
 
-    def groups(self) -> Iterator[Group]:
+    def iterate_groups(self) -> Iterator[RowGroup]:
         """Return the groups of its rows."""
-        return groups_by_stack(self.rows) if self.has_stacks else groups_by_output(self.rows)
+        return split_by_stack(self.rows) if self.has_stacks else split_by_output(self.rows)
 
     @property
     def has_statistics(self) -> bool:
@@ -87,21 +87,21 @@ class Dump(NamedTuple):
         """True if a row has a checksum."""
         return any(isinstance(row, OldRow) and row.checksum for row in self.rows)
 
-    def array(self, row: OldRow) -> Any:
+    def load_array(self, row: OldRow) -> Any:
         """Return the tensor of a row.
 
         Raises:
             UnreadableTensor: There is none, or it cannot be read.
         """
-        return self.tensors(Value(Kind.TENSOR, "", "", data_name=file_of(row)))
+        return self.tensors(Value(Kind.TENSOR, "", "", data_name=format_file_name(row)))
 
 
-def file_of(row: OldRow) -> str:
+def format_file_name(row: OldRow) -> str:
     """Return the name of the file with the tensor of a row."""
     return f"{row.name}.npy"
 
 
-def open_dump(path: Path) -> Dump:
+def open_dump(path: Path) -> PtdbgDump:
     """Return a file with its rows.
 
     Raises:
@@ -111,43 +111,45 @@ def open_dump(path: Path) -> Dump:
     releases: list[Release] = []
 
     def keep(row: Any, begin: int) -> None:
-        name = text_of_name(row)
+        name = read_row_name(row)
         if "stack_info" in name:
             rows.append(OldStack(name, row[1]))
         elif not 5 <= len(row) <= 6:
             raise DamagedRow("has neither 5 nor 6 fields")
         else:
-            given = row[5] if len(row) == 6 and isinstance(row[5], list) else []
+            statistics = row[5] if len(row) == 6 and isinstance(row[5], list) else []
             checksum = row[2] if isinstance(row[2], str) else ""
-            rows.append(OldRow(name, str(row[3]), row[4], given, begin, checksum))
+            rows.append(OldRow(name, str(row[3]), row[4], statistics, begin, checksum))
             releases.append(_release(row))
 
     read_lines(path, keep)
     directory = path.with_suffix("")
     tensors = tensors_in(directory, load_npy)
-    return Dump(directory, tensors, rows, path.name.startswith(STACKS), max(releases, default=Release.V2))
+    return PtdbgDump(directory, tensors, rows, path.name.startswith(STACK_PREFIX), max(releases, default=Release.V2))
 
 
 def _release(row: Sequence[Any]) -> Release:
     """Return the release that wrote a row: names with dots, four statistics and the flag tell it."""
-    if _DOTTED.search(row[0]):
+    if _DOTTED_NAME.search(row[0]):
         return Release.V6
-    given = row[5] if len(row) == 6 and isinstance(row[5], list) else []
-    if len(given) > STATISTICS:
+    statistics = row[5] if len(row) == 6 and isinstance(row[5], list) else []
+    if len(statistics) > STATISTIC_COUNT:
         return Release.V4
     return Release.V3 if row[1] == 0 and type(row[1]) is int else Release.V2
 
 
-class NotMeasured(Exception):
+class MeasurementError(Exception):
     """Two tensors of which one cannot be read; the text is the message of their row."""
 
 
-def arrays_of(own: OldRow, other: OldRow, dumps: tuple[Dump, Dump], no_file: str) -> tuple[Any, Any]:
+def load_arrays(
+    npu_row: OldRow, bench_row: OldRow, dumps: tuple[PtdbgDump, PtdbgDump], no_file: str
+) -> tuple[Any, Any]:
     """Return the tensors of two rows.
 
     Args:
-        own: The row of the NPU.
-        other: The row of the bench.
+        npu_row: The row of the NPU.
+        bench_row: The row of the bench.
         dumps: Both files.
         no_file: The name of the message on a file that is missing.
 
@@ -155,10 +157,10 @@ def arrays_of(own: OldRow, other: OldRow, dumps: tuple[Dump, Dump], no_file: str
         NotMeasured: One of them cannot be read.
     """
     arrays = []
-    for dump, row in zip(dumps, (own, other)):
+    for dump, row in zip(dumps, (npu_row, bench_row)):
         try:
-            arrays.append(dump.array(row))
+            arrays.append(dump.load_array(row))
         except UnreadableTensor as error:
-            path = dump.directory / file_of(row)
-            raise NotMeasured(message(no_file, path=path) if error.missing else str(error)) from None
+            path = dump.directory / format_file_name(row)
+            raise MeasurementError(get_message(no_file, path=path) if error.missing else str(error)) from None
     return arrays[0], arrays[1]

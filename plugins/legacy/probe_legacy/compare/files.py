@@ -6,54 +6,54 @@ import csv
 import math
 from pathlib import Path
 
-from probe_core.files.atomic import writing
+from probe_core.files.atomic import write_atomically
 from probe_core.model import Cell
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Reporter
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.spreadsheet_text import neutralise
-from probe_legacy.compare.dump import Table
+from probe_legacy.compare.dump import LegacyTable
 
 DIGITS = 16
 """Significant digits of the numbers in a workbook of 6.0."""
 
 
-def write_csv(path: Path, table: Table) -> None:
+def write_csv(path: Path, table: LegacyTable) -> None:
     """Write a table as the tools did: NaN is an empty cell; formulas are neutralised."""
     with (
-        writing(path, f"The table {path.name}") as temporary,
+        write_atomically(path, f"The table {path.name}") as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
     ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(table.columns)
-        writer.writerows([[_cell(value) for value in cells] for cells in table.rows])
+        writer.writerows([[_convert_cell(value) for value in cells] for cells in table.rows])
 
 
-def _cell(value: object) -> object:
+def _convert_cell(value: object) -> object:
     if isinstance(value, float) and math.isnan(value):
         return ""
     return neutralise(value) if isinstance(value, str) else value
 
 
-def write_workbook(path: Path, table: Table, manager: Manager) -> None:
+def write_workbook(path: Path, table: LegacyTable, manager: Manager) -> None:
     """Write a table as a workbook with its colours.
 
     Raises:
         UserError: No distribution that writes workbooks is installed, or the file cannot be written.
     """
     reporter: Reporter = manager.find("reporters", "xlsx", ReporterSpec).make()
-    with writing(path, f"The table {path.name}") as temporary:
+    with write_atomically(path, f"The table {path.name}") as temporary:
         writer = reporter.open(temporary, table.columns, len(table.rows))
         try:
             for place, cells in enumerate(table.rows):
-                writer.write([_cell_of_sheet(value) for value in cells], table.colours.get(place))
+                writer.write([_convert_sheet_cell(value) for value in cells], table.colours.get(place))
             writer.close()
         except BaseException:
             writer.abandon()
             raise
 
 
-def _cell_of_sheet(value: object) -> Cell:
+def _convert_sheet_cell(value: object) -> Cell:
     """Return a cell as 6.0 wrote it: numbers of 16 digits; all else, NaN and infinities too, as text."""
     if isinstance(value, bool | int):
         return value

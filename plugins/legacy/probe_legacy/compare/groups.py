@@ -38,7 +38,7 @@ class OldStack(NamedTuple):
 
 
 @dataclass(slots=True)
-class Group:
+class RowGroup:
     """Rows that are compared together.
 
     Attributes:
@@ -50,49 +50,49 @@ class Group:
     frames: Any = None
 
 
-def groups_by_output(rows: Iterable[OldRow | OldStack]) -> Iterator[Group]:
+def split_by_output(rows: Iterable[OldRow | OldStack]) -> Iterator[RowGroup]:
     """Yield groups that end before the first row that is no output after one that is (ptdbg_ascend).
 
     A call without an output on record is one group with the next call. A call stack before the rows belongs
     to the group that it begins.
     """
-    group, is_output = Group(), False
+    group, is_output = RowGroup(), False
     for row in rows:
         was_output, is_output = is_output, OUTPUT in row.name
         if was_output and not is_output:
             yield group
-            group = Group()
+            group = RowGroup()
         _add(group, row)
     if group.rows:
         yield group
 
 
-def groups_by_stack(rows: Iterable[OldRow | OldStack]) -> Iterator[Group]:
+def split_by_stack(rows: Iterable[OldRow | OldStack]) -> Iterator[RowGroup]:
     """Yield groups that end with a call stack (mode api_stack of ptdbg_ascend)."""
-    group = Group()
+    group = RowGroup()
     for row in rows:
         _add(group, row)
         if isinstance(row, OldStack):
             if group.rows:
                 yield group
-            group = Group()
+            group = RowGroup()
     if group.rows:
         yield group
 
 
-def groups_to_output(rows: Iterable[OldRow | OldStack]) -> Iterator[Group]:
+def split_after_output(rows: Iterable[OldRow | OldStack]) -> Iterator[RowGroup]:
     """Yield groups that end with the first output (torch_npu.hooks); a second output is a group."""
-    group = Group()
+    group = RowGroup()
     for row in rows:
         _add(group, row)
         if OUTPUT in row.name and group.rows:
             yield group
-            group = Group()
+            group = RowGroup()
     if group.rows:
         yield group
 
 
-def _add(group: Group, row: OldRow | OldStack) -> None:
+def _add(group: RowGroup, row: OldRow | OldStack) -> None:
     if isinstance(row, OldRow):
         group.rows.append(row)
     elif group.frames is None:
@@ -103,11 +103,11 @@ class _Queue:
     """Groups that wait for a partner, found by their labels."""
 
     def __init__(self) -> None:
-        self.groups: deque[Group] = deque()
+        self.groups: deque[RowGroup] = deque()
         self._first = 0
         self._places: dict[Hashable, deque[int]] = defaultdict(deque)
 
-    def append(self, group: Group, labels: Iterable[Hashable]) -> None:
+    def append(self, group: RowGroup, labels: Iterable[Hashable]) -> None:
         """Append a group."""
         for label in labels:
             self._places[label].append(self._first + len(self.groups))
@@ -123,13 +123,13 @@ class _Queue:
             places.popleft()
         return places[0] - self._first if places else -1
 
-    def cut(self, count: int) -> list[Group]:
+    def cut(self, count: int) -> list[RowGroup]:
         """Remove the first groups, and return them."""
         self._first += count
         return [self.groups.popleft() for _ in range(count)]
 
 
-class Rule(Protocol):
+class GroupRule(Protocol):
     """The rule by which two groups match: the labels of one are among those that the other asks for.
 
     Attributes:
@@ -139,14 +139,14 @@ class Rule(Protocol):
 
     newest_first: bool
 
-    def labels(self, group: Group) -> Sequence[Hashable]:
+    def list_labels(self, group: RowGroup) -> Sequence[Hashable]:
         """Return the labels under which a group is found."""
 
-    def wanted(self, group: Group) -> Sequence[Hashable]:
+    def list_partner_labels(self, group: RowGroup) -> Sequence[Hashable]:
         """Return the labels that a partner of the group has."""
 
 
-class SameNames:
+class SameNamesRule:
     """The rule of ptdbg_ascend 2.x and of torch_npu.hooks: the names of all rows are equal.
 
     Args:
@@ -160,7 +160,7 @@ class SameNames:
         self._strip = strip
         self._with_shapes = with_shapes
 
-    def labels(self, group: Group) -> Sequence[Hashable]:
+    def list_labels(self, group: RowGroup) -> Sequence[Hashable]:
         """Return the names of all rows as one label."""
         strip = self._strip
         names = tuple([strip(row.name) if strip else row.name for row in group.rows])
@@ -168,13 +168,13 @@ class SameNames:
             return (names,)
         return ((names, tuple([(row.dtype, str(row.shape)) for row in group.rows])),)
 
-    wanted = labels
+    list_partner_labels = list_labels
 
 
-Pair = tuple[Group, "Group | None"]
+Pair = tuple[RowGroup, "RowGroup | None"]
 
 
-def aligned(npu: Iterable[Group], bench: Iterable[Group], rule: Rule | None = None) -> Iterator[Pair]:
+def align_groups(npu: Iterable[RowGroup], bench: Iterable[RowGroup], rule: GroupRule | None = None) -> Iterator[Pair]:
     """Yield the groups of the NPU's file in order, each with its partner or None.
 
     Each round appends a group of each file to a queue, and looks for a partner: of the newest groups each
@@ -187,36 +187,36 @@ def aligned(npu: Iterable[Group], bench: Iterable[Group], rule: Rule | None = No
         bench: The groups of the bench's file.
         rule: The rule by which groups match; None for equal names.
     """
-    rule = rule or SameNames()
-    own, other = _Queue(), _Queue()
+    rule = rule or SameNamesRule()
+    npu_queue, bench_queue = _Queue(), _Queue()
     sources = iter(npu), iter(bench)
     is_open = True
     while is_open:
         is_open = False
-        for queue, source in zip((own, other), sources):
+        for queue, source in zip((npu_queue, bench_queue), sources):
             group = next(source, None)
             if group is not None:
                 is_open = True
-                queue.append(group, rule.labels(group))
-        found = _match(own, other, rule) if own.groups and other.groups else None
-        if found is None:
+                queue.append(group, rule.list_labels(group))
+        indices = _match(npu_queue, bench_queue, rule) if npu_queue.groups and bench_queue.groups else None
+        if indices is None:
             continue
-        for group in own.cut(found[0]):
+        for group in npu_queue.cut(indices[0]):
             yield group, None
-        other.cut(found[1])
-        yield own.cut(1)[0], other.cut(1)[0]
-    for group in own.groups:
+        bench_queue.cut(indices[1])
+        yield npu_queue.cut(1)[0], bench_queue.cut(1)[0]
+    for group in npu_queue.groups:
         yield group, None
 
 
-def _match(own: _Queue, other: _Queue, rule: Rule) -> tuple[int, int] | None:
+def _match(npu_queue: _Queue, bench_queue: _Queue, rule: GroupRule) -> tuple[int, int] | None:
     """Return the indices of the pair that the newest groups make, if they make one."""
-    last, last_of_other = len(own.groups) - 1, len(other.groups) - 1
-    wanted = rule.wanted(own.groups[-1])
-    if rule.newest_first and not set(wanted).isdisjoint(rule.labels(other.groups[-1])):
-        return last, last_of_other
-    if (index := other.find(wanted)) >= 0:
+    last, last_of_bench = len(npu_queue.groups) - 1, len(bench_queue.groups) - 1
+    wanted = rule.list_partner_labels(npu_queue.groups[-1])
+    if rule.newest_first and not set(wanted).isdisjoint(rule.list_labels(bench_queue.groups[-1])):
+        return last, last_of_bench
+    if (index := bench_queue.find(wanted)) >= 0:
         return last, index
-    if (index := own.find(rule.wanted(other.groups[-1]))) >= 0:
-        return index, last_of_other
+    if (index := npu_queue.find(rule.list_partner_labels(bench_queue.groups[-1]))) >= 0:
+        return index, last_of_bench
     return None

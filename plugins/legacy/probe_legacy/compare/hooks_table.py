@@ -10,13 +10,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from probe_core.errors import UserError
-from probe_legacy.compare.dump import Cells, Table
-from probe_legacy.compare.groups import OldRow, OldStack, SameNames, aligned, groups_to_output
+from probe_legacy.compare.dump import Cells, LegacyTable
+from probe_legacy.compare.groups import OldRow, OldStack, SameNamesRule, align_groups, split_after_output
 from probe_legacy.compare.measures import measure_hooks
-from probe_legacy.compare.words import message, word
-from probe_legacy.reading.hooks import numbers_of
-from probe_legacy.reading.lines import LONGEST, DamagedRow, read_lines, value_of
-from probe_legacy.reading.values import text_of_name
+from probe_legacy.compare.words import get_entry, get_message
+from probe_legacy.reading.hooks import parse_numbers
+from probe_legacy.reading.lines import MAX_LINE_BYTES, DamagedRow, read_lines, value_of
+from probe_legacy.reading.values import read_row_name
 
 _NUMBER = re.compile(r"\d+_")
 
@@ -26,7 +26,7 @@ def strip(name: str) -> str:
     return _NUMBER.sub("", name, count=1) if _NUMBER.match(name) else name
 
 
-def table_of(npu: Path, bench: Path, *, with_shapes: bool = False) -> Table:
+def create_hooks_table(npu: Path, bench: Path, *, with_shapes: bool = False) -> LegacyTable:
     """Return the table of two files.
 
     Args:
@@ -37,44 +37,44 @@ def table_of(npu: Path, bench: Path, *, with_shapes: bool = False) -> Table:
     Raises:
         UserError: A file cannot be read.
     """
-    own, other = _rows_in(npu), _rows_in(bench)
-    is_numbered = any(strip(row.name) != row.name for row in own)
-    columns = [*word("hooks", "names" if is_numbered else "name"), *word("hooks", "rest")]
-    table = Table(columns, [])
+    npu_rows, bench_rows = _read_rows(npu), _read_rows(bench)
+    is_numbered = any(strip(row.name) != row.name for row in npu_rows)
+    columns = [*get_entry("hooks", "names" if is_numbered else "name"), *get_entry("hooks", "rest")]
+    table = LegacyTable(columns, [])
     try:
-        with npu.open("rb") as file, bench.open("rb") as other_file:
-            rule = SameNames(strip, with_shapes=with_shapes)
-            for group, partner in aligned(groups_to_output(own), groups_to_output(other), rule):
+        with npu.open("rb") as file, bench.open("rb") as bench_file:
+            rule = SameNamesRule(strip, with_shapes=with_shapes)
+            for group, partner in align_groups(split_after_output(npu_rows), split_after_output(bench_rows), rule):
                 for row, match in zip(group.rows, partner.rows if partner else ()):
                     names: Cells = [row.name, match.name] if is_numbered else [row.name]
                     shapes = [row.dtype, match.dtype, str(row.shape), str(match.shape)]
-                    table.rows.append([*names, *shapes, *_measured(row, match, file, other_file)])
+                    table.rows.append([*names, *shapes, *_measure_row(row, match, file, bench_file)])
     except (OSError, DamagedRow) as error:
         raise UserError(f"{npu} or {bench} cannot be read again: {error}.", "Compare again.") from None
     return table
 
 
-def _rows_in(path: Path) -> Sequence[OldRow | OldStack]:
+def _read_rows(path: Path) -> Sequence[OldRow | OldStack]:
     rows: list[OldRow | OldStack] = []
 
     def keep(row: Any, begin: int) -> None:
-        name = text_of_name(row)
+        name = read_row_name(row)
         if len(row) != 4:
             raise DamagedRow("is of an overflow check, which has no table")
-        numbers_of(row[1])
+        parse_numbers(row[1])
         rows.append(OldRow(name, str(row[2]), row[3], (), begin))
 
     read_lines(path, keep)
     return rows
 
 
-def _measured(row: OldRow, other: OldRow, file: BinaryIO, other_file: BinaryIO) -> Sequence[object]:
-    if row.shape != other.shape:
-        no = message("not_calculated")
+def _measure_row(row: OldRow, bench_row: OldRow, file: BinaryIO, bench_file: BinaryIO) -> Sequence[object]:
+    if row.shape != bench_row.shape:
+        no = get_message("not_calculated")
         return f"{no} ", no, no
-    return measure_hooks(_values(row, file), _values(other, other_file))
+    return measure_hooks(_read_values(row, file), _read_values(bench_row, bench_file))
 
 
-def _values(row: OldRow, file: BinaryIO) -> np.ndarray[Any, Any]:
+def _read_values(row: OldRow, file: BinaryIO) -> np.ndarray[Any, Any]:
     file.seek(row.begin)
-    return np.array(value_of(file.readline(LONGEST))[1], np.float64)
+    return np.array(value_of(file.readline(MAX_LINE_BYTES))[1], np.float64)

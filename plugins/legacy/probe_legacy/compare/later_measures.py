@@ -8,10 +8,10 @@ import numpy as np
 
 from probe_legacy.compare.dump import Release
 from probe_legacy.compare.measures import EPSILON, Array
-from probe_legacy.compare.words import message, word
+from probe_legacy.compare.words import get_entry, get_message
 
 
-class Measured(NamedTuple):
+class LaterMeasurement(NamedTuple):
     """The measurements of two tensors.
 
     Attributes:
@@ -31,12 +31,12 @@ class Measured(NamedTuple):
     said: str
 
 
-def all_of(text: str, said: str) -> Measured:
+def repeat_text(text: str, note: str) -> LaterMeasurement:
     """Return measurements that are all the same text."""
-    return Measured(text, text, text, text, text, said)
+    return LaterMeasurement(text, text, text, text, text, note)
 
 
-def measure_later(npu: Array, bench: Array, release: Release) -> Measured:
+def measure_later(npu: Array, bench: Array, release: Release) -> LaterMeasurement:
     """Return the measurements of two tensors.
 
     Zeros of the bench are replaced by the smallest relative step of their dtype, and the values of the NPU
@@ -44,33 +44,33 @@ def measure_later(npu: Array, bench: Array, release: Release) -> Measured:
     NaN in the same places of both count as zeros, except in the relative difference.
     """
     if npu.shape != bench.shape:
-        return all_of(message("shapes"), message("shapes_said"))
+        return repeat_text(get_message("shapes"), get_message("shapes_said"))
     if not npu.size:
-        return Measured(message("unsupported"), 0, 0, 0, 0, message("empty"))
+        return LaterMeasurement(get_message("unsupported"), 0, 0, 0, 0, get_message("empty"))
     is_zero = not npu.any(), not bench.any()
     with np.errstate(all="ignore"):
-        npu, bench = _raised(npu, bench)
+        npu, bench = _convert_to_float(npu, bench)
         relative = np.abs((npu - bench) / bench)
         if npu.ndim == 0:
-            largest = _text(np.max(np.abs(npu - bench)), release)
-            missing = message("not_available")
-            return Measured(
-                message("unsupported"), largest, _largest(relative, release)[0], missing, missing,
-                message("number"),
+            largest = _format_number(np.max(np.abs(npu - bench)), release)
+            missing = get_message("not_available")
+            return LaterMeasurement(
+                get_message("unsupported"), largest, _find_largest_error(relative, release)[0], missing, missing,
+                get_message("number"),
             )  # fmt: skip
-        one, two = npu.reshape(-1).astype(float), bench.reshape(-1).astype(float)
-        if not _is_alike(one, two):
-            return all_of(message("not_comparable"), message("other_places"))
-        one, two = (np.where(np.isfinite(values), values, 0.0) for values in (one, two))
-        cosine, of_cosine = _cosine(one, two, is_zero, release)
-        largest, said = _largest(relative, release)
-        first, second = (np.sum(relative < limit) / relative.size for limit in word("later", "within"))
-        shares = _text(first, release), _text(second, release)
-        difference = _text(np.max(np.abs(one - two)), release)
-    return Measured(cosine, difference, largest, shares[0], shares[1], said or of_cosine)
+        npu_values, bench_values = npu.reshape(-1).astype(float), bench.reshape(-1).astype(float)
+        if not _is_alike(npu_values, bench_values):
+            return repeat_text(get_message("not_comparable"), get_message("other_places"))
+        npu_values, bench_values = (np.where(np.isfinite(values), values, 0.0) for values in (npu_values, bench_values))
+        cosine, of_cosine = _compute_cosine(npu_values, bench_values, is_zero, release)
+        largest, note = _find_largest_error(relative, release)
+        first, second = (np.sum(relative < limit) / relative.size for limit in get_entry("later", "within"))
+        shares = _format_number(first, release), _format_number(second, release)
+        difference = _format_number(np.max(np.abs(npu_values - bench_values)), release)
+    return LaterMeasurement(cosine, difference, largest, shares[0], shares[1], note or of_cosine)
 
 
-def _raised(npu: Array, bench: Array) -> tuple[Array, Array]:
+def _convert_to_float(npu: Array, bench: Array) -> tuple[Array, Array]:
     """Return both tensors as floating-point numbers, without zeros in the bench."""
     if bench.dtype.kind != "f":
         npu, bench = npu.astype(float), bench.astype(float)
@@ -89,47 +89,47 @@ def _is_alike(npu: Array, bench: Array) -> bool:
     return np.array_equal(npu[special], bench[special], equal_nan=True)
 
 
-def _cosine(npu: Array, bench: Array, is_zero: tuple[bool, bool], release: Release) -> tuple[object, str]:
+def _compute_cosine(npu: Array, bench: Array, is_zero: tuple[bool, bool], release: Release) -> tuple[object, str]:
     if len(npu) == 1:
-        return message("unsupported"), ""
-    whole = _text(1.0, release) if release >= Release.V6 else "1.0"
+        return get_message("unsupported"), ""
+    whole = _format_number(1.0, release) if release >= Release.V6 else "1.0"
     norm, norm_of_bench = np.linalg.norm(npu), np.linalg.norm(bench)
     if is_zero == (True, True) or (norm <= EPSILON and norm_of_bench <= EPSILON):
         return whole, ""
     if is_zero[0] or norm <= EPSILON:
-        return message("not_available"), message("npu_zero")
+        return get_message("not_available"), get_message("npu_zero")
     if is_zero[1] or norm_of_bench <= EPSILON:
-        return message("not_available"), message("bench_zero")
-    text = _text(npu.dot(bench) / (norm * norm_of_bench), release)
-    return (whole if float(str(text)) > word("ptdbg", "one_from") else text), ""
+        return get_message("not_available"), get_message("bench_zero")
+    text = _format_number(npu.dot(bench) / (norm * norm_of_bench), release)
+    return (whole if float(str(text)) > get_entry("ptdbg", "one_from") else text), ""
 
 
-def _largest(relative: Array, release: Release) -> tuple[object, str]:
+def _find_largest_error(relative: Array, release: Release) -> tuple[object, str]:
     largest = np.max(relative)
     if np.isnan(largest):
-        return message("not_available"), message("nan_relative")
-    return _text(largest, release), ""
+        return get_message("not_available"), get_message("nan_relative")
+    return _format_number(largest, release), ""
 
 
-def _text(number: Any, release: Release) -> object:
+def _format_number(number: Any, release: Release) -> object:
     """Return a number as a cell: a text of 6 or 12 decimals, in 6.0 a number of 12."""
-    text = f"{number:.{word('later', 'decimals')[release.value]}f}"
+    text = f"{number:.{get_entry('later', 'decimals')[release.value]}f}"
     return float(text) if release >= Release.V6 else text
 
 
-def accuracy_later(cosine: object, difference: object) -> str:
+def judge_later(cosine: object, difference: object) -> str:
     """Return the verdict on a row, from the cells of Cosine and MaxAbsErr."""
-    missing = message("not_available")
-    if cosine == message("shapes"):
-        return message("shapes_verdict")
+    missing = get_message("not_available")
+    if cosine == get_message("shapes"):
+        return get_message("shapes_verdict")
     if missing in (cosine, difference):
         return missing
-    if message("not_comparable") in (cosine, difference):
+    if get_message("not_comparable") in (cosine, difference):
         return "No"
-    if cosine == message("unsupported"):
+    if cosine == get_message("unsupported"):
         return missing
     near, far = float(str(cosine)), float(str(difference))
-    if near < word("ptdbg", "least_cosine") and far > word("ptdbg", "most_difference"):
+    if near < get_entry("ptdbg", "least_cosine") and far > get_entry("ptdbg", "most_difference"):
         return "No"
-    is_far = near < word("later", "least_cosine") or far > word("later", "most_difference")
+    is_far = near < get_entry("later", "least_cosine") or far > get_entry("later", "most_difference")
     return "No" if is_far else "Yes"

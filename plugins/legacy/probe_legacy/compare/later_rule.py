@@ -7,16 +7,16 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 from probe_legacy.compare.dump import Release
-from probe_legacy.compare.groups import Group
-from probe_legacy.reading.aten import ATEN, operators_of
-from probe_legacy.reading.names import ptdbg_name
+from probe_legacy.compare.groups import RowGroup
+from probe_legacy.reading.aten import ATEN, find_operators
+from probe_legacy.reading.names import parse_ptdbg_name
 
 _NUMBER = re.compile(r"([._])\d{1,9}\1(?=(?:forward|backward)[._])")
 HALF, SINGLE, BRAIN = "torch.float16", "torch.float32", "torch.bfloat16"
 Dtypes = tuple[str, ...]
 
 
-class LikeTensors:
+class AlikeTensorsRule:
     """Groups match if the names, the dtypes and the shapes of their rows do.
 
     float16 matches float32 and, from 4.0 on, bfloat16. An Aten operator matches an operator of another family
@@ -35,35 +35,36 @@ class LikeTensors:
         self._has_aten = release >= Release.V4
         self._seen: dict[Hashable, dict[Dtypes, None]] = defaultdict(dict)
 
-    def labels(self, group: Group) -> Sequence[Hashable]:
+    def list_labels(self, group: RowGroup) -> Sequence[Hashable]:
         """Return the labels under which a group is found."""
-        names, dtypes = self._parts(group)
+        names, dtypes = self._split_group(group)
         self._seen[names][dtypes] = None
-        return [(names, dtypes), *(self._operators(group, is_aten=True))]
+        return [(names, dtypes), *(self._list_operator_labels(group, is_aten=True))]
 
-    def wanted(self, group: Group) -> Sequence[Hashable]:
+    def list_partner_labels(self, group: RowGroup) -> Sequence[Hashable]:
         """Return the labels that a partner of the group has."""
-        names, dtypes = self._parts(group)
-        wanted: list[Hashable] = [
-            (names, others) for others in self._seen[names] if self._are_alike(dtypes, others)
-        ]
-        return [*wanted, *self._operators(group, is_aten=False)]
+        names, dtypes = self._split_group(group)
+        wanted: list[Hashable] = [(names, others) for others in self._seen[names] if self._are_alike(dtypes, others)]
+        return [*wanted, *self._list_operator_labels(group, is_aten=False)]
 
-    def _operators(self, group: Group, *, is_aten: bool) -> Sequence[Hashable]:
+    def _list_operator_labels(self, group: RowGroup, *, is_aten: bool) -> Sequence[Hashable]:
         """Return labels of the operator of a group; ``is_aten`` is part of those of Aten operators."""
-        name = ptdbg_name(group.rows[0].name) if self._has_aten else None
+        name = parse_ptdbg_name(group.rows[0].name) if self._has_aten else None
         if name is None or name[0].is_module:
             return []
         family, _, operator = name[0].head.partition(".")
         operator = operator.lower()
         if family == ATEN:
-            return [(is_aten, name[0].phase, api) for api in operators_of(operator)]
+            return [(is_aten, name[0].phase, api) for api in find_operators(operator)]
         return [(not is_aten, name[0].phase, operator)]
 
-    def _parts(self, group: Group) -> tuple[Hashable, Dtypes]:
+    def _split_group(self, group: RowGroup) -> tuple[Hashable, Dtypes]:
         names = [_NUMBER.sub(r"\1\1", row.name) if self._fuzzy else row.name for row in group.rows]
         shapes = [str(row.shape) for row in group.rows]
         return (tuple(names), tuple(shapes)), tuple([row.dtype for row in group.rows])
 
-    def _are_alike(self, own: Dtypes, others: Dtypes) -> bool:
-        return all(one == two or {one, two} in self._mixes for one, two in zip(own, others))
+    def _are_alike(self, npu_dtypes: Dtypes, bench_dtypes: Dtypes) -> bool:
+        return all(
+            npu_dtype == bench_dtype or {npu_dtype, bench_dtype} in self._mixes
+            for npu_dtype, bench_dtype in zip(npu_dtypes, bench_dtypes)
+        )

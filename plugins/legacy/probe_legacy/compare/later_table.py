@@ -7,20 +7,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from probe_core.model import Colour
-from probe_legacy.compare.colours import ROWS, as_float, colours_of
-from probe_legacy.compare.dump import Cells, Dump, NotMeasured, Release, Table, arrays_of
-from probe_legacy.compare.groups import Group, OldRow, aligned
-from probe_legacy.compare.later_measures import Measured, accuracy_later, all_of, measure_later
-from probe_legacy.compare.later_rule import LikeTensors
-from probe_legacy.compare.words import message, word
+from probe_legacy.compare.colours import ROWS, choose_colours, convert_to_float
+from probe_legacy.compare.dump import Cells, LegacyTable, MeasurementError, PtdbgDump, Release, load_arrays
+from probe_legacy.compare.groups import OldRow, RowGroup, align_groups
+from probe_legacy.compare.later_measures import LaterMeasurement, judge_later, measure_later, repeat_text
+from probe_legacy.compare.later_rule import AlikeTensorsRule
+from probe_legacy.compare.words import get_entry, get_message
 
-Dumps = tuple[Dump, Dump]
-WIDEST = 64
+Dumps = tuple[PtdbgDump, PtdbgDump]
+MAX_INTEGER_BITS = 64
 """Bits of the widest whole number of a dtype."""
 Rows = Sequence[tuple[OldRow, OldRow | None]]
 
 
-def later_table(dumps: Dumps, release: Release, fuzzy: bool) -> Table:
+def create_later_table(dumps: Dumps, release: Release, fuzzy: bool) -> LegacyTable:
     """Return the table of two files.
 
     Args:
@@ -28,51 +28,51 @@ def later_table(dumps: Dumps, release: Release, fuzzy: bool) -> Table:
         release: The release of the table.
         fuzzy: True if the numbers of calls may differ.
     """
-    make = _kind_of(dumps)(dumps, release)
+    make = _choose_cell_writer(dumps)(dumps, release)
     has_stacks = all(dump.has_stacks for dump in dumps)
-    columns = [*word("ptdbg", "names"), *make.columns]
+    columns = [*get_entry("ptdbg", "names"), *make.columns]
     if has_stacks:
-        columns.append(word("ptdbg", "stack"))
-    rule = LikeTensors(release, fuzzy=fuzzy)
+        columns.append(get_entry("ptdbg", "stack"))
+    rule = AlikeTensorsRule(release, fuzzy=fuzzy)
     rows: list[Cells] = []
     colours: dict[int, Colour] = {}
-    for group, partner in aligned(dumps[0].groups(), dumps[1].groups(), rule):
+    for group, partner in align_groups(dumps[0].iterate_groups(), dumps[1].iterate_groups(), rule):
         first = len(rows)
-        for index, (row, other) in enumerate(_pairs(group, partner)):
-            cells = [*_names(row, other), *make.cells(row, other)]
+        for index, (row, bench_row) in enumerate(_pair_rows(group, partner)):
+            cells = [*_list_names(row, bench_row), *make.write_cells(row, bench_row)]
             if has_stacks:
                 is_told = index == 0 and (partner is None or partner.frames is not None)
                 frames = group.frames if is_told else None
                 cells.append(None if frames is None else str(frames))
             rows.append(cells)
         if release >= Release.V6 and (partner is not None or make.colours_all):
-            found = colours_of(columns, rows[first:])
-            colours.update({first + place: colour for place, colour in found.items()})
-    _as_columns(columns, rows)
-    return Table(columns, rows, release, colours)
+            group_colours = choose_colours(columns, rows[first:])
+            colours.update({first + place: colour for place, colour in group_colours.items()})
+    _convert_columns(columns, rows)
+    return LegacyTable(columns, rows, release, colours)
 
 
-def _pairs(group: Group, partner: Group | None) -> Rows:
+def _pair_rows(group: RowGroup, partner: RowGroup | None) -> Rows:
     """Return the rows of a group with those of its partner: inputs with inputs, outputs with outputs."""
     if partner is None:
         return [(row, None) for row in group.rows]
     waiting = {side: [row for row in partner.rows if ("input" in row.name) is side] for side in (True, False)}
     rows: list[tuple[OldRow, OldRow | None]] = []
     for side in (True, False):
-        own = [row for row in group.rows if ("input" in row.name) is side]
-        others = waiting[side]
-        rows += [(row, others[place] if place < len(others) else None) for place, row in enumerate(own)]
+        npu_rows = [row for row in group.rows if ("input" in row.name) is side]
+        bench_rows = waiting[side]
+        rows += [(row, bench_rows[place] if place < len(bench_rows) else None) for place, row in enumerate(npu_rows)]
     return rows
 
 
-def _names(row: OldRow, other: OldRow | None) -> Cells:
-    missing = message("not_available")
-    if other is None:
+def _list_names(row: OldRow, bench_row: OldRow | None) -> Cells:
+    missing = get_message("not_available")
+    if bench_row is None:
         return [row.name, missing, row.dtype, missing, str(row.shape), missing]
-    return [row.name, other.name, row.dtype, other.dtype, str(row.shape), str(other.shape)]
+    return [row.name, bench_row.name, row.dtype, bench_row.dtype, str(row.shape), str(bench_row.shape)]
 
 
-class _Kind(ABC):
+class _CellWriter(ABC):
     """A kind of table.
 
     Args:
@@ -89,117 +89,126 @@ class _Kind(ABC):
 
     def __init__(self, dumps: Dumps, release: Release) -> None:
         self.dumps, self.release = dumps, release
-        kept = word("later", "statistics")[: 3 if release is Release.V3 else 4]
-        self.count = len(kept)
-        self.statistics = [f"{side} {name}" for side in word("later", "sides") for name in kept]
+        names = get_entry("later", "statistics")[: 3 if release is Release.V3 else 4]
+        self.count = len(names)
+        self.statistics = [f"{side} {name}" for side in get_entry("later", "sides") for name in names]
 
     @abstractmethod
-    def cells(self, row: OldRow, other: OldRow | None) -> Cells:
+    def write_cells(self, row: OldRow, bench_row: OldRow | None) -> Cells:
         """Return the cells of these columns."""
 
-    def both(self, row: OldRow, other: OldRow | None) -> Iterator[object]:
+    def iterate_statistics(self, row: OldRow, bench_row: OldRow | None) -> Iterator[object]:
         """Yield the statistics of both sides."""
-        for given in (row.statistics, other.statistics if other else ()):
-            yield from given[: self.count]
-            yield from [message("not_available")] * (self.count - len(given))
+        for statistics in (row.statistics, bench_row.statistics if bench_row else ()):
+            yield from statistics[: self.count]
+            yield from [get_message("not_available")] * (self.count - len(statistics))
 
 
-class _OfTensors(_Kind):
+class _TensorCellWriter(_CellWriter):
     """Measurements of tensors, statistics and the verdict on them."""
 
     colours_all = True
 
     def __init__(self, dumps: Dumps, release: Release) -> None:
         super().__init__(dumps, release)
-        shares = word("later", "shares") if release >= Release.V4 else []
-        self._measures = len(word("later", "metrics")) + len(shares)
-        self.columns = [*word("later", "metrics"), *shares, *self.statistics, *word("ptdbg", "verdict")]
+        shares = get_entry("later", "shares") if release >= Release.V4 else []
+        self._measures = len(get_entry("later", "metrics")) + len(shares)
+        self.columns = [*get_entry("later", "metrics"), *shares, *self.statistics, *get_entry("ptdbg", "verdict")]
 
-    def cells(self, row: OldRow, other: OldRow | None) -> Cells:
+    def write_cells(self, row: OldRow, bench_row: OldRow | None) -> Cells:
         """Return measurements, statistics, verdict and message."""
-        measured = self._measured(row, other)
-        verdict = accuracy_later(measured.cosine, measured.difference)
-        return [*measured[: self._measures], *self.both(row, other), verdict, measured.said]
+        measured = self._measure_row(row, bench_row)
+        verdict = judge_later(measured.cosine, measured.difference)
+        return [*measured[: self._measures], *self.iterate_statistics(row, bench_row), verdict, measured.said]
 
-    def _measured(self, row: OldRow, other: OldRow | None) -> Measured:
-        if other is None:
-            return all_of(message("not_available"), message("no_bench"))
+    def _measure_row(self, row: OldRow, bench_row: OldRow | None) -> LaterMeasurement:
+        if bench_row is None:
+            return repeat_text(get_message("not_available"), get_message("no_bench"))
         try:
-            one, two = arrays_of(row, other, self.dumps, "no_file_later")
-        except NotMeasured as error:
-            return all_of(message("not_available"), str(error))
-        measured = measure_later(one, two, self.release)
-        if row.name == other.name or not one.size or one.ndim == 0 or one.shape != two.shape:
+            npu_values, bench_values = load_arrays(row, bench_row, self.dumps, "no_file_later")
+        except MeasurementError as error:
+            return repeat_text(get_message("not_available"), str(error))
+        measured = measure_later(npu_values, bench_values, self.release)
+        if (
+            row.name == bench_row.name
+            or not npu_values.size
+            or npu_values.ndim == 0
+            or npu_values.shape != bench_values.shape
+        ):
             return measured
-        return measured._replace(said=measured.said + message("other_number"))
+        return measured._replace(said=measured.said + get_message("other_number"))
 
 
-class _OfStatistics(_Kind):
+class _StatisticsCellWriter(_CellWriter):
     """Differences of statistics, and in 6.0 a warning of large ones."""
 
     def __init__(self, dumps: Dumps, release: Release) -> None:
         super().__init__(dumps, release)
         self._judges = release >= Release.V6
-        self.columns = [*word("later", "differences")[: self.count], *self.statistics]
+        self.columns = [*get_entry("later", "differences")[: self.count], *self.statistics]
         if self._judges:
-            self.columns += [word("later", "result"), word("ptdbg", "verdict")[1]]
+            self.columns += [get_entry("later", "result"), get_entry("ptdbg", "verdict")[1]]
 
-    def cells(self, row: OldRow, other: OldRow | None) -> Cells:
+    def write_cells(self, row: OldRow, bench_row: OldRow | None) -> Cells:
         """Return differences, statistics and in 6.0 verdict and message."""
-        both = list(self.both(row, other))
+        statistics = list(self.iterate_statistics(row, bench_row))
         differences: Cells = []
         is_far = False
-        for one, two in zip(both, both[self.count :]):
-            if isinstance(one, int | float) and isinstance(two, int | float):
-                differences.append(_difference(one, two))
-                own, other_one = as_float(one), as_float(two)
-                is_far |= abs(own - other_one) / (max(abs(own), abs(other_one)) + 1e-10) > word(
-                    "later", "order"
-                )
+        for npu_value, bench_value in zip(statistics, statistics[self.count :]):
+            if isinstance(npu_value, int | float) and isinstance(bench_value, int | float):
+                differences.append(_compute_difference(npu_value, bench_value))
+                npu_number, bench_number = convert_to_float(npu_value), convert_to_float(bench_value)
+                is_far |= abs(npu_number - bench_number) / (
+                    max(abs(npu_number), abs(bench_number)) + 1e-10
+                ) > get_entry("later", "order")
             else:
-                differences.append(message("not_available"))
+                differences.append(get_message("not_available"))
         if not self._judges:
-            return [*differences, *both]
-        if other is None:
-            return [*differences, *both, message("not_available"), message("no_bench")]
-        said = (word("later", "warning"), word("later", "warned")) if is_far else ("", "")
-        return [*differences, *both, *said]
+            return [*differences, *statistics]
+        if bench_row is None:
+            return [*differences, *statistics, get_message("not_available"), get_message("no_bench")]
+        judgement = (get_entry("later", "warning"), get_entry("later", "warned")) if is_far else ("", "")
+        return [*differences, *statistics, *judgement]
 
 
-class _OfChecksums(_Kind):
+class _ChecksumCellWriter(_CellWriter):
     """Checksums and whether they are equal."""
 
     def __init__(self, dumps: Dumps, release: Release) -> None:
         super().__init__(dumps, release)
-        self.columns = [*word("later", "checksums"), word("later", "result")]
+        self.columns = [*get_entry("later", "checksums"), get_entry("later", "result")]
 
-    def cells(self, row: OldRow, other: OldRow | None) -> Cells:
+    def write_cells(self, row: OldRow, bench_row: OldRow | None) -> Cells:
         """Return both checksums and whether they are equal."""
-        missing = message("not_available")
-        if other is None:
+        missing = get_message("not_available")
+        if bench_row is None:
             return [row.checksum or missing, missing, missing]
-        same = word("later", "same" if row.checksum == other.checksum else "different")
-        return [row.checksum, other.checksum, same]
+        verdict = get_entry("later", "same" if row.checksum == bench_row.checksum else "different")
+        return [row.checksum, bench_row.checksum, verdict]
 
 
-def _kind_of(dumps: Dumps) -> type[_Kind]:
+def _choose_cell_writer(dumps: Dumps) -> type[_CellWriter]:
     if all(dump.has_checksums for dump in dumps):
-        return _OfChecksums
-    return _OfTensors if all(dump.directory.is_dir() for dump in dumps) else _OfStatistics
+        return _ChecksumCellWriter
+    return _TensorCellWriter if all(dump.directory.is_dir() for dump in dumps) else _StatisticsCellWriter
 
 
-def _difference(one: float, two: float) -> float:
+def _compute_difference(npu_value: float, bench_value: float) -> float:
     """Return the difference of two statistics, exact for whole numbers of a dtype."""
-    if isinstance(one, int) and isinstance(two, int) and max(one.bit_length(), two.bit_length()) <= WIDEST:
-        return one - two
-    return as_float(one) - as_float(two)
+    if (
+        isinstance(npu_value, int)
+        and isinstance(bench_value, int)
+        and max(npu_value.bit_length(), bench_value.bit_length()) <= MAX_INTEGER_BITS
+    ):
+        return npu_value - bench_value
+    return convert_to_float(npu_value) - convert_to_float(bench_value)
 
 
-def _as_columns(columns: Sequence[str], rows: Sequence[Cells]) -> None:
+def _convert_columns(columns: Sequence[str], rows: Sequence[Cells]) -> None:
     """Write whole numbers as floating-point ones in columns that hold nothing but numbers, as pandas did."""
     for place, name in enumerate(columns):
         if name.endswith(ROWS):
             cells: list[Any] = [row[place] for row in rows]
             if {int, float} == set(map(type, cells)):
                 for row in rows:
-                    row[place] = as_float(row[place])
+                    row[place] = convert_to_float(row[place])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from probe_legacy.compare.words import message, word
+from probe_legacy.compare.words import get_entry, get_message
 
 Array = np.ndarray[Any, Any]
 EPSILON = float(np.finfo(float).eps)
@@ -20,47 +20,47 @@ def measure_ptdbg(npu: Array, bench: Array) -> tuple[object, object, str]:
     """
     if npu.ndim == bench.ndim == 0:
         is_same = npu.dtype != np.bool_ or bool(npu == bench)
-        return int(is_same), _difference(npu.astype(float), bench.astype(float)), message("number")
+        return int(is_same), _compute_difference(npu.astype(float), bench.astype(float)), get_message("number")
     if not npu.size:
-        return 1, 0, message("empty")
+        return 1, 0, get_message("empty")
     if npu.shape != bench.shape:
-        return message("shapes"), message("shapes"), message("shapes_said")
-    one, two = npu.reshape(-1).astype(float), bench.reshape(-1).astype(float)
-    cosine, said = _cosine(one, two)
-    return cosine, _difference(one, two), said
+        return get_message("shapes"), get_message("shapes"), get_message("shapes_said")
+    npu_values, bench_values = npu.reshape(-1).astype(float), bench.reshape(-1).astype(float)
+    cosine, note = _compute_cosine(npu_values, bench_values)
+    return cosine, _compute_difference(npu_values, bench_values), note
 
 
-def _cosine(npu: Array, bench: Array) -> tuple[str, str]:
+def _compute_cosine(npu: Array, bench: Array) -> tuple[str, str]:
     if len(npu) == 1:
-        return f"{1.0:.6f}", message("one_value")
+        return f"{1.0:.6f}", get_message("one_value")
     with np.errstate(all="ignore"):
         product = npu.dot(bench)
         norm, norm_of_bench = np.linalg.norm(npu), np.linalg.norm(bench)
         if norm <= EPSILON and norm_of_bench <= EPSILON:
             return "1.0", ""
         if norm <= EPSILON or norm_of_bench <= EPSILON:
-            return message("not_available"), message("npu_zero" if norm <= EPSILON else "bench_zero")
+            return get_message("not_available"), get_message("npu_zero" if norm <= EPSILON else "bench_zero")
         cosine = product / (norm * norm_of_bench)
     if np.isnan(cosine):
-        return message("not_available"), message("nan")
+        return get_message("not_available"), get_message("nan")
     text = f"{cosine:.6f}"
-    return ("1.0" if float(text) > word("ptdbg", "one_from") else text), ""
+    return ("1.0" if float(text) > get_entry("ptdbg", "one_from") else text), ""
 
 
-def _difference(npu: Array, bench: Array) -> str:
+def _compute_difference(npu: Array, bench: Array) -> str:
     with np.errstate(all="ignore"):
         return f"{np.max(np.abs(npu - bench)):.6f}"
 
 
-def accuracy(cosine: object, difference: object) -> str:
+def judge_ptdbg(cosine: object, difference: object) -> str:
     """Return the verdict of ptdbg_ascend 2.3 on a row, from the cells of Cosine and MaxAbsErr."""
-    missing, shapes = message("not_available"), message("shapes")
+    missing, shapes = get_message("not_available"), get_message("shapes")
     if missing in (cosine, difference):
         return missing
     if shapes in (cosine, difference):
-        return message("shapes_verdict")
-    far = float(str(difference)) > word("ptdbg", "most_difference")
-    return "No" if far and float(str(cosine)) < word("ptdbg", "least_cosine") else "Yes"
+        return get_message("shapes_verdict")
+    far = float(str(difference)) > get_entry("ptdbg", "most_difference")
+    return "No" if far and float(str(cosine)) < get_entry("ptdbg", "least_cosine") else "Yes"
 
 
 def measure_hooks(npu: Array, bench: Array) -> tuple[object, object, object]:
@@ -70,14 +70,14 @@ def measure_hooks(npu: Array, bench: Array) -> tuple[object, object, object]:
     zero of the bench that the NPU does not have.
     """
     if npu.shape != bench.shape:
-        no = message("not_calculated")
+        no = get_message("not_calculated")
         return f"{no} ", no, no
-    one, two = npu.reshape(-1).astype(float), bench.reshape(-1).astype(float)
-    if not len(one):
+    npu_values, bench_values = npu.reshape(-1).astype(float), bench.reshape(-1).astype(float)
+    if not len(npu_values):
         return "nan", "", "nan%"
     with np.errstate(all="ignore"):
-        norms = np.linalg.norm(one) * np.linalg.norm(two)
-        cosine = float(one.dot(two) / norms) if norms else float("nan")
-        rmse = float(np.linalg.norm(one - two) / np.sqrt(len(one)))
-        mape = float(np.sum(np.abs((one - two) / two)) / len(two) * 100)
+        norms = np.linalg.norm(npu_values) * np.linalg.norm(bench_values)
+        cosine = float(npu_values.dot(bench_values) / norms) if norms else float("nan")
+        rmse = float(np.linalg.norm(npu_values - bench_values) / np.sqrt(len(npu_values)))
+        mape = float(np.sum(np.abs((npu_values - bench_values) / bench_values)) / len(bench_values) * 100)
     return str(cosine), "" if np.isnan(rmse) else rmse, f"{round(mape, 4)}%"

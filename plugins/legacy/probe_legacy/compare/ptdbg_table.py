@@ -6,26 +6,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from probe_legacy.compare.advice import advice_on
+from probe_legacy.compare.advice import format_advice
 from probe_legacy.compare.dump import (
-    STATISTICS,
+    STATISTIC_COUNT,
     Cells,
-    Dump,
-    NotMeasured,
+    LegacyTable,
+    MeasurementError,
+    PtdbgDump,
     Release,
-    Table,
-    arrays_of,
+    load_arrays,
     open_dump,
 )
-from probe_legacy.compare.groups import OldRow, aligned
-from probe_legacy.compare.later_table import later_table
-from probe_legacy.compare.measures import accuracy, measure_ptdbg
-from probe_legacy.compare.words import message, word
+from probe_legacy.compare.groups import OldRow, align_groups
+from probe_legacy.compare.later_table import create_later_table
+from probe_legacy.compare.measures import judge_ptdbg, measure_ptdbg
+from probe_legacy.compare.words import get_entry, get_message
 
-__all__ = ["advice_on", "table_of"]
+__all__ = ["create_ptdbg_table", "format_advice"]
 
 
-def table_of(npu: Path, bench: Path, *, fuzzy: bool = False) -> Table:
+def create_ptdbg_table(npu: Path, bench: Path, *, fuzzy: bool = False) -> LegacyTable:
     """Return the table of two files, as the release wrote it that recorded them; of two, the later.
 
     Args:
@@ -39,58 +39,56 @@ def table_of(npu: Path, bench: Path, *, fuzzy: bool = False) -> Table:
     dumps = open_dump(npu), open_dump(bench)
     try:
         release = max(dump.release for dump in dumps)
-        return _table(dumps) if release is Release.V2 else later_table(dumps, release, fuzzy)
+        return _create_first_table(dumps) if release is Release.V2 else create_later_table(dumps, release, fuzzy)
     finally:
         for dump in dumps:
             dump.tensors.close()
 
 
-def _table(dumps: tuple[Dump, Dump]) -> Table:
+def _create_first_table(dumps: tuple[PtdbgDump, PtdbgDump]) -> LegacyTable:
     """Return the table of 2.3."""
     has_statistics = all(dump.has_statistics for dump in dumps)
     has_stacks = all(dump.has_stacks for dump in dumps)
-    columns = [*word("ptdbg", "names"), *word("ptdbg", "metrics")]
+    columns = [*get_entry("ptdbg", "names"), *get_entry("ptdbg", "metrics")]
     if has_statistics:
-        columns += word("ptdbg", "statistics")
-    columns += word("ptdbg", "verdict")
+        columns += get_entry("ptdbg", "statistics")
+    columns += get_entry("ptdbg", "verdict")
     if has_stacks:
-        columns.append(word("ptdbg", "stack"))
+        columns.append(get_entry("ptdbg", "stack"))
     rows: list[Cells] = []
-    for group, partner in aligned(dumps[0].groups(), dumps[1].groups()):
+    for group, partner in align_groups(dumps[0].iterate_groups(), dumps[1].iterate_groups()):
         for index, row in enumerate(group.rows):
-            other = partner.rows[index] if partner else None
-            cells = _cells(row, other, dumps, has_statistics)
+            bench_row = partner.rows[index] if partner else None
+            cells = _make_cells(row, bench_row, dumps, has_statistics)
             if has_stacks:
-                is_first = (
-                    index == 0
-                    and group.frames is not None
-                    and (partner is None or partner.frames is not None)
-                )
+                is_first = index == 0 and group.frames is not None and (partner is None or partner.frames is not None)
                 cells.append(str(group.frames) if is_first else "")
             rows.append(cells)
-    return Table(columns, rows)
+    return LegacyTable(columns, rows)
 
 
-def _cells(row: OldRow, other: OldRow | None, dumps: tuple[Dump, Dump], has_statistics: bool) -> Cells:
-    missing = message("not_available")
-    if other is None:
+def _make_cells(
+    row: OldRow, bench_row: OldRow | None, dumps: tuple[PtdbgDump, PtdbgDump], has_statistics: bool
+) -> Cells:
+    missing = get_message("not_available")
+    if bench_row is None:
         names: Cells = [row.name, missing, row.dtype, missing, str(row.shape), missing]
-        cosine, difference, said = missing, missing, message("no_bench")
+        cosine, difference, note = missing, missing, get_message("no_bench")
     else:
-        names = [row.name, other.name, row.dtype, other.dtype, str(row.shape), str(other.shape)]
-        cosine, difference, said = _measured(row, other, dumps)
+        names = [row.name, bench_row.name, row.dtype, bench_row.dtype, str(row.shape), str(bench_row.shape)]
+        cosine, difference, note = _measure_row(row, bench_row, dumps)
     statistics: Cells = []
     if has_statistics:
-        statistics = [*_three(row.statistics), *_three(other.statistics if other else ())]
-    return [*names, cosine, difference, *statistics, accuracy(cosine, difference), said]
+        statistics = [*_list_statistics(row.statistics), *_list_statistics(bench_row.statistics if bench_row else ())]
+    return [*names, cosine, difference, *statistics, judge_ptdbg(cosine, difference), note]
 
 
-def _three(given: Sequence[Any]) -> Cells:
-    return [*given[:STATISTICS], *[message("not_available")] * (STATISTICS - len(given))]
+def _list_statistics(statistics: Sequence[Any]) -> Cells:
+    return [*statistics[:STATISTIC_COUNT], *[get_message("not_available")] * (STATISTIC_COUNT - len(statistics))]
 
 
-def _measured(row: OldRow, other: OldRow, dumps: tuple[Dump, Dump]) -> tuple[Any, Any, str]:
+def _measure_row(row: OldRow, bench_row: OldRow, dumps: tuple[PtdbgDump, PtdbgDump]) -> tuple[Any, Any, str]:
     try:
-        return measure_ptdbg(*arrays_of(row, other, dumps, "no_file"))
-    except NotMeasured as error:
-        return message("not_available"), message("not_available"), str(error)
+        return measure_ptdbg(*load_arrays(row, bench_row, dumps, "no_file"))
+    except MeasurementError as error:
+        return get_message("not_available"), get_message("not_available"), str(error)

@@ -8,21 +8,19 @@ from typing import Any
 
 
 @lru_cache(maxsize=1)
-def _tables() -> dict[str, dict[str, Any]]:
+def _load_tables() -> dict[str, dict[str, Any]]:
     import yaml
 
-    loaded: dict[str, dict[str, Any]] = yaml.safe_load(
-        files(__package__).joinpath("tables.yaml").read_text("utf-8")
-    )
+    loaded: dict[str, dict[str, Any]] = yaml.safe_load(files(__package__).joinpath("tables.yaml").read_text("utf-8"))
     return loaded
 
 
-def word(table: str, name: str) -> Any:
+def get_entry(table: str, name: str) -> Any:
     """Return an entry of ``tables.yaml``."""
-    return _tables()[table][name]
+    return _load_tables()[table][name]
 
 
-def message(name: str, **fields: object) -> str:
+def get_message(name: str, **fields: object) -> str:
     """Return a text of the tables."""
-    text: str = word("messages", name)
+    text: str = get_entry("messages", name)
     return text.format(**fields)

@@ -20,7 +20,7 @@ from probe_core.errors import UserError
 from probe_legacy.calls import checks, comparing
 from probe_legacy.calls.comparing import compare_values as compare
 from probe_legacy.calls.rows import HooksRows
-from probe_legacy.calls.values import ValueDumping
+from probe_legacy.calls.values import HooksRecording
 
 __all__ = [
     "compare",
@@ -31,7 +31,7 @@ __all__ = [
     "wrap_acc_cmp_hook",
 ]
 
-_dumping = ValueDumping()
+_dumping = HooksRecording()
 comparing.before.append(_dumping.flush)
 
 
@@ -50,7 +50,7 @@ def set_dump_path(fpath: str | os.PathLike[str] | None = None) -> None:
         UserError: The path is that of a directory.
     """
     if fpath is not None:
-        _dumping.set_path(checks.file_of(fpath))
+        _dumping.set_path(checks.check_file_path(fpath))
 
 
 def register_acc_cmp_hook(model: Any, dump_path: str | os.PathLike[str] | None = None) -> None:
@@ -76,7 +76,7 @@ def wrap_acc_cmp_hook(*_: Any, **__: Any) -> None:
     Raises:
         UserError: It was called.
     """
-    raise checks.not_called("wrap_acc_cmp_hook")
+    raise checks.create_not_called_error("wrap_acc_cmp_hook")
 
 
 def register_hook(model: Any, hook: Any, *, sample: bool = True, seed: int | None = None) -> None:

@@ -16,7 +16,7 @@ Line = tuple[int, object, object, object]
 
 
 @dataclass
-class Compared:
+class ElementComparison:
     """The result of comparing two tensors.
 
     Attributes:
@@ -36,7 +36,7 @@ class Compared:
     first: list[Line] = field(default_factory=list)
 
 
-def compare(left: Array, right: Array, absolute: float, relative: float, count: int) -> Compared:
+def compare(left: Array, right: Array, absolute: float, relative: float, count: int) -> ElementComparison:
     """Return the differences of two tensors, whose values are taken as float32 (complex ones as complex64).
 
     Args:
@@ -46,37 +46,42 @@ def compare(left: Array, right: Array, absolute: float, relative: float, count: 
         relative: The error relative to the golden that is accepted.
         count: The number of values in a table.
     """
-    result = Compared(total=max(left.size, right.size))
+    result = ElementComparison(total=max(left.size, right.size))
     dtype = np.complex64 if "c" in (left.dtype.kind, right.dtype.kind) else np.float32
     flat = left.reshape(-1), right.reshape(-1)
     wrong, dot = 0, 0.0
     squares = [0.0, 0.0]
     with np.errstate(all="ignore"):
         for begin in range(0, result.total, BLOCK):
-            one, two = (_block(array, begin, min(BLOCK, result.total - begin), dtype) for array in flat)
-            difference = np.abs(one - two)
-            is_close = (difference <= absolute + relative * np.abs(two)) | (one == two)
-            is_close &= np.isfinite(two) | (one == two)
+            left_block, right_block = (
+                _read_block(array, begin, min(BLOCK, result.total - begin), dtype) for array in flat
+            )
+            difference = np.abs(left_block - right_block)
+            is_close = (difference <= absolute + relative * np.abs(right_block)) | (left_block == right_block)
+            is_close &= np.isfinite(right_block) | (left_block == right_block)
             (places,) = np.nonzero(~is_close)
             wrong += len(places)
             for place in places[: count - len(result.wrong)]:
-                result.wrong.append((begin + int(place), one[place], two[place], difference[place]))
+                result.wrong.append((begin + int(place), left_block[place], right_block[place], difference[place]))
             if not begin:
-                result.first = [(n, one[n], two[n], difference[n]) for n in range(min(count, len(one)))]
+                result.first = [
+                    (n, left_block[n], right_block[n], difference[n]) for n in range(min(count, len(left_block)))
+                ]
             wide = np.complex128 if dtype is np.complex64 else np.float64
-            one, two = one.astype(wide), two.astype(wide)
-            dot += float(np.vdot(two, one).real)
-            squares = [squares[0] + float(np.vdot(one, one).real), squares[1] + float(np.vdot(two, two).real)]
+            left_block, right_block = left_block.astype(wide), right_block.astype(wide)
+            dot += float(np.vdot(right_block, left_block).real)
+            squares = [
+                squares[0] + float(np.vdot(left_block, left_block).real),
+                squares[1] + float(np.vdot(right_block, right_block).real),
+            ]
         if result.total:
-            result.cosine = np.float32(
-                np.float64(dot) / np.sqrt(np.float64(squares[0])) / np.sqrt(squares[1])
-            )
+            result.cosine = np.float32(np.float64(dot) / np.sqrt(np.float64(squares[0])) / np.sqrt(squares[1]))
             result.error_ratio = wrong / result.total
     result.all_close = not wrong
     return result
 
 
-def _block(array: Array, begin: int, count: int, dtype: type) -> Array:
+def _read_block(array: Array, begin: int, count: int, dtype: type) -> Array:
     """Return ``count`` values from ``begin`` on, those behind the end as zeros."""
     block: Array = np.zeros(count, dtype)
     part = array[begin : begin + count]
@@ -84,7 +89,7 @@ def _block(array: Array, begin: int, count: int, dtype: type) -> Array:
     return block
 
 
-def lines_of(compared: Compared) -> Iterator[str]:
+def format_comparison(compared: ElementComparison) -> Iterator[str]:
     """Yield the lines of both tables."""
     for title, rows in (("Error Item Table", compared.wrong), ("Top Item Table", compared.first)):
         cells = [("Index", "Left", "Right", "Diff"), *(tuple(map(str, row)) for row in rows)]

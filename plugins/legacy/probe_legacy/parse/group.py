@@ -40,9 +40,9 @@ class Parse(click.Group):
 @click.pass_context
 def shell(ctx: click.Context) -> int:
     """Run the shell."""
-    from probe_legacy.parse.shell import converse
+    from probe_legacy.parse.shell import run_shell
 
-    return converse(parse, ctx.meta.get("probe.framework"))
+    return run_shell(parse, ctx.meta.get("probe.framework"))
 
 
 @click.group(cls=Parse, commands=commands.ALL)

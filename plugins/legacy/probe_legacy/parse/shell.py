@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, run
-from probe_core.errors import printable
+from probe_core.cli.main import EXIT_FINISHED, run
+from probe_core.errors import make_printable
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 PROMPT = "Parse >>> "
 ENDS = ("exit", "quit")
-HELP = ("help", "?")
-INSTALL = "pip install prompt_toolkit"
+HELP_COMMANDS = ("help", "?")
+INSTALL_COMMAND = "pip install prompt_toolkit"
 
 
-def converse(group: click.Group, framework: str | None) -> int:
+def run_shell(group: click.Group, framework: str | None) -> int:
     """Run the commands that a user types, until the input ends.
 
     Args:
         group: The group whose sub-commands are run.
         framework: The framework of the runs; None to detect it.
     """
-    ask = reader_of(group)
+    ask = create_reader(group)
     before = ["-f", framework] if framework else []
     console.show(f"Commands: {', '.join(group.commands)}, help. Ctrl-D or exit ends.")
-    for line in _lines(ask):
+    for line in _iterate_lines(ask):
         try:
             words = shlex.split(line)
         except ValueError as error:
@@ -48,20 +48,20 @@ def converse(group: click.Group, framework: str | None) -> int:
             continue
         if words[0] in ENDS:
             break
-        if words[0] in HELP:
+        if words[0] in HELP_COMMANDS:
             words = [*words[1:2], "--help"]
         elif words[0] not in group.commands:
             console.error(
-                f'"{printable(words[0], 60)}" is no command here, and no other program is run.',
+                f'"{make_printable(words[0], 60)}" is no command here, and no other program is run.',
                 "Use one of these, or exit:",
                 list(group.commands),
             )
             continue
         run([*before, "parse", *words])
-    return FINISHED
+    return EXIT_FINISHED
 
 
-def _lines(ask: Callable[[], str]) -> Iterator[str]:
+def _iterate_lines(ask: Callable[[], str]) -> Iterator[str]:
     """Yield what is typed; an interrupted line is dropped, and the end of the input ends it."""
     while True:
         try:
@@ -73,7 +73,7 @@ def _lines(ask: Callable[[], str]) -> Iterator[str]:
             return
 
 
-def reader_of(group: click.Group) -> Callable[[], str]:
+def create_reader(group: click.Group) -> Callable[[], str]:
     """Return a function that reads a line: with history and completion if prompt_toolkit is installed."""
     try:
         from prompt_toolkit import PromptSession
@@ -81,15 +81,15 @@ def reader_of(group: click.Group) -> Callable[[], str]:
         with suppress(ImportError):
             import readline  # noqa: F401 - lets input() edit its line
 
-        console.note(f"For history and completion: {INSTALL}")
+        console.note(f"For history and completion: {INSTALL_COMMAND}")
         return lambda: input(PROMPT)
     session: PromptSession[str] = PromptSession(
-        history=_history(), completer=completer_of(group), complete_while_typing=False
+        history=_open_history(), completer=create_completer(group), complete_while_typing=False
     )
     return lambda: session.prompt(PROMPT)
 
 
-def _history() -> History:
+def _open_history() -> History:
     """Return the history of earlier shells, or an empty one if it cannot be kept."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
@@ -103,7 +103,7 @@ def _history() -> History:
     return FileHistory(str(path))
 
 
-def completer_of(group: click.Group) -> Completer:
+def create_completer(group: click.Group) -> Completer:
     """Return what completes commands, options, values and paths, as click completes them in a terminal."""
     from click.shell_completion import ShellComplete
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter

@@ -11,7 +11,7 @@ import numpy as np
 from probe_recording import load_npy
 
 from probe_core.errors import UnreadableTensor, UserError
-from probe_core.files.atomic import writing
+from probe_core.files.atomic import write_atomically
 from probe_core.files.given import check_regular
 from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
@@ -19,7 +19,7 @@ from probe_core.plugins.manager import Manager
 Array = np.ndarray[Any, Any]
 RECORD_FILES = ("dump.json", "debug.json")
 """The files in the directory above a run's tensors that list them."""
-WIDTH, LINES = 8, 16
+VALUES_PER_LINE, MAX_LINES = 8, 16
 """Values on a line, and lines, that are printed."""
 NUMBERS = "biufc"
 
@@ -36,18 +36,16 @@ def load(path: Path, manager: Manager) -> Array:
             check_regular(path)
             array = load_npy(path)
         else:  # of another format, or in the packed file of a run
-            array = _of_run(path, record, manager)
+            array = _read_from_run(path, record, manager)
     except (OSError, UnreadableTensor) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"{path} cannot be read: {reason}.", "Give a .npy, or a tensor file of a run."
-        ) from None
+        raise UserError(f"{path} cannot be read: {reason}.", "Give a .npy, or a tensor file of a run.") from None
     if array.dtype.kind not in NUMBERS and array.dtype.kind != "V":
         raise UserError(f"{path} holds {array.dtype}, no numbers.", "Give a tensor of numbers.")
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
-def _of_run(path: Path, record: Path | None, manager: Manager) -> Array:
+def _read_from_run(path: Path, record: Path | None, manager: Manager) -> Array:
     """Return the tensor that a run lists under a file's name, read by the reader of the run."""
     if record is None:
         raise UserError(
@@ -55,23 +53,23 @@ def _of_run(path: Path, record: Path | None, manager: Manager) -> Array:
             "Give a .npy, or a file in dump_tensor_data of a run.",
         )
     with closing(open_run(manager, record)) as run:
-        for one in run.records():
-            for slot in one.slots:
+        for call in run.records():
+            for slot in call.slots:
                 if slot.value.data_name == path.name:
                     return np.array(run.tensor(slot.value))
     raise UserError(f"{record} lists no tensor {path.name}.", "Give a file that it lists.")
 
 
-def lines_of(array: Array) -> Iterator[str]:
+def format_tensor(array: Array) -> Iterator[str]:
     """Yield the lines on a tensor: its first values, then its shape and statistics."""
-    flat = array.reshape(-1)[: WIDTH * LINES]
+    flat = array.reshape(-1)[: VALUES_PER_LINE * MAX_LINES]
     yield "Index  Data"
-    for begin in range(0, flat.size, WIDTH):
-        yield f"{begin:<5}  {' '.join(map(str, flat[begin : begin + WIDTH]))}"
-    yield spec_of(array)
+    for begin in range(0, flat.size, VALUES_PER_LINE):
+        yield f"{begin:<5}  {' '.join(map(str, flat[begin : begin + VALUES_PER_LINE]))}"
+    yield format_statistics(array)
 
 
-def spec_of(array: Array) -> str:
+def format_statistics(array: Array) -> str:
     """Return the shape, dtype, maximum, minimum and mean of a tensor."""
     text = f"[Shape: {array.shape}] [Dtype: {array.dtype}]"
     if not array.size:
@@ -97,6 +95,6 @@ def write_text(array: Array, path: Path) -> Path:
         return text
     width = array.shape[-1] if array.ndim else 1
     rows = array.reshape(-1, width) if array.size else array.reshape(0, 1)
-    with writing(text, f"The file {text.name}") as temporary:
+    with write_atomically(text, f"The file {text.name}") as temporary:
         np.savetxt(temporary, rows, fmt="%g")
     return text

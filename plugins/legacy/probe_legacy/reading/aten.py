@@ -12,18 +12,18 @@ ATEN = "Aten"
 
 
 @lru_cache(maxsize=4096)
-def operators_of(aten: str) -> Sequence[str]:
+def find_operators(aten: str) -> Sequence[str]:
     """Return the API operators that an Aten operator may stand for.
 
     Args:
         aten: The name of the Aten operator, with or without an overload such as ``.Tensor``.
     """
     name = aten.partition(".")[0]
-    table = _table()
+    table = _load_table()
     if (listed := table["operators"].get(name)) is not None:
-        found: list[str] = listed
-        return found
-    stripped = _stripped(name, table["parts"])
+        operators: list[str] = listed
+        return operators
+    stripped = _strip_affixes(name, table["parts"])
     return [name] if stripped == name else [name, *table["operators"].get(stripped, [stripped])]
 
 
@@ -36,7 +36,7 @@ def place_of(aten: str, operator: str, path: str) -> str | None:
         path: The place among the arguments of the Aten operator, such as ``0`` or ``1.0``.
     """
     name = aten.partition(".")[0]
-    places: dict[int, int] | None = _table()["arguments"].get(name)
+    places: dict[int, int] | None = _load_table()["arguments"].get(name)
     if places is None or operator == name:
         return path
     first, _, rest = path.partition(".")
@@ -45,7 +45,7 @@ def place_of(aten: str, operator: str, path: str) -> str | None:
     return f"{places[int(first)]}.{rest}".rstrip(".")
 
 
-def _stripped(name: str, parts: dict[str, list[str]]) -> str:
+def _strip_affixes(name: str, parts: dict[str, list[str]]) -> str:
     """Return a name without the parts that tell how it is carried out; ``__and__`` and its like stay."""
     if name.startswith("__"):
         return name
@@ -62,10 +62,8 @@ def _stripped(name: str, parts: dict[str, list[str]]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _table() -> dict[str, Any]:
+def _load_table() -> dict[str, Any]:
     import yaml
 
-    loaded: dict[str, Any] = yaml.safe_load(
-        resources.files(__package__).joinpath("aten.yaml").read_text("utf-8")
-    )
+    loaded: dict[str, Any] = yaml.safe_load(resources.files(__package__).joinpath("aten.yaml").read_text("utf-8"))
     return loaded

@@ -13,26 +13,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_core.files.given import check_regular
 from probe_core.plugins.manager import PluginWarning
-from probe_core.progress import tell
+from probe_core.progress import report_progress
 
-LONGEST = 256 << 20
+MAX_LINE_BYTES = 256 << 20
 """Limit on the bytes of a line; lines of torch_npu.hooks hold all values of a tensor."""
-LONGEST_NAME = 1000
+MAX_NAME_LENGTH = 1000
 """Limit on the characters of a row's name."""
 HEAD = 1 << 16
 """Bytes at the beginning of a file by which its format is recognised."""
 HEAD_LINES = 20
-TOLD_EVERY = 4 << 20
+PROGRESS_INTERVAL_BYTES = 4 << 20
 """Bytes read between two reports of progress."""
 
 PTDBG, HOOKS, PICKLE = "ptdbg", "hooks", "pickle"
-_ROW = re.compile(rb'\s*\[\s*"([^"]{1,%d})"\s*,\s*(.{0,40})' % LONGEST_NAME, re.DOTALL)
+_ROW = re.compile(rb'\s*\[\s*"([^"]{1,%d})"\s*,\s*(.{0,40})' % MAX_NAME_LENGTH, re.DOTALL)
 _FLAG = re.compile(rb"-?\d{1,9}\s*,")
-_OF_HOOKS = re.compile(rb"_(?:forward|backward)_(?:input|output|stack_info)[.\d]*$")
-_PICKLES = (b"\x80", b"(lp", b"(dp", b"]q")
+_HOOKS_NAME = re.compile(rb"_(?:forward|backward)_(?:input|output|stack_info)[.\d]*$")
+_PICKLE_PREFIXES = (b"\x80", b"(lp", b"(dp", b"]q")
 Scan = Callable[[str, int], tuple[Any, int]]
 """A function that returns the JSON value at an index of a text, and the index behind it."""
 scan: Scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -40,7 +40,7 @@ scan_unparsed: Scan = json.JSONDecoder(parse_float=str.encode).scan_once  # type
 """The same for rows whose numbers are mostly not asked for: floats stay text in ``bytes``, for ``float``."""
 SHORT = 1024
 """Number of characters up to which a line is a row of samples, and not of all values of a large tensor."""
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
 class DamagedRow(ValueError):
@@ -55,7 +55,7 @@ def format_of(path: Path) -> str | None:
             head = file.read(HEAD)
     except OSError:
         return None
-    if head.startswith(_PICKLES):
+    if head.startswith(_PICKLE_PREFIXES):
         return PICKLE
     for line in head.split(b"\n", HEAD_LINES)[:HEAD_LINES]:
         row = _ROW.match(line)
@@ -64,7 +64,7 @@ def format_of(path: Path) -> str | None:
         name, rest = row.groups()
         if _FLAG.match(rest) or (name.endswith(b"stack_info") and rest.startswith(b"[")):
             return PTDBG
-        if _OF_HOOKS.search(name):
+        if _HOOKS_NAME.search(name):
             return HOOKS
     return None
 
@@ -82,12 +82,12 @@ def read_lines(path: Path, keep: Callable[[Any, int], None], scan_short: Scan = 
         UserError: The file cannot be read, is a real pickle, or holds no row.
     """
     damaged: list[tuple[int, str]] = []
-    number = rows = told = 0
+    number = rows = reported_offset = 0
     try:
         check_regular(path)
         size = path.stat().st_size
         with path.open("rb") as file:
-            for number, (begin, value) in enumerate(_values(file, scan_short), 1):
+            for number, (begin, value) in enumerate(_iterate_values(file, scan_short), 1):
                 if value is BLANK:
                     continue
                 try:
@@ -97,19 +97,19 @@ def read_lines(path: Path, keep: Callable[[Any, int], None], scan_short: Scan = 
                     rows += 1
                 except DamagedRow as error:
                     damaged.append((number, str(error)))
-                    if len(damaged) > max(MOST_DAMAGED, rows):
+                    if len(damaged) > max(MAX_DAMAGED_LINES, rows):
                         break
-                if begin >= told + TOLD_EVERY:
-                    told = begin
-                    tell(f"reading {path.name}", begin, size)
+                if begin >= reported_offset + PROGRESS_INTERVAL_BYTES:
+                    reported_offset = begin
+                    report_progress(f"reading {path.name}", begin, size)
     except OSError as error:
         raise UserError(
             f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
         ) from None
-    return _checked(path, damaged, number, rows)
+    return _check_damage(path, damaged, number, rows)
 
 
-MOST_DAMAGED = 100
+MAX_DAMAGED_LINES = 100
 """Number of damaged lines at which a file is given up if it holds fewer rows than that."""
 
 
@@ -117,12 +117,12 @@ BLANK = object()
 """Stand-in for the value of a blank line."""
 
 
-def _values(file: Any, scan_short: Scan) -> Iterator[tuple[int, Any]]:
+def _iterate_values(file: Any, scan_short: Scan) -> Iterator[tuple[int, Any]]:
     """Yield the offset of each line with its value, ``BLANK`` or ``DamagedRow``.
 
     Lines of plain ASCII are parsed where they stand in the text of many lines, for speed.
     """
-    for begin, data in _parts(file):
+    for begin, data in _iterate_chunks(file):
         text = data.decode() if data.isascii() else ""
         at = 0
         while at < len(data):
@@ -149,19 +149,19 @@ def _values(file: Any, scan_short: Scan) -> Iterator[tuple[int, Any]]:
             at = stop + 1
 
 
-def _parts(file: Any) -> Iterator[tuple[int, bytes]]:
+def _iterate_chunks(file: Any) -> Iterator[tuple[int, bytes]]:
     """Yield stretches of whole lines with their offsets; a line of more than ``LONGEST`` bytes is cut there.
 
     Each ends with a line feed, which is added to the last line of the file if it has none.
     """
     begin, rest = 0, b""
-    while data := file.read(max(CHUNK, len(rest))):
+    while data := file.read(max(CHUNK_BYTES, len(rest))):
         rest += data
         end = rest.rfind(b"\n") + 1
         if end:
             yield begin, rest[:end]
             begin, rest = begin + end, rest[end:]
-        if len(rest) > LONGEST:
+        if len(rest) > MAX_LINE_BYTES:
             yield begin, rest + b"\n"
             begin, rest = begin + len(rest), b""
     if rest:
@@ -186,14 +186,14 @@ def value_of(data: bytes) -> Any:
     return value
 
 
-def _checked(path: Path, damaged: list[tuple[int, str]], last: int, rows: int) -> str:
+def _check_damage(path: Path, damaged: list[tuple[int, str]], last: int, rows: int) -> str:
     """Warn of damaged lines, and return the reason why rows may be missing at the end of the file."""
     if not rows:
         if not damaged:
             raise UserError(f"{path} is empty.", "Record the run again, or give another file.")
         number, why = damaged[0]
         raise UserError(
-            f"{path} holds no row of ptdbg_ascend or torch_npu.hooks: line {number} {printable(why)}.",
+            f"{path} holds no row of ptdbg_ascend or torch_npu.hooks: line {number} {make_printable(why)}.",
             "Give the .pkl that one of these tools wrote.",
         )
     is_cut = bool(damaged) and damaged[-1][0] == last
@@ -202,7 +202,7 @@ def _checked(path: Path, damaged: list[tuple[int, str]], last: int, rows: int) -
         number, why = before[0]
         warnings.warn(
             f"{path}: {len(before)} damaged lines are left out and not compared; the first is line {number}, "
-            f"which {printable(why)}.",
+            f"which {make_printable(why)}.",
             PluginWarning,
             stacklevel=4,
         )

@@ -19,10 +19,10 @@ STACK = "stack_info"
 """The place of the rows of call stacks."""
 _ROW = re.compile(r"([^/\\\0]+)[._](input|output|stack_info)((?:\.\d{1,9}){0,50})", re.DOTALL)
 _CALL = re.compile(r"(.+)([._])(\d{1,9})\2(forward|backward)$", re.DOTALL)
-_CALL_OF_HOOKS = re.compile(r"(.+)_(forward|backward)$", re.DOTALL)
-LONGEST_NUMBER = 12
+_HOOKS_CALL = re.compile(r"(.+)_(forward|backward)$", re.DOTALL)
+MAX_NUMBER_DIGITS = 12
 """Largest number of digits of the running number before a name."""
-MOST_PLACES = 4096
+MAX_CACHED_PLACES = 4096
 """Limit on the places of values that are kept in memory for each phase."""
 
 
@@ -44,7 +44,7 @@ class CallName(NamedTuple):
         """True for the call of a module."""
         return self.head.startswith("Module.")
 
-    def key(self, number: int) -> str:
+    def format_key(self, number: int) -> str:
         """Return the name of the call that has this number."""
         if self.is_module:
             return f"{self.head}.{self.phase}.{number}"
@@ -55,38 +55,38 @@ RowName = tuple[CallName, str]
 """A call, and the place of a value in it, such as ``input.0.1``, or ``STACK``."""
 
 
-def ptdbg_name(name: str) -> RowName | None:
+def parse_ptdbg_name(name: str) -> RowName | None:
     """Return the parts of a row's name in a file of ptdbg_ascend; None if it has another form."""
     parts = _ROW.fullmatch(name)
     if parts is None:
         return None
     text, side, path = parts.groups()
-    call = _ptdbg_call(text)
+    call = _parse_ptdbg_call(text)
     return (call, _place(side, path)) if call else None
 
 
-def hooks_name(name: str) -> RowName | None:
+def parse_hooks_name(name: str) -> RowName | None:
     """Return the parts of a row's name in a file of torch_npu.hooks; None if it has another form.
 
     The tool calls the gradients of inputs ``input``; they are results of the backward call: its output.
     """
-    return unnumbered_name(without_number(name))
+    return parse_unnumbered_name(drop_number(name))
 
 
-def without_number(name: str) -> str:
+def drop_number(name: str) -> str:
     """Return the name of a row of torch_npu.hooks without the running number before it."""
     number, _, rest = name.partition("_")
-    is_number = number.isdecimal() and number.isascii() and len(number) <= LONGEST_NUMBER
+    is_number = number.isdecimal() and number.isascii() and len(number) <= MAX_NUMBER_DIGITS
     return rest if rest and is_number else name
 
 
-def unnumbered_name(name: str) -> RowName | None:
-    """Return the parts of a name that ``without_number`` returned; None if it has another form."""
+def parse_unnumbered_name(name: str) -> RowName | None:
+    """Return the parts of a name that ``drop_number`` returned; None if it has another form."""
     parts = _ROW.fullmatch(name)
     if parts is None:
         return None
     text, side, path = parts.groups()
-    call = _hooks_call(text)
+    call = _parse_hooks_call(text)
     if call is None:
         return None
     if call.phase == "backward":
@@ -109,34 +109,34 @@ class RowNames:
         self._known: dict[str, dict[str, str]] = {}
         self._places: dict[str, str] = {}
 
-    def parts(self, name: str) -> RowName | None:
+    def parse_name(self, name: str) -> RowName | None:
         """Return the parts of a name; None if it has another form."""
         if self._call is not None and name.startswith(self._prefix):
             place = self._places.get(name[self._size :])
             if place is not None:
                 return self._call, place
-        found = self._take_apart(name)
+        row_name = self._take_apart(name)
         match = _ROW.fullmatch(name)
-        if found is not None and match is not None:
-            self._call, place = found
+        if row_name is not None and match is not None:
+            self._call, place = row_name
             self._size = match.end(1) + 1
             self._prefix = name[: self._size]
             self._places = self._known.setdefault(self._call.phase, {})
-            if len(self._places) < MOST_PLACES:
+            if len(self._places) < MAX_CACHED_PLACES:
                 self._places[name[self._size :]] = place
-        return found
+        return row_name
 
 
 @lru_cache(maxsize=1024)
-def _ptdbg_call(text: str) -> CallName | None:
+def _parse_ptdbg_call(text: str) -> CallName | None:
     match = _CALL.match(text)
-    return match and CallName(_head(match[1], match[2]), int(match[3]), match[4])
+    return match and CallName(_translate_head(match[1], match[2]), int(match[3]), match[4])
 
 
 @lru_cache(maxsize=1024)
-def _hooks_call(text: str) -> CallName | None:
-    match = _CALL_OF_HOOKS.match(text)
-    return match and CallName(_head(match[1], "_"), -1, match[2])
+def _parse_hooks_call(text: str) -> CallName | None:
+    match = _HOOKS_CALL.match(text)
+    return match and CallName(_translate_head(match[1], "_"), -1, match[2])
 
 
 @lru_cache(maxsize=4096)
@@ -145,23 +145,23 @@ def _place(side: str, path: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def side_and_path(place: str) -> tuple[Side, str]:
+def parse_place(place: str) -> tuple[Side, str]:
     """Return the side and the path of a place."""
     side, _, path = place.partition(".")
     return Side(side), path
 
 
 @lru_cache(maxsize=4096)
-def _head(text: str, joint: str) -> str:
+def _translate_head(text: str, joint: str) -> str:
     """Return the API or the module of a name in probe's words."""
     family, _, rest = text.partition(joint)
-    if rest and (scope := families().get(family)):
+    if rest and (scope := load_families().get(family)):
         return f"{scope}.{rest}"
     return f"Module.{rest if family == 'Module' and rest else text}"
 
 
 @lru_cache(maxsize=1)
-def families() -> Mapping[str, str]:
+def load_families() -> Mapping[str, str]:
     """Return the scope of each family."""
     import yaml
 

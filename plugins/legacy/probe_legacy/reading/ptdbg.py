@@ -12,14 +12,14 @@ from probe_recording import load_npy, tensors_in
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Mode, Value
 from probe_legacy.reading.lines import DamagedRow
-from probe_legacy.reading.names import STACK, CallName, RowName, RowNames, ptdbg_name
-from probe_legacy.reading.run import Call, LegacyRun
+from probe_legacy.reading.names import STACK, CallName, RowName, RowNames, parse_ptdbg_name
+from probe_legacy.reading.run import LegacyCall, LegacyRun
 from probe_legacy.reading.values import (
-    frames_of,
+    create_tensor_value,
+    format_frames,
     name_in,
-    scalar_of,
-    statistics_of,
-    tensor_of,
+    parse_scalar,
+    parse_statistics,
 )
 
 
@@ -27,38 +27,38 @@ class PtdbgRun(LegacyRun):
     """A run that ptdbg_ascend recorded."""
 
     def __init__(self, path: Path) -> None:
-        self._row_names = RowNames(ptdbg_name)
-        self._calls: dict[CallName, Call] = {}
+        self._row_names = RowNames(parse_ptdbg_name)
+        self._calls: dict[CallName, LegacyCall] = {}
         self._numbers: dict[tuple[str, int], int] = {}
         self._modules: dict[str, int] = {}
         self._has_checksum = False
         super().__init__(path)
-        self._tensors = tensors_in(_directory(path), load_npy)
+        self._tensors = tensors_in(_find_tensor_directory(path), load_npy)
 
     def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
         """Return the name of a row and its value, or the frames of a row of a call stack."""
         text = name_in(row)
-        name = self._row_names.parts(text)
+        name = self._row_names.parse_name(text)
         if name is None:
             raise DamagedRow("has a name that ptdbg_ascend does not write")
         if name[1] == STACK:
-            return name, tuple(frames_of(row[1]))
+            return name, tuple(format_frames(row[1]))
         if not 5 <= len(row) <= 6:
             raise DamagedRow("has neither 5 nor 6 fields")
-        given = row[5] if len(row) == 6 else []
-        value = scalar_of(row[3], given)
+        statistics = row[5] if len(row) == 6 else []
+        value = parse_scalar(row[3], statistics)
         if value is None:
             checksum = row[2] if row[2] and isinstance(row[2], str) else None
             if checksum is not None:
                 self._has_checksum = True
-            value = tensor_of(row[3], row[4], statistics_of(given), f"{text}.npy", checksum)
+            value = create_tensor_value(row[3], row[4], parse_statistics(statistics), f"{text}.npy", checksum)
         return name, value
 
-    def call_of(self, name: CallName, place: str) -> Call:
+    def call_of(self, name: CallName, place: str) -> LegacyCall:
         """Return the call that a row belongs to: the one of its name."""
         call = self._calls.get(name)
         if call is None:
-            call = self._calls[name] = Call(name, self._count(name))
+            call = self._calls[name] = LegacyCall(name, self._count(name))
         return call
 
     def _count(self, name: CallName) -> int:
@@ -72,7 +72,7 @@ class PtdbgRun(LegacyRun):
             self._modules[name.head] = number + 1
         return number
 
-    def finished_calls(self) -> Sequence[Call]:
+    def finish_calls(self) -> Sequence[LegacyCall]:
         """Return all calls in the order of the file."""
         calls = list(self._calls.values())
         self._calls.clear()
@@ -80,7 +80,7 @@ class PtdbgRun(LegacyRun):
 
     def decide_mode(self) -> Mode:
         """Return tensors if there is a directory of them, checksums if there are any, else statistics."""
-        if _directory(self.path).is_dir():
+        if _find_tensor_directory(self.path).is_dir():
             return Mode.TENSOR
         return Mode.MD5 if self._has_checksum else Mode.STATISTICS
 
@@ -88,9 +88,7 @@ class PtdbgRun(LegacyRun):
         """Return the array of a tensor value."""
         array = self._tensors(value)
         if array.shape != value.shape:
-            raise UnreadableTensor(
-                f"{value.data_name} holds the shape {list(array.shape)}, and its row {value.extent}"
-            )
+            raise UnreadableTensor(f"{value.data_name} holds the shape {list(array.shape)}, and its row {value.extent}")
         return array
 
     def close(self) -> None:
@@ -99,6 +97,6 @@ class PtdbgRun(LegacyRun):
         self._tensors.close()
 
 
-def _directory(path: Path) -> Path:
+def _find_tensor_directory(path: Path) -> Path:
     """Return the directory of the tensors of a file."""
     return path.with_suffix("")

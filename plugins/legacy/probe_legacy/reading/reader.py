@@ -8,7 +8,7 @@ from probe_legacy.reading.hooks import HooksRun
 from probe_legacy.reading.lines import HOOKS, PICKLE, PTDBG, format_of, refuse_pickle
 from probe_legacy.reading.ptdbg import PtdbgRun
 
-SURE = 90
+FORMAT_CONFIDENCE = 90
 
 
 class PtdbgReader:
@@ -16,7 +16,7 @@ class PtdbgReader:
 
     def sniff(self, path: Path) -> int:
         """Return the confidence, from 0 to 100, that a file was written by ptdbg_ascend."""
-        return SURE if format_of(path) == PTDBG else 0
+        return FORMAT_CONFIDENCE if format_of(path) == PTDBG else 0
 
     def open(self, path: Path) -> PtdbgRun:
         """Return the run in a file."""
@@ -28,7 +28,7 @@ class HooksReader:
 
     def sniff(self, path: Path) -> int:
         """Return the confidence, from 0 to 100, that a file was written by torch_npu.hooks."""
-        return SURE if format_of(path) in (HOOKS, PICKLE) else 0
+        return FORMAT_CONFIDENCE if format_of(path) in (HOOKS, PICKLE) else 0
 
     def open(self, path: Path) -> HooksRun:
         """Return the run in a file."""

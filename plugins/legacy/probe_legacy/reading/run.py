@@ -15,19 +15,19 @@ from probe_recording import collection_paused
 
 from probe_core.errors import UserError
 from probe_core.model import Mode, Record, Side, Slot, Value
-from probe_core.model.run import KEPT_SLOTS, Header, Run
-from probe_legacy.reading.lines import LONGEST, DamagedRow, Scan, read_lines, scan, value_of
-from probe_legacy.reading.names import CallName, RowName, side_and_path
+from probe_core.model.run import MAX_CACHED_SLOTS, Header, Run
+from probe_legacy.reading.lines import MAX_LINE_BYTES, DamagedRow, Scan, read_lines, scan, value_of
+from probe_legacy.reading.names import CallName, RowName, parse_place
 from probe_legacy.reading.values import made
 
 FRAMEWORK = "pytorch"
-DEEPEST = 1000
+MAX_STACK_FRAMES = 1000
 """Limit on the frames of a call stack."""
 Layout = Sequence[tuple[str, Side, str]]
 """The places of the values of a call, each with its side and path."""
 
 
-class Call:
+class LegacyCall:
     """The rows of one call while a file is read.
 
     Attributes:
@@ -49,7 +49,7 @@ class Call:
     @property
     def key(self) -> str:
         """The name of the call."""
-        return self.name.key(self.count)
+        return self.name.format_key(self.count)
 
 
 class LegacyRun(Run):
@@ -73,10 +73,10 @@ class LegacyRun(Run):
         self._kept_values = 0
         with collection_paused():
             unfinished = read_lines(path, self._keep, scan_short)
-            self._index_calls(self.finished_calls())
+            self._index_calls(self.finish_calls())
         self.mode = self.decide_mode()
         task = "tensor" if self.mode is Mode.TENSOR else "statistics"
-        self.header = Header(task, self._level(), FRAMEWORK, False, unfinished)
+        self.header = Header(task, self._find_level(), FRAMEWORK, False, unfinished)
         try:
             self._file = path.open("rb")
         except OSError as error:
@@ -96,11 +96,11 @@ class LegacyRun(Run):
         """
 
     @abstractmethod
-    def call_of(self, name: CallName, place: str) -> Call:
+    def call_of(self, name: CallName, place: str) -> LegacyCall:
         """Return the call that the next row of the file belongs to."""
 
     @abstractmethod
-    def finished_calls(self) -> Sequence[Call]:
+    def finish_calls(self) -> Sequence[LegacyCall]:
         """Return all calls in the order of the file, with those that have only a call stack."""
 
     @abstractmethod
@@ -113,19 +113,19 @@ class LegacyRun(Run):
         name, value = self.parse_row(row, begin)
         if not isinstance(value, Value):
             call = self.call_of(*name)
-            frames = (call.frames + value)[:DEEPEST]
+            frames = (call.frames + value)[:MAX_STACK_FRAMES]
             call.frames = self._frames.setdefault(frames, frames)
             return
         place = name[1]
         call = self.call_of(*name)
         call.offsets[place] = begin
-        if self._kept_values < KEPT_SLOTS or place in call.values:
+        if self._kept_values < MAX_CACHED_SLOTS or place in call.values:
             self._kept_values += place not in call.values
             call.values[place] = value
 
-    def _index_calls(self, every: Sequence[Call]) -> None:
-        self._stacks = {call.key: call.frames for call in every if call.frames}
-        calls = [call for call in every if call.offsets]
+    def _index_calls(self, all_calls: Sequence[LegacyCall]) -> None:
+        self._stacks = {call.key: call.frames for call in all_calls if call.frames}
+        calls = [call for call in all_calls if call.offsets]
         self._names = [sys.intern(call.key) for call in calls]
         self._index = {key: index for index, key in enumerate(self._names)}
         self.starts = array("q", accumulate((len(call.offsets) for call in calls), initial=0))
@@ -137,7 +137,7 @@ class LegacyRun(Run):
             key, places, values = self._names[index], tuple(call.offsets), call.values
             layout = layouts.get(places)
             if layout is None:
-                layout = layouts[places] = _layout(places)
+                layout = layouts[places] = _sort_places(places)
             names = [f"{key}.{place}" for place, _, _ in layout]
             self.signatures.append(hash(tuple(names)))
             if len(values) == len(places):
@@ -147,7 +147,7 @@ class LegacyRun(Run):
             else:
                 self._offsets[index] = array("q", [call.offsets[place] for place, _, _ in layout])
 
-    def _level(self) -> str:
+    def _find_level(self) -> str:
         modules = sum(name.startswith("Module.") for name in self._names)
         if not modules:
             return "L1"
@@ -165,27 +165,27 @@ class LegacyRun(Run):
 
     def record(self, index: int) -> Record:
         """Return the call at ``index``."""
-        return self._kept.get(index) or self._parsed(index)
+        return self._kept.get(index) or self._parse_record(index)
 
-    def _parsed(self, index: int) -> Record:
+    def _parse_record(self, index: int) -> Record:
         key = self._names[index]
         slots: list[Slot] = []
         for begin in self._offsets[index]:
             try:
-                name, value = self.parse_row(self.line_at(begin), begin)
+                name, value = self.parse_row(self.read_line(begin), begin)
             except DamagedRow as error:
                 raise UserError(
                     f"{self.path} was changed while it was read: a row of {key} {error}.", "Compare again."
                 ) from None
             assert isinstance(value, Value)
-            slots.append(Slot(f"{key}.{name[1]}", *side_and_path(name[1]), value))
+            slots.append(Slot(f"{key}.{name[1]}", *parse_place(name[1]), value))
         return Record(index, key, tuple(slots))
 
-    def line_at(self, begin: int) -> Any:
+    def read_line(self, begin: int) -> Any:
         """Return the JSON value of the line at an offset."""
         with self._lock:
             self._file.seek(begin)
-            data = self._file.readline(LONGEST)
+            data = self._file.readline(MAX_LINE_BYTES)
         return value_of(data)
 
     def stack_of(self, key: str) -> tuple[str, ...] | None:
@@ -197,7 +197,7 @@ class LegacyRun(Run):
         self._file.close()
 
 
-def _layout(places: Iterable[str]) -> Layout:
+def _sort_places(places: Iterable[str]) -> Layout:
     """Return the places of a call in the order of its slots: first what it received."""
     in_order = sorted(places, key=lambda place: place.startswith("output"))
-    return [(place, *side_and_path(place)) for place in in_order]
+    return [(place, *parse_place(place)) for place in in_order]

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from probe_recording import leaf_of
 
 from probe_core.model import Kind, Statistics, Value
-from probe_legacy.reading.lines import LONGEST_NAME, DamagedRow
+from probe_legacy.reading.lines import MAX_NAME_LENGTH, DamagedRow
 
-MOST_DIMENSIONS = 64
+MAX_DIMENSIONS = 64
 _SCALAR = re.compile(r"<class '(int|float|bool|complex|str)'>$")
 _DTYPE = re.compile(r"[\w.]{1,60}$")
 _NUMBERS = frozenset({int, float, bool})
@@ -30,12 +30,12 @@ def name_in(row: Any) -> str:
     if type(row) is not list or len(row) < 2:
         raise DamagedRow("is not a list of two fields or more")
     name = row[0]
-    if type(name) is not str or not 0 < len(name) <= LONGEST_NAME:
-        raise DamagedRow(f"has no name of 1 to {LONGEST_NAME} characters")
+    if type(name) is not str or not 0 < len(name) <= MAX_NAME_LENGTH:
+        raise DamagedRow(f"has no name of 1 to {MAX_NAME_LENGTH} characters")
     return name
 
 
-def text_of_name(row: Any) -> str:
+def read_row_name(row: Any) -> str:
     """Return the name of a row.
 
     Raises:
@@ -47,23 +47,23 @@ def text_of_name(row: Any) -> str:
     return name
 
 
-def scalar_of(dtype: Any, given: Any) -> Value | None:
+def parse_scalar(dtype: Any, statistics: Any) -> Value | None:
     """Return the value of a row of a Python number; None if its dtype is that of a tensor.
 
     Args:
         dtype: The field with the dtype, ``<class 'int'>`` for an int.
-        given: The statistics, each of which is the value.
+        statistics: The statistics, each of which is the value.
     """
     match = _SCALAR.match(dtype) if type(dtype) is str and dtype.startswith("<") else None
     if match is None:
         return None
-    value = given[0] if isinstance(given, list) and given else None
+    value = statistics[0] if isinstance(statistics, list) and statistics else None
     if value is not None and type(value) not in (*_NUMBERS, str):
         raise DamagedRow("has a value that is neither a number nor a text")
     return leaf_of({"type": match[1], "value": value}, "")
 
 
-class Described(NamedTuple):
+class TensorType(NamedTuple):
     """The dtype and shape of a row, checked: also the text of the shape, and the number of elements."""
 
     dtype: str
@@ -72,7 +72,7 @@ class Described(NamedTuple):
     size: int
 
 
-def described(dtype: Any, sizes: Any) -> Described:
+def parse_tensor_type(dtype: Any, sizes: Any) -> TensorType:
     """Return the dtype and the shape of a tensor.
 
     Raises:
@@ -81,32 +81,32 @@ def described(dtype: Any, sizes: Any) -> Described:
     if type(sizes) is not list:
         raise DamagedRow("has no list of sizes")
     try:
-        return _described(dtype, tuple(sizes))
+        return _parse_tensor_type(dtype, tuple(sizes))
     except TypeError:
         raise DamagedRow("has a dtype or a shape that no tensor can have") from None
 
 
 @lru_cache(maxsize=4096)
-def _described(dtype: Any, sizes: tuple[Any, ...]) -> Described:
+def _parse_tensor_type(dtype: Any, sizes: tuple[Any, ...]) -> TensorType:
     if type(dtype) is not str or _DTYPE.match(dtype) is None:
         raise DamagedRow("has no dtype")
-    if len(sizes) > MOST_DIMENSIONS:
+    if len(sizes) > MAX_DIMENSIONS:
         raise DamagedRow("has no list of sizes")
     if any(type(size) is not int or not 0 <= size < 1 << 60 for size in sizes):
         raise DamagedRow("has a shape that no tensor can have")
-    return Described(dtype, str(list(sizes)), sizes, math.prod(sizes))
+    return TensorType(dtype, str(list(sizes)), sizes, math.prod(sizes))
 
 
-def statistics_of(given: Any) -> Statistics:
+def parse_statistics(numbers: Any) -> Statistics:
     """Return maximum, minimum, mean and L2 norm; None for what the tool wrote as ``[]`` or ``"Nan"``."""
-    if type(given) is not list or len(given) > 4:
+    if type(numbers) is not list or len(numbers) > 4:
         raise DamagedRow("has no list of statistics")
-    if _NUMBERS.issuperset(map(type, given)):
-        return Statistics(*given)
-    return Statistics(*[_statistic(item) for item in given])
+    if _NUMBERS.issuperset(map(type, numbers)):
+        return Statistics(*numbers)
+    return Statistics(*[_parse_statistic(item) for item in numbers])
 
 
-def _statistic(item: Any) -> int | float | bool | None:
+def _parse_statistic(item: Any) -> int | float | bool | None:
     kind = type(item)
     if kind is float or kind is int or kind is bool:
         number: int | float | bool = item
@@ -116,22 +116,22 @@ def _statistic(item: Any) -> int | float | bool | None:
     raise DamagedRow("has a statistic that is no number")
 
 
-def tensor_of(dtype: Any, sizes: Any, statistics: Statistics, data_name: str, checksum: str | None) -> Value:
+def create_tensor_value(dtype: Any, sizes: Any, statistics: Statistics, data_name: str, checksum: str | None) -> Value:
     """Return the value of a tensor."""
-    dtype, extent, shape, _ = described(dtype, sizes)
+    dtype, extent, shape, _ = parse_tensor_type(dtype, sizes)
     return Value(Kind.TENSOR, dtype, extent, shape, statistics, checksum, None, data_name)
 
 
-def frame_of(frame: Any) -> str:
+def format_frame(frame: Any) -> str:
     """Return the text of one frame ``[file, line, function, source]``, as probe writes it."""
     if not isinstance(frame, list) or len(frame) != 4:
         raise DamagedRow("has a frame that is not of four fields")
-    file, line, function, source = (str(part)[:LONGEST_NAME] if part is not None else "" for part in frame)
+    file, line, function, source = (str(part)[:MAX_NAME_LENGTH] if part is not None else "" for part in frame)
     return f"File {file}, line {line}, in {function}, \n {source.strip()}"
 
 
-def frames_of(frames: Any) -> Sequence[str]:
+def format_frames(frames: Any) -> Sequence[str]:
     """Return the texts of the frames of a call stack, innermost first."""
     if type(frames) is not list:
         raise DamagedRow("has a call stack that is no list")
-    return [frame_of(frame) for frame in frames]
+    return [format_frame(frame) for frame in frames]

@@ -8,23 +8,23 @@ from enum import Enum
 from itertools import islice
 from typing import Union
 
-from probe_matching.rows.limits import limits
-from probe_matching.rows.places import Batch
+from probe_matching.rows.limits import load_limits
+from probe_matching.rows.places import BatchSize
 
 
-class Part(str, Enum):
+class AxisPart(str, Enum):
     """Parts of an axis: samples, or tokens of a sample."""
 
     SAMPLE = "sample"
     TOKEN = "token"
 
 
-Factor = Union[Part, int]
+Factor = Union[AxisPart, int]
 Axis = tuple[Factor, ...]
 Shape = Sequence[int]
 
-_ORDERS: tuple[tuple[Part, ...], ...] = (
-    (), (Part.SAMPLE,), (Part.TOKEN,), (Part.SAMPLE, Part.TOKEN), (Part.TOKEN, Part.SAMPLE),
+_ORDERS: tuple[tuple[AxisPart, ...], ...] = (
+    (), (AxisPart.SAMPLE,), (AxisPart.TOKEN,), (AxisPart.SAMPLE, AxisPart.TOKEN), (AxisPart.TOKEN, AxisPart.SAMPLE),
 )  # fmt: skip
 
 
@@ -34,9 +34,9 @@ class Layout:
 
     axes: tuple[Axis, ...]
 
-    def sizes(self, batch: Batch) -> list[int]:
+    def compute_sizes(self, batch: BatchSize) -> list[int]:
         """Return the sizes of all parts in a batch."""
-        sizes = {Part.SAMPLE: batch.samples, Part.TOKEN: max(batch.tokens, 1)}
+        sizes = {AxisPart.SAMPLE: batch.samples, AxisPart.TOKEN: max(batch.tokens, 1)}
         return [part if isinstance(part, int) else sizes[part] for axis in self.axes for part in axis]
 
     @property
@@ -47,23 +47,23 @@ class Layout:
     @property
     def has_samples(self) -> bool:
         """True if an axis holds samples."""
-        return Part.SAMPLE in self.parts
+        return AxisPart.SAMPLE in self.parts
 
     @property
     def has_tokens(self) -> bool:
         """True if an axis holds tokens."""
-        return Part.TOKEN in self.parts
+        return AxisPart.TOKEN in self.parts
 
-    def starts_like(self, other: Layout) -> bool:
+    def has_same_sample_axis(self, other: Layout) -> bool:
         """Return True if samples are the outermost part of the same axis of both."""
         places = [
-            next((n for n, axis in enumerate(one.axes) if axis[:1] == (Part.SAMPLE,)), None)
-            for one in (self, other)
+            next((n for n, axis in enumerate(layout.axes) if axis[:1] == (AxisPart.SAMPLE,)), None)
+            for layout in (self, other)
         ]
         return places[0] is not None and places[0] == places[1]
 
 
-def readings(target: Shape, golden: Shape, batches: Sequence[Batch]) -> list[Layout]:
+def find_layouts(target: Shape, golden: Shape, batches: Sequence[BatchSize]) -> list[Layout]:
     """Return the layouts that both shapes allow, the most likely ones first.
 
     An axis of sizes ``a`` and ``b`` may hold the product of samples, tokens and a common size ``k`` if
@@ -78,61 +78,63 @@ def readings(target: Shape, golden: Shape, batches: Sequence[Batch]) -> list[Lay
     if 0 in (*target, *golden):
         return []
     if len(target) == len(golden):
-        choices = [list(_axes(own, other, batches)) for own, other in zip(target, golden)]
-        layouts = [*islice(_combine(choices), 4 * limits().readings)]
+        choices = [
+            list(_yield_axes(target_size, golden_size, batches)) for target_size, golden_size in zip(target, golden)
+        ]
+        layouts = [*islice(_yield_layouts(choices), 4 * load_limits().readings)]
     else:
-        layouts = list(_with_missing_axis(target, golden, batches))
-    return sorted(dict.fromkeys(layouts), key=_unlikeliness)[: limits().readings]
+        layouts = list(_yield_layouts_with_missing_axis(target, golden, batches))
+    return sorted(dict.fromkeys(layouts), key=_compute_unlikeliness)[: load_limits().readings]
 
 
-def is_size(target: int, golden: int, batches: Sequence[Batch]) -> bool:
+def is_batch_multiple(target: int, golden: int, batches: Sequence[BatchSize]) -> bool:
     """Return True if two different numbers are the same multiple of the sizes of both batches."""
     return any(
-        target % own == golden % other == 0 and target // own == golden // other > 0
-        for own, other in (_counts(order, batches) for order in _ORDERS[1:4])
+        target % target_count == golden % golden_count == 0 and target // target_count == golden // golden_count > 0
+        for target_count, golden_count in (_count_places(order, batches) for order in _ORDERS[1:4])
     )
 
 
-def _counts(order: Sequence[Part], batches: Sequence[Batch]) -> tuple[int, int]:
+def _count_places(order: Sequence[AxisPart], batches: Sequence[BatchSize]) -> tuple[int, int]:
     """Return the number of places that parts have in both batches."""
     target, golden = (
-        (batch.samples if Part.SAMPLE in order else 1) * (max(batch.tokens, 1) if Part.TOKEN in order else 1)
+        (batch.samples if AxisPart.SAMPLE in order else 1) * (max(batch.tokens, 1) if AxisPart.TOKEN in order else 1)
         for batch in batches
     )
     return target, golden
 
 
-def _axes(target: int, golden: int, batches: Sequence[Batch]) -> Iterator[Axis]:
+def _yield_axes(target: int, golden: int, batches: Sequence[BatchSize]) -> Iterator[Axis]:
     """Yield what an axis of these sizes may hold."""
     for order in _ORDERS:
-        if Part.TOKEN in order and not batches[0].tokens:
+        if AxisPart.TOKEN in order and not batches[0].tokens:
             continue
-        if Part.SAMPLE in order and batches[0].samples == batches[1].samples == 1:
+        if AxisPart.SAMPLE in order and batches[0].samples == batches[1].samples == 1:
             continue
-        own, other = _counts(order, batches)
-        if target % own or golden % other or target // own != golden // other:
+        target_count, golden_count = _count_places(order, batches)
+        if target % target_count or golden % golden_count or target // target_count != golden // golden_count:
             continue
-        common = target // own
+        common = target // target_count
         if common == 1:
             yield order or (1,)
         else:
             yield (*order, common)
-            if order == (Part.SAMPLE,):
-                yield common, Part.SAMPLE
+            if order == (AxisPart.SAMPLE,):
+                yield common, AxisPart.SAMPLE
 
 
-def _combine(choices: Sequence[Sequence[Axis]], axes: tuple[Axis, ...] = ()) -> Iterator[Layout]:
+def _yield_layouts(choices: Sequence[Sequence[Axis]], axes: tuple[Axis, ...] = ()) -> Iterator[Layout]:
     parts = [part for axis in axes for part in axis]
-    if parts.count(Part.SAMPLE) > 1 or parts.count(Part.TOKEN) > limits().token_axes:
+    if parts.count(AxisPart.SAMPLE) > 1 or parts.count(AxisPart.TOKEN) > load_limits().token_axes:
         return
     if len(axes) == len(choices):
         yield Layout(axes)
         return
     for axis in choices[len(axes)]:
-        yield from _combine(choices, (*axes, axis))
+        yield from _yield_layouts(choices, (*axes, axis))
 
 
-def _with_missing_axis(target: Shape, golden: Shape, batches: Sequence[Batch]) -> Iterator[Layout]:
+def _yield_layouts_with_missing_axis(target: Shape, golden: Shape, batches: Sequence[BatchSize]) -> Iterator[Layout]:
     """Yield the layouts of values of which one lacks the axis of its only sample."""
     shapes = [list(target), list(golden)]
     shorter = int(len(golden) < len(target))
@@ -143,21 +145,23 @@ def _with_missing_axis(target: Shape, golden: Shape, batches: Sequence[Batch]) -
             continue
         whole = [list(shape) for shape in shapes]
         whole[shorter].insert(place, 1)
-        choices = [list(_axes(own, other, batches)) for own, other in zip(whole[0], whole[1])]
-        choices[place] = [(Part.SAMPLE,)]
-        yield from islice(_combine(choices), limits().readings)
+        choices = [
+            list(_yield_axes(target_size, golden_size, batches)) for target_size, golden_size in zip(whole[0], whole[1])
+        ]
+        choices[place] = [(AxisPart.SAMPLE,)]
+        yield from islice(_yield_layouts(choices), load_limits().readings)
 
 
-def _unlikeliness(layout: Layout) -> tuple[int, ...]:
+def _compute_unlikeliness(layout: Layout) -> tuple[int, ...]:
     """Return the sort key of a layout; that of a likely one is smaller."""
     parts = layout.parts
-    place = next((n for n, axis in enumerate(layout.axes) if Part.SAMPLE in axis), len(layout.axes))
+    place = next((n for n, axis in enumerate(layout.axes) if AxisPart.SAMPLE in axis), len(layout.axes))
     axis: Axis = layout.axes[place] if place < len(layout.axes) else ()
     return (
         not layout.has_samples,
-        -parts.count(Part.TOKEN),
-        len([one for one in layout.axes if Part.TOKEN in one and len(one) > 1]),
+        -parts.count(AxisPart.TOKEN),
+        len([candidate for candidate in layout.axes if AxisPart.TOKEN in candidate and len(candidate) > 1]),
         any(isinstance(part, int) for part in axis),
         place,
-        axis.index(Part.SAMPLE) if axis else 0,
+        axis.index(AxisPart.SAMPLE) if axis else 0,
     )

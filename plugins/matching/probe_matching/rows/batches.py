@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.given import read_given
+from probe_core.files.given import read_regular_file
 from probe_core.model.run import Run
 from probe_core.model.values import Kind, Side
-from probe_matching.rows.places import Batch
+from probe_matching.rows.places import BatchSize
 
-LADDER_FILE = "ladder.json"
-FIX = "Call debugger.tokens(ids) in both runs while they are recorded, and give --rows tokens.json."
+STEP_PHASES_FILE = "ladder.json"
+RECORD_TOKENS_FIX = "Call debugger.tokens(ids) in both runs while they are recorded, and give --rows tokens.json."
 
 Shape = tuple[int, ...]
 
 
-def batches_of(target: Run, golden: Run) -> tuple[Batch, Batch]:
+def find_batches(target: Run, golden: Run) -> tuple[BatchSize, BatchSize]:
     """Return the sizes of both batches.
 
     The batch is the first tensor that both models received, by the phase ``batch`` of ``ladder.json``. If
@@ -32,25 +32,25 @@ def batches_of(target: Run, golden: Run) -> tuple[Batch, Batch]:
     received = [read_batch(run.path.parent) for run in (target, golden)]
     for first, second in zip(*received):
         if first and second:
-            return _sizes(first, second)
-    for first, second in _inputs(target, golden):
-        if first != second and _axis(first, second) is not None:
-            return _sizes(first, second)
-    raise UserError("The sizes of both batches are not on record.", FIX)
+            return _create_batches(first, second)
+    for first, second in _pair_input_shapes(target, golden):
+        if first != second and _find_differing_axis(first, second) is not None:
+            return _create_batches(first, second)
+    raise UserError("The sizes of both batches are not on record.", RECORD_TOKENS_FIX)
 
 
-def _sizes(target: Shape, golden: Shape) -> tuple[Batch, Batch]:
-    axis = 0 if target == golden else _axis(target, golden)
+def _create_batches(target: Shape, golden: Shape) -> tuple[BatchSize, BatchSize]:
+    axis = 0 if target == golden else _find_differing_axis(target, golden)
     if axis is None:
         raise UserError(
             f"The batches have the shapes {list(target)} and {list(golden)}, which differ along "
             "several axes, so it is not known which one holds the samples.",
-            FIX,
+            RECORD_TOKENS_FIX,
         )
-    return Batch(target[axis]), Batch(golden[axis])
+    return BatchSize(target[axis]), BatchSize(golden[axis])
 
 
-def _axis(target: Shape, golden: Shape) -> int | None:
+def _find_differing_axis(target: Shape, golden: Shape) -> int | None:
     """Return the only axis along which two shapes differ; None if there is none or several."""
     if len(target) != len(golden):
         return None
@@ -61,22 +61,22 @@ def _axis(target: Shape, golden: Shape) -> int | None:
 def read_batch(directory: Path) -> Sequence[Shape]:
     """Return the shapes of the tensors that a model received first; empty if they are not on record."""
     try:
-        rungs = json.loads(read_given(directory / LADDER_FILE).decode("utf-8"))["rungs"]
-        rung = next(rung for rung in rungs if rung["phase"] == "batch")
-        leaves = [leaf for leaf in rung["values"].values() if isinstance(leaf, dict) and "shape" in leaf]
+        step_phases = json.loads(read_regular_file(directory / STEP_PHASES_FILE).decode("utf-8"))["rungs"]
+        step_phase = next(step_phase for step_phase in step_phases if step_phase["phase"] == "batch")
+        leaves = [leaf for leaf in step_phase["values"].values() if isinstance(leaf, dict) and "shape" in leaf]
         return [tuple(int(size) for size in leaf["shape"]) for leaf in leaves]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, StopIteration):
         return ()
 
 
-def _inputs(target: Run, golden: Run) -> Sequence[tuple[Shape, Shape]]:
+def _pair_input_shapes(target: Run, golden: Run) -> Sequence[tuple[Shape, Shape]]:
     """Return the shapes of the tensors that calls of the same name receive in both runs."""
-    found = []
+    shapes = []
     for record in target.records():
         place = golden.find(record.key)
-        others = {} if place is None else {slot.place: slot.value for slot in golden.record(place).slots}
+        golden_values = {} if place is None else {slot.place: slot.value for slot in golden.record(place).slots}
         for slot in record.slots:
-            other = others.get(slot.place)
-            if slot.side is Side.INPUT and slot.value.kind is Kind.TENSOR and other is not None:
-                found.append((slot.value.shape or (), other.shape or ()))
-    return found
+            golden_value = golden_values.get(slot.place)
+            if slot.side is Side.INPUT and slot.value.kind is Kind.TENSOR and golden_value is not None:
+                shapes.append((slot.value.shape or (), golden_value.shape or ()))
+    return shapes

@@ -14,20 +14,18 @@ TOKENS_FILE = "tokens.json"
 """Name of the file of samples and tokens that recorders write."""
 MAX_ROW = 1_000_000
 """Largest number of a row that is accepted."""
-_EXAMPLE = (
-    f"Write --rows target=0,golden=3 (lists and ranges: target=0-3,golden=4-7), or --rows {TOKENS_FILE}."
-)
+_EXAMPLE = f"Write --rows target=0,golden=3 (lists and ranges: target=0-3,golden=4-7), or --rows {TOKENS_FILE}."
 _SIDE = re.compile(r"(target|golden)=(.*)", re.DOTALL)
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 
 
-def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
+def add_row_choice(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:
     """Return the plan with ``--rows``.
 
     Args:
         plan: The plan without it.
         values: The text of the option.
-        asked: The names of the options that the user gave.
+        option_names: The names of the options that the user gave.
 
     Raises:
         UserError: The text is not valid, or an option is given that excludes it.
@@ -61,15 +59,15 @@ def parse_rows(text: str) -> RowChoice:
             rows[side] = []
         if not side:
             raise UserError(f'--rows: "{item}" belongs to no run.', _EXAMPLE)
-        rows[side] += _numbers(item)
+        rows[side] += _parse_range(item)
     if not rows:
         raise UserError("--rows names no row.", _EXAMPLE)
     chosen = RowChoice(tuple(rows.get("target", ())), tuple(rows.get("golden", ())))
-    _check(chosen)
+    _check_choice(chosen)
     return chosen
 
 
-def _numbers(text: str) -> range:
+def _parse_range(text: str) -> range:
     match = _RANGE.fullmatch(text)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if not first <= last <= MAX_ROW:
@@ -77,7 +75,7 @@ def _numbers(text: str) -> range:
     return range(first, last + 1)
 
 
-def _check(chosen: RowChoice) -> None:
+def _check_choice(chosen: RowChoice) -> None:
     for side, rows in (("target", chosen.target), ("golden", chosen.golden)):
         if len(set(rows)) < len(rows):
             raise UserError(f"--rows names a row of the {side} twice.", _EXAMPLE)

@@ -8,7 +8,7 @@ from enum import Enum
 from probe_core.model.values import OMISSIONS
 from probe_matching.rows.axes import Layout
 
-SHARED, REDUCED, SIZE, AXIS = OMISSIONS
+SHARED_OMISSION, REDUCED_OMISSION, SIZE_OMISSION, AXIS_OMISSION = OMISSIONS
 
 
 class Treatment(str, Enum):
@@ -40,18 +40,18 @@ class Decision:
     @property
     def depends_on_batch(self) -> bool:
         """True if samples enter the value, or anything else that both runs do not share."""
-        is_open = self.is_other or self.omission in (REDUCED, AXIS)
+        is_open = self.is_other or self.omission in (REDUCED_OMISSION, AXIS_OMISSION)
         return is_open or self.treatment is Treatment.SELECTED
 
 
 WHOLE = Decision(Treatment.WHOLE)
 
 
-def selected(layout: Layout, scale: float = 1.0) -> Decision:
+def create_selection(layout: Layout, scale: float = 1.0) -> Decision:
     """Return the decision to compare the common rows of a value."""
     return Decision(Treatment.SELECTED, layout, scale=scale)
 
 
-def omitted(code: str, *, is_other: bool = False) -> Decision:
+def create_omission(code: str, *, is_other: bool = False) -> Decision:
     """Return the decision not to compare a value."""
     return Decision(Treatment.OMITTED, omission=code, is_other=is_other)

@@ -8,35 +8,33 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-FAR = 2.0
+MAX_DISTANCE = 2.0
 """Distance of arrays that cannot be measured, or whose nan or inf are at different places."""
 
 
-def distance(target: Array, golden: Array) -> float:
+def compute_distance(target: Array, golden: Array) -> float:
     """Return the root mean square of the difference relative to that of both arrays; 0 for equal ones.
 
     nan and inf at the same places count as equal. The result is at most ``FAR``.
     """
     if target.shape != golden.shape:
-        return FAR
-    first, second = wide(target), wide(golden)
+        return MAX_DISTANCE
+    first, second = widen(target), widen(golden)
     rare = [~np.isfinite(side) for side in (first, second)]
-    if not np.array_equal(rare[0], rare[1]) or not np.array_equal(
-        first[rare[0]], second[rare[1]], equal_nan=True
-    ):
-        return FAR
+    if not np.array_equal(rare[0], rare[1]) or not np.array_equal(first[rare[0]], second[rare[1]], equal_nan=True):
+        return MAX_DISTANCE
     first, second = first[~rare[0]], second[~rare[1]]
     largest = max(np.abs(first).max(initial=0.0), np.abs(second).max(initial=0.0))
     if not largest:
         return 0.0
     first, second = first / largest, second / largest
     scale = np.sqrt((first**2).sum() + (second**2).sum())
-    return float(min(FAR, np.sqrt(2 * ((first - second) ** 2).sum()) / scale)) if scale else 0.0
+    return float(min(MAX_DISTANCE, np.sqrt(2 * ((first - second) ** 2).sum()) / scale)) if scale else 0.0
 
 
-def scale_between(target: Array, golden: Array) -> float | None:
+def estimate_scale(target: Array, golden: Array) -> float | None:
     """Return the factor that brings the target nearest to the golden; None if it has no direction."""
-    first, second = wide(target).ravel(), wide(golden).ravel()
+    first, second = widen(target).ravel(), widen(golden).ravel()
     if first.shape != second.shape:
         return None
     are_finite = np.isfinite(first) & np.isfinite(second)
@@ -49,7 +47,7 @@ def scale_between(target: Array, golden: Array) -> float | None:
     return factor if factor > 0 else None
 
 
-def wide(array: Array) -> Array:
+def widen(array: Array) -> Array:
     """Return an array as float64; a complex one as its parts."""
     if array.dtype.kind == "c":
         return np.stack((array.real, array.imag)).astype(np.float64)

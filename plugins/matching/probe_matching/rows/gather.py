@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from probe_matching.rows.axes import Layout, Part
+from probe_matching.rows.axes import AxisPart, Layout
 from probe_matching.rows.places import Places
 
 Array = np.ndarray[Any, Any]
@@ -28,13 +28,13 @@ def gather(array: Array, layout: Layout, places: Places) -> Array:
         ValueError: The array has another shape.
     """
     parts = layout.parts
-    split = array.reshape(layout.sizes(places.batch))
+    split = array.reshape(layout.compute_sizes(places.batch))
     rows = [pick.row for pick in places.picks]
     if not layout.has_tokens:
         if not layout.has_samples:
             return np.ascontiguousarray(array)
-        return np.ascontiguousarray(split.take(rows, axis=parts.index(Part.SAMPLE)))
-    order = [n for kind in Part for n, part in enumerate(parts) if part is kind]
+        return np.ascontiguousarray(split.take(rows, axis=parts.index(AxisPart.SAMPLE)))
+    order = [n for kind in AxisPart for n, part in enumerate(parts) if part is kind]
     others = [n for n, part in enumerate(parts) if isinstance(part, int)]
     moved = split.transpose(*order, *others)
     if not layout.has_samples:
@@ -43,7 +43,7 @@ def gather(array: Array, layout: Layout, places: Places) -> Array:
     for pick in places.picks:
         sample = moved[pick.row if layout.has_samples else 0]
         assert pick.tokens is not None
-        if parts.count(Part.TOKEN) == 1:
+        if parts.count(AxisPart.TOKEN) == 1:
             blocks.append(sample[pick.tokens])
         else:
             block = sample[np.ix_(pick.tokens, pick.tokens)]

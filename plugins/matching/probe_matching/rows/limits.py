@@ -9,7 +9,7 @@ from probe_core.files.packaged import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LayoutLimits:
     """Limits of the search for axes.
 
     Attributes:
@@ -28,6 +28,6 @@ class Limits:
 
 
 @cache
-def limits() -> Limits:
+def load_limits() -> LayoutLimits:
     """Return the limits."""
-    return Limits(**load_yaml(__package__, "limits.yaml"))
+    return LayoutLimits(**load_yaml(__package__, "limits.yaml"))

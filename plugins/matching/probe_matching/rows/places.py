@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UserError
-from probe_core.files.given import read_given
+from probe_core.files.given import read_regular_file
 
 Array = np.ndarray[Any, Any]
 SCHEMA = 1
@@ -20,7 +20,7 @@ MAX_PLACES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchSize:
     """The sizes of a batch.
 
     Attributes:
@@ -44,7 +44,7 @@ class Pick:
 class Places:
     """The places of a batch that are compared, in the order in which they pair with the other batch."""
 
-    batch: Batch
+    batch: BatchSize
     picks: tuple[Pick, ...]
 
     @property
@@ -67,7 +67,7 @@ class TokenFile:
         tokens: The number of the token within its sample, of the same shape.
     """
 
-    batch: Batch
+    batch: BatchSize
     samples: Array
     tokens: Array
 
@@ -78,11 +78,9 @@ def read_tokens(path: Path) -> TokenFile:
     Raises:
         UserError: The file cannot be read, or its content is not valid.
     """
-    fix = (
-        "Call debugger.tokens(ids, positions, lengths) in both runs, or give rows: --rows target=0,golden=3."
-    )
+    fix = "Call debugger.tokens(ids, positions, lengths) in both runs, or give rows: --rows target=0,golden=3."
     try:
-        plain = json.loads(read_given(path).decode("utf-8"))
+        plain = json.loads(read_regular_file(path).decode("utf-8"))
         return _parse(plain)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.", fix) from None
@@ -116,11 +114,11 @@ def _parse(plain: Any) -> TokenFile:
     if len(np.unique(real, axis=0)) < len(real):
         raise _InvalidError("it lists a token of a sample twice")
     sizes = (shape[0], shape[1] if len(shape) == 2 else 1)
-    batch = Batch(shape[0], shape[1] if len(shape) == 2 else 0)
+    batch = BatchSize(shape[0], shape[1] if len(shape) == 2 else 0)
     return TokenFile(batch, samples.reshape(sizes), tokens.reshape(sizes))
 
 
-def common_places(target: TokenFile, golden: TokenFile) -> tuple[Places, Places]:
+def find_common_places(target: TokenFile, golden: TokenFile) -> tuple[Places, Places]:
     """Return the places of the samples and tokens that both batches hold, in the order of the target.
 
     Raises:
@@ -132,22 +130,22 @@ def common_places(target: TokenFile, golden: TokenFile) -> tuple[Places, Places]
             "Call debugger.tokens with positions or lengths in both runs, or in none.",
         )
     picks: tuple[list[Pick], list[Pick]] = [], []
-    rows = [_rows_of(file) for file in (target, golden)]
+    rows = [_find_rows(file) for file in (target, golden)]
     for sample in dict.fromkeys(target.samples[target.samples >= 0].tolist()):
         if sample not in rows[1]:
             continue
         pair = rows[0][sample], rows[1][sample]
         if not target.batch.tokens:
-            for own, row in zip(picks, pair):
-                own.append(Pick(row))
+            for selection, row in zip(picks, pair):
+                selection.append(Pick(row))
             continue
         tokens = [np.flatnonzero(file.samples[row] == sample) for file, row in zip((target, golden), pair)]
-        numbers = [file.tokens[row][own] for file, row, own in zip((target, golden), pair, tokens)]
+        numbers = [file.tokens[row][selection] for file, row, selection in zip((target, golden), pair, tokens)]
         _, first, second = np.intersect1d(numbers[0], numbers[1], assume_unique=True, return_indices=True)
         shared = first, second
         if len(first):
-            for own, row, places, chosen in zip(picks, pair, tokens, shared):
-                own.append(Pick(row, places[chosen]))
+            for selection, row, places, chosen in zip(picks, pair, tokens, shared):
+                selection.append(Pick(row, places[chosen]))
     if not picks[0]:
         raise UserError(
             "Both runs have no sample and token in common.",
@@ -156,7 +154,7 @@ def common_places(target: TokenFile, golden: TokenFile) -> tuple[Places, Places]
     return Places(target.batch, tuple(picks[0])), Places(golden.batch, tuple(picks[1]))
 
 
-def _rows_of(file: TokenFile) -> dict[int, int]:
+def _find_rows(file: TokenFile) -> dict[int, int]:
     """Return the row of each sample."""
     rows: dict[int, int] = {}
     for row, samples in enumerate(file.samples):
@@ -169,19 +167,19 @@ def _rows_of(file: TokenFile) -> dict[int, int]:
     return rows
 
 
-def chosen_places(
-    batches: Sequence[Batch], rows: Sequence[Sequence[int]], names: Sequence[str] = ("target", "golden")
+def select_places(
+    batches: Sequence[BatchSize], rows: Sequence[Sequence[int]], names: Sequence[str] = ("target", "golden")
 ) -> tuple[Places, Places]:
     """Return the places of rows that the user chose; all rows of a batch of which none is named.
 
     Raises:
         UserError: A batch has no such row, or both runs have unequal numbers of rows.
     """
-    chosen = [own or range(batch.samples) for own, batch in zip(rows, batches)]
-    for own, batch, name in zip(chosen, batches, names):
-        if max(own) >= batch.samples:
+    chosen = [batch_rows or range(batch.samples) for batch_rows, batch in zip(rows, batches)]
+    for batch_rows, batch, name in zip(chosen, batches, names):
+        if max(batch_rows) >= batch.samples:
             raise UserError(
-                f"The batch of the {name} has no row {max(own)}: it holds {batch.samples}, counted from 0.",
+                f"The batch of the {name} has no row {max(batch_rows)}: it holds {batch.samples}, counted from 0.",
                 "Choose other rows with --rows.",
             )
     if len(chosen[0]) != len(chosen[1]):
@@ -189,5 +187,5 @@ def chosen_places(
             f"--rows leaves {len(chosen[0])} rows of the target and {len(chosen[1])} of the golden.",
             "Name as many rows of both runs, such as --rows target=0,golden=3.",
         )
-    target, golden = (Places(batch, tuple(map(Pick, own))) for batch, own in zip(batches, chosen))
+    target, golden = (Places(batch, tuple(map(Pick, batch_rows))) for batch, batch_rows in zip(batches, chosen))
     return target, golden

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from probe_core.errors import UserError, counted
+from probe_core.errors import UserError, format_count
 from probe_core.matching.views import Views
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
-from probe_matching.rows.batches import batches_of
-from probe_matching.rows.places import Places, chosen_places, common_places, read_tokens
+from probe_matching.rows.batches import find_batches
+from probe_matching.rows.places import Places, find_common_places, read_tokens, select_places
 from probe_matching.rows.selected_run import SelectedRun
 from probe_matching.rows.survey import Survey
 
 EXACT = "exact"
 
 
-class CommonRows:
+class CommonRowViewer:
     """A view of the rows that two runs have in common."""
 
     def check(self, plan: Plan) -> None:
@@ -44,31 +44,31 @@ class CommonRows:
             )
         if target.header.framework != golden.header.framework:
             raise UserError("--rows compares runs of one framework only.", "Leave it out.")
-        places = _places(plan, target, golden)
+        places = _find_places(plan, target, golden)
         survey = Survey(target, golden, places)
         runs = (
             SelectedRun(target, places[0], survey.decisions, survey.by_print[0], is_scaled=True),
             SelectedRun(golden, places[1], survey.decisions, survey.by_print[1], is_scaled=False),
         )
-        return Views(*runs, plan.matcher or EXACT, tuple(_notes(places, survey)), compared=runs)
+        return Views(*runs, plan.matcher or EXACT, tuple(_describe_selection(places, survey)), compared=runs)
 
 
-def _places(plan: Plan, target: Run, golden: Run) -> tuple[Places, Places]:
+def _find_places(plan: Plan, target: Run, golden: Run) -> tuple[Places, Places]:
     """Return the places to compare."""
     assert plan.rows is not None
     if plan.rows.file:
         files = [read_tokens(run.path.parent / plan.rows.file) for run in (target, golden)]
-        return common_places(*files)
-    return chosen_places(batches_of(target, golden), (plan.rows.target, plan.rows.golden))
+        return find_common_places(*files)
+    return select_places(find_batches(target, golden), (plan.rows.target, plan.rows.golden))
 
 
-def _notes(places: tuple[Places, Places], survey: Survey) -> list[str]:
+def _describe_selection(places: tuple[Places, Places], survey: Survey) -> list[str]:
     sizes = " and ".join(
-        f"{len(own.picks)} of {own.batch.samples} rows of the {name}"
-        for own, name in zip(places, ("target", "golden"))
+        f"{len(side_places.picks)} of {side_places.batch.samples} rows of the {name}"
+        for side_places, name in zip(places, ("target", "golden"))
     )
     tokens = sum(len(pick.tokens) for pick in places[0].picks if pick.tokens is not None)
-    of_tokens = f", {counted(tokens, 'token')}" if tokens else ""
+    of_tokens = f", {format_count(tokens, 'token')}" if tokens else ""
     notes = [f"only common rows are compared: {sizes}{of_tokens}"]
     if survey.scale is not None and survey.scale != 1.0:
         notes.append(

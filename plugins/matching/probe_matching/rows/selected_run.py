@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files.mapped import mapping_of, watched
+from probe_core.files.mapped import allow_mapping, find_mapped_file
 from probe_core.model import Kind, Record, Side, Statistics, Value
-from probe_core.model.columns import columns_of
+from probe_core.model.columns import create_columns
 from probe_core.model.run import Construct, Run
 from probe_matching.rows.decisions import Decision, Treatment
-from probe_matching.rows.distances import wide
+from probe_matching.rows.distances import widen
 from probe_matching.rows.gather import Array, gather
 from probe_matching.rows.places import Places
-from probe_matching.rows.survey import Print, fingerprint
+from probe_matching.rows.survey import Fingerprint, compute_fingerprint
 
 Decisions = Mapping[tuple[str, Side, str], Decision]
 
@@ -39,7 +39,7 @@ class SelectedRun(Run):
         run: Run,
         places: Places,
         decisions: Decisions,
-        by_print: Mapping[Print, Decision],
+        by_print: Mapping[Fingerprint, Decision],
         *,
         is_scaled: bool,
     ) -> None:
@@ -47,7 +47,7 @@ class SelectedRun(Run):
         self._run, self._places, self._is_scaled = run, places, is_scaled
         self._decisions: dict[str, Decision] = {}
         self._by_print = by_print
-        self.values = columns_of(self._select(record, decisions) for record in run.records())
+        self.values = create_columns(self._select(record, decisions) for record in run.records())
         self.starts, self.signatures = self.values.starts, self.values.signatures
 
     def _select(self, record: Record, decisions: Decisions) -> Record:
@@ -55,13 +55,11 @@ class SelectedRun(Run):
         for slot in record.slots:
             decision = decisions.get((record.key, *slot.place))
             if decision is None and slot.value.kind is Kind.TENSOR:
-                decision = self._by_print.get(fingerprint(slot.value))
-            slots.append(
-                slot if decision is None else slot._replace(value=self._changed(slot.value, decision))
-            )
+                decision = self._by_print.get(compute_fingerprint(slot.value))
+            slots.append(slot if decision is None else slot._replace(value=self._select_value(slot.value, decision)))
         return Record(record.index, record.key, tuple(slots))
 
-    def _changed(self, value: Value, decision: Decision) -> Value:
+    def _select_value(self, value: Value, decision: Decision) -> Value:
         """Return a value as this run shows it."""
         if decision.treatment is Treatment.OMITTED:
             return value._replace(omission=decision.omission)
@@ -71,11 +69,11 @@ class SelectedRun(Run):
             return value._replace(statistics=Statistics(), checksum=None)
         self._decisions[value.data_name] = decision
         try:
-            with watched:
+            with allow_mapping:
                 array = self.tensor(value)
         except UnreadableTensor:
             return value._replace(statistics=Statistics(), checksum=None)
-        statistics = statistics_of(array, value.statistics)
+        statistics = compute_statistics(array, value.statistics)
         shape = tuple(array.shape)
         return value._replace(extent=str(list(shape)), shape=shape, statistics=statistics, checksum=None)
 
@@ -93,8 +91,8 @@ class SelectedRun(Run):
             chosen = gather(array, decision.layout, self._places)
         except ValueError:
             raise UnreadableTensor(f"{value.data_name} has another shape than its record") from None
-        memory = mapping_of(array)
-        problem = None if memory is None else memory.problem()
+        memory = find_mapped_file(array)
+        problem = None if memory is None else memory.find_problem()
         if problem is not None:
             raise UnreadableTensor(problem)
         if self._is_scaled and decision.scale != 1.0:
@@ -141,7 +139,7 @@ class SelectedRun(Run):
         self._run.close()
 
 
-def statistics_of(array: Array, recorded: Statistics) -> Statistics:
+def compute_statistics(array: Array, recorded: Statistics) -> Statistics:
     """Return maximum, minimum, mean and norm of an array, in float64; None for those not recorded."""
     if array.dtype.kind == "c" or not array.size:
         return Statistics()
@@ -149,7 +147,7 @@ def statistics_of(array: Array, recorded: Statistics) -> Statistics:
     if array.dtype.kind == "b":
         numbers = bool(array.max()), bool(array.min()), None, None
     else:
-        wider = wide(array)
+        wider = widen(array)
         with np.errstate(all="ignore"):
             ends = (
                 (array.max().item(), array.min().item())
@@ -157,4 +155,6 @@ def statistics_of(array: Array, recorded: Statistics) -> Statistics:
                 else (float(wider.max()), float(wider.min()))
             )
             numbers = *ends, float(wider.mean()), float(np.sqrt((wider**2).sum()))
-    return Statistics._make(None if known is None else number for number, known in zip(numbers, recorded))
+    return Statistics._make(
+        None if recorded_number is None else number for number, recorded_number in zip(numbers, recorded)
+    )

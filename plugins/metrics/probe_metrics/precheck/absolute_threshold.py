@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 from probe_precheck import Judgement, Numbers, Output
 
-from probe_metrics.precheck.elements import Elements, share
+from probe_metrics.precheck.elements import Elements, compute_share
 from probe_metrics.precheck.inf_nan import InfNanTally
-from probe_metrics.precheck.thresholds import of_kind, thresholds
-from probe_metrics.precheck.verdicts import judge_zero_rates, worst
+from probe_metrics.precheck.thresholds import get_for_dtype, load_thresholds
+from probe_metrics.precheck.verdicts import find_worst_status, judge_zero_rates
 
-RATES = {
+RATE_STATUS_COLUMNS = {
     "inf_nan_error_rate": "inf_nan_status",
     "relative_error_rate": "relative_error_status",
     "absolute_error_rate": "absolute_error_status",
@@ -40,16 +40,16 @@ class AbsoluteThreshold:
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
         """Return the three rates, each from 0 to 1; 0 if no element is of their class."""
         elements = output.once(Elements)
-        limits = of_kind(thresholds(release, "absolute_threshold"), elements.kind)
-        return error_rates(elements, limits["rtol"], limits["small_value"], limits["small_value_atol"])
+        limits = get_for_dtype(load_thresholds(release, "absolute_threshold"), elements.kind)
+        return measure_error_rates(elements, limits["rtol"], limits["small_value"], limits["small_value_atol"])
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
         """Return pass if each rate of the device is exactly 0; the GPU's rates only add to the message."""
-        statuses, cells, messages = judge_zero_rates(npu, gpu, RATES)
-        return Judgement(worst(statuses), cells, messages)
+        statuses, cells, messages = judge_zero_rates(npu, gpu, RATE_STATUS_COLUMNS)
+        return Judgement(find_worst_status(statuses), cells, messages)
 
 
-def error_rates(elements: Elements, rtol: float, small_value: float, atol: float) -> dict[str, float | int]:
+def measure_error_rates(elements: Elements, rtol: float, small_value: float, atol: float) -> dict[str, float | int]:
     """Return the shares of elements that miss their bound: of inf and nan, of normal and of small values.
 
     Args:
@@ -74,6 +74,6 @@ def error_rates(elements: Elements, rtol: float, small_value: float, atol: float
             wrong += int(np.count_nonzero(missed & ~small))
     return {
         "inf_nan_error_rate": tally.rate,
-        "relative_error_rate": share(wrong, elements.size - tally.count - small_count),
-        "absolute_error_rate": share(small_wrong, small_count),
+        "relative_error_rate": compute_share(wrong, elements.size - tally.count - small_count),
+        "absolute_error_rate": compute_share(small_wrong, small_count),
     }

@@ -6,10 +6,17 @@ from collections.abc import Mapping
 
 from probe_precheck import Judgement, Numbers, Output, Status
 
-from probe_metrics.precheck.absolute_threshold import RATES, error_rates
-from probe_metrics.precheck.elements import Elements, error_balance
-from probe_metrics.precheck.thresholds import of_kind, thresholds
-from probe_metrics.precheck.verdicts import MEASURED, judge_zero_rates, number, over_the_limit, passes, worst
+from probe_metrics.precheck.absolute_threshold import RATE_STATUS_COLUMNS, measure_error_rates
+from probe_metrics.precheck.elements import Elements, measure_error_balance
+from probe_metrics.precheck.thresholds import get_for_dtype, load_thresholds
+from probe_metrics.precheck.verdicts import (
+    MEASURED_COLUMNS,
+    create_limit_message,
+    find_number,
+    find_worst_status,
+    judge_zero_rates,
+    to_status,
+)
 
 
 class AccumulativeError:
@@ -27,21 +34,21 @@ class AccumulativeError:
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
         """Return the three rates of the absolute threshold standard, and the error balance."""
         elements = output.once(Elements)
-        limits = thresholds(release, "accumulative_error")
-        bound = of_kind(limits, elements.kind)["bound"]
-        columns = error_rates(elements, bound, limits["small_value"], bound)
-        columns["error_balance"] = error_balance(elements)
+        limits = load_thresholds(release, "accumulative_error")
+        bound = get_for_dtype(limits, elements.kind)["bound"]
+        columns = measure_error_rates(elements, bound, limits["small_value"], bound)
+        columns["error_balance"] = measure_error_balance(elements)
         return columns
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
         """Return pass if each rate is exactly 0 and the balance is within the dtype's limit."""
-        limit = of_kind(thresholds(release, "accumulative_error"), npu.kind)["error_balance"]
-        statuses, cells, messages = judge_zero_rates(npu, gpu, RATES)
-        status = passes(npu["error_balance"] <= limit)
+        limit = get_for_dtype(load_thresholds(release, "accumulative_error"), npu.kind)["error_balance"]
+        statuses, cells, messages = judge_zero_rates(npu, gpu, RATE_STATUS_COLUMNS)
+        status = to_status(npu["error_balance"] <= limit)
         statuses.append(status)
         cells["error_balance_status"] = status
         if status is Status.ERROR:
-            gpu_balance = number(gpu, "error_balance")
+            gpu_balance = find_number(gpu, "error_balance")
             as_well = gpu_balance is not None and not gpu_balance <= limit
-            messages = (*messages, over_the_limit(MEASURED["error_balance"], status, as_well))
-        return Judgement(worst(statuses), cells, messages)
+            messages = (*messages, create_limit_message(MEASURED_COLUMNS["error_balance"], status, as_well))
+        return Judgement(find_worst_status(statuses), cells, messages)

@@ -9,14 +9,19 @@ from typing import Any
 import numpy as np
 from probe_precheck import Judgement, Message, Numbers, Output, Status
 
-from probe_metrics.precheck.elements import Block, Elements, error_balance, share
+from probe_metrics.precheck.elements import Block, Elements, compute_share, measure_error_balance
 from probe_metrics.precheck.inf_nan import InfNanTally
-from probe_metrics.precheck.ratio import Ratio, ratio_of
-from probe_metrics.precheck.thresholds import of_kind, thresholds
-from probe_metrics.precheck.verdicts import COMPARED, over_the_limit, worst, zero_rate_message
+from probe_metrics.precheck.ratio import Ratio, compare_numbers
+from probe_metrics.precheck.thresholds import get_for_dtype, load_thresholds
+from probe_metrics.precheck.verdicts import (
+    COMPARED_COLUMNS,
+    create_limit_message,
+    create_zero_rate_message,
+    find_worst_status,
+)
 
-INF_NAN = "inf_nan_error_rate"
-INDICATORS = {
+INF_NAN_COLUMN = "inf_nan_error_rate"
+INDICATOR_PREFIXES = {
     "small_value_error_share": "small_value",
     "rmse": "rmse",
     "max_relative_error": "max_relative",
@@ -24,7 +29,7 @@ INDICATORS = {
     "error_balance": "error_balance",
 }
 """Columns of the details whose ratios are judged, each with the prefix of its ratio and verdict columns."""
-UNCOUNTED = "error_balance"
+UNCOUNTED_COLUMN = "error_balance"
 """Column whose ratio is shown and does not count in the verdict."""
 
 
@@ -56,18 +61,18 @@ class BenchmarkRatio:
         The inf/nan error rate is among them if an element is inf or nan.
         """
         elements = output.once(Elements)
-        limits = thresholds(release, "benchmark_ratio")
-        rtol = of_kind(thresholds(release, "absolute_threshold"), elements.kind)["rtol"]
-        errors = _Errors(elements, of_kind(limits["small_domain"], elements.kind))
+        limits = load_thresholds(release, "benchmark_ratio")
+        rtol = get_for_dtype(load_thresholds(release, "absolute_threshold"), elements.kind)["rtol"]
+        errors = _Errors(elements, get_for_dtype(limits["small_domain"], elements.kind))
         tally = InfNanTally(elements, rtol)
         with np.errstate(all="ignore"):
             for block in elements.blocks():
                 errors.add(block)
                 tally.add(block)
-        columns = errors.columns(limits["rmse_correction"])
-        columns["error_balance"] = error_balance(elements)
+        columns = errors.build_columns(limits["rmse_correction"])
+        columns["error_balance"] = measure_error_balance(elements)
         if tally.count:
-            columns[INF_NAN] = tally.rate
+            columns[INF_NAN_COLUMN] = tally.rate
         return columns
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
@@ -76,28 +81,28 @@ class BenchmarkRatio:
         msprobe 8.3 has no warnings. Numbers that are inf or nan must be the same on both devices. A device
         with more errors in inf and nan than the trusted one fails.
         """
-        limits = thresholds(release, "benchmark_ratio")
-        floor = of_kind(limits["floor"], npu.kind) if "floor" in limits else 0.0
+        limits = load_thresholds(release, "benchmark_ratio")
+        floor = get_for_dtype(limits["floor"], npu.kind) if "floor" in limits else 0.0
         statuses: list[Status] = []
         cells: dict[str, float | str] = {}
         messages: list[Message] = []
-        for key, prefix in INDICATORS.items():
-            ratio = ratio_of(key, npu[key], gpu[key], limits.get("by_zero", math.inf), floor)
-            status = _status(ratio, limits["ratio_limits"][key])
+        for key, prefix in INDICATOR_PREFIXES.items():
+            ratio = compare_numbers(key, npu[key], gpu[key], limits.get("by_zero", math.inf), floor)
+            status = _judge_ratio(ratio, limits["ratio_limits"][key])
             cells[f"{prefix}_ratio"], cells[f"{prefix}_status"] = ratio.value, status
             messages += [ratio.message] if ratio.message else []
-            if key != UNCOUNTED:
+            if key != UNCOUNTED_COLUMN:
                 statuses.append(status)
                 if ratio.comparable and status is not Status.PASS:
-                    messages.append(over_the_limit(COMPARED[f"{prefix}_ratio"], status))
-        rate = npu.get(INF_NAN)
+                    messages.append(create_limit_message(COMPARED_COLUMNS[f"{prefix}_ratio"], status))
+        rate = npu.get(INF_NAN_COLUMN)
         if rate is not None:
-            cells[INF_NAN] = rate
-            cells["inf_nan_status"] = status = _inf_nan_status(rate, gpu.get(INF_NAN))
+            cells[INF_NAN_COLUMN] = rate
+            cells["inf_nan_status"] = status = _judge_inf_nan(rate, gpu.get(INF_NAN_COLUMN))
             statuses.append(status)
             if status is Status.ERROR:
-                messages.append(zero_rate_message(INF_NAN, gpu))
-        return Judgement(worst(statuses), cells, tuple(messages))
+                messages.append(create_zero_rate_message(INF_NAN_COLUMN, gpu))
+        return Judgement(find_worst_status(statuses), cells, tuple(messages))
 
 
 class _Errors:
@@ -127,20 +132,20 @@ class _Errors:
         self._relative += float(np.add.reduce(relative))
         self._squares += float(np.add.reduce(np.multiply(error, error, out=error)))
 
-    def columns(self, correction: float) -> dict[str, Any]:
+    def build_columns(self, correction: float) -> dict[str, Any]:
         """Return the columns of the details; ``correction`` is the constant of the RMSE."""
         unmasked = self._size - self._masked
-        square = share(self._squares, self._size)
+        square = compute_share(self._squares, self._size)
         square *= self._size / (unmasked + correction) + correction
         return {
-            "small_value_error_share": share(self._small_wrong, self._small),
+            "small_value_error_share": compute_share(self._small_wrong, self._small),
             "rmse": math.sqrt(square),
             "max_relative_error": self._largest,
-            "mean_relative_error": share(self._relative, unmasked),
+            "mean_relative_error": compute_share(self._relative, unmasked),
         }
 
 
-def _status(ratio: Ratio, limits: Mapping[str, float]) -> Status:
+def _judge_ratio(ratio: Ratio, limits: Mapping[str, float]) -> Status:
     if not ratio.comparable:
         return Status.PASS if ratio.consistent else Status.ERROR
     if ratio.value <= limits["warning"]:
@@ -148,7 +153,7 @@ def _status(ratio: Ratio, limits: Mapping[str, float]) -> Status:
     return Status.WARNING if ratio.value <= limits["error"] else Status.ERROR
 
 
-def _inf_nan_status(npu: float, gpu: float | None) -> Status:
+def _judge_inf_nan(npu: float, gpu: float | None) -> Status:
     """Return error if the device has any inf or nan in error, and a larger share than the GPU."""
     no_worse = npu == 0 or (gpu is not None and npu <= gpu)
     return Status.PASS if no_worse else Status.ERROR

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from probe_precheck import Judgement, Message, Numbers, Output
 
-from probe_metrics.precheck.elements import BFLOAT16, share
-from probe_metrics.precheck.verdicts import judge_zero_rates, worst
+from probe_metrics.precheck.elements import BFLOAT16, compute_share
+from probe_metrics.precheck.verdicts import find_worst_status, judge_zero_rates
 
-TOPK = "topk"
+TOPK_API = "topk"
 TOPK_HINT = Message(
     "NPU上topk的入参sorted=False不生效，始终返回有序结果，而CPU返回无序结果；如用了sorted=False，请先排除该差异。",
     "On the NPU topk ignores sorted=False and returns sorted values, on the CPU it does not: where the call "
@@ -36,17 +36,17 @@ class BinaryConsistency:
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
         """Return the share of elements that differ."""
-        return {"error_rate": output.once(error_rate)}
+        return {"error_rate": output.once(measure_error_rate)}
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
         """Return pass if no element differs; the GPU's rate only adds to the message."""
         statuses, cells, messages = judge_zero_rates(npu, gpu, {"error_rate": "error_rate_status"})
-        if messages and TOPK in npu.text("name").split("."):
+        if messages and TOPK_API in npu.text("name").split("."):
             messages = (*messages, TOPK_HINT)
-        return Judgement(worst(statuses), cells, messages)
+        return Judgement(find_worst_status(statuses), cells, messages)
 
 
-def error_rate(output: Output) -> float:
+def measure_error_rate(output: Output) -> float:
     """Return the share of elements that differ; 0 if there are none (see ``BinaryConsistency``)."""
     device, bench = output.device.values, output.bench.values
     with np.errstate(all="ignore"):
@@ -55,4 +55,4 @@ def error_rate(output: Output) -> float:
         differ = np.asarray(device != bench)
         if bench.dtype.kind in "fc" and differ.any():
             differ &= ~((device != device) & (bench != bench))
-    return share(int(np.count_nonzero(differ)), differ.size)
+    return compute_share(int(np.count_nonzero(differ)), differ.size)

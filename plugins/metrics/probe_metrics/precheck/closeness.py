@@ -33,14 +33,14 @@ class Extrema(NamedTuple):
     error: float
 
 
-def extrema(output: Output) -> Extrema:
+def measure_extrema(output: Output) -> Extrema:
     """Return the extrema of an output; call it as ``output.once(extrema)``, so that they are shared."""
     elements = output.once(Elements)
     size = apart = 0
     device = bench = error = 0.0
     with np.errstate(all="ignore"):
         for block in elements.blocks():
-            finite = elements.settled(block)
+            finite = elements.drop_special(block)
             apart += finite.apart
             if finite.device.size:
                 size += finite.device.size
@@ -50,7 +50,7 @@ def extrema(output: Output) -> Extrema:
     return Extrema(size, apart, device, bench, error)
 
 
-def cosine(elements: Elements, largest: Extrema) -> float:
+def measure_cosine(elements: Elements, largest: Extrema) -> float:
     """Return the cosine ``D·B / (‖D‖ ‖B‖)`` of device D and benchmark B, from -1 to 1.
 
     Each side is divided by its largest magnitude first, so that no square overflows. Neither may be all zero.
@@ -58,7 +58,7 @@ def cosine(elements: Elements, largest: Extrema) -> float:
     dot = device = bench = 0.0
     with np.errstate(all="ignore"):
         for block in elements.blocks():
-            finite = elements.settled(block)
+            finite = elements.drop_special(block)
             tested, reference = finite.device / largest.device, finite.bench / largest.bench
             dot += _sum(tested * reference)
             device += _sum(np.square(tested, out=tested))
@@ -66,7 +66,7 @@ def cosine(elements: Elements, largest: Extrema) -> float:
     return max(-1.0, min(1.0, dot / math.sqrt(device * bench)))
 
 
-def shares_below(elements: Elements, limits: Sequence[float]) -> list[float]:
+def measure_shares_below(elements: Elements, limits: Sequence[float]) -> list[float]:
     """Return for each limit the share of elements with ``|device - bench| / (|bench| + eps)`` below it.
 
     Elements that are inf or nan on one side only, or not the same, count as not below it. A benchmark of 0
@@ -77,7 +77,7 @@ def shares_below(elements: Elements, limits: Sequence[float]) -> list[float]:
     bounds = [elements.limit(limit) for limit in limits]
     with np.errstate(all="ignore"):
         for block in elements.blocks():
-            finite = elements.settled(block)
+            finite = elements.drop_special(block)
             size += finite.device.size + finite.apart
             relative = finite.error / (finite.magnitude + elements.eps)
             for place, bound in enumerate(bounds):

@@ -42,11 +42,11 @@ def distributions_agree(bench: Array, device: Array, limits: Mapping[str, Any]) 
     step = -(-size // limits["sample"])
     tested, reference = (side.values.reshape(-1)[::step] for side in (device, bench))
     with np.errstate(all="ignore"):
-        distance = largest_distance(tested, rounded_to(reference, device))
+        distance = measure_largest_distance(tested, round_to_device(reference, device))
     return distance <= math.sqrt(-math.log(limits["alpha"] / 2) / tested.size)
 
 
-def largest_distance(first: Flat, second: Flat) -> float:
+def measure_largest_distance(first: Flat, second: Flat) -> float:
     """Return the Kolmogorov-Smirnov statistic: the largest distance of two distribution functions."""
     first, second = np.sort(first), np.sort(second)
     places = np.concatenate([first, second])
@@ -55,7 +55,7 @@ def largest_distance(first: Flat, second: Flat) -> float:
     return float(np.abs(distance).max())
 
 
-def rounded_to(bench: Flat, device: Array) -> Flat:
+def round_to_device(bench: Flat, device: Array) -> Flat:
     """Return the benchmark rounded to the device's floating-point dtype; bfloat16 is held as float32."""
     if device.values.dtype.kind != "f":
         return bench

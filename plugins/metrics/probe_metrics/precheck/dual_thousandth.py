@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from probe_precheck import Judgement, Message, Numbers, Output
 
-from probe_metrics.precheck.closeness import shares_below
+from probe_metrics.precheck.closeness import measure_shares_below
 from probe_metrics.precheck.elements import Elements
-from probe_metrics.precheck.thresholds import thresholds
-from probe_metrics.precheck.verdicts import GPU_FAILS, number, passes
+from probe_metrics.precheck.thresholds import load_thresholds
+from probe_metrics.precheck.verdicts import GPU_FAILS_SUFFIX, find_number, to_status
 
 
 class DualThousandth:
@@ -29,18 +29,18 @@ class DualThousandth:
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
         """Return the share of elements with a relative error below a thousandth."""
-        limit = thresholds(release, "dual_thousandth")["relative"]
-        return {"thousandth": shares_below(output.once(Elements), [limit])[0]}
+        limit = load_thresholds(release, "dual_thousandth")["relative"]
+        return {"thousandth": measure_shares_below(output.once(Elements), [limit])[0]}
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
         """Return pass if the share is above the limit; the GPU's share only adds to the message."""
-        limit = thresholds(release, "dual_thousandth")["share"]
+        limit = load_thresholds(release, "dual_thousandth")["share"]
         share = npu["thousandth"]
-        status = passes(share > limit)
+        status = to_status(share > limit)
         cells: dict[str, float | str] = {"thousandth": share, "thousandth_status": status}
         if share > limit:
             return Judgement(status, cells)
-        gpu_share = number(gpu, "thousandth")
-        gpu_fails = "" if gpu_share is None or gpu_share > limit else GPU_FAILS
+        gpu_share = find_number(gpu, "thousandth")
+        gpu_fails = "" if gpu_share is None or gpu_share > limit else GPU_FAILS_SUFFIX
         english = f"ERROR: too few elements are within a thousandth of the benchmark{gpu_fails}"
         return Judgement(status, cells, (Message(f"ERROR: 双千指标不达标{gpu_fails}", english),))

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from probe_precheck import Output
 
-from probe_core.model.measure import BLOCK
+from probe_core.model.measure import BLOCK_ELEMENTS
 
 Flat = np.ndarray[Any, Any]
 BFLOAT16 = "bfloat16"
 
 
-class Range(NamedTuple):
+class FloatRange(NamedTuple):
     """Largest number of a floating-point dtype, and the smallest magnitude that rounds to inf."""
 
     largest: float
@@ -65,7 +65,7 @@ class Block:
         return None if finite.all() else ~finite
 
 
-class Settled(NamedTuple):
+class FiniteBlock(NamedTuple):
     """Block without elements that are inf or nan; ``apart`` counts those in which the sides disagree."""
 
     device: Flat
@@ -97,8 +97,8 @@ class Elements:
                 self._bench = self._bench.astype(np.float32)
         self.size = self._device.size
         self.eps = 2.0**-8 if self.kind == BFLOAT16 else float(np.finfo(self._bench.dtype).eps)
-        self._held = _range(self._device.dtype)  # of the dtype in numpy: bfloat16 is held as float32
-        self.range = _ends(128, 7) if self.kind == BFLOAT16 else self._held
+        self._held = _find_range(self._device.dtype)  # of the dtype in numpy: bfloat16 is held as float32
+        self.range = _compute_range(128, 7) if self.kind == BFLOAT16 else self._held
 
     def limit(self, value: float) -> float:
         """Return a limit rounded to the dtype of the benchmark array."""
@@ -107,36 +107,38 @@ class Elements:
 
     def blocks(self) -> Iterable[Block]:
         """Return all elements, block by block; the only block of a small output is made once."""
-        return self._only if self.size <= BLOCK else map(self._block, range(0, self.size, BLOCK))
+        return self._only if self.size <= BLOCK_ELEMENTS else map(self._block, range(0, self.size, BLOCK_ELEMENTS))
 
     @cached_property
     def _only(self) -> list[Block]:
         return [self._block(0)] if self.size else []
 
     def _block(self, start: int) -> Block:
-        part = slice(start, start + BLOCK)
+        part = slice(start, start + BLOCK_ELEMENTS)
         return Block(self._device[part], self._bench[part], self._held.overflow)
 
-    def rounded(self, bench: Flat) -> Flat:
+    def round_bench(self, bench: Flat) -> Flat:
         """Return benchmark elements, rounded to the device's numpy dtype (bfloat16: float32), as float64."""
         if self._device.dtype.itemsize >= self._bench.dtype.itemsize:
             return bench
         return bench.astype(self._device.dtype).astype(np.float64)
 
-    def settled(self, block: Block) -> Settled:
+    def drop_special(self, block: Block) -> FiniteBlock:
         """Return the block without elements that are inf or nan on either side.
 
         The sides agree if both are nan, or if the device is inf and the benchmark, rounded to the device's
         dtype, is the same inf.
         """
         if block.special is None:
-            return Settled(block.device, block.bench, block.magnitude, block.error)
-        kept = np.isfinite(block.device) & np.isfinite(block.bench)
-        device, bench = block.device[~kept], block.bench[~kept]
+            return FiniteBlock(block.device, block.bench, block.magnitude, block.error)
+        is_finite = np.isfinite(block.device) & np.isfinite(block.bench)
+        device, bench = block.device[~is_finite], block.bench[~is_finite]
         alike = np.isnan(device) & np.isnan(bench)
         alike |= self.overflows(device, bench)
         apart = int(np.count_nonzero(~alike))
-        return Settled(block.device[kept], block.bench[kept], block.magnitude[kept], block.error[kept], apart)
+        return FiniteBlock(
+            block.device[is_finite], block.bench[is_finite], block.magnitude[is_finite], block.error[is_finite], apart
+        )
 
     def overflows(self, device: Flat, bench: Flat) -> Flat:
         """Return a mask of elements that are inf on the device and, in its dtype, on the benchmark."""
@@ -145,7 +147,7 @@ class Elements:
         return mask
 
 
-def error_balance(elements: Elements) -> float:
+def measure_error_balance(elements: Elements) -> float:
     """Return the error balance ``|#(device > bench) - #(device < bench)| / size``, a share.
 
     The benchmark is rounded to the device's numpy dtype first. nan is neither above nor below; 0 for no
@@ -154,25 +156,25 @@ def error_balance(elements: Elements) -> float:
     above = below = 0
     with np.errstate(all="ignore"):
         for block in elements.blocks():
-            bench = elements.rounded(block.bench)
+            bench = elements.round_bench(block.bench)
             above += int(np.count_nonzero(block.device > bench))
             below += int(np.count_nonzero(block.device < bench))
-    return share(abs(above - below), elements.size)
+    return compute_share(abs(above - below), elements.size)
 
 
-def share(count: float, size: int) -> float:
+def compute_share(count: float, size: int) -> float:
     """Return ``count / size``; 0 if ``size`` is 0."""
     return float(count) / size if size else 0.0
 
 
-def _range(dtype: np.dtype[Any]) -> Range:
+def _find_range(dtype: np.dtype[Any]) -> FloatRange:
     limits = np.finfo(dtype)
-    return _ends(int(limits.maxexp), int(limits.nmant))
+    return _compute_range(int(limits.maxexp), int(limits.nmant))
 
 
-def _ends(exponent: int, bits: int) -> Range:
+def _compute_range(exponent: int, bits: int) -> FloatRange:
     """Return the ends of a dtype below ``2**exponent`` with ``bits`` mantissa bits; ties round to even."""
     if exponent >= 1024:  # float64 itself: nothing finite rounds to inf
-        return Range(float(np.finfo(np.float64).max), math.inf)
+        return FloatRange(float(np.finfo(np.float64).max), math.inf)
     limit = 2.0**exponent
-    return Range(limit * (1 - 2.0 ** -(bits + 1)), limit * (1 - 2.0 ** -(bits + 2)))
+    return FloatRange(limit * (1 - 2.0 ** -(bits + 1)), limit * (1 - 2.0 ** -(bits + 2)))

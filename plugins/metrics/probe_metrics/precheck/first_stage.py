@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from probe_precheck import Array, Judged, Message, Output, Status, measure, rounding_message
 
-from probe_metrics.precheck.binary_consistency import TOPK, TOPK_HINT, error_rate
-from probe_metrics.precheck.closeness import cosine, extrema, shares_below
+from probe_metrics.precheck.binary_consistency import TOPK_API, TOPK_HINT, measure_error_rate
+from probe_metrics.precheck.closeness import measure_cosine, measure_extrema, measure_shares_below
 from probe_metrics.precheck.distribution import distributions_agree, zeros_agree
 from probe_metrics.precheck.elements import Elements, Flat
-from probe_metrics.precheck.thresholds import first_stage, of_kind
-from probe_metrics.precheck.verdicts import passes
+from probe_metrics.precheck.thresholds import get_for_dtype, load_first_stage
+from probe_metrics.precheck.verdicts import to_status
 
 TYPE_DIFFERS = Message("bench and npu output type is different.")
 NO_BENCH = Message("Bench output is None, skip this test.")
@@ -26,13 +26,12 @@ ONE_SIDE_ZERO = Message("一侧的数据全为0，余弦相似度无意义", "On
 RANDOM = Message("随机数不逐元素比较", "Random numbers are not compared element by element")
 RANDOM_DIFFERS = Message(
     "ERROR: 两侧随机数的分布不同（不逐元素比较）",
-    "ERROR: the random numbers of both sides are distributed differently (they are not compared element by "
-    "element)",
+    "ERROR: the random numbers of both sides are distributed differently (they are not compared element by element)",
 )
-VALUES = (bool, int, float, str, complex)
+PLAIN_TYPES = (bool, int, float, str, complex)
 
 
-RATIOS = frozenset(("hundredth", "thousandth", "ten_thousandth"))
+RATIO_KEYS = frozenset(("hundredth", "thousandth", "ten_thousandth"))
 """Numbers of outputs that do not pass by their absolute error."""
 
 
@@ -68,11 +67,9 @@ class FirstStage:
     """
 
     def __init__(self) -> None:
-        self._limits = first_stage()
+        self._limits = load_first_stage()
 
-    def judge_alone(
-        self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
-    ) -> Judged:
+    def judge_alone(self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str) -> Judged:
         """Return the yardstick's verdict where it is another: error, or warning for an explained error."""
         judged = output.once(self._judge)
         messages = tuple(text for text in judged.messages if isinstance(text, RoundingMessage))
@@ -84,7 +81,7 @@ class FirstStage:
     def judge(self, output: Output) -> Judged:
         """Return the status of one output."""
         judged = output.once(self._judge)
-        if judged.status is Status.ERROR and output.api == TOPK:
+        if judged.status is Status.ERROR and output.api == TOPK_API:
             return judged._replace(messages=(*judged.messages, TOPK_HINT))
         return judged
 
@@ -96,32 +93,32 @@ class FirstStage:
             return Judged(Status.SKIP, messages=(NO_BENCH,))
         if not isinstance(bench, Array):
             return judge_value(output)
-        kind = class_of(bench)
-        problem = unlike(bench, device, kind)
+        kind = classify_dtype(bench)
+        problem = judge_incomparable(bench, device, kind)
         if problem is not None:
             return problem
         if self._limits["dropout"]["word"] in output.api:
-            return Judged(passes(zeros_agree(bench, device, self._limits["dropout"])), shown=False)
+            return Judged(to_status(zeros_agree(bench, device, self._limits["dropout"])), shown=False)
         if output.is_random:
             alike = distributions_agree(bench, device, self._limits["random"])
-            return Judged(passes(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+            return Judged(to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
         if kind == FLOAT:
             return self._measure_rounding(output)
         if output.api in self._limits["quantisation"]["apis"]:
             return self._judge_quantised(output)
-        rate = output.once(error_rate)
-        return Judged(passes(rate == 0), {"error_rate": rate}, (_only_error_rate(device),))
+        rate = output.once(measure_error_rate)
+        return Judged(to_status(rate == 0), {"error_rate": rate}, (_create_error_rate_message(device),))
 
     def _judge_quantised(self, output: Output) -> Judged:
         """Return the verdict on a quantised output, whose integers may differ by 1 through rounding."""
-        distance = _largest_distance(output.device.values, output.bench.values)
+        distance = _measure_largest_distance(output.device.values, output.bench.values)
         ok = distance <= self._limits["quantisation"]["max_abs_error"]
-        return Judged(passes(ok), {"max_abs_error": distance})
+        return Judged(to_status(ok), {"max_abs_error": distance})
 
     def _measure_rounding(self, output: Output) -> Judged:
         """Return the verdict by the limits, with what the yardstick says against it."""
         judged = self._judge_floats(output)
-        is_small = judged.status is Status.PASS and not RATIOS & judged.numbers.keys()
+        is_small = judged.status is Status.PASS and not RATIO_KEYS & judged.numbers.keys()
         if INF_NAN_DIFFER in judged.messages or (output.moved is None and not is_small):
             return judged
         measured = output.once(measure)
@@ -130,7 +127,7 @@ class FirstStage:
         return judged._replace(messages=(*judged.messages, RoundingMessage(*rounding_message(measured))))
 
     def _judge_floats(self, output: Output) -> Judged:
-        elements, largest = output.once(Elements), output.once(extrema)
+        elements, largest = output.once(Elements), output.once(measure_extrema)
         if largest.apart:
             return Judged(Status.ERROR, messages=(INF_NAN_DIFFER,))
         if not largest.size:
@@ -143,44 +140,42 @@ class FirstStage:
         elif has_device != has_bench:
             return Judged(Status.ERROR, messages=(ONE_SIDE_ZERO,))
         elif has_device:
-            numbers["cosine"] = cosine(elements, largest)
+            numbers["cosine"] = measure_cosine(elements, largest)
             if not numbers["cosine"] > self._limits["cosine"]:
-                return Judged(Status.ERROR, numbers, (_turned(self._limits["cosine"], largest.error),))
+                return Judged(Status.ERROR, numbers, (_create_cosine_message(self._limits["cosine"], largest.error),))
         numbers["max_abs_error"] = largest.error
         if largest.error < elements.limit(self._limits["max_abs_error"]):
             return Judged(Status.PASS, numbers, messages)
         status, missed = self._judge_ratios(elements, numbers)
         return Judged(status, numbers, (*messages, *missed))
 
-    def _judge_ratios(
-        self, elements: Elements, numbers: dict[str, float | int]
-    ) -> tuple[Status, tuple[Message, ...]]:
+    def _judge_ratios(self, elements: Elements, numbers: dict[str, float | int]) -> tuple[Status, tuple[Message, ...]]:
         """Return error if the first share is too small, warning if the second is, else pass, with messages.
 
         The shares that were looked at are added to ``numbers``.
         """
-        keys = of_kind(self._limits["ratios"], elements.kind)
-        shares = shares_below(elements, [self._limits[key] for key in keys])
+        keys = get_for_dtype(self._limits["ratios"], elements.kind)
+        shares = measure_shares_below(elements, [self._limits[key] for key in keys])
         for key, share, missed in zip(keys, shares, (Status.ERROR, Status.WARNING)):
             numbers[key] = share
             if not share > 1 - self._limits[key]:
-                return missed, (_far(self._limits[key]),)
+                return missed, (_create_ratio_message(self._limits[key]),)
         return Status.PASS, ()
 
 
 FLOAT, INTEGER, BOOL, COMPLEX, OTHER = "float", "integer", "bool", "complex", "other"
 """Classes of dtypes; only outputs of one class are compared."""
-BY_NUMPY_KIND = {"f": FLOAT, "i": INTEGER, "u": INTEGER, "b": BOOL, "c": COMPLEX}
+CLASS_BY_NUMPY_KIND = {"f": FLOAT, "i": INTEGER, "u": INTEGER, "b": BOOL, "c": COMPLEX}
 """Classes by the kind that numpy gives a dtype."""
 
 
-def class_of(array: Array) -> str:
+def classify_dtype(array: Array) -> str:
     """Return the class of an array's dtype; uint8 is in the class of bool, all other integers in one."""
     dtype = array.values.dtype
-    return BOOL if dtype == np.uint8 else BY_NUMPY_KIND.get(dtype.kind, OTHER)
+    return BOOL if dtype == np.uint8 else CLASS_BY_NUMPY_KIND.get(dtype.kind, OTHER)
 
 
-def unlike(bench: Array, device: Array, kind: str) -> Judged | None:
+def judge_incomparable(bench: Array, device: Array, kind: str) -> Judged | None:
     """Return the verdict on two arrays that cannot be compared by their values; None if they can.
 
     Args:
@@ -190,11 +185,9 @@ def unlike(bench: Array, device: Array, kind: str) -> Judged | None:
     """
     if bench.values.shape != device.values.shape:
         shapes = f"{bench.values.shape}, {device.values.shape}"
-        message = Message(
-            f"bench与npu输出的shape不同: {shapes}", f"bench and npu output shape differ: {shapes}"
-        )
+        message = Message(f"bench与npu输出的shape不同: {shapes}", f"bench and npu output shape differ: {shapes}")
         return Judged(Status.ERROR, messages=(message,))
-    if class_of(device) != kind:
+    if classify_dtype(device) != kind:
         message = Message(f"bench {bench.dtype}, npu {device.dtype}: cannot compare.")
         return Judged(Status.ERROR, messages=(message,))
     if kind in (COMPLEX, OTHER):
@@ -204,21 +197,21 @@ def unlike(bench: Array, device: Array, kind: str) -> Judged | None:
     return None
 
 
-def _turned(limit: float, error: float) -> Message:
+def _create_cosine_message(limit: float, error: float) -> Message:
     return Message(
         f"余弦相似度不大于{limit}，最大绝对误差为{error:.3g}。",
         f"The cosine is not above {limit}; the max abs error is {error:.3g}.",
     )
 
 
-def _far(limit: float) -> Message:
+def _create_ratio_message(limit: float) -> Message:
     return Message(
         f"相对误差小于{limit}的元素占比不大于{1 - limit}。",
         f"The share of relative errors below {limit} is not above {1 - limit}.",
     )
 
 
-def _only_error_rate(array: Array) -> Message:
+def _create_error_rate_message(array: Array) -> Message:
     return Message(
         f"{array.dtype}类型的数据仅以二进制一致错误率判定", f"{array.dtype} is judged by its error rate only"
     )
@@ -227,15 +220,15 @@ def _only_error_rate(array: Array) -> Message:
 def judge_value(output: Output) -> Judged:
     """Return pass if two plain values are equal, or random; nan equals nan."""
     bench, device = output.bench, output.device
-    if not isinstance(bench, VALUES):
+    if not isinstance(bench, PLAIN_TYPES):
         return Judged(Status.SKIP, messages=(Message(f"{type(bench).__name__}: not supported"),))
     if output.is_random:
         return Judged(Status.PASS, messages=(RANDOM,))
     equal = bench == device or (bench != bench and device != device)
-    return Judged(passes(equal), {"error_rate": 0 if equal else 1})
+    return Judged(to_status(equal), {"error_rate": 0 if equal else 1})
 
 
-def _largest_distance(first: Flat, second: Flat) -> int:
+def _measure_largest_distance(first: Flat, second: Flat) -> int:
     """Return the largest difference of two arrays of integers, without overflow."""
     common: Any = np.uint64 if np.uint64 in (first.dtype, second.dtype) else np.int64
     first, second = first.astype(common), second.astype(common)

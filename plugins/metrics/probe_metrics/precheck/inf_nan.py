@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probe_metrics.precheck.elements import Block, Elements, share
+from probe_metrics.precheck.elements import Block, Elements, compute_share
 
 
 class InfNanTally:
@@ -32,7 +32,7 @@ class InfNanTally:
         largest = self._elements.range.largest
         device = np.clip(block.device[block.special], -largest, largest)
         bench = np.clip(block.bench[block.special], -largest, largest)
-        rounded = self._elements.rounded(bench)
+        rounded = self._elements.round_bench(bench)
         agree = np.abs(device - rounded) / (np.abs(rounded) + self._elements.eps) <= self._rtol
         agree |= np.isnan(device) & np.isnan(bench)
         self.count += agree.size
@@ -41,4 +41,4 @@ class InfNanTally:
     @property
     def rate(self) -> float:
         """Share of the counted elements in which the sides disagree; 0 if none is counted."""
-        return share(self._wrong, self.count)
+        return compute_share(self._wrong, self.count)

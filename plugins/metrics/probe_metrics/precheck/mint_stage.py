@@ -18,13 +18,13 @@ from probe_metrics.precheck.first_stage import (
     RANDOM,
     RANDOM_DIFFERS,
     TYPE_DIFFERS,
-    class_of,
+    classify_dtype,
+    judge_incomparable,
     judge_value,
-    unlike,
 )
 from probe_metrics.precheck.solo import SoloVerdict
-from probe_metrics.precheck.thresholds import first_stage, section
-from probe_metrics.precheck.verdicts import passes
+from probe_metrics.precheck.thresholds import load_first_stage, load_section
+from probe_metrics.precheck.verdicts import to_status
 
 
 class MintStage:
@@ -44,42 +44,40 @@ class MintStage:
     """
 
     def __init__(self) -> None:
-        self._limits = section("mint_stage")
+        self._limits = load_section("mint_stage")
         self._solo = SoloVerdict()
 
     def judge(self, output: Output) -> Judged:
         """Return the status of one output."""
-        problem = without_values(output)
+        problem = judge_without_values(output)
         if problem is not None:
             return problem
-        close = output.once(closeness)
+        close = output.once(measure_closeness)
         if close.apart:
             return Judged(Status.ERROR, messages=(INF_NAN_DIFFER,))
         missed = []
         if not close.cosine > self._limits["cosine"]:
-            missed.append(_below(self._limits["cosine"]))
+            missed.append(_create_cosine_message(self._limits["cosine"]))
         if not close.max_abs_error < self._limits["max_abs_error"]:
-            missed.append(_above(self._limits["max_abs_error"]))
+            missed.append(_create_error_message(self._limits["max_abs_error"]))
         numbers = {
             "cosine": close.cosine,
             "max_abs_error": close.max_abs_error,
             "max_relative_error": close.max_relative_error,
         }
-        return Judged(passes(not missed), numbers, tuple(missed))
+        return Judged(to_status(not missed), numbers, tuple(missed))
 
-    def judge_alone(
-        self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
-    ) -> Judged:
+    def judge_alone(self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str) -> Judged:
         """Return the verdict of the API's standard without a second machine."""
-        problem = without_values(output)
+        problem = judge_without_values(output)
         if problem is not None:
             return problem._replace(messages=problem.messages if problem.status is Status.ERROR else ())
-        if class_of(output.bench) == FLOAT and output.once(closeness).apart:
+        if classify_dtype(output.bench) == FLOAT and output.once(measure_closeness).apart:
             return Judged(Status.ERROR, messages=(INF_NAN_DIFFER,))
         return self._solo.judge(output, standard, numbers, direction)
 
 
-def without_values(output: Output) -> Judged | None:
+def judge_without_values(output: Output) -> Judged | None:
     """Return the verdict on an output that is not compared element by element; None for all other outputs."""
     bench, device = output.bench, output.device
     if type(bench) is not type(device):
@@ -88,14 +86,14 @@ def without_values(output: Output) -> Judged | None:
         return Judged(Status.SKIP, messages=(NO_BENCH,))
     if not isinstance(bench, Array):
         return judge_value(output)
-    problem = unlike(bench, device, class_of(bench))
+    problem = judge_incomparable(bench, device, classify_dtype(bench))
     if problem is not None or not output.is_random:
         return problem
-    limits = first_stage()
+    limits = load_first_stage()
     if limits["dropout"]["word"] in output.api:
-        return Judged(passes(zeros_agree(bench, device, limits["dropout"])), messages=(RANDOM,))
+        return Judged(to_status(zeros_agree(bench, device, limits["dropout"])), messages=(RANDOM,))
     alike = distributions_agree(bench, device, limits["random"])
-    return Judged(passes(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+    return Judged(to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
 
 
 class Closeness(NamedTuple):
@@ -107,17 +105,17 @@ class Closeness(NamedTuple):
     apart: int = 0
 
 
-def closeness(output: Output) -> Closeness:
+def measure_closeness(output: Output) -> Closeness:
     """Return cosine, largest absolute and largest relative error, in float64, by the formulas of msprobe.
 
     For a device a and a benchmark b, and s = 1e-8: ``cosine = (s + a·b) / (s + ‖a‖‖b‖)``, relative error of
     an element ``|a - b| / |b|``, with s in the place of a b that is 0.
     """
-    s = float(section("mint_stage")["smoothing"])
+    s = float(load_section("mint_stage")["smoothing"])
     dot = device = bench = largest = relative = 0.0
     apart = 0
     with np.errstate(all="ignore"):
-        for tested, reference, disagreeing in _blocks(output):
+        for tested, reference, disagreeing in _iterate_blocks(output):
             apart += disagreeing
             if not tested.size:
                 continue
@@ -129,16 +127,16 @@ def closeness(output: Output) -> Closeness:
             largest = max(largest, float(error.max()))
             relative = max(relative, float((error / np.where(size == 0, s, size)).max()))
         if not math.isfinite(dot + device + bench):
-            dot, device, bench = _small_products(output)
+            dot, device, bench = _sum_scaled_products(output)
             s = 0.0  # too small to matter beside such values
         cosine = (s + dot) / (s + math.sqrt(device) * math.sqrt(bench))
     return Closeness(cosine, largest, relative, apart)
 
 
-def _small_products(output: Output) -> tuple[float, float, float]:
+def _sum_scaled_products(output: Output) -> tuple[float, float, float]:
     """Return a·b, a·a and b·b of values whose squares leave float64's range, each divided by 2 ** 600."""
     dot = device = bench = 0.0
-    for tested, reference, _ in _blocks(output):
+    for tested, reference, _ in _iterate_blocks(output):
         a, b = np.ldexp(tested, -600), np.ldexp(reference, -600)
         dot += float(a @ b)
         device += float(a @ a)
@@ -146,12 +144,12 @@ def _small_products(output: Output) -> tuple[float, float, float]:
     return dot, device, bench
 
 
-def _blocks(output: Output) -> Iterator[tuple[Flat, Flat, int]]:
+def _iterate_blocks(output: Output) -> Iterator[tuple[Flat, Flat, int]]:
     """Yield blocks of both sides as float64, without inf and nan, and the number of those that disagree."""
-    if class_of(output.bench) == FLOAT:
+    if classify_dtype(output.bench) == FLOAT:
         elements = output.once(Elements)
         for block in elements.blocks():
-            finite = elements.settled(block)
+            finite = elements.drop_special(block)
             yield finite.device, finite.bench, finite.apart
     else:
         yield (
@@ -161,9 +159,9 @@ def _blocks(output: Output) -> Iterator[tuple[Flat, Flat, int]]:
         )
 
 
-def _below(limit: float) -> Message:
+def _create_cosine_message(limit: float) -> Message:
     return Message(f"cosine similarity is less than threshold: {limit}")
 
 
-def _above(limit: float) -> Message:
+def _create_error_message(limit: float) -> Message:
     return Message(f"max absolute difference is greater than threshold: {limit}")

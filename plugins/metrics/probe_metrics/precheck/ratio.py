@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from probe_precheck import Message
 
-from probe_metrics.precheck.verdicts import MEASURED
+from probe_metrics.precheck.verdicts import MEASURED_COLUMNS
 
 
 class Ratio(NamedTuple):
@@ -26,7 +26,7 @@ class Ratio(NamedTuple):
     message: Message | None = None
 
 
-def ratio_of(key: str, npu: float, gpu: float, by_zero: float, floor: float = 0.0) -> Ratio:
+def compare_numbers(key: str, npu: float, gpu: float, by_zero: float, floor: float = 0.0) -> Ratio:
     """Return the ratio ``|npu| / |gpu|`` of two numbers of the details' column ``key``.
 
     inf or nan on either side gives nan and a message. -0.0 counts as 0.0.
@@ -40,7 +40,7 @@ def ratio_of(key: str, npu: float, gpu: float, by_zero: float, floor: float = 0.
             none.
     """
     if not (math.isfinite(npu) and math.isfinite(gpu)):
-        return _unlike_numbers(key, npu, gpu)
+        return _create_unlike_ratio(key, npu, gpu)
     if floor:
         return Ratio(abs(npu) / max(abs(gpu), floor))
     if gpu == 0:
@@ -48,8 +48,8 @@ def ratio_of(key: str, npu: float, gpu: float, by_zero: float, floor: float = 0.
     return Ratio(abs(npu / gpu))
 
 
-def _unlike_numbers(key: str, npu: float, gpu: float) -> Ratio:
-    column = MEASURED[key]
+def _create_unlike_ratio(key: str, npu: float, gpu: float) -> Ratio:
+    column = MEASURED_COLUMNS[key]
     if npu == gpu or (math.isnan(npu) and math.isnan(gpu)):
         alike = f"{column.english}: both are the same inf or nan"
         return Ratio(math.nan, False, True, Message(f"{column.chinese}同为同号inf或nan", alike))

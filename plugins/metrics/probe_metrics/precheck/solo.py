@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from probe_precheck import FORWARD, Judged, Message, Output, Status, measure, rounding_message
 
-from probe_metrics.precheck.binary_consistency import error_rate
-from probe_metrics.precheck.distribution import rounded_to
-from probe_metrics.precheck.first_stage import FLOAT, class_of
-from probe_metrics.precheck.thresholds import of_kind, section, thresholds
-from probe_metrics.precheck.verdicts import passes
+from probe_metrics.precheck.binary_consistency import measure_error_rate
+from probe_metrics.precheck.distribution import round_to_device
+from probe_metrics.precheck.first_stage import FLOAT, classify_dtype
+from probe_metrics.precheck.thresholds import get_for_dtype, load_section, load_thresholds
+from probe_metrics.precheck.verdicts import to_status
 
 Numbers = Mapping[str, float | int]
-RELEASE = "guide"
+SOLO_RELEASE = "guide"
 
 
 class SoloVerdict:
@@ -38,7 +38,7 @@ class SoloVerdict:
     """
 
     def __init__(self) -> None:
-        self._limits = section("solo")
+        self._limits = load_section("solo")
         self._meets: Mapping[str, Callable[[Output, Numbers], bool]] = {
             "binary_consistency": _is_exact,
             "absolute_threshold": _has_zero_rates,
@@ -55,17 +55,17 @@ class SoloVerdict:
             numbers: The numbers that the standard measured.
             direction: ``forward`` or ``backward``.
         """
-        if class_of(output.bench) != FLOAT:
-            wrong = output.once(error_rate)
-            return Judged(passes(wrong == 0), messages=() if wrong == 0 else (_unequal(wrong),))
+        if classify_dtype(output.bench) != FLOAT:
+            wrong = output.once(measure_error_rate)
+            return Judged(to_status(wrong == 0), messages=() if wrong == 0 else (_create_unequal_message(wrong),))
         meets = self._meets.get(standard)
         if meets is not None and meets(output, numbers):
             return Judged(Status.PASS)
         measured = output.once(measure)
         strict = self._limits["strict"].get(standard) if direction == FORWARD else None
         if strict is not None:
-            ok = measured.largest <= strict * of_kind(self._limits["eps"], output.device.kind)
-            return Judged(passes(ok), messages=() if ok else (_missed(standard),))
+            ok = measured.largest <= strict * get_for_dtype(self._limits["eps"], output.device.kind)
+            return Judged(to_status(ok), messages=() if ok else (_create_missed_message(standard),))
         if not measured.is_beyond:
             return Judged(Status.PASS)
         texts = (text.partition("; ")[2] for text in rounding_message(measured))
@@ -74,7 +74,7 @@ class SoloVerdict:
 
 def _is_exact(output: Output, numbers: Numbers) -> bool:
     """Return True if the device equals the benchmark rounded to the device's dtype; nan equals nan."""
-    device, bench = output.device.values, rounded_to(output.bench.values, output.device)
+    device, bench = output.device.values, round_to_device(output.bench.values, output.device)
     return bool(np.all((device == bench) | ((device != device) & (bench != bench))))
 
 
@@ -84,27 +84,27 @@ def _has_zero_rates(output: Output, numbers: Numbers) -> bool:
 
 
 def _has_few_ulps(output: Output, numbers: Numbers) -> bool:
-    limits = of_kind(thresholds(RELEASE, "ulp"), output.device.kind)
+    limits = get_for_dtype(load_thresholds(SOLO_RELEASE, "ulp"), output.device.kind)
     mean_limit = limits.get("mean_limit", 0.0)
     few: bool = numbers.get("ulp_share", 1.0) < limits["share_limit"]
     return few or numbers.get("ulp_mean", math.inf) < mean_limit
 
 
 def _is_within_a_thousandth(output: Output, numbers: Numbers) -> bool:
-    limit: float = thresholds(RELEASE, "dual_thousandth")["share"]
+    limit: float = load_thresholds(SOLO_RELEASE, "dual_thousandth")["share"]
     return numbers.get("thousandth", 0.0) > limit
 
 
-_WORDS = {
+_MISSED_TEXTS = {
     "binary_consistency": ("二进制不一致", "not what the reference rounds to, bit by bit"),
     "absolute_threshold": ("误差超过绝对阈值", "over the absolute threshold of its dtype"),
 }
 
 
-def _missed(standard: str) -> Message:
-    chinese, english = _WORDS.get(standard, (standard, standard))
+def _create_missed_message(standard: str) -> Message:
+    chinese, english = _MISSED_TEXTS.get(standard, (standard, standard))
     return Message(f"ERROR: {chinese}", f"ERROR: {english}")
 
 
-def _unequal(rate: float) -> Message:
+def _create_unequal_message(rate: float) -> Message:
     return Message(f"ERROR: 二进制一致错误率{rate:.3g}", f"ERROR: a share of {rate:.3g} is not equal")

@@ -12,28 +12,28 @@ from probe_core.errors import UserError
 from probe_core.files.packaged import load_yaml
 
 FIRST_STAGE = "first_stage"
-OTHER = (FIRST_STAGE, "mint_stage", "solo")
+NON_RELEASE_SECTIONS = (FIRST_STAGE, "mint_stage", "solo")
 """Names of sections that are no release."""
 
 
 @cache
-def _all() -> dict[str, Any]:
+def _load_all() -> dict[str, Any]:
     loaded: dict[str, Any] = load_yaml(__package__, "thresholds.yaml")
     return loaded
 
 
-def first_stage() -> Mapping[str, Any]:
+def load_first_stage() -> Mapping[str, Any]:
     """Return the thresholds of the first stage, which are the same in every release."""
-    return section(FIRST_STAGE)
+    return load_section(FIRST_STAGE)
 
 
-def section(name: str) -> Mapping[str, Any]:
+def load_section(name: str) -> Mapping[str, Any]:
     """Return a section that is the same in every release."""
-    limits: Mapping[str, Any] = _all()[name]
+    limits: Mapping[str, Any] = _load_all()[name]
     return limits
 
 
-def thresholds(release: str, standard: str) -> Mapping[str, Any]:
+def load_thresholds(release: str, standard: str) -> Mapping[str, Any]:
     """Return the thresholds of one standard in one release, nested as in the yaml file.
 
     Args:
@@ -43,17 +43,17 @@ def thresholds(release: str, standard: str) -> Mapping[str, Any]:
     Raises:
         UserError: There is no such release.
     """
-    releases, release = [name for name in _all() if name not in OTHER], release_named(release)
+    releases, release = [name for name in _load_all() if name not in NON_RELEASE_SECTIONS], release_named(release)
     if release not in releases:
         raise UserError(
             f'There are no thresholds of a release "{release}", so nothing can be judged by them.',
             "Choose one of:",
             releases,
         )
-    limits: Mapping[str, Any] = _all()[release][standard]
+    limits: Mapping[str, Any] = _load_all()[release][standard]
     return limits
 
 
-def of_kind(limits: Mapping[str, Any], kind: str) -> Any:
+def get_for_dtype(limits: Mapping[str, Any], kind: str) -> Any:
     """Return the entry of ``limits`` for a dtype, such as ``float16``, or the default entry."""
     return limits[kind] if kind in limits else limits["default"]

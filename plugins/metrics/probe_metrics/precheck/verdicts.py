@@ -6,23 +6,23 @@ from collections.abc import Iterable, Mapping
 
 from probe_precheck import COMPARE_DETAILS, NUMBERS, Column, Message, Numbers, Status, UnusableCell
 
-MEASURED = {column.key: column for column in NUMBERS}
-COMPARED = {column.key: column for column in COMPARE_DETAILS}
-GPU_FAILS = " (GPU fails as well)"
+MEASURED_COLUMNS = {column.key: column for column in NUMBERS}
+COMPARED_COLUMNS = {column.key: column for column in COMPARE_DETAILS}
+GPU_FAILS_SUFFIX = " (GPU fails as well)"
 
 
-def worst(statuses: Iterable[Status]) -> Status:
+def find_worst_status(statuses: Iterable[Status]) -> Status:
     """Return error if there is one, else warning if there is one, else pass."""
     present = set(statuses)
     return next((status for status in (Status.ERROR, Status.WARNING) if status in present), Status.PASS)
 
 
-def passes(ok: bool) -> Status:
+def to_status(ok: bool) -> Status:
     """Return pass if ``ok``, else error."""
     return Status.PASS if ok else Status.ERROR
 
 
-def over_the_limit(column: Column, status: Status, as_well: bool = False) -> Message:
+def create_limit_message(column: Column, status: Status, as_well: bool = False) -> Message:
     """Return the message of a number over its limit.
 
     Args:
@@ -31,19 +31,19 @@ def over_the_limit(column: Column, status: Status, as_well: bool = False) -> Mes
         as_well: Add that the GPU's number is over the limit too; the verdict stays
             (docs/standards.md#methods).
     """
-    level, gpu_fails = status.value.upper(), GPU_FAILS if as_well else ""
+    level, gpu_fails = status.value.upper(), GPU_FAILS_SUFFIX if as_well else ""
     return Message(
         f"{level}: {column.chinese}超过阈值{gpu_fails}",
         f"{level}: {column.english} is over the limit{gpu_fails}",
     )
 
 
-def zero_rate_message(key: str, gpu: Numbers) -> Message:
+def create_zero_rate_message(key: str, gpu: Numbers) -> Message:
     """Return the message of a rate in the details' column ``key`` that is not 0."""
-    return over_the_limit(MEASURED[key], Status.ERROR, as_well=number(gpu, key) not in (None, 0))
+    return create_limit_message(MEASURED_COLUMNS[key], Status.ERROR, as_well=find_number(gpu, key) not in (None, 0))
 
 
-def number(numbers: Numbers, key: str) -> float | None:
+def find_number(numbers: Numbers, key: str) -> float | None:
     """Return the number in a cell that a verdict does not need; None if the cell holds none."""
     try:
         return numbers.get(key)
@@ -72,9 +72,9 @@ def judge_zero_rates(
     messages: list[Message] = []
     for key, verdict in columns.items():
         rate = npu[key]
-        status = passes(rate == 0)
+        status = to_status(rate == 0)
         cells[key], cells[verdict] = rate, status
         statuses.append(status)
         if status is Status.ERROR:
-            messages.append(zero_rate_message(key, gpu))
+            messages.append(create_zero_rate_message(key, gpu))
     return statuses, cells, tuple(messages)

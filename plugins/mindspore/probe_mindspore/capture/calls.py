@@ -11,7 +11,7 @@ from probe_recording import Backward, Call, Stack, Threads, lines_of
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
-from probe_mindspore.capture.gradients import attach, sources_of, tensors_in
+from probe_mindspore.capture.gradients import attach, list_sources, list_tensors
 from probe_mindspore.session import Session
 
 
@@ -50,19 +50,19 @@ class Calls(probe_recording.Calls[Session]):
         Returns:
             The result of the function.
         """
-        given = (*args, *kwargs.values())
+        argument_values = (*args, *kwargs.values())
         call = self.begin(prefix, args, kwargs, stack)
         if call is None:
             return function(*args, **kwargs)
         place = self._draws.place
         try:
             result = function(*args, **kwargs)
-            outputs = tensors_in((result,))
-            self._wait(call, outputs or tensors_in(given))
+            outputs = list_tensors((result,))
+            self._wait(call, outputs or list_tensors(argument_values))
         except BaseException:
             self.session.take_back(prefix, call.number)
             raise
-        if not outputs and not tensors_in(given):
+        if not outputs and not list_tensors(argument_values):
             self.session.take_back(prefix, call.number)
             return result
         self._draws.record(f"{call.name}.forward", place)
@@ -81,11 +81,11 @@ class Calls(probe_recording.Calls[Session]):
             raise
 
     def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
-        call.sources = sources_of(values)
+        call.sources = list_sources(values)
 
     def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
         """Record the gradients of the call's outputs and inputs when they arrive."""
-        tensors = tensors_in(outputs)
+        tensors = list_tensors(outputs)
         size = len(tensors), len(call.sources)
         key = f"{call.name}.backward"
         backward = partial(Backward, self.session, key, call.parent, size, call.inside)

@@ -11,7 +11,7 @@ from probe_recording import Backward, ModuleHooks, Running, Stack, Threads
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
-from probe_mindspore.capture.gradients import attach, sources_of, tensors_in
+from probe_mindspore.capture.gradients import attach, list_sources, list_tensors
 from probe_mindspore.session import Session
 
 
@@ -30,15 +30,15 @@ class Cells(ModuleHooks[Session]):
         return self  # a copied model keeps its hooks, which belong to the original
 
     def _hook(self, cell: nn.Cell) -> None:
-        self._handles += compat.hook_forward(cell, self._before, self._after)
+        self._handles += compat.hook_forward(cell, self._begin_forward, self._end_forward)
 
     def remove(self) -> None:
         """Remove all hooks."""
         self._places.clear()
         super().remove()
 
-    def _before(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        super()._before(cell, args, kwargs)
+    def _begin_forward(self, cell: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        super()._begin_forward(cell, args, kwargs)
         running = self._threads.running
         if running and running[-1].module is cell:
             self._places.setdefault(running[-1].key, self._draws.place)
@@ -49,7 +49,7 @@ class Cells(ModuleHooks[Session]):
             self._draws.record(running.key, place)
         super()._record(session, running, output)
 
-    def _own_parameters(self, cell: nn.Cell) -> Iterable[tuple[str, Any]]:
+    def _iterate_direct_parameters(self, cell: nn.Cell) -> Iterable[tuple[str, Any]]:
         return list(cell.parameters_and_names(expand=False))
 
     def _is_recompute(self, stack: Stack) -> bool:
@@ -57,24 +57,24 @@ class Cells(ModuleHooks[Session]):
 
     def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
         if compat.has_nodes():
-            running.sources = sources_of(values)
+            running.sources = list_sources(values)
 
     def _expect_gradients(self, session: Session, running: Running, key: str, output: Any) -> None:
         if compat.has_nodes():
-            tensors = tensors_in((output,))
+            tensors = list_tensors((output,))
             size = len(tensors), len(running.sources)
             backward = partial(Backward, session, key, running.parent, size, running.inside)
             attach(tensors, running.sources, backward, session.quiet)
 
-    def _watch(self, parameter: Any, arrived: Callable[[Any], None]) -> Any:
+    def _watch(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
         def hook(gradient: Any) -> None:
             if gradient is not None:
-                arrived(gradient)
+                on_gradient(gradient)
 
         return parameter.register_hook(hook)
 
 
-def named_cells(models: nn.Cell | Sequence[nn.Cell]) -> list[tuple[str, nn.Cell]]:
+def list_cells(models: nn.Cell | Sequence[nn.Cell]) -> list[tuple[str, nn.Cell]]:
     """Return the Cells inside a model with their names, ``{path}.{Class}``.
 
     The model itself is not among them. A Cell shared by two parents has the name of the first.
@@ -82,10 +82,10 @@ def named_cells(models: nn.Cell | Sequence[nn.Cell]) -> list[tuple[str, nn.Cell]
     Args:
         models: A model, or several; the names of several begin with the index of their model.
     """
-    several = [("", models)] if isinstance(models, nn.Cell) else [(f"{i}.", m) for i, m in enumerate(models)]
+    prefixed_models = [("", models)] if isinstance(models, nn.Cell) else [(f"{i}.", m) for i, m in enumerate(models)]
     return [
         (f"{prefix}{path}.{type(cell).__name__}", cell)
-        for prefix, model in several
+        for prefix, model in prefixed_models
         for path, cell in model.cells_and_names()
         if path
     ]

@@ -14,9 +14,9 @@ from probe_recording import ConditionCapture, Conditions, Fact, batch_entry, bat
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.generators import read_seeds, read_states
-from probe_mindspore.values import array_of
+from probe_mindspore.values import convert_to_array
 
-SETTINGS = ("jit_level", "jit_config", "runtime_num_threads", "pynative_synchronize")
+NUMERICS_SETTINGS = ("jit_level", "jit_config", "runtime_num_threads", "pynative_synchronize")
 """Settings of the context that may change numbers, on all devices."""
 
 DEVICE_SETTINGS = {
@@ -63,46 +63,46 @@ class MindSporeConditions(ConditionCapture):
         for handle in handles:
             handle.remove()
 
-    def versions(self) -> dict[str, Fact]:
+    def read_versions(self) -> dict[str, Fact]:
         """Return the version of MindSpore."""
         return {"mindspore": str(mindspore.__version__)}
 
-    def devices(self) -> dict[str, Fact]:
+    def read_devices(self) -> dict[str, Fact]:
         """Return the type of the devices."""
         return {"device_target": str(mindspore.get_context("device_target"))}
 
-    def numerics(self) -> dict[str, Fact]:
+    def read_numerics(self) -> dict[str, Fact]:
         """Return the settings of MindSpore that may change numbers, without those that cannot be read."""
-        found: dict[str, Fact] = {}
+        facts: dict[str, Fact] = {}
         target = str(mindspore.get_context("device_target"))
-        for name in (*SETTINGS, *DEVICE_SETTINGS.get(target, ())):
+        for name in (*NUMERICS_SETTINGS, *DEVICE_SETTINGS.get(target, ())):
             with suppress(Exception):
-                found[name] = _plain(mindspore.get_context(name))
+                facts[name] = _convert_to_fact(mindspore.get_context(name))
         with suppress(Exception):
-            found["deterministic_algorithms"] = mindspore.get_context("deterministic") == "ON"
+            facts["deterministic_algorithms"] = mindspore.get_context("deterministic") == "ON"
         with suppress(Exception):
-            found["mode"] = "GRAPH_MODE" if compat.is_compiled_mode() else "PYNATIVE_MODE"
-        return found
+            facts["mode"] = "GRAPH_MODE" if compat.is_compiled_mode() else "PYNATIVE_MODE"
+        return facts
 
     def model_settings(self, model: Any) -> dict[str, Fact]:
         """Return the mode of a Cell, and its level of mixed precision."""
-        return {**super().model_settings(model), "amp_level": compat.amp_level(model) or "O0"}
+        return {**super().model_settings(model), "amp_level": compat.get_amp_level(model) or "O0"}
 
-    def layout(self) -> dict[str, Fact]:
+    def read_layout(self) -> dict[str, Fact]:
         """Return the number of processes, the backend of communication and the mode of parallelism."""
-        found: dict[str, Fact] = {}
+        facts: dict[str, Fact] = {}
         with suppress(Exception):
-            found["parallel_mode"] = str(mindspore.get_auto_parallel_context("parallel_mode"))
+            facts["parallel_mode"] = str(mindspore.get_auto_parallel_context("parallel_mode"))
         if communication.GlobalComm.INITED:
-            found["world_size"] = int(communication.get_group_size())
-            found["backend"] = str(communication.GlobalComm.BACKEND)
-        return found
+            facts["world_size"] = int(communication.get_group_size())
+            facts["backend"] = str(communication.GlobalComm.BACKEND)
+        return facts
 
-    def states(self) -> dict[str, str]:
+    def hash_states(self) -> dict[str, str]:
         """Return the hash of the state of each generator."""
         return read_states(self._draws.state)
 
-    def seeds(self) -> dict[str, int]:
+    def collect_seeds(self) -> dict[str, int]:
         """Return the random seed of each generator that has one."""
         return read_seeds()
 
@@ -111,10 +111,10 @@ class MindSporeConditions(ConditionCapture):
         for name, tensor in batch_tensors(args, kwargs, Tensor):
             if getattr(tensor, "has_init", False):
                 continue
-            hashed = hash_array(array_of(tensor))
+            hashed = hash_array(convert_to_array(tensor))
             if hashed is not None:
                 conditions.batch[name] = batch_entry(str(tensor.dtype).lower(), tensor.shape, hashed)
 
 
-def _plain(value: Any) -> Fact:
+def _convert_to_fact(value: Any) -> Fact:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)

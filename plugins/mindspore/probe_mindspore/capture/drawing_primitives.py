@@ -31,7 +31,7 @@ class DrawRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Seeding:
+class PrimitiveSeeds:
     """The seeds of a call of a primitive that draws random numbers.
 
     Attributes:
@@ -45,26 +45,26 @@ class Seeding:
     is_unseeded: bool
 
 
-def seeding_of(primitive: Any, args: Sequence[Any]) -> Seeding | None:
+def find_seeds(primitive: Any, args: Sequence[Any]) -> PrimitiveSeeds | None:
     """Return the seeds of a call of a primitive; None if it draws no random numbers.
 
     Args:
         primitive: The primitive.
         args: The inputs of the call.
     """
-    name = compat.primitive_name(primitive)
-    rule = _exceptions().get(name)
+    name = compat.get_primitive_name(primitive)
+    rule = _load_exceptions().get(name)
     if rule is None:
         if not _has_seeds(type(primitive), name, primitive):
             return None
-        rule = _default()
-    attributes = compat.attributes_of(primitive)
+        rule = _load_default_rule()
+    attributes = compat.read_attributes(primitive)
     values = [attributes[seed] for seed in rule.seeds if seed in attributes]
     if rule.input is not None and len(args) > rule.input:
         values.append(args[rule.input])
     seeds = tuple(int(value) for value in values if isinstance(value, int))
     is_unseeded = rule.unseeded == "always" or (bool(seeds) and all(seed == rule.unseeded for seed in seeds))
-    return Seeding(name, seeds, is_unseeded)
+    return PrimitiveSeeds(name, seeds, is_unseeded)
 
 
 _DRAWING: dict[tuple[type, str], bool] = {}
@@ -72,31 +72,31 @@ _DRAWING: dict[tuple[type, str], bool] = {}
 
 def _has_seeds(kind: type, name: str, primitive: Any) -> bool:
     """Return True if the constructor of a primitive has arguments that are seeds."""
-    found = _DRAWING.get((kind, name))
-    if found is None:
-        attributes = compat.attributes_of(primitive)
+    has_seeds = _DRAWING.get((kind, name))
+    if has_seeds is None:
+        attributes = compat.read_attributes(primitive)
         # a generator holds its seed as a tensor
-        found = any(isinstance(attributes.get(seed), int) for seed in _default().seeds)
-        _DRAWING[kind, name] = found
-    return found
+        has_seeds = any(isinstance(attributes.get(seed), int) for seed in _load_default_rule().seeds)
+        _DRAWING[kind, name] = has_seeds
+    return has_seeds
 
 
 @cache
-def _rules() -> Any:
+def _load_rules() -> Any:
     return yaml.safe_load((files("probe_mindspore.capture") / "draws.yaml").read_text("utf-8"))
 
 
 @cache
-def _default() -> DrawRule:
-    return DrawRule(tuple(_rules()["seeds"]), None, _rules()["unseeded"])
+def _load_default_rule() -> DrawRule:
+    return DrawRule(tuple(_load_rules()["seeds"]), None, _load_rules()["unseeded"])
 
 
 @cache
-def _exceptions() -> dict[str, DrawRule]:
+def _load_exceptions() -> dict[str, DrawRule]:
     """Return the rules of primitives that differ from the default, by their names."""
-    default = _default()
+    default = _load_default_rule()
     rules = {}
-    for name, fields in _rules()["primitives"].items():
+    for name, fields in _load_rules()["primitives"].items():
         seeds = tuple(fields.get("seeds", default.seeds))
         rules[name] = DrawRule(seeds, fields.get("input"), fields.get("unseeded", default.unseeded))
     return rules

@@ -15,8 +15,8 @@ import probe_recording
 from probe_recording import Draw, state_hash
 
 from probe_mindspore import compat
-from probe_mindspore.capture.drawing_primitives import Seeding, seeding_of
-from probe_mindspore.generators import DEFAULT, GLOBAL
+from probe_mindspore.capture.drawing_primitives import PrimitiveSeeds, find_seeds
+from probe_mindspore.generators import DEFAULT_GENERATOR_NAME, GLOBAL_SEED_NAME
 
 TOKEN_BYTES = 8
 """Size of the random text that stands for the state of a kernel that the operating system seeded."""
@@ -88,14 +88,14 @@ class DrawWatch:
         if session is None or not session.active:
             return
         try:
-            seeding = seeding_of(primitive, args)
+            seeding = find_seeds(primitive, args)
             if seeding is not None:
-                event = self._event(seeding, primitive)
+                event = self._create_event(seeding, primitive)
                 self._thread.events.append(event)
                 self._digest.update(event.before)
-            elif (step := compat.generator_step(primitive, args)) is not None:
+            elif (step := compat.find_generator_step(primitive, args)) is not None:
                 with session.quiet():
-                    name = DEFAULT if step.is_default else f"generator {step.seed()}"
+                    name = DEFAULT_GENERATOR_NAME if step.is_default else f"generator {step.seed()}"
                     self._thread.events.append(DrawEvent(name, step.state(), None, step))
         except Exception as error:  # the call must go on whatever the recorder's error
             session.failed("conditions", "draws", error)
@@ -122,12 +122,12 @@ class DrawWatch:
         except Exception as error:  # the call must go on whatever the recorder's error
             session.failed("conditions", op, error)
 
-    def _event(self, seeding: Seeding, primitive: Any) -> DrawEvent:
+    def _create_event(self, seeding: PrimitiveSeeds, primitive: Any) -> DrawEvent:
         if seeding.is_unseeded:
-            return DrawEvent(GLOBAL, os.urandom(TOKEN_BYTES), os.urandom(TOKEN_BYTES))
+            return DrawEvent(GLOBAL_SEED_NAME, os.urandom(TOKEN_BYTES), os.urandom(TOKEN_BYTES))
         count = self._count(primitive if seeding.seeds else None, seeding.name)
         before, after = (repr((seeding.name, seeding.seeds, n)).encode() for n in (count, count + 1))
-        return DrawEvent(GLOBAL, before, after)
+        return DrawEvent(GLOBAL_SEED_NAME, before, after)
 
     def _count(self, primitive: Any, name: str) -> int:
         """Count a call, and return the number of calls before it; None counts all primitives of the name."""

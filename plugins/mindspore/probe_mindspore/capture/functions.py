@@ -23,10 +23,10 @@ from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
 from probe_mindspore.capture.draws import DrawWatch
 
-_INHERITED = object()
+_NOT_OWN = object()
 """Mark of an attribute that its holder inherits."""
 
-_METHODS = (FunctionType, type(str.join), type(object.__repr__))
+_METHOD_TYPES = (FunctionType, type(str.join), type(object.__repr__))
 
 
 class Patch(NamedTuple):
@@ -73,13 +73,13 @@ class Functions:
         if self._placed:
             return
         self._has_functions = True
-        for patch in (*known(), *self._custom):
+        for patch in (*list_patches(), *self._custom):
             self._place(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
         self.install_primitives()
 
     def install_primitives(self) -> None:
         """Install the wrappers of primitives alone, to see which of them draw random numbers."""
-        for kind in compat.primitive_classes():
+        for kind in compat.list_primitive_classes():
             self._place(kind, "__call__", self._wrap_primitive)
 
     def remove(self) -> None:
@@ -89,7 +89,7 @@ class Functions:
         for holder, attribute, original, wrapper in reversed(placed):
             if vars(holder).get(attribute) is not wrapper:
                 continue
-            if original is _INHERITED:
+            if original is _NOT_OWN:
                 delattr(holder, attribute)
             else:
                 setattr(holder, attribute, original)
@@ -99,7 +99,7 @@ class Functions:
         """True if the wrappers of functions are installed."""
         return self._has_functions
 
-    def blind(self) -> Callable[[], None]:
+    def remove_wrappers(self) -> Callable[[], None]:
         """Remove all wrappers, and return a function that installs them again."""
         if not self._placed:
             return lambda: None
@@ -133,19 +133,19 @@ class Functions:
         self._primitives = {
             id(primitive): (f"Primitive.{attribute}.{type(primitive).__name__}", primitive)
             for _, cell in named
-            for attribute, primitive in compat.primitives_of(cell).items()
+            for attribute, primitive in compat.list_primitives(cell).items()
         }
 
     def _place(self, holder: Any, attribute: str, wrap: Callable[[Any], Any]) -> None:
         """Replace an attribute by its wrapper."""
-        own = vars(holder).get(attribute, _INHERITED)
+        previous = vars(holder).get(attribute, _NOT_OWN)
         original = getattr(holder, attribute)
         wrapped, wrapper = self._made.get((id(holder), attribute), (None, None))
         if wrapped is not original:  # made only once: there are thousands, and each step installs them
             wrapper = wrap(original)
             self._made[id(holder), attribute] = original, wrapper
         setattr(holder, attribute, wrapper)
-        self._placed.append((holder, attribute, own, wrapper))
+        self._placed.append((holder, attribute, previous, wrapper))
 
     # -- wrapping --------------------------------------------------------------------------
 
@@ -155,24 +155,24 @@ class Functions:
         name, in_place = patch.name, patch.in_place
         inner = threads.outermost(original)
 
-        def recorded(*args: Any, **kwargs: Any) -> Any:
+        def record_call(*args: Any, **kwargs: Any) -> Any:
             calls = self.calls
             if calls is None or threads.inside or not calls.session.active:
                 return original(*args, **kwargs)
             return calls.record(name, inner, args, kwargs, stack_of(sys._getframe(1)), in_place)
 
-        return _named_like(recorded, original)
+        return _copy_name(record_call, original)
 
     def _wrap_primitive(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a wrapper of a primitive's ``__call__`` that records its calls."""
         threads, draws = self._threads, self._draws
 
         def run(primitive: Any, *args: Any, **kwargs: Any) -> Any:
-            if type(primitive).__call__ is recorded:  # its class may call that of its base
+            if type(primitive).__call__ is record_call:  # its class may call that of its base
                 draws.note(primitive, args)
             return original(primitive, *args, **kwargs)
 
-        def recorded(primitive: Any, *args: Any, **kwargs: Any) -> Any:
+        def record_call(primitive: Any, *args: Any, **kwargs: Any) -> Any:
             calls = self.calls
             name = self._name_of(primitive) if not threads.inside else None
             if calls is None or name is None or not calls.session.active:
@@ -181,39 +181,39 @@ class Functions:
             in_place = compat.overwrites_arguments(primitive)
             return calls.record(name, inner, args, kwargs, stack_of(sys._getframe(1)), in_place)
 
-        return _named_like(recorded, original)
+        return _copy_name(record_call, original)
 
     def _name_of(self, primitive: Any) -> str | None:
         """Return the name of a primitive's records; None if it is not recorded."""
         if self._primitives is None:
-            return f"Primitive.{compat.primitive_name(primitive)}.{type(primitive).__name__}"
+            return f"Primitive.{compat.get_primitive_name(primitive)}.{type(primitive).__name__}"
         return self._primitives.get(id(primitive), (None, None))[0]
 
 
-def _named_like(recorded: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+def _copy_name(recorded: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """Give a wrapper the name of its function; but no ``__wrapped__``, which compilers follow."""
     for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
         value = getattr(original, attribute, None)
         if isinstance(value, str):
             setattr(recorded, attribute, value)
-    setattr(recorded, compat.ORIGINAL, original)
+    setattr(recorded, compat.ORIGINAL_ATTRIBUTE, original)
     return recorded
 
 
 @functools.cache
-def known() -> tuple[Patch, ...]:
+def list_patches() -> tuple[Patch, ...]:
     """Return all functions and methods to wrap in this MindSpore, by the rules in ``families.yaml``."""
     rules = yaml.safe_load((files("probe_mindspore.capture") / "families.yaml").read_text("utf-8"))
     patches: dict[tuple[int, str], Patch] = {}
     for prefix, module, path in rules["families"]:
-        for patch in _functions(rules, prefix, module, path):
+        for patch in _iterate_functions(rules, prefix, module, path):
             patches.setdefault((id(patch.holder), patch.attribute), patch)
-    for patch in _elsewhere(rules, [*patches.values()]):
+    for patch in _iterate_copies(rules, [*patches.values()]):
         patches.setdefault((id(patch.holder), patch.attribute), patch)
-    return (*patches.values(), *_methods(rules))
+    return (*patches.values(), *_iterate_methods(rules))
 
 
-def _functions(rules: Any, prefix: str, module: str, path: str) -> Iterator[Patch]:
+def _iterate_functions(rules: Any, prefix: str, module: str, path: str) -> Iterator[Patch]:
     """Yield the functions of one family; see ``families.yaml``."""
     try:
         holder = importlib.import_module(module)
@@ -230,19 +230,19 @@ def _functions(rules: Any, prefix: str, module: str, path: str) -> Iterator[Patc
             yield Patch(holder, name, f"{prefix}.{path}{name}", name.endswith("_"))
 
 
-def _elsewhere(rules: Any, functions: Iterable[Patch]) -> Iterator[Patch]:
+def _iterate_copies(rules: Any, functions: Iterable[Patch]) -> Iterator[Patch]:
     """Yield the same functions in modules of layers, where they may have other names."""
     names: dict[int, str] = {}
     for patch in sorted(functions, key=lambda p: p.attribute not in getattr(p.holder, "__all__", ())):
         names.setdefault(id(getattr(patch.holder, patch.attribute)), patch.name)
-    for module in _modules(rules):
+    for module in _iterate_modules(rules):
         for attribute, function in vars(module).items():
             if isinstance(function, FunctionType) and id(function) in names:
                 name = names[id(function)]
                 yield Patch(module, attribute, name, name.endswith("_"))
 
 
-def _modules(rules: Any) -> Iterator[ModuleType]:
+def _iterate_modules(rules: Any) -> Iterator[ModuleType]:
     """Yield the modules of layers, and those that define operators."""
     for package in map(importlib.import_module, rules["layers"]):
         yield package
@@ -255,14 +255,14 @@ def _modules(rules: Any) -> Iterator[ModuleType]:
             continue
 
 
-def _methods(rules: Any) -> Iterator[Patch]:
+def _iterate_methods(rules: Any) -> Iterator[Patch]:
     """Yield the methods and operators of tensors."""
     left_out = frozenset(rules["not_recorded"]["Tensor"])
     public = (name for name in dir(Tensor) if not name.startswith("_") and name not in left_out)
     for name in (*public, *rules["tensor_operators"]):
         in_place = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
         for kind in compat.TENSORS:
-            if isinstance(getattr(kind, name, None), _METHODS) and not isinstance(
+            if isinstance(getattr(kind, name, None), _METHOD_TYPES) and not isinstance(
                 vars(kind).get(name), (staticmethod, classmethod)
             ):
                 yield Patch(kind, name, f"Tensor.{name}", in_place or name.startswith("__i"))

@@ -16,16 +16,16 @@ from mindspore import Tensor
 from probe_recording import Array, Arrived, Gathering
 
 from probe_mindspore import compat
-from probe_mindspore.values import values_of
+from probe_mindspore.values import read_values
 
-LARGEST_WALK = 1_000_000
+MAX_VISITED_NODES = 1_000_000
 """Largest number of nodes that are searched for the inputs of a call."""
 
-DEEPEST = 8
+MAX_DEPTH = 8
 """Depth of lists, tuples and dicts up to which tensors are found."""
 
 
-def tensors_in(values: Iterable[Any]) -> list[Any]:
+def list_tensors(values: Iterable[Any]) -> list[Any]:
     """Return all tensors in the order of the arguments, including those in lists, tuples and dicts."""
     tensors: list[Any] = []
     _gather(values, tensors, 0)
@@ -37,13 +37,13 @@ def _gather(values: Iterable[Any], tensors: list[Any], depth: int) -> None:
     for value in values:
         if isinstance(value, Tensor):
             tensors.append(value)
-        elif depth < DEEPEST and isinstance(value, (list, tuple)):
+        elif depth < MAX_DEPTH and isinstance(value, (list, tuple)):
             _gather(value, tensors, depth + 1)
-        elif depth < DEEPEST and isinstance(value, dict):
+        elif depth < MAX_DEPTH and isinstance(value, dict):
             _gather(value.values(), tensors, depth + 1)
 
 
-class Source:
+class GradientSource:
     """Destination of an input's gradient: a node, and the index of the node's output.
 
     It is made before the call, because a call in place moves its input to another node.
@@ -57,14 +57,14 @@ class Source:
     __slots__ = ("key", "node", "number")
 
     def __init__(self, tensor: Any) -> None:
-        self.node = compat.node_of(tensor)
-        self.key = (0, 0) if self.node is None else (compat.identity(self.node), compat.place_of(tensor))
+        self.node = compat.get_node(tensor)
+        self.key = (0, 0) if self.node is None else (compat.get_identity(self.node), compat.place_of(tensor))
         self.number = 0 if self.node is None else compat.number_of(self.node)
 
 
-def sources_of(values: Iterable[Any]) -> list[Source]:
+def list_sources(values: Iterable[Any]) -> list[GradientSource]:
     """Return the source of each tensor; it is empty for a tensor that needs no gradient."""
-    return [Source(tensor) for tensor in tensors_in(values)]
+    return [GradientSource(tensor) for tensor in list_tensors(values)]
 
 
 Quiet = Callable[[], AbstractContextManager[Any]]
@@ -72,7 +72,7 @@ Quiet = Callable[[], AbstractContextManager[Any]]
 
 
 def attach(
-    outputs: Sequence[Any], sources: Sequence[Source], arrived: Callable[[], Arrived], quiet: Quiet
+    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], Arrived], quiet: Quiet
 ) -> bool:
     """Hook the nodes of a call, so that its gradients are recorded when they arrive.
 
@@ -86,30 +86,30 @@ def attach(
         False if there will be no gradients.
     """
     inputs = {source.key: i for i, source in reversed(list(enumerate(sources))) if source.node is not None}
-    made = [(i, tensor, node) for i, tensor in enumerate(outputs) if (node := compat.node_of(tensor))]
+    graph_outputs = [(i, tensor, node) for i, tensor in enumerate(outputs) if (node := compat.get_node(tensor))]
     roots = {
-        compat.identity(node): node
-        for _, tensor, node in made
-        if (compat.identity(node), compat.place_of(tensor)) not in inputs
+        compat.get_identity(node): node
+        for _, tensor, node in graph_outputs
+        if (compat.get_identity(node), compat.place_of(tensor)) not in inputs
     }
     if not roots:
         return False  # the call computed nothing that needs a gradient
-    gathering = _Gathering(arrived(), len(sources), quiet)
+    gathering = _HostGradientCollector(arrived(), len(sources), quiet)
     hooked: dict[int, list[tuple[int, Callable[[Any], None]]]] = {}
-    for position, tensor, node in made:
+    for position, tensor, node in graph_outputs:
         place = compat.place_of(tensor)
-        same = inputs.get((compat.identity(node), place), -1)
-        hooked.setdefault(compat.identity(node), []).append((place, gathering.output(position, same)))
-    for number, node in {compat.identity(node): node for _, _, node in made}.items():
-        node.register_prehook(_once(hooked[number]))
-    for node, edges in _edges(roots, sources):
+        input_number = inputs.get((compat.get_identity(node), place), -1)
+        hooked.setdefault(compat.get_identity(node), []).append((place, gathering.output(position, input_number)))
+    for number, node in {compat.get_identity(node): node for _, _, node in graph_outputs}.items():
+        node.register_prehook(_make_single_use_hook(hooked[number]))
+    for node, edges in _find_edges(roots, sources):
         node.register_hook(gathering.inputs(edges))
     gathering.ready()
     return True
 
 
-def _edges(
-    roots: dict[int, compat.Node], sources: Sequence[Source]
+def _find_edges(
+    roots: dict[int, compat.Node], sources: Sequence[GradientSource]
 ) -> list[tuple[compat.Node, list[tuple[int, int]]]]:
     """Return the nodes of a call with edges to its inputs, with (position of the edge, index of the input).
 
@@ -125,26 +125,26 @@ def _edges(
             wanted.setdefault(source.key, []).append(i)
     newest = max((source.number for source in sources), default=0)
     nodes: list[tuple[compat.Node, list[tuple[int, int]]]] = []
-    seen = set(roots)
+    visited = set(roots)
     waiting = list(roots.values())
-    while waiting and len(seen) < LARGEST_WALK:
+    while waiting and len(visited) < MAX_VISITED_NODES:
         node = waiting.pop()
         edges: dict[tuple[int, int], list[int]] = {}
-        for position, (following, place) in enumerate(compat.edges_of(node)):
+        for position, (following, place) in enumerate(compat.list_edges(node)):
             if following is None:
                 continue
-            key = compat.identity(following), place
+            key = compat.get_identity(following), place
             if key in wanted:
                 edges.setdefault(key, []).append(position)
-            elif key[0] not in seen and compat.number_of(following) > newest:
-                seen.add(key[0])
+            elif key[0] not in visited and compat.number_of(following) > newest:
+                visited.add(key[0])
                 waiting.append(following)
         if edges:
-            nodes.append((node, [pair for key, at in edges.items() for pair in _paired(at, wanted[key])]))
+            nodes.append((node, [pair for key, at in edges.items() for pair in _pair_edges(at, wanted[key])]))
     return nodes
 
 
-def _paired(positions: list[int], inputs: list[int]) -> list[tuple[int, int]]:
+def _pair_edges(positions: list[int], inputs: list[int]) -> list[tuple[int, int]]:
     """Return pairs of edge and input.
 
     A tensor that is given twice has an edge for each; if it has not, all shares count for the first input.
@@ -154,27 +154,27 @@ def _paired(positions: list[int], inputs: list[int]) -> list[tuple[int, int]]:
     return [(position, inputs[0]) for position in positions]
 
 
-class _Gathering(Gathering):
+class _HostGradientCollector(Gathering):
     """Sum of gradients in host memory: an array, with the dtype of the last share."""
 
     def __init__(self, tell: Arrived, inputs: int, quiet: Quiet) -> None:
         super().__init__(tell, inputs)
         self._quiet = quiet
 
-    def _added(self, total: tuple[Array, Any] | None, gradient: Any) -> tuple[Array, Any]:
+    def _add_gradient(self, total: tuple[Array, Any] | None, gradient: Any) -> tuple[Array, Any]:
         with self._quiet():
-            array = values_of(gradient)
+            array = read_values(gradient)
             return (array.copy() if total is None else total[0] + array, gradient.dtype)
 
-    def _whole(self, total: tuple[Array, Any] | None, gradient: Any) -> Any:
+    def _sum_gradients(self, total: tuple[Array, Any] | None, gradient: Any) -> Any:
         if total is None:
             return gradient
         if gradient is not None:
-            total = self._added(total, gradient)
+            total = self._add_gradient(total, gradient)
         return Tensor(total[0], dtype=total[1])
 
 
-def _once(outputs: list[tuple[int, Callable[[Any], None]]]) -> Callable[[tuple[Any, ...]], None]:
+def _make_single_use_hook(outputs: list[tuple[int, Callable[[Any], None]]]) -> Callable[[tuple[Any, ...]], None]:
     """Return a hook that passes each gradient on once; a second pass over the same graph is ignored.
 
     Args:

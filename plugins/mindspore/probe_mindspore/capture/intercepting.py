@@ -22,14 +22,14 @@ from probe_recording import (
 from probe_core.errors import UserError
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
-from probe_mindspore.capture.cells import named_cells
-from probe_mindspore.capture.drawing_primitives import seeding_of
+from probe_mindspore.capture.cells import list_cells
+from probe_mindspore.capture.drawing_primitives import find_seeds
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.functions import Functions
-from probe_mindspore.capture.gradients import Quiet, attach, sources_of, tensors_in
-from probe_mindspore.values import values_of
+from probe_mindspore.capture.gradients import Quiet, attach, list_sources, list_tensors
+from probe_mindspore.values import read_values
 
-SIDE_EFFECTS = ("GetNext", "Print", "PyFunc", "ScalarSummary", "TensorDump", "TensorSummary")
+SIDE_EFFECT_PRIMITIVES = ("GetNext", "Print", "PyFunc", "ScalarSummary", "TensorDump", "TensorSummary")
 """Primitives that must run only once, because they read data, print or write files."""
 
 
@@ -49,7 +49,7 @@ class Interceptor(CallInterceptor):
         self._draws = _DrawCounter()
         self._calls = _InterceptedCalls(self._threads)
         self._functions = Functions(self._threads, self._draws)
-        self._eager = compat.Eager(self._functions.blind)
+        self._eager = compat.Eager(self._functions.remove_wrappers)
 
     def install(self, around: Callable[[InterceptedCall], Any], model: Any = None) -> None:
         """Pass the calls of this thread to ``around`` until ``remove``.
@@ -65,7 +65,7 @@ class Interceptor(CallInterceptor):
         self._eager.install()
         if model is not None:
             roots = [model] if isinstance(model, nn.Cell) else list(model)
-            self._functions.know([("", root) for root in roots] + named_cells(model))
+            self._functions.know([("", root) for root in roots] + list_cells(model))
         self._calls.around = around
         self._functions.calls = self._calls
         self._functions.install()
@@ -89,18 +89,18 @@ class Interceptor(CallInterceptor):
         self._calls.counts.clear()
 
     @contextmanager
-    def _unobserved(self) -> Iterator[None]:
+    def _suspend(self) -> Iterator[None]:
         self._threads.inside += 1
         try:
             yield
         finally:
             self._threads.inside -= 1
 
-    def unobserved(self) -> AbstractContextManager[Any]:
+    def suspend(self) -> AbstractContextManager[Any]:
         """Return a context whose calls are not intercepted."""
-        return self._unobserved()
+        return self._suspend()
 
-    def random_states(self, generator: Any = None) -> _RandomStates:
+    def read_random_states(self, generator: Any = None) -> _RandomStates:
         """Return the present states of all generators."""
         return _RandomStates(self._draws)
 
@@ -119,9 +119,7 @@ class _DrawCounter(DrawWatch):
     def note(self, primitive: Any, args: Sequence[Any]) -> None:
         """Count a call of a primitive that begins, if it draws random numbers."""
         try:
-            draws = (
-                seeding_of(primitive, args) is not None or compat.generator_step(primitive, args) is not None
-            )
+            draws = find_seeds(primitive, args) is not None or compat.find_generator_step(primitive, args) is not None
         except Exception:  # the call must go on whatever the error
             draws = True
         self.count += draws
@@ -185,14 +183,14 @@ class _InterceptedCalls(Calls):
         number = self.counts.get(prefix, 0)
         self.counts[prefix] = number + 1
         call = _MindSporeCall(
-            f"{prefix}.{number}", self._waiting(function), args, kwargs, writes=in_place, quiet=self._quiet
+            f"{prefix}.{number}", self._wrap_with_wait(function), args, kwargs, writes=in_place, quiet=self._quiet
         )
         try:
-            result = call.run() if _runs_once(prefix) else around(call)
+            result = call.run() if _is_run_once(prefix) else around(call)
         except BaseException:
             self.counts[prefix] = number
             raise
-        if not tensors_in((*args, *kwargs.values(), result)):
+        if not list_tensors((*args, *kwargs.values(), result)):
             self.counts[prefix] = number
         return result
 
@@ -201,19 +199,19 @@ class _InterceptedCalls(Calls):
         """Return a context in which calls are not intercepted, and not part of the graph."""
         self._threads.inside += 1
         try:
-            with compat.no_grad():
+            with compat.disable_gradients():
                 yield
         finally:
             self._threads.inside -= 1
 
-    def _waiting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_with_wait(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that waits for its operators, so that it raises their errors."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
             self._threads.inside += 1
             try:
-                compat.wait_for(tensors_in((result,)) or tensors_in((*args, *kwargs.values())))
+                compat.wait_for(list_tensors((result,)) or list_tensors((*args, *kwargs.values())))
             finally:
                 self._threads.inside -= 1
             return result
@@ -234,14 +232,14 @@ class _MindSporeCall(InterceptedCall):
         """Return the tensors among the arguments that need a gradient, in order, before the call runs."""
         if not compat.is_differentiating():
             return []
-        tensors = tensors_in((*self.args, *self.kwargs.values()))
-        return [tensor for tensor in tensors if compat.node_of(tensor) is not None]
+        tensors = list_tensors((*self.args, *self.kwargs.values()))
+        return [tensor for tensor in tensors if compat.get_node(tensor) is not None]
 
     def _run_with_gradients(self, receiver: GradientReceiver) -> Any:
         inputs = [id(tensor) for tensor in self.differentiable_inputs()]
         tensors = {id(tensor): tensor for tensor in self.differentiable_inputs()}
         firsts = [inputs.index(number) for number in tensors]
-        sources = sources_of(tensors.values())
+        sources = list_sources(tensors.values())
         result = self.function(*self.args, **self.kwargs)
         if result is None and self.writes and self.args:
             outputs = [self.args[0]]
@@ -260,7 +258,7 @@ class _MindSporeCall(InterceptedCall):
 
     def _copied(self, gradient: Tensor) -> Tensor:
         with self._quiet():
-            return Tensor(values_of(gradient).copy(), dtype=gradient.dtype)
+            return Tensor(read_values(gradient).copy(), dtype=gradient.dtype)
 
 
 def _spread(values: Sequence[Any], places: Sequence[int], length: int) -> list[Any]:
@@ -271,20 +269,16 @@ def _spread(values: Sequence[Any], places: Sequence[int], length: int) -> list[A
     return result
 
 
-def _runs_once(prefix: str) -> bool:
+def _is_run_once(prefix: str) -> bool:
     """Return True for a call that a task must not repeat."""
     family, _, rest = prefix.partition(".")
-    return family == "Distributed" or (
-        family == "Primitive" and rest.rpartition(".")[2] in _single_primitives()
-    )
+    return family == "Distributed" or (family == "Primitive" and rest.rpartition(".")[2] in _list_single_primitives())
 
 
 @cache
-def _single_primitives() -> frozenset[str]:
+def _list_single_primitives() -> frozenset[str]:
     """Return the classes of primitives that communicate or have other side effects."""
     collectives = (
-        name
-        for name, kind in vars(comm_ops).items()
-        if isinstance(kind, type) and issubclass(kind, ops.Primitive)
+        name for name, kind in vars(comm_ops).items() if isinstance(kind, type) and issubclass(kind, ops.Primitive)
     )
-    return frozenset((*collectives, *SIDE_EFFECTS))
+    return frozenset((*collectives, *SIDE_EFFECT_PRIMITIVES))

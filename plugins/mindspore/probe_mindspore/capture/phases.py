@@ -15,7 +15,7 @@ from mindspore import Tensor, nn, ops
 from mindspore.experimental import optim as experimental
 from mindspore.ops import composite
 from mindspore.ops.function import clip_func
-from probe_recording import Ladder, Rung, flat, measured_in
+from probe_recording import Ladder, Rung, flat, iterate_statistics
 
 from probe_mindspore import compat, compat_passes
 from probe_mindspore.capture.optimizers import applied_gradients, groups_of, parameters_of, states_of
@@ -221,7 +221,7 @@ class PhaseCapture:
     def _clipping(self, original: Any) -> Callable[..., Any]:
         def clip(x: Any, *args: Any, **kwargs: Any) -> Any:
             def record() -> None:
-                parts = [part.norm for part in measured_in(self._leaf(x)) if part.norm is not None]
+                parts = [part.norm for part in iterate_statistics(self._leaf(x)) if part.norm is not None]
                 rung = self._add("clipped", [("total_norm", math.hypot(*parts))])
                 assert rung is not None
                 rung.facts["function"] = "clip_by_global_norm"

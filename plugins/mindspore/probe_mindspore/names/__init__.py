@@ -20,29 +20,26 @@ from probe_matching import (
 )
 
 
-def table() -> NameTable:
+def load_table() -> NameTable:
     """Return the table of names of both frameworks."""
     names, modules = _load("apis.yaml"), _load("modules.yaml")
     mindspore, pytorch = names["mindspore"], names["pytorch"]
     built_in = NameTable(
         source=Dialect(
-            apis=_pairs(mindspore),
+            apis=_list_pairs(mindspore),
             arguments=mindspore["arguments"],
-            slots={name: _parameters(pairs) for name, pairs in modules["parameters"].items()},
+            slots={name: _create_parameter_map(pairs) for name, pairs in modules["parameters"].items()},
             classes=modules["classes"],
-            overloads={
-                entry["api"]: Overload(entry["above"], entry["is"]) for entry in _load("overloads.yaml")
-            },
+            overloads={entry["api"]: Overload(entry["above"], entry["is"]) for entry in _load("overloads.yaml")},
         ),
         target=Dialect(
-            apis=_pairs(pytorch),
+            apis=_list_pairs(pytorch),
             arguments=pytorch["arguments"],
             composites={name: 0 for name in modules["composites"]}
             | {name: 3 for name in modules["composites_of_stacks"]},
         ),
         hints=tuple(
-            Hint(frozenset(item["names"]), item["text"], item["when"] == "differs")
-            for item in _load("hints.yaml")
+            Hint(frozenset(item["names"]), item["text"], item["when"] == "differs") for item in _load("hints.yaml")
         ),
     )
     entries, problems = api_entries(_load("calls.yaml"), "calls.yaml")
@@ -50,19 +47,19 @@ def table() -> NameTable:
     return with_entries(built_in, entries)
 
 
-def _pairs(names: dict[str, Any]) -> dict[str, str]:
+def _list_pairs(names: dict[str, Any]) -> dict[str, str]:
     """Return the common name of each API of a framework, from lists by scope and single pairs."""
-    same = {
-        f"{scope}.{name}": f"{other}.{name}"
+    same_names = {
+        f"{scope}.{name}": f"{common_scope}.{name}"
         for scope, others in names["same"].items()
-        for other, bare in others.items()
+        for common_scope, bare in others.items()
         for name in bare
     }
     renamed: dict[str, str] = names["renamed"]
-    return same | renamed
+    return same_names | renamed
 
 
-def _parameters(pairs: dict[str, str]) -> SlotMap:
+def _create_parameter_map(pairs: dict[str, str]) -> SlotMap:
     """Return a map of a class's parameters that knows both names; ``mint.nn`` has classes with PyTorch's."""
     return SlotMap(parameters=pairs | {name: name for name in pairs.values()})
 

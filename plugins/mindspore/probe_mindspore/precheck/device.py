@@ -12,9 +12,16 @@ import mindspore
 import numpy as np
 from probe_precheck import Array, missing_device, plain_output
 
-from probe_mindspore.precheck.apis import writes
-from probe_mindspore.precheck.random_arrays import rounded
-from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, leaves, mapped
+from probe_mindspore.precheck.apis import is_in_place
+from probe_mindspore.precheck.random_arrays import round_to_dtype
+from probe_mindspore.precheck.tensors import (
+    STORAGE_DTYPES,
+    Arguments,
+    DType,
+    TensorArgument,
+    iterate_leaves,
+    map_leaves,
+)
 
 CPU = "cpu"
 """Name of the CPU on the command line."""
@@ -23,7 +30,7 @@ ACCELERATORS = ("Ascend", "GPU")
 """Kinds of accelerators, in the order in which they are tried."""
 
 
-def open_device(text: str) -> str:
+def select_device(text: str) -> str:
     """Select the device that calls run on.
 
     Args:
@@ -54,15 +61,15 @@ def open_device(text: str) -> str:
 def run_forward(function: Callable[..., Any], arguments: Arguments, seed: int) -> Any:
     """Run a call, and return its output as plain arrays; its first tensor if it returns None."""
     mindspore.set_seed(seed)
-    positional, keywords = _built(arguments, tensor_of)
+    positional, keywords = _build_arguments(arguments, create_tensor)
     output = function(*positional, **keywords)
     if output is None:
-        output = next((item for item in leaves(positional) if isinstance(item, mindspore.Tensor)), None)
-    return plain(output)
+        output = next((item for item in iterate_leaves(positional) if isinstance(item, mindspore.Tensor)), None)
+    return convert_to_arrays(output)
 
 
 def run_backward(
-    function: Callable[..., Any], api: str, arguments: Arguments, gradients: Sequence[Made | None], seed: int
+    function: Callable[..., Any], api: str, arguments: Arguments, gradients: Sequence[TensorArgument | None], seed: int
 ) -> list[Array | None]:
     """Return the gradients of all floating-point tensors of a call, including those in lists and keywords.
 
@@ -78,42 +85,42 @@ def run_backward(
     wanted = [i for i, gradient in enumerate(gradients) if gradient is not None]
 
     def run(*tensors: Any) -> Any:
-        given = iter(tensors)
+        remaining = iter(tensors)
 
-        def built(made: Made) -> Any:
-            if not made.is_float:
-                return tensor_of(made)
-            tensor = next(given)
-            return tensor * 1 if writes(api) else tensor  # MindSpore cannot differentiate writes to arguments
+        def build_argument(argument: TensorArgument) -> Any:
+            if not argument.is_float:
+                return create_tensor(argument)
+            tensor = next(remaining)
+            return tensor * 1 if is_in_place(api) else tensor  # MindSpore cannot differentiate writes to arguments
 
-        positional, keywords = _built(arguments, built)
+        positional, keywords = _build_arguments(arguments, build_argument)
         output = function(*positional, **keywords)
         source = positional[0] if output is None else output
-        flat = [item for item in leaves(source) if isinstance(item, mindspore.Tensor)]
+        flat = [item for item in iterate_leaves(source) if isinstance(item, mindspore.Tensor)]
         chosen = tuple(flat[i] for i in wanted)
         return chosen if len(chosen) > 1 else chosen[0]
 
     mindspore.set_seed(seed)
-    inputs = [tensor_of(made) for made in arguments.tensors if made.is_float]
-    given = tuple(tensor_of(gradient) for gradient in gradients if gradient is not None)
+    inputs = [create_tensor(argument) for argument in arguments.tensors if argument.is_float]
+    output_gradients = tuple(create_tensor(gradient) for gradient in gradients if gradient is not None)
     gradient_of = mindspore.ops.GradOperation(get_all=True, sens_param=True)(run)
-    results = gradient_of(*inputs, given if len(given) > 1 else given[0])
-    return [plain(gradient) for gradient in results]
+    results = gradient_of(*inputs, output_gradients if len(output_gradients) > 1 else output_gradients[0])
+    return [convert_to_arrays(gradient) for gradient in results]
 
 
-def tensor_of(made: Made) -> Any:
+def create_tensor(argument: TensorArgument) -> Any:
     """Return a new tensor with the values of an argument."""
-    if made.dtype == "BFloat16":
-        return mindspore.Tensor(made.values).astype(mindspore.bfloat16)
-    return mindspore.Tensor(np.array(made.values))
+    if argument.dtype == "BFloat16":
+        return mindspore.Tensor(argument.values).astype(mindspore.bfloat16)
+    return mindspore.Tensor(np.array(argument.values))
 
 
-def plain(value: Any) -> Any:
+def convert_to_arrays(value: Any) -> Any:
     """Return ``value`` with arrays in place of tensors, which hold copies of their values."""
-    return plain_output(value, _without_mindspore)
+    return plain_output(value, _convert_leaf)
 
 
-def _without_mindspore(value: Any) -> Any:
+def _convert_leaf(value: Any) -> Any:
     """Return a tensor as an array, and any other object of MindSpore as a number or text."""
     if isinstance(value, mindspore.Tensor):
         dtype = str(value.dtype)
@@ -123,24 +130,20 @@ def _without_mindspore(value: Any) -> Any:
     return float(value) if "float" in type(value).__name__ else str(value)  # a bfloat16 number of MindSpore
 
 
-def narrowed(array: Array) -> Made:
+def make_tensor_argument(array: Array) -> TensorArgument:
     """Return an array as a tensor argument, such as a gradient made for an output."""
-    return Made(rounded(array.values.astype(STORED[array.dtype]), array.dtype), array.dtype)
+    return TensorArgument(round_to_dtype(array.values.astype(STORAGE_DTYPES[array.dtype]), array.dtype), array.dtype)
 
 
-def _built(arguments: Arguments, tensor: Callable[[Made], Any]) -> tuple[Any, Any]:
+def _build_arguments(arguments: Arguments, tensor: Callable[[TensorArgument], Any]) -> tuple[Any, Any]:
     """Return the arguments by position and by keyword, with tensors and dtypes of MindSpore."""
 
-    def change(item: Any) -> Any:
-        if isinstance(item, Made):
+    def convert_leaf(item: Any) -> Any:
+        if isinstance(item, TensorArgument):
             return tensor(item)
-        return (
-            getattr(mindspore, _DTYPE_NAMES.get(item.name, item.name.lower()))
-            if isinstance(item, DType)
-            else item
-        )
+        return getattr(mindspore, _DTYPE_NAMES.get(item.name, item.name.lower())) if isinstance(item, DType) else item
 
-    return mapped(arguments.positional, change), mapped(arguments.keywords, change)
+    return map_leaves(arguments.positional, convert_leaf), map_leaves(arguments.keywords, convert_leaf)
 
 
 _DTYPE_NAMES = {"Bool": "bool_"}

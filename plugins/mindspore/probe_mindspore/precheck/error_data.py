@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from probe_precheck import Array, Call, Outputs, file_name, script_of
 
-from probe_core.files.atomic import replacing, write_text
+from probe_core.files.atomic import replace_file, write_text
 from probe_mindspore.precheck.apis import PLACES
-from probe_mindspore.precheck.tensors import Arguments, DType, Made, leaves
+from probe_mindspore.precheck.tensors import Arguments, DType, TensorArgument, iterate_leaves
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ReproductionData:
     """Data of a call that may be saved.
 
     Attributes:
@@ -30,63 +30,63 @@ class Kept:
     """
 
     arguments: Arguments
-    gradients: Sequence[Made | None]
+    gradients: Sequence[TensorArgument | None]
     forward: Outputs
     backward: Outputs | None
 
 
-def save(call: Call, kept: Kept, directory: Path) -> Path:
+def save(call: Call, data: ReproductionData, directory: Path) -> Path:
     """Write the tensors of a call as ``.npy`` files, with bfloat16 as float32, and a script beside them.
 
     Args:
         call: The call.
-        kept: Its data.
+        data: Its data.
         directory: The directory to write to.
 
     Returns:
         The path of the script.
     """
     name = file_name(call.name)
-    for made in kept.arguments.tensors:
-        _save(directory / f"{_file(made)}.npy", made.values)
-    for i, gradient in enumerate(kept.gradients):
+    for argument in data.arguments.tensors:
+        _save(directory / f"{_format_file_name(argument)}.npy", argument.values)
+    for i, gradient in enumerate(data.gradients):
         if gradient is not None:
             _save(directory / f"{name}.backward.input.{i}.npy", gradient.values)
-    for phase, outputs in (("forward", kept.forward), ("backward", kept.backward)):
+    for phase, outputs in (("forward", data.forward), ("backward", data.backward)):
         for side in ("bench", "device") if outputs is not None else ():
-            for i, item in enumerate(leaves(getattr(outputs, side))):
+            for i, item in enumerate(iterate_leaves(getattr(outputs, side))):
                 if isinstance(item, Array):
                     _save(directory / f"{name}.{phase}.output.{side}.{i}.npy", item.values)
     path = directory / f"{name}.py"
-    write_text(path, _script(call, name, kept))
+    write_text(path, _format_script(call, name, data))
     return path
 
 
 def _save(path: Path, values: Any) -> None:
     """Write an array as a ``.npy`` file."""
-    with replacing(path) as file:
+    with replace_file(path) as file:
         np.save(file, values)
 
 
-def _file(made: Made) -> str:
+def _format_file_name(argument: TensorArgument) -> str:
     """Return the name of an argument's file, without its suffix."""
-    return file_name(made.place)
+    return file_name(argument.place)
 
 
-def _of_mindspore(value: Any, _: str) -> str | None:
+def _format_mindspore_value(value: Any, _: str) -> str | None:
     """Return Python code for a tensor, which the script loads from its file, or for a dtype."""
-    if isinstance(value, Made):
-        return f"load({_file(value) + '.npy'!r}, {value.dtype!r})"
+    if isinstance(value, TensorArgument):
+        return f"load({_format_file_name(value) + '.npy'!r}, {value.dtype!r})"
     return f"dtype({value.name!r})" if isinstance(value, DType) else None
 
 
-def _script(call: Call, name: str, kept: Kept) -> str:
+def _format_script(call: Call, name: str, data: ReproductionData) -> str:
     """Return the text of the script."""
     scope, api, _ = call.parts
     values = {
         "@NAME@": name,
         "@FUNCTION@": f"{PLACES[scope][0]}.{api}",
-        "@BACKWARD@": str(kept.backward is not None),
+        "@BACKWARD@": str(data.backward is not None),
     }
-    arguments = kept.arguments
-    return script_of(__package__, call, arguments.positional, arguments.keywords, _of_mindspore, values)
+    arguments = data.arguments
+    return script_of(__package__, call, arguments.positional, arguments.keywords, _format_mindspore_value, values)

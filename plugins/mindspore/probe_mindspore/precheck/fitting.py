@@ -15,8 +15,8 @@ from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import Values
 
 
-def fitted(
-    values: Values, api: str, rule: Mapping[str, Any], given: Given, generator: np.random.Generator
+def fit_values(
+    values: Values, api: str, rule: Mapping[str, Any], call_arguments: Given, generator: np.random.Generator
 ) -> Values:
     """Return random values, changed so that an API accepts them.
 
@@ -24,7 +24,7 @@ def fitted(
         values: The random values.
         api: The name of the API.
         rule: The rule for the argument.
-        given: All arguments of the call.
+        call_arguments: All arguments of the call.
         generator: Draws more random numbers.
 
     Returns:
@@ -32,14 +32,14 @@ def fitted(
     """
     is_index = values.dtype.kind in "iu"
     if "index_of" in rule and is_index:
-        size, dim = size_of(rules, api, rule["index_of"], given)
+        size, dim = size_of(rules, api, rule["index_of"], call_arguments)
         if size is None or size < 1:
             return values
         if rule.get("unique") and dim is not None:
-            return _without_repeats(values, size, dim, generator)
+            return _draw_distinct_indices(values, size, dim, generator)
         return np.clip(values, 0, size - 1)
     if "below" in rule and is_index:
-        limit = given.number(rule["below"]["argument"], rule["below"]["name"])
+        limit = call_arguments.number(rule["below"]["argument"], rule["below"]["name"])
         return np.clip(values, 0, limit - 1) if limit is not None and limit > 0 else np.clip(values, 0, None)
     if "sorted" in rule:
         return np.sort(values, -1) if values.ndim else values
@@ -52,7 +52,7 @@ def fitted(
     return values
 
 
-def _without_repeats(values: Values, size: int, dim: int, generator: np.random.Generator) -> Values:
+def _draw_distinct_indices(values: Values, size: int, dim: int, generator: np.random.Generator) -> Values:
     """Return random indices without repeats along ``dim``; with repeats if ``size`` is too small."""
     if values.ndim <= 1:
         dim = 0

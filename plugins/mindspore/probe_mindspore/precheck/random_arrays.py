@@ -13,20 +13,18 @@ from typing import Any
 import numpy as np
 from probe_precheck import Range, need_finite, never_random, range_of, seed_at
 
-from probe_mindspore.precheck.tensors import STORED, Values
+from probe_mindspore.precheck.tensors import STORAGE_DTYPES, Values
 
-LARGEST = {"BFloat16": 3.3895313892515355e38}
+MAX_VALUES = {"BFloat16": 3.3895313892515355e38}
 """Largest numbers of dtypes that numpy lacks."""
 
 
-def generator_for(seed: int, place: str) -> np.random.Generator:
+def create_generator(seed: int, place: str) -> np.random.Generator:
     """Return the generator of the tensor at ``place``, such as ``Mint.add.0.forward.input.1``."""
     return np.random.default_rng(seed_at(seed, place, 16))
 
 
-def random_array(
-    leaf: Mapping[str, Any], dtype: str, shape: tuple[int, ...], generator: np.random.Generator
-) -> Values:
+def draw_array(leaf: Mapping[str, Any], dtype: str, shape: tuple[int, ...], generator: np.random.Generator) -> Values:
     """Return random values of the recorded range; the first is the minimum, the last the maximum.
 
     Args:
@@ -38,20 +36,20 @@ def random_array(
     Raises:
         Unbuildable: No range was recorded, or values of the dtype cannot be drawn.
     """
-    stored = np.dtype(STORED[dtype])
+    stored = np.dtype(STORAGE_DTYPES[dtype])
     if 0 in shape:
         return np.empty(shape, stored)
     if stored.kind == "c":
         raise never_random(dtype)
     limits = range_of(leaf)
     if stored.kind == "f":
-        values = _floats(limits, dtype, stored, shape, generator)
+        values = _draw_floats(limits, dtype, stored, shape, generator)
     else:
-        values = _integers(limits, stored, shape, generator)
-    return rounded(_edged(values, limits), dtype)
+        values = _draw_integers(limits, stored, shape, generator)
+    return round_to_dtype(_set_extremes(values, limits), dtype)
 
 
-def rounded(values: Values, dtype: str) -> Values:
+def round_to_dtype(values: Values, dtype: str) -> Values:
     """Return values rounded to bfloat16, as float32, if that is their dtype; others unchanged."""
     if dtype != "BFloat16":
         return values
@@ -62,7 +60,7 @@ def rounded(values: Values, dtype: str) -> Values:
     return narrow
 
 
-def _integers(
+def _draw_integers(
     limits: Range, stored: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
 ) -> Values:
     """Return random integers, evenly distributed, or booleans among the recorded ones."""
@@ -78,7 +76,7 @@ def _integers(
     return whole
 
 
-def _floats(
+def _draw_floats(
     limits: Range, dtype: str, stored: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
 ) -> Values:
     """Return random floating-point numbers, evenly distributed; an infinite end is that of the dtype."""
@@ -87,7 +85,7 @@ def _floats(
         return np.full(shape, math.nan, stored)
     if math.isinf(high) and high == low:
         return np.full(shape, high, stored)
-    most = LARGEST.get(dtype, float(np.finfo(stored).max))
+    most = MAX_VALUES.get(dtype, float(np.finfo(stored).max))
     first = float(high) if math.isnan(low) else min(max(float(low), -most), most)
     last = min(max(float(high), -most), most)
     drawn = generator.random(shape)
@@ -95,7 +93,7 @@ def _floats(
     return np.clip(values, first, last).astype(stored)
 
 
-def _edged(values: Values, limits: Range) -> Values:
+def _set_extremes(values: Values, limits: Range) -> Values:
     """Put the recorded extremes, inf and nan at the first, second and last place, as msprobe does."""
     flat = values.reshape(-1)  # a view, for values are contiguous
     is_float = values.dtype.kind == "f"
@@ -113,11 +111,11 @@ def _edged(values: Values, limits: Range) -> Values:
         if is_float:
             flat[place] = original if math.isinf(original) else clean
         else:
-            flat[place] = _within(int(clean), values.dtype)
+            flat[place] = _clamp_integer(int(clean), values.dtype)
     return values
 
 
-def _within(value: int, dtype: np.dtype[Any]) -> int:
+def _clamp_integer(value: int, dtype: np.dtype[Any]) -> int:
     """Return an integer limited to the range of a dtype."""
     if dtype.kind == "b":
         return int(value > 0)

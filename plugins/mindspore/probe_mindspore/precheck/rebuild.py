@@ -23,10 +23,18 @@ from probe_precheck import (
 from probe_recording import leaf_of
 
 from probe_core.model import Value
-from probe_mindspore.precheck.fitting import fitted
-from probe_mindspore.precheck.random_arrays import generator_for, random_array
+from probe_mindspore.precheck.fitting import fit_values
+from probe_mindspore.precheck.random_arrays import create_generator, draw_array
 from probe_mindspore.precheck.rules import rules
-from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, Values, dtype_name, leaves
+from probe_mindspore.precheck.tensors import (
+    STORAGE_DTYPES,
+    Arguments,
+    DType,
+    TensorArgument,
+    Values,
+    iterate_leaves,
+    parse_dtype_name,
+)
 
 DTYPES = ("mindspore.dtype", "mindspore.type", "torch.dtype")
 """Types of leaves that describe a dtype."""
@@ -46,24 +54,24 @@ class Rebuilder:
         self._seed = seed
         self._most = most
 
-    def arguments(self, call: Call) -> Arguments:
+    def rebuild_arguments(self, call: Call) -> Arguments:
         """Return the arguments of a call's forward.
 
         Raises:
             Unbuildable: An argument cannot be rebuilt; the message says why.
         """
-        given = arguments_of(call)
-        positional, keywords = self._walk(call, given).arguments(call, given)
+        call_arguments = arguments_of(call)
+        positional, keywords = self._walk(call, call_arguments).arguments(call, call_arguments)
         return Arguments(tuple(positional), keywords)
 
-    def gradients(self, call: Call) -> list[Made | None]:
+    def rebuild_gradients(self, call: Call) -> list[TensorArgument | None]:
         """Return the gradient of each output that a call's backward took in; None if none was recorded."""
         assert call.backward is not None
         walk = self._walk(call, Given([], {}))
         gradients = walk.value(call.backward.get("input", []), f"{call.name}.backward.input")
-        return [item if isinstance(item, Made) else None for item in leaves(gradients)]
+        return [item if isinstance(item, TensorArgument) else None for item in iterate_leaves(gradients)]
 
-    def gradient_like(self, call: Call, index: int, shape: tuple[int, ...]) -> Made:
+    def draw_gradient(self, call: Call, index: int, shape: tuple[int, ...]) -> TensorArgument:
         """Return a random gradient of the recorded range with another shape.
 
         Args:
@@ -75,9 +83,9 @@ class Rebuilder:
         described = described_leaves(call.backward.get("input", []))
         leaf = {**described[index], "shape": list(shape)}
         leaf.pop("data_name", None)
-        return self.tensor(leaf, f"{call.name}.backward.input.{index}")
+        return self.rebuild_tensor(leaf, f"{call.name}.backward.input.{index}")
 
-    def tensor(self, leaf: Mapping[str, Any], place: str) -> Made:
+    def rebuild_tensor(self, leaf: Mapping[str, Any], place: str) -> TensorArgument:
         """Return a tensor, from its file or else with random values of the recorded range.
 
         Args:
@@ -88,33 +96,35 @@ class Rebuilder:
             Unbuildable: The tensor cannot be rebuilt; the message says why.
         """
         value = value_of(leaf, place, leaf_of)
-        dtype = dtype_name(str(leaf.get("dtype")))
-        if dtype not in STORED or value.shape is None:
+        dtype = parse_dtype_name(str(leaf.get("dtype")))
+        if dtype not in STORAGE_DTYPES or value.shape is None:
             raise Unbuildable(f"Tensors of dtype {leaf.get('dtype')} cannot be rebuilt. SKIP.")
-        limit_size(value.shape, np.dtype(STORED[dtype]).itemsize, self._most)
+        limit_size(value.shape, np.dtype(STORAGE_DTYPES[dtype]).itemsize, self._most)
         if value.data_name is None or value.is_empty:
-            drawn = random_array(leaf, dtype, value.shape, generator_for(self._seed, place))
-            return Made(drawn, dtype, place)
+            drawn = draw_array(leaf, dtype, value.shape, create_generator(self._seed, place))
+            return TensorArgument(drawn, dtype, place)
         array = recorded_array(self._tensors, value)
-        return Made(_stored(array, dtype, value.data_name), dtype, place)
+        return TensorArgument(_convert_recorded(array, dtype, value.data_name), dtype, place)
 
-    def _walk(self, call: Call, given: Given) -> Walk:
+    def _walk(self, call: Call, call_arguments: Given) -> Walk:
         """Return the walk that rebuilds the values of a call."""
-        return Walk(partial(self._made, call.api, given), lambda item, _: plain_value(item), tuple)
+        return Walk(
+            partial(self._build_argument, call.api, call_arguments), lambda item, _: decode_plain_value(item), tuple
+        )
 
-    def _made(
-        self, api: str, given: Given, leaf: Mapping[str, Any], place: str, at: int | str | None
-    ) -> Made:
+    def _build_argument(
+        self, api: str, call_arguments: Given, leaf: Mapping[str, Any], place: str, at: int | str | None
+    ) -> TensorArgument:
         """Return a tensor argument; random values are made to fit the API."""
-        tensor = self.tensor(leaf, place)
+        tensor = self.rebuild_tensor(leaf, place)
         rule = rule_for(rules, api, at) if leaf.get("data_name") is None else None
         if rule is None:
             return tensor
-        generator = generator_for(self._seed, f"{place}/fitted")
-        return Made(fitted(tensor.values, api, rule, given, generator), tensor.dtype, place)
+        generator = create_generator(self._seed, f"{place}/fitted")
+        return TensorArgument(fit_values(tensor.values, api, rule, call_arguments, generator), tensor.dtype, place)
 
 
-def plain_value(item: Mapping[str, Any]) -> Any:
+def decode_plain_value(item: Mapping[str, Any]) -> Any:
     """Return the value that a recorded description of anything but a tensor stands for.
 
     Raises:
@@ -122,21 +132,21 @@ def plain_value(item: Mapping[str, Any]) -> Any:
     """
     kind, value = item["type"], item.get("value")
     if kind in DTYPES:
-        name = dtype_name(str(value))
-        if name not in STORED:
+        name = parse_dtype_name(str(value))
+        if name not in STORAGE_DTYPES:
             raise Unbuildable(f"There is no dtype {value}. SKIP.")
         return DType(name)
     plain = common_value(item)
     return plain.item() if isinstance(plain, np.generic) else plain
 
 
-def _stored(array: Values, dtype: str, name: str) -> Values:
+def _convert_recorded(array: Values, dtype: str, name: str) -> Values:
     """Return a copy of recorded values, in the dtype that numpy holds them in.
 
     Raises:
         Unbuildable: The file holds another dtype.
     """
-    stored = np.dtype(STORED[dtype])
+    stored = np.dtype(STORAGE_DTYPES[dtype])
     if array.dtype.name == dtype.lower() or array.dtype == stored:
         return np.array(array.astype(stored), order="C")
     if dtype == "BFloat16" and array.dtype.kind == "V" and array.dtype.itemsize == 2:  # by MindSpore

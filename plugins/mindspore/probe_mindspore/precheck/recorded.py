@@ -10,9 +10,9 @@ from probe_precheck import Array, Call, Message, Unbuildable, described_leaves, 
 
 from probe_mindspore.precheck.rebuild import Rebuilder
 from probe_mindspore.precheck.rules import rules
-from probe_mindspore.precheck.tensors import Made, leaves
+from probe_mindspore.precheck.tensors import TensorArgument, iterate_leaves
 
-SAME = Message(
+SAME_RESULT = Message(
     "测试对象为真实数据的输出；在本设备上重新运行，结果一致。",
     "The recorded values were tested; run again here they are the same, up to rounding.",
 )
@@ -33,7 +33,7 @@ def has_recorded(call: Call) -> bool:
     return bool(recorded) and all(is_recorded(leaf) or 0 in leaf.get("shape", ()) for leaf in tensors)
 
 
-def recorded_outputs(rebuilder: Rebuilder, call: Call, like: Any) -> Any:
+def read_recorded_outputs(rebuilder: Rebuilder, call: Call, like: Any) -> Any:
     """Return the recorded outputs in the structure of the reference's.
 
     A record lists all outputs of a call, whether the call returned a tuple or a single value.
@@ -43,24 +43,24 @@ def recorded_outputs(rebuilder: Rebuilder, call: Call, like: Any) -> Any:
         call: The call.
         like: The outputs of the reference.
     """
-    outputs = [_value(rebuilder, leaf, f"{call.name}.forward.output") for leaf in _outputs(call)]
+    outputs = [_read_value(rebuilder, leaf, f"{call.name}.forward.output") for leaf in _list_outputs(call)]
     return outputs[0] if len(outputs) == 1 and not isinstance(like, list) else outputs
 
 
-def _outputs(call: Call) -> list[Any]:
+def _list_outputs(call: Call) -> list[Any]:
     """Return the descriptions of a call's outputs."""
     return described_leaves(call.forward.get("output"))
 
 
-def _value(rebuilder: Rebuilder, leaf: Any, place: str) -> Any:
+def _read_value(rebuilder: Rebuilder, leaf: Any, place: str) -> Any:
     """Return the value of a recorded leaf; tensors as arrays."""
     if isinstance(leaf, Mapping) and "dtype" in leaf:
-        return rebuilder.tensor(leaf, place).array
+        return rebuilder.rebuild_tensor(leaf, place).array
     return leaf.get("value") if isinstance(leaf, Mapping) else leaf
 
 
-def recorded_gradients(
-    rebuilder: Rebuilder, call: Call, tensors: Sequence[Made]
+def read_recorded_gradients(
+    rebuilder: Rebuilder, call: Call, tensors: Sequence[TensorArgument]
 ) -> list[Array | None] | None:
     """Return the recorded gradient of each floating-point tensor of a call.
 
@@ -82,45 +82,45 @@ def recorded_gradients(
     described = described_leaves(call.backward.get("output"))
     if not any(is_recorded(leaf) for leaf in described):
         return None
-    floats = [made for made in tensors if made.is_float]
-    by_position = [made for made in tensors if ".input." in made.place]
-    for owners in (tensors, by_position, floats, [made for made in by_position if made.is_float]):
-        if _fits(described, owners):
+    floats = [tensor for tensor in tensors if tensor.is_float]
+    by_position = [tensor for tensor in tensors if ".input." in tensor.place]
+    for owners in (tensors, by_position, floats, [tensor for tensor in by_position if tensor.is_float]):
+        if _has_matching_shapes(described, owners):
             gradients = {
-                id(made): rebuilder.tensor(leaf, f"{call.name}.backward.output").array
-                for made, leaf in zip(owners, described)
+                id(tensor): rebuilder.rebuild_tensor(leaf, f"{call.name}.backward.output").array
+                for tensor, leaf in zip(owners, described)
                 if is_recorded(leaf)
             }
-            return [gradients.get(id(made)) for made in floats]
+            return [gradients.get(id(tensor)) for tensor in floats]
     raise Unbuildable("The recorded gradients do not fit its inputs in number and shape. SKIP.")
 
 
-def _fits(described: Sequence[Any], owners: Sequence[Made]) -> bool:
+def _has_matching_shapes(described: Sequence[Any], owners: Sequence[TensorArgument]) -> bool:
     """Return True if gradients have the number and the shapes of these tensors."""
     if len(described) != len(owners):
         return False
     return all(
-        leaf is None or (isinstance(leaf, Mapping) and leaf.get("shape") == list(made.values.shape))
-        for leaf, made in zip(described, owners)
+        leaf is None or (isinstance(leaf, Mapping) and leaf.get("shape") == list(tensor.values.shape))
+        for leaf, tensor in zip(described, owners)
     )
 
 
-def compared_again(recorded: Any, again: Any) -> Message:
+def describe_rerun_difference(recorded: Any, again: Any) -> Message:
     """Return the note on recorded values that were compared with those of running the call again here."""
     worst = 0.0
-    pairs = list(zip(leaves(recorded), leaves(again)))
+    pairs = list(zip(iterate_leaves(recorded), iterate_leaves(again)))
     for first, second in pairs:
         if not (isinstance(first, Array) and isinstance(second, Array)):
             continue
         if first.values.shape != second.values.shape:
-            return _differs("in shape")
-        worst = max(worst, _distance(first, second))
+            return _describe_difference("in shape")
+        worst = max(worst, _compute_distance(first, second))
     if worst == 0:
-        return SAME
-    return _differs(f"by up to {worst:.3g}")
+        return SAME_RESULT
+    return _describe_difference(f"by up to {worst:.3g}")
 
 
-def not_again(reason: str) -> Message:
+def describe_failed_rerun(reason: str) -> Message:
     """Return the note that recorded values were tested, but the call could not be run again here."""
     return Message(
         f"测试对象为真实数据的输出；无法在本设备上重新运行: {reason}",
@@ -128,7 +128,7 @@ def not_again(reason: str) -> Message:
     )
 
 
-def _differs(extent: str) -> Message:
+def _describe_difference(extent: str) -> Message:
     """Return the note that running the call again gives other values, with a text on how far they differ."""
     return Message(
         f"测试对象为真实数据的输出；在本设备上重新运行，结果不同 ({extent})。",
@@ -137,7 +137,7 @@ def _differs(extent: str) -> Message:
     )
 
 
-def _distance(first: Array, second: Array) -> float:
+def _compute_distance(first: Array, second: Array) -> float:
     """Return the largest difference of two arrays; 0 if it may be rounding, by the rule ``again``."""
     limits = rules("again")
     wide = np.complex128 if first.values.dtype.kind == "c" else np.float64

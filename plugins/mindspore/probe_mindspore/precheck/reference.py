@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from probe_precheck import Array, plain_output
 
-from probe_mindspore.precheck.tensors import Arguments, DType, Made, Values, leaves, mapped
+from probe_mindspore.precheck.tensors import Arguments, DType, TensorArgument, Values, iterate_leaves, map_leaves
 
 WIDE = (torch.float64, torch.float32)
 """Dtypes that floating-point numbers are raised to; the first that torch has kernels for is used."""
@@ -21,7 +21,7 @@ WIDE = (torch.float64, torch.float32)
 REFERENCE_FACTOR = 2
 """Bytes of a value of the reference for each byte of the device's."""
 
-INDEX = {"Int32": torch.int64, "Int16": torch.int64}
+INDEX_DTYPES = {"Int32": torch.int64, "Int16": torch.int64}
 """Dtypes that integers are raised to if torch does not accept their own."""
 
 NAMES = {"bool": "Bool", "bfloat16": "BFloat16", "uint8": "UInt8", "uint16": "UInt16", "uint32": "UInt32",
@@ -29,7 +29,7 @@ NAMES = {"bool": "Bool", "bfloat16": "BFloat16", "uint8": "UInt8", "uint16": "UI
 
 
 @dataclass(slots=True, eq=False)
-class Reference:
+class TorchReference:
     """A call that torch has run.
 
     Attributes:
@@ -43,12 +43,12 @@ class Reference:
     @property
     def tensors(self) -> list[torch.Tensor]:
         """The tensors among its outputs."""
-        return [item for item in leaves(self.output) if isinstance(item, torch.Tensor)]
+        return [item for item in iterate_leaves(self.output) if isinstance(item, torch.Tensor)]
 
     @property
     def plain(self) -> Any:
         """Its output with arrays in place of tensors."""
-        return plain(self.output)
+        return convert_to_arrays(self.output)
 
 
 def run_forward(
@@ -57,7 +57,7 @@ def run_forward(
     with_gradients: bool,
     seed: int,
     is_raised: bool = True,
-) -> Reference:
+) -> TorchReference:
     """Run a call in the highest precision that torch has kernels for.
 
     Args:
@@ -72,7 +72,7 @@ def run_forward(
     """
     failure: Exception | None = None
     for wide in WIDE if is_raised else (None,):
-        for integers in ({}, INDEX):
+        for integers in ({}, INDEX_DTYPES):
             try:
                 return _run(function, arguments, wide, integers, with_gradients, seed)
             except Exception as error:  # torch raises many types for arguments that it does not accept
@@ -88,73 +88,75 @@ def _run(
     integers: dict[str, torch.dtype],
     with_gradients: bool,
     seed: int,
-) -> Reference:
+) -> TorchReference:
     """Run a call with floating-point numbers and integers in these dtypes."""
-    reference = Reference()
+    reference = TorchReference()
 
-    def change(item: Any) -> Any:
+    def convert_leaf(item: Any) -> Any:
         if isinstance(item, DType):
-            return _raised(getattr(torch, item.name.lower()), wide)
-        if not isinstance(item, Made):
+            return _raise_dtype(getattr(torch, item.name.lower()), wide)
+        if not isinstance(item, TensorArgument):
             return item
         tensor = torch.from_numpy(np.array(item.values))
-        tensor = tensor.to(integers.get(item.dtype, _raised(tensor.dtype, wide)))
+        tensor = tensor.to(integers.get(item.dtype, _raise_dtype(tensor.dtype, wide)))
         if not with_gradients or not item.is_float:
             return tensor
         reference.leaves.append(tensor.requires_grad_())
         return tensor * 1  # calls in place cannot write to a leaf of the graph
 
-    positional, keywords = mapped(arguments.positional, change), mapped(arguments.keywords, change)
+    positional, keywords = map_leaves(arguments.positional, convert_leaf), map_leaves(arguments.keywords, convert_leaf)
     torch.manual_seed(seed)
     reference.output = function(*positional, **keywords)
     if reference.output is None:
-        reference.output = next((item for item in leaves(positional) if isinstance(item, torch.Tensor)), None)
+        reference.output = next((item for item in iterate_leaves(positional) if isinstance(item, torch.Tensor)), None)
     return reference
 
 
-def meta_outputs(function: Callable[..., Any], arguments: Arguments) -> list[Any] | None:
+def compute_meta_outputs(function: Callable[..., Any], arguments: Arguments) -> list[Any] | None:
     """Return the outputs of a call of meta tensors of torch, for which no values are computed.
 
     They are in the precision of the arguments. The result is None if the call cannot be run on meta tensors,
     for example because the shape of its output depends on values.
     """
 
-    def change(item: Any) -> Any:
+    def convert_to_meta(item: Any) -> Any:
         if isinstance(item, DType):
             return getattr(torch, item.name.lower())
-        if not isinstance(item, Made):
+        if not isinstance(item, TensorArgument):
             return item
         return torch.empty(item.values.shape, dtype=getattr(torch, item.dtype.lower()), device="meta")
 
     try:
         with torch.device("meta"):
-            output = function(*mapped(arguments.positional, change), **mapped(arguments.keywords, change))
+            output = function(
+                *map_leaves(arguments.positional, convert_to_meta), **map_leaves(arguments.keywords, convert_to_meta)
+            )
     except Exception:  # torch raises many types for arguments that it does not accept
         return None
-    return list(leaves(output))
+    return list(iterate_leaves(output))
 
 
-def expected_dtypes(outputs: Sequence[Any] | None) -> list[str]:
-    """Return MindSpore's names of the dtypes of ``meta_outputs``.
+def list_expected_dtypes(outputs: Sequence[Any] | None) -> list[str]:
+    """Return MindSpore's names of the dtypes of ``compute_meta_outputs``.
 
     A name is empty for an output that is no tensor; the list is empty if there are no outputs.
     """
     return [name_of(item.dtype) if isinstance(item, torch.Tensor) else "" for item in outputs or ()]
 
 
-def memory_need(arguments: Arguments, outputs: Sequence[Any] | None) -> int:
-    """Return the bytes that a call needs: its arguments and ``meta_outputs`` on both sides.
+def estimate_memory(arguments: Arguments, outputs: Sequence[Any] | None) -> int:
+    """Return the bytes that a call needs: its arguments and ``compute_meta_outputs`` on both sides.
 
     The reference takes twice as much as the device, since it computes in float64. Memory inside of operators
     is not counted.
     """
     tensors = [item for item in outputs or () if isinstance(item, torch.Tensor)]
     results = sum(max(tensor.nbytes, tensor.untyped_storage().nbytes()) for tensor in tensors)
-    inputs = sum(made.values.nbytes for made in arguments.tensors)
+    inputs = sum(argument.values.nbytes for argument in arguments.tensors)
     return inputs + REFERENCE_FACTOR * (inputs + results) + results
 
 
-def run_backward(reference: Reference, gradients: Sequence[Made | None]) -> list[Array]:
+def run_backward(reference: TorchReference, gradients: Sequence[TensorArgument | None]) -> list[Array]:
     """Return the gradients of a call's floating-point tensors; zeros if no output depends on a tensor.
 
     Args:
@@ -170,17 +172,17 @@ def run_backward(reference: Reference, gradients: Sequence[Made | None]) -> list
         allow_unused=True,
     )
     return [
-        array_of(torch.zeros_like(leaf) if gradient is None else gradient)
+        convert_to_array(torch.zeros_like(leaf) if gradient is None else gradient)
         for leaf, gradient in zip(reference.leaves, computed)
     ]
 
 
-def plain(value: Any) -> Any:
+def convert_to_arrays(value: Any) -> Any:
     """Return ``value`` with arrays in place of tensors."""
-    return plain_output(value, lambda item: array_of(item) if isinstance(item, torch.Tensor) else str(item))
+    return plain_output(value, lambda item: convert_to_array(item) if isinstance(item, torch.Tensor) else str(item))
 
 
-def array_of(tensor: torch.Tensor) -> Array:
+def convert_to_array(tensor: torch.Tensor) -> Array:
     """Return the values of a tensor, with MindSpore's name of its dtype."""
     name = name_of(tensor.dtype)
     tensor = tensor.detach().resolve_conj().resolve_neg()
@@ -196,7 +198,7 @@ def name_of(dtype: torch.dtype) -> str:
     return NAMES.get(name, name.capitalize())
 
 
-def _raised(dtype: torch.dtype, wide: torch.dtype | None) -> torch.dtype:
+def _raise_dtype(dtype: torch.dtype, wide: torch.dtype | None) -> torch.dtype:
     """Return the dtype that a dtype is raised to; itself if ``wide`` is None."""
     if wide is None:
         return dtype

@@ -37,28 +37,28 @@ from probe_core.errors import UserError
 from probe_core.model import Value
 from probe_core.store.files import TENSOR_DIRECTORY
 from probe_mindspore.precheck.apis import (
-    device_function,
-    names,
-    reference_arguments,
-    reference_function,
+    find_device_function,
+    find_reference_function,
+    load_names,
+    translate_arguments,
 )
-from probe_mindspore.precheck.error_data import Kept, save
+from probe_mindspore.precheck.error_data import ReproductionData, save
 from probe_mindspore.precheck.rebuild import Rebuilder
 from probe_mindspore.precheck.recorded import (
     AGAIN,
-    compared_again,
+    describe_failed_rerun,
+    describe_rerun_difference,
     has_recorded,
-    not_again,
-    recorded_gradients,
-    recorded_outputs,
+    read_recorded_gradients,
+    read_recorded_outputs,
 )
 from probe_mindspore.precheck.rules import rules
-from probe_mindspore.precheck.tensors import Arguments, Made, widened
+from probe_mindspore.precheck.tensors import Arguments, TensorArgument, widen_outputs
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from probe_mindspore.precheck.reference import Reference
+    from probe_mindspore.precheck.reference import TorchReference
 
 NEEDED = {"mindspore": 'mindspore==2.10.0 "numpy<2"', "torch": "torch"}
 """Packages that the pre-check imports, and the arguments of pip that install them."""
@@ -82,7 +82,7 @@ class MindSporeRunner:
 
         They are those in the tables of names, and those of MindSpore if it is installed.
         """
-        apis = {name.partition(".")[2] for name in (*names().source.apis, *rules("torch"))}
+        apis = {name.partition(".")[2] for name in (*load_names().source.apis, *rules("torch"))}
         try:
             mint = importlib.import_module("mindspore.mint")
         except ModuleNotFoundError:
@@ -109,11 +109,11 @@ class MindSporeRunner:
         _import_frameworks()
         import torch
 
-        from probe_mindspore.precheck.device import open_device
+        from probe_mindspore.precheck.device import select_device
 
         torch.set_num_threads(options.threads)
         self._options = options
-        device = open_device(options.device)
+        device = select_device(options.device)
         directory = options.dump.parent / TENSOR_DIRECTORY
         tensors = stored_in(directory, _load)
         self._rebuilder = Rebuilder(tensors, options.seed, max_input_bytes())
@@ -131,35 +131,37 @@ class MindSporeRunner:
         from probe_mindspore.precheck import reference
 
         scope, api, _ = call.parts
-        function = self._instead.get(f"{scope}.{api}") or device_function(scope, api)
-        arguments = self._rebuilder.arguments(call)
-        of_torch = reference_function(scope, api, arguments)
-        outputs_on_meta = reference.meta_outputs(of_torch, reference_arguments(scope, api, arguments))
-        limit_call(reference.memory_need(arguments, outputs_on_meta), self._max_call_bytes)
+        function = self._instead.get(f"{scope}.{api}") or find_device_function(scope, api)
+        arguments = self._rebuilder.rebuild_arguments(call)
+        of_torch = find_reference_function(scope, api, arguments)
+        outputs_on_meta = reference.compute_meta_outputs(of_torch, translate_arguments(scope, api, arguments))
+        limit_call(reference.estimate_memory(arguments, outputs_on_meta), self._max_call_bytes)
         seed = self._options.seed
         try:
             bench = reference.run_forward(
                 of_torch,
-                reference_arguments(scope, api, arguments),
+                translate_arguments(scope, api, arguments),
                 call.backward is not None,
                 seed,
                 is_raised=api not in rules("not_raised"),
             )
         except Exception as error:
-            raise NotRun(f"torch does not take the arguments of {call.name}: {brief(error)} SKIP.") from None
+            raise NotRun(f"torch does not take the arguments of {call.name}: {shorten_error(error)} SKIP.") from None
         plain = bench.plain
-        device, notes = self._forward(call, function, arguments, plain)
-        expected = reference.expected_dtypes(outputs_on_meta)
-        device, narrow = widened(device, expected)
-        notes += too_narrow(narrow)
+        device, notes = self._run_forward(call, function, arguments, plain)
+        expected = reference.list_expected_dtypes(outputs_on_meta)
+        device, narrow = widen_outputs(device, expected)
+        notes += describe_narrow_outputs(narrow)
         outputs = Outputs(bench=plain, device=device)
-        backward, gradients, backward_notes = self._backward(call, function, arguments, bench)
-        kept = Kept(arguments, gradients, outputs, backward if isinstance(backward, Outputs) else None)
+        backward, gradients, backward_notes = self._run_backward(call, function, arguments, bench)
+        reproduction_data = ReproductionData(
+            arguments, gradients, outputs, backward if isinstance(backward, Outputs) else None
+        )
         return Outcome(
             outputs,
             backward,
             rules.is_random(api, arguments.keywords),
-            kept=kept,
+            kept=reproduction_data,
             notes_of={FORWARD: notes, BACKWARD: backward_notes},
         )
 
@@ -173,38 +175,38 @@ class MindSporeRunner:
         from probe_mindspore.precheck import device, reference
 
         scope, api, _ = call.parts
-        function = self._instead.get(f"{scope}.{api}") or device_function(scope, api)
-        given = arguments_of(call)
-        sent = [given.positional, list(given.keywords.values()), call.forward.get("output")]
+        function = self._instead.get(f"{scope}.{api}") or find_device_function(scope, api)
+        call_arguments = arguments_of(call)
+        sent = [call_arguments.positional, list(call_arguments.keywords.values()), call.forward.get("output")]
         for leaf in described_leaves(sent):
             is_tensor = isinstance(leaf, Mapping) and "dtype" in leaf
             if is_tensor and not is_recorded(leaf) and 0 not in leaf.get("shape", ()):
                 raise Unbuildable("A tensor was sent without its values. SKIP.")
         rebuilder = Rebuilder(tensors, self._options.seed, max_input_bytes())
-        arguments = rebuilder.arguments(call)
+        arguments = rebuilder.rebuild_arguments(call)
         if rules.is_random(api, arguments.keywords):
             raise NotRun("It draws random numbers, so what was sent cannot be computed again. SKIP.")
-        of_torch = reference_function(scope, api, arguments)
-        outputs_on_meta = reference.meta_outputs(of_torch, reference_arguments(scope, api, arguments))
-        limit_call(reference.memory_need(arguments, outputs_on_meta), self._max_call_bytes)
+        of_torch = find_reference_function(scope, api, arguments)
+        outputs_on_meta = reference.compute_meta_outputs(of_torch, translate_arguments(scope, api, arguments))
+        limit_call(reference.estimate_memory(arguments, outputs_on_meta), self._max_call_bytes)
         seed, is_raised = self._options.seed, api not in rules("not_raised")
         try:
             bench = reference.run_forward(
-                of_torch, reference_arguments(scope, api, arguments), False, seed, is_raised=is_raised
+                of_torch, translate_arguments(scope, api, arguments), False, seed, is_raised=is_raised
             )
         except Exception as error:
-            raise NotRun(f"torch does not take the arguments of {call.name}: {brief(error)} SKIP.") from None
+            raise NotRun(f"torch does not take the arguments of {call.name}: {shorten_error(error)} SKIP.") from None
         try:
-            own = device.run_forward(function, arguments, seed)
+            device_output = device.run_forward(function, arguments, seed)
         except Exception as error:
-            raise NotRun(f"MindSpore cannot run it on this device: {brief(error)} SKIP.") from None
+            raise NotRun(f"MindSpore cannot run it on this device: {shorten_error(error)} SKIP.") from None
         plain = bench.plain
-        expected = reference.expected_dtypes(outputs_on_meta)
-        own, _ = widened(own, expected)
-        given_out, narrow = widened(recorded_outputs(rebuilder, call, plain), expected)
-        return Outcome(Outputs(bench=plain, device=own), notes=too_narrow(narrow)), given_out
+        expected = reference.list_expected_dtypes(outputs_on_meta)
+        device_output, _ = widen_outputs(device_output, expected)
+        sent_output, narrow = widen_outputs(read_recorded_outputs(rebuilder, call, plain), expected)
+        return Outcome(Outputs(bench=plain, device=device_output), notes=describe_narrow_outputs(narrow)), sent_output
 
-    def _forward(
+    def _run_forward(
         self, call: Call, function: Callable[..., Any], arguments: Arguments, like: Any
     ) -> tuple[Any, tuple[Message, ...]]:
         """Return the outputs to test, recorded or else of this device, and the notes on them.
@@ -218,20 +220,20 @@ class MindSporeRunner:
             try:
                 again = device.run_forward(function, arguments, self._options.seed)
             except Exception as error:
-                raise NotRun(f"MindSpore cannot run it on this device: {brief(error)} SKIP.") from None
+                raise NotRun(f"MindSpore cannot run it on this device: {shorten_error(error)} SKIP.") from None
             return again, (AGAIN,) if self._has_data(arguments, call) else ()
-        recorded = recorded_outputs(self._rebuilder, call, like)
+        recorded = read_recorded_outputs(self._rebuilder, call, like)
         if rules.is_random(call.api, arguments.keywords):
             return recorded, ()
         try:
             again = device.run_forward(function, arguments, self._options.seed)
         except Exception as error:
-            return recorded, (not_again(brief(error)),)
-        return recorded, (compared_again(recorded, again),)
+            return recorded, (describe_failed_rerun(shorten_error(error)),)
+        return recorded, (describe_rerun_difference(recorded, again),)
 
-    def _backward(
-        self, call: Call, function: Callable[..., Any], arguments: Arguments, bench: Reference
-    ) -> tuple[Outputs | Skipped | None, Sequence[Made | None], tuple[Message, ...]]:
+    def _run_backward(
+        self, call: Call, function: Callable[..., Any], arguments: Arguments, bench: TorchReference
+    ) -> tuple[Outputs | Skipped | None, Sequence[TensorArgument | None], tuple[Message, ...]]:
         """Return the gradients of both sides, those of the outputs that they come from, and the notes.
 
         In place of the first there is the reason for skipping them; None if no backward was recorded.
@@ -241,83 +243,90 @@ class MindSporeRunner:
         if call.backward is None:
             return None, (), ()
         try:
-            gradients = self._gradients(call, bench)
-            recorded = recorded_gradients(self._rebuilder, call, arguments.tensors)
+            gradients = self._choose_gradients(call, bench)
+            recorded = read_recorded_gradients(self._rebuilder, call, arguments.tensors)
         except Exception as error:
-            return Skipped(brief(error)), (), ()
+            return Skipped(shorten_error(error)), (), ()
         if not any(gradient is not None for gradient in gradients):
-            return Skipped(NEEDS_NONE if any(self._rebuilder.gradients(call)) else NOT_RECORDED), (), ()
+            return Skipped(NEEDS_NONE if any(self._rebuilder.rebuild_gradients(call)) else NOT_RECORDED), (), ()
         try:
             expected_gradients: list[Array | None] = [*reference.run_backward(bench, gradients)]
         except Exception as error:
-            return Skipped(f"torch cannot run its backward: {brief(error)} SKIP."), gradients, ()
+            return Skipped(f"torch cannot run its backward: {shorten_error(error)} SKIP."), gradients, ()
         again: list[Array | None] | None = None
         problem = ""
         try:
             again = device.run_backward(function, call.api, arguments, gradients, self._options.seed)
         except Exception as error:
-            problem = brief(error)
-        expected = [made.dtype for made in arguments.tensors if made.is_float]
+            problem = shorten_error(error)
+        expected = [argument.dtype for argument in arguments.tensors if argument.is_float]
         if recorded is None:
             if again is None:
                 reason = f"MindSpore cannot run its backward on this device: {problem} SKIP."
                 return Skipped(reason), gradients, ()
             notes = (AGAIN,) if has_recorded(call) else ()
-            tested, narrow = widened(again, expected)
-            return Outputs(bench=expected_gradients, device=tested), gradients, (*notes, *too_narrow(narrow))
+            tested, narrow = widen_outputs(again, expected)
+            return (
+                Outputs(bench=expected_gradients, device=tested),
+                gradients,
+                (*notes, *describe_narrow_outputs(narrow)),
+            )
         expected_gradients = [
-            gradient if other is not None else None for gradient, other in zip(expected_gradients, recorded)
+            gradient if recorded_gradient is not None else None
+            for gradient, recorded_gradient in zip(expected_gradients, recorded)
         ]
-        note = not_again(problem) if again is None else compared_again(recorded, again)
-        tested, narrow = widened(recorded, expected)
-        return Outputs(bench=expected_gradients, device=tested), gradients, (note, *too_narrow(narrow))
+        note = describe_failed_rerun(problem) if again is None else describe_rerun_difference(recorded, again)
+        tested, narrow = widen_outputs(recorded, expected)
+        return Outputs(bench=expected_gradients, device=tested), gradients, (note, *describe_narrow_outputs(narrow))
 
-    def _gradients(self, call: Call, bench: Reference) -> list[Made | None]:
+    def _choose_gradients(self, call: Call, bench: TorchReference) -> list[TensorArgument | None]:
         """Return the gradient of each output of the reference, flat; None for an output without one."""
         outputs = bench.tensors
-        recorded = self._rebuilder.gradients(call)
+        recorded = self._rebuilder.rebuild_gradients(call)
         wanted = [i for i, output in enumerate(outputs) if output.requires_grad]
-        known = [i for i, gradient in enumerate(recorded) if gradient is not None and gradient.is_float]
+        recorded_numbers = [i for i, gradient in enumerate(recorded) if gradient is not None and gradient.is_float]
         pairs = (
-            dict(zip(wanted, known)) if len(wanted) == len(known) else {i: i for i in wanted if i in known}
+            dict(zip(wanted, recorded_numbers))
+            if len(wanted) == len(recorded_numbers)
+            else {i: i for i in wanted if i in recorded_numbers}
         )
-        gradients: list[Made | None] = []
+        gradients: list[TensorArgument | None] = []
         for i, output in enumerate(outputs):
             gradient = recorded[pairs[i]] if i in pairs else None
             if gradient is not None and gradient.values.shape != tuple(output.shape):
-                gradient = self._rebuilder.gradient_like(call, pairs[i], tuple(output.shape))
+                gradient = self._rebuilder.draw_gradient(call, pairs[i], tuple(output.shape))
             gradients.append(gradient)
         return gradients
 
     def _has_data(self, arguments: Arguments, call: Call) -> bool:
         """Return True if a call has tensors, and the values of any of them were recorded."""
-        given = [call.forward.get("input_args"), list((call.forward.get("input_kwargs") or {}).values())]
-        return bool(arguments.tensors) and any(is_recorded(leaf) for leaf in described_leaves(given))
+        argument_fields = [call.forward.get("input_args"), list((call.forward.get("input_kwargs") or {}).values())]
+        return bool(arguments.tensors) and any(is_recorded(leaf) for leaf in described_leaves(argument_fields))
 
     # -- saving ----------------------------------------------------------------------------
 
     def save(self, call: Call, outcome: Outcome) -> str:
         """Save the data of a call that did not pass, and return the path of its script; empty for no data."""
         assert self._options.error_directory is not None
-        if not isinstance(outcome.kept, Kept):
+        if not isinstance(outcome.kept, ReproductionData):
             return ""
         return str(save(call, outcome.kept, self._options.error_directory))
 
 
-def too_narrow(found: Sequence[str]) -> tuple[Message, ...]:
+def describe_narrow_outputs(changes: Sequence[str]) -> tuple[Message, ...]:
     """Return a note that outputs have narrower dtypes than torch's, and are judged by the wider ones.
 
     Args:
-        found: The changes that ``widened`` returned.
+        changes: The changes that ``widened`` returned.
     """
-    if not found:
+    if not changes:
         return ()
-    text = ", ".join(dict.fromkeys(found))
+    text = ", ".join(dict.fromkeys(changes))
     return (Message(f"输出数据类型的精度过低，按应有类型判定: {text}。",
                     f"Its dtype is narrower than torch's, by which it is judged: {text}."),)  # fmt: skip
 
 
-def brief(error: BaseException) -> str:
+def shorten_error(error: BaseException) -> str:
     """Return the beginning of an error's message, without the pages that MindSpore adds after dashes."""
     text = re.split(r"- C\+\+ Call Stack|\bnode: @", str(error))[0]
     text = " ".join(re.sub(r"-{2,}\s*(- )?", " ", text).split())

@@ -11,7 +11,7 @@ from probe_precheck import Array
 
 Values = np.ndarray[Any, Any]
 
-STORED = {
+STORAGE_DTYPES = {
     "Bool": np.bool_, "Int8": np.int8, "Int16": np.int16, "Int32": np.int32, "Int64": np.int64,
     "UInt8": np.uint8, "UInt16": np.uint16, "UInt32": np.uint32, "UInt64": np.uint64,
     "Float16": np.float16, "Float32": np.float32, "Float64": np.float64, "BFloat16": np.float32,
@@ -19,15 +19,15 @@ STORED = {
 }  # fmt: skip
 """Numpy dtypes that hold MindSpore's dtypes; numpy lacks bfloat16, which is held in float32."""
 
-FLOATS = ("Float16", "BFloat16", "Float32", "Float64")
+FLOAT_DTYPES = ("Float16", "BFloat16", "Float32", "Float64")
 """Dtypes of tensors that can have a gradient."""
 
-BITS = {"Float16": 16, "BFloat16": 16, "Float32": 32, "Float64": 64}
+DTYPE_BITS = {"Float16": 16, "BFloat16": 16, "Float32": 32, "Float64": 64}
 """Sizes of floating-point dtypes in bits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Made:
+class TensorArgument:
     """A rebuilt tensor argument.
 
     Attributes:
@@ -43,7 +43,7 @@ class Made:
     @property
     def is_float(self) -> bool:
         """True if it can have a gradient."""
-        return self.dtype in FLOATS
+        return self.dtype in FLOAT_DTYPES
 
     @property
     def array(self) -> Array:
@@ -66,40 +66,40 @@ class Arguments:
     keywords: dict[str, Any]
 
     @property
-    def tensors(self) -> list[Made]:
+    def tensors(self) -> list[TensorArgument]:
         """All tensors, those by position first; lists are walked depth first."""
-        return [item for item in leaves((self.positional, self.keywords)) if isinstance(item, Made)]
+        return [item for item in iterate_leaves((self.positional, self.keywords)) if isinstance(item, TensorArgument)]
 
 
-def leaves(value: Any) -> Iterator[Any]:
+def iterate_leaves(value: Any) -> Iterator[Any]:
     """Yield the values in tuples, lists and dicts, depth first."""
     if isinstance(value, (list, tuple)) and not isinstance(value, Array):
         for item in value:
-            yield from leaves(item)
+            yield from iterate_leaves(item)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from leaves(item)
+            yield from iterate_leaves(item)
     else:
         yield value
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """Return ``value`` with ``change`` applied to each value in its tuples, lists and dicts."""
     if isinstance(value, (list, tuple)) and not isinstance(value, Array):
-        changed = [mapped(item, change) for item in value]
+        changed = [map_leaves(item, change) for item in value]
         return changed if isinstance(value, list) else tuple(changed)
     if isinstance(value, dict):
-        return {key: mapped(item, change) for key, item in value.items()}
+        return {key: map_leaves(item, change) for key, item in value.items()}
     return change(value)
 
 
-def dtype_name(text: str) -> str:
+def parse_dtype_name(text: str) -> str:
     """Return MindSpore's name of a dtype in any spelling, such as ``Float32`` for ``mindspore.float32``."""
     bare = text.rpartition(".")[2].removesuffix("_").lower()
-    return next((name for name in STORED if name.lower() == bare), text)
+    return next((name for name in STORAGE_DTYPES if name.lower() == bare), text)
 
 
-def widened(value: Any, expected: Sequence[str]) -> tuple[Any, list[str]]:
+def widen_outputs(value: Any, expected: Sequence[str]) -> tuple[Any, list[str]]:
     """Return ``value`` with arrays in their expected dtypes if their own are narrower.
 
     An output that was computed in too narrow a dtype is judged by the thresholds of the expected one.
@@ -112,18 +112,18 @@ def widened(value: Any, expected: Sequence[str]) -> tuple[Any, list[str]]:
         The new output, and one text for each change, such as ``Float16 → Float32``.
     """
     changes: list[str] = []
-    names = iter(expected if len(list(leaves(value))) == len(expected) else ())
+    names = iter(expected if len(list(iterate_leaves(value))) == len(expected) else ())
 
-    def change(item: Any) -> Any:
+    def widen_leaf(item: Any) -> Any:
         name = next(names, "")
         if (
             not isinstance(item, Array)
-            or item.dtype not in BITS
-            or name not in BITS
-            or BITS[item.dtype] >= BITS[name]
+            or item.dtype not in DTYPE_BITS
+            or name not in DTYPE_BITS
+            or DTYPE_BITS[item.dtype] >= DTYPE_BITS[name]
         ):
             return item
         changes.append(f"{item.dtype} → {name}")
-        return Array(item.values.astype(STORED[name]), name)
+        return Array(item.values.astype(STORAGE_DTYPES[name]), name)
 
-    return mapped(value, change), changes
+    return map_leaves(value, widen_leaf), changes

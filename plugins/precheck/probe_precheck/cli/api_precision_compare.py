@@ -8,16 +8,16 @@ from pathlib import Path
 import click
 
 from probe_core.cli import console, extending
-from probe_core.cli.main import FINISHED, FOUND, MISTAKE
+from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.cli.spelling import Command, option
-from probe_core.errors import UserError, counted, printable
-from probe_core.files.claim import claimed, time_stamp
+from probe_core.errors import UserError, format_count, make_printable
+from probe_core.files.claim import claim_time_stamp, get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_precheck.cli.releases import ReleaseChoice
 from probe_precheck.settings import LANGUAGES, RELEASES
 
-PATTERN = "accuracy_checking_details_*.csv"
-SHOWN = 5
+DETAILS_PATTERN = "accuracy_checking_details_*.csv"
+MAX_SHOWN_ROWS = 5
 _PATH = click.Path(path_type=Path)
 
 
@@ -55,69 +55,70 @@ def api_precision_compare(
           --gpu gpu/accuracy_checking_details_20260101130000.csv -o out
     """
     from probe_precheck.assignment import Assignment
-    from probe_precheck.comparison import compare_details, write_compared
+    from probe_precheck.comparison import compare_details, write_comparison
     from probe_precheck.model import Results
     from probe_precheck.translation import in_language
 
-    npu, gpu = npu or _here("--npu"), gpu or _here("--gpu")
+    npu, gpu = npu or _find_details_file("--npu"), gpu or _find_details_file("--gpu")
     if npu.resolve() == gpu.resolve():
         raise UserError(f"Both sides are {npu}.", "Give the details csv of two devices with --npu and --gpu.")
     manager = ctx.find_object(Manager) or Manager()
     assignment = Assignment(manager, release, standards)
-    found = compare_details(npu, gpu, assignment)
-    for name in found.missing[:SHOWN]:
+    comparison = compare_details(npu, gpu, assignment)
+    for name in comparison.missing[:MAX_SHOWN_ROWS]:
         console.warn(f"{name} is not in {gpu.name}; it gets no row.")
-    if len(found.missing) > SHOWN:
-        console.warn(f"{len(found.missing) - SHOWN} more rows are not in {gpu.name}.")
-    with claimed(output, time_stamp()) as claim:
-        write_compared(found, output, claim, language)
+    if len(comparison.missing) > MAX_SHOWN_ROWS:
+        console.warn(f"{len(comparison.missing) - MAX_SHOWN_ROWS} more rows are not in {gpu.name}.")
+    with claim_time_stamp(output, get_time_stamp()) as claim:
+        write_comparison(comparison, output, claim, language)
     counts: Counter[str] = Counter()
     worst: list[tuple[str, str, str]] = []
-    for api, (forward, backward, messages) in found.apis.items():
+    for api, (forward, backward, messages) in comparison.apis.items():
         statuses = [status.value for status in (forward, backward) if status is not None]
-        level = next((one for one in ("error", "warning", "pass") if one in statuses), "SKIP")
-        level = "error" if api in found.beyond else level
+        level = next((candidate for candidate in ("error", "warning", "pass") if candidate in statuses), "SKIP")
+        level = "error" if api in comparison.beyond else level
         counts[level] += 1
         if level in ("error", "warning"):
             text = " ".join(message.text("en") for message in messages)
             worst.append((level, api, in_language(text, "en")))
-    console.show(f"{counted(len(found.apis), 'API')} judged by {counted(len(found.rows), 'output')}")
+    console.show(
+        f"{format_count(len(comparison.apis), 'API')} judged by {format_count(len(comparison.rows), 'output')}"
+    )
     words = (
         ("error", "error", "red"),
         ("warning", "warning", "yellow"),
         ("pass", "pass", "green"),
         ("SKIP", "SKIP", None),
     )
-    if found.beyond:
-        only = f"{len(found.beyond):,} by no rule of the tables, but off by more than rounding explains"
+    if comparison.beyond:
+        only = f"{len(comparison.beyond):,} by no rule of the tables, but off by more than rounding explains"
         words = (("error", f"error ({only})", "red"), *words[1:])
     parts = [
-        console.style(f"{counts[key]:,} {word}", fg=colour if counts[key] else None)
-        for key, word, colour in words
+        console.style(f"{counts[key]:,} {word}", fg=colour if counts[key] else None) for key, word, colour in words
     ]
     console.show(f"  {', '.join(parts)}")
-    for level, api, message in sorted(worst, key=lambda one: one[0])[:SHOWN]:
-        console.show(f"    {console.style(printable(api), bold=True)}  {level}  {printable(message)}")
-    console.show(f"  wrote {found.result}")
-    console.show(f"  wrote {found.details}")
-    for action, values in extending.given(ctx, manager):
-        action(manager, Results(found.result, npu, gpu), values)
+    for level, api, message in sorted(worst, key=lambda candidate: candidate[0])[:MAX_SHOWN_ROWS]:
+        console.show(f"    {console.style(make_printable(api), bold=True)}  {level}  {make_printable(message)}")
+    console.show(f"  wrote {comparison.result}")
+    console.show(f"  wrote {comparison.details}")
+    for action, values in extending.collect_option_actions(ctx, manager):
+        action(manager, Results(comparison.result, npu, gpu), values)
     is_judged = any(counts[level] for level in ("error", "warning", "pass"))
     if not is_judged:
         console.warn("Nothing was judged: every API is skipped, so the result says nothing about them.")
     if fail_on and not is_judged:
         console.error("--fail-on cannot be judged: no API was judged.", "The messages in the result say why.")
-        return MISTAKE
+        return EXIT_USER_ERROR
     levels = {"error": ("error",), "warning": ("error", "warning")}.get(fail_on or "", ())
-    return FOUND if any(counts[level] for level in levels) else FINISHED
+    return EXIT_FINDINGS if any(counts[level] for level in levels) else EXIT_FINISHED
 
 
-def _here(option: str) -> Path:
+def _find_details_file(option: str) -> Path:
     """Return the only details csv in the working directory (docs/standards.md#inputs)."""
-    found = sorted(Path().glob(PATTERN))
-    if len(found) != 1:
-        what = "There is no" if not found else "There are several"
+    paths = sorted(Path().glob(DETAILS_PATTERN))
+    if len(paths) != 1:
+        what = "There is no" if not paths else "There are several"
         raise UserError(
-            f"{what} {PATTERN} here.", f"Give the file with {option}.", [path.name for path in found[:10]]
+            f"{what} {DETAILS_PATTERN} here.", f"Give the file with {option}.", [path.name for path in paths[:10]]
         )
-    return found[0]
+    return paths[0]

@@ -10,20 +10,20 @@ from pathlib import Path
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND, MISTAKE
+from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.cli.spelling import Command, option
-from probe_core.errors import UserError, counted, printable
+from probe_core.errors import UserError, format_count, make_printable
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.files.claim import time_stamp
+from probe_core.files.claim import get_time_stamp
 from probe_core.plugins.manager import Manager
-from probe_precheck.cli.run_ut import CPU, dump_file
+from probe_precheck.cli.run_ut import CPU, find_dump_file
 from probe_precheck.overflow import Overflow, OverflowPlan, OverflowResult, check_overflows
 from probe_precheck.settings import SEED, TIMEOUT
 
 _PATH = click.Path(path_type=Path)
 VERSION = 1
 """Version of the layout of the result file."""
-MAX_REASONS = 5
+MAX_SHOWN_REASONS = 5
 """Largest number of reasons for skipped calls that are printed."""
 
 
@@ -55,26 +55,26 @@ def run_overflow_check(
     """
     device = device.lower()
     if device not in ("", CPU) and not device.isdecimal():
-        raise UserError(f'"{printable(device)}" is no device.', "Give cpu, or an index such as -d 0.")
+        raise UserError(f'"{make_printable(device)}" is no device.', "Give cpu, or an index such as -d 0.")
     if timeout != timeout:
         raise UserError('"nan" is no time for --timeout.', "Give seconds, such as 600.")
     framework = framework or ctx.meta.get("probe.framework")
-    plan = OverflowPlan(dump_file(dump), framework, device, jit_compile, only, timeout, seed)
-    with console.progress():
+    plan = OverflowPlan(find_dump_file(dump), framework, device, jit_compile, only, timeout, seed)
+    with console.show_progress():
         results = check_overflows(plan, ctx.find_object(Manager) or Manager())
 
     _show(results, _write(results, output))
-    if all(one.overflow is Overflow.SKIPPED for one in results):
+    if all(result.overflow is Overflow.SKIPPED for result in results):
         console.warn("Nothing was checked: all calls were skipped.")
-        return MISTAKE if fail_on else FINISHED
-    is_found = any(one.overflow is Overflow.ABNORMAL for one in results)
-    return FOUND if fail_on and is_found else FINISHED
+        return EXIT_USER_ERROR if fail_on else EXIT_FINISHED
+    is_found = any(result.overflow is Overflow.ABNORMAL for result in results)
+    return EXIT_FINDINGS if fail_on and is_found else EXIT_FINISHED
 
 
 def _write(results: Sequence[OverflowResult], output: Path) -> Path:
     """Write the result file, and return its path."""
     make_directory(output)
-    path = output / f"overflow_check_{time_stamp()}.json"
+    path = output / f"overflow_check_{get_time_stamp()}.json"
     calls = [{**result._asdict(), "overflow": result.overflow.value} for result in results]
     write_text(path, json.dumps({"version": VERSION, "calls": calls}, indent=2) + "\n")
     return path
@@ -84,14 +84,14 @@ def _show(results: Sequence[OverflowResult], path: Path) -> None:
     """Print the counts, the overflows, and why calls were skipped."""
     counts = Counter(result.overflow for result in results)
     texts = ", ".join(f"{counts[kind]:,} {kind.value}" for kind in Overflow)
-    console.show(f"{counted(len(results), 'call')}: {texts}")
+    console.show(f"{format_count(len(results), 'call')}: {texts}")
     for kind in (Overflow.ABNORMAL, Overflow.NORMAL, Overflow.NOT_REPRODUCED):
         for result in results:
             if result.overflow is kind:
                 _show_call(result)
     reasons = Counter(result.reason for result in results if result.overflow is Overflow.SKIPPED)
-    for reason, count in reasons.most_common(MAX_REASONS):
-        console.show(f"  skipped: {count:,} × {printable(reason, 160)}")
+    for reason, count in reasons.most_common(MAX_SHOWN_REASONS):
+        console.show(f"  skipped: {count:,} × {make_printable(reason, 160)}")
     console.show(f"  wrote {path}")
 
 
@@ -100,4 +100,4 @@ def _show_call(result: OverflowResult) -> None:
     if result.overflow is Overflow.ABNORMAL:
         side = f" (on the {'device' if result.device else 'reference'} only)"
     colour = "red" if result.overflow is Overflow.ABNORMAL else None
-    console.show(f"  {console.style(result.overflow.value, fg=colour)}: {printable(result.name)}{side}")
+    console.show(f"  {console.style(result.overflow.value, fg=colour)}: {make_printable(result.name)}{side}")

@@ -12,10 +12,17 @@ import click
 from click.core import ParameterSource
 
 from probe_core.cli import console, extending
-from probe_core.cli.main import DEFECT, FINISHED, FOUND, ISSUES, LOST, MISTAKE
+from probe_core.cli.main import (
+    EXIT_DATA_LOST,
+    EXIT_DEFECT,
+    EXIT_FINDINGS,
+    EXIT_FINISHED,
+    EXIT_USER_ERROR,
+    ISSUE_TRACKER,
+)
 from probe_core.cli.spelling import Command, option
-from probe_core.errors import UserError, printable
-from probe_core.files.claim import time_stamp
+from probe_core.errors import UserError, make_printable
+from probe_core.files.claim import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import OptionSpec
 from probe_precheck.cli import words
@@ -24,16 +31,16 @@ from probe_precheck.settings import LANGUAGES, RELEASES, SEED, TIMEOUT
 
 if TYPE_CHECKING:
     from probe_precheck.protocols import Receiver
-    from probe_precheck.run import Checked
+    from probe_precheck.run import CheckSummary
     from probe_precheck.settings import Settings
 
 CPU = "cpu"
-PER_DEVICE = 8
+MAX_PROCESSES_PER_DEVICE = 8
 DEFAULT_PROCESSES = 8
-MOST_PROCESSES = 64
+MAX_PROCESSES = 64
 
 
-class ManyValues(Command):
+class MultiValueCommand(Command):
     """A command whose ``-d`` takes several values, as in ``-d 0 1 2 3``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -43,20 +50,20 @@ class ManyValues(Command):
 
 def spread_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
     """Return ``-d 0 1`` as ``-d 0 -d 1``: indices and ``cpu`` behind one of the options are its values."""
-    found: list[str] = []
+    result: list[str] = []
     inside = False
     for argument in arguments:
         if argument in options:
             inside = True
-            found.append(argument)
+            result.append(argument)
         elif inside and (argument.isdecimal() or argument.lower() == CPU):
-            if found[-1] not in options:
-                found.append(options[0])
-            found.append(argument)
+            if result[-1] not in options:
+                result.append(options[0])
+            result.append(argument)
         else:
             inside = False
-            found.append(argument)
-    return found
+            result.append(argument)
+    return result
 
 
 _PATH = click.Path(path_type=Path)
@@ -92,14 +99,14 @@ _OPTIONS = (
 """The options of both commands."""
 
 
-def _options(function: Callable[..., int]) -> Callable[..., int]:
+def _add_options(function: Callable[..., int]) -> Callable[..., int]:
     for add in reversed(_OPTIONS):
         function = add(function)
     return function
 
 
-@click.command(cls=ManyValues)
-@_options
+@click.command(cls=MultiValueCommand)
+@_add_options
 @click.pass_context
 def run_ut(ctx: click.Context, /, **given: Any) -> int:
     """Run every recorded API alone and compare it with a high-precision reference.
@@ -114,11 +121,11 @@ def run_ut(ctx: click.Context, /, **given: Any) -> int:
     return _check(ctx, 1, **given)
 
 
-@click.command(cls=ManyValues)
-@_options
-@option("-n", "--num-splits", "workers", type=click.IntRange(1, MOST_PROCESSES), metavar="N",
+@click.command(cls=MultiValueCommand)
+@_add_options
+@option("-n", "--num-splits", "workers", type=click.IntRange(1, MAX_PROCESSES), metavar="N",
     default=DEFAULT_PROCESSES, show_default=True,
-    help=f"Number of processes, at most {PER_DEVICE} per device.")  # fmt: skip
+    help=f"Number of processes, at most {MAX_PROCESSES_PER_DEVICE} per device.")  # fmt: skip
 @click.pass_context
 def multi_run_ut(ctx: click.Context, /, workers: int, **given: Any) -> int:
     """Run every recorded API alone and compare it as run-ut does, in several processes.
@@ -138,87 +145,85 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
 
     if math.isnan(given["timeout"]):
         raise UserError('"nan" is no time for --timeout.', "Give seconds, such as 600.")
-    given["devices"] = devices = _devices(given["devices"])
+    given["devices"] = devices = _parse_devices(given["devices"])
     given["framework"] = given["framework"] or ctx.meta.get("probe.framework")
     settings = read_settings(given["config"])
-    receiver, values = _receiver(ctx, settings)
+    receiver, values = _find_receiver(ctx, settings)
     if receiver is not None:
         given["workers"] = workers
         if settings.dump_path and ctx.get_parameter_source("output") is ParameterSource.DEFAULT:
             given["output"] = settings.dump_path
-        return receiver.receive(
-            ctx.find_object(Manager) or Manager(), given, settings, given["config"], values
-        )
+        return receiver.receive(ctx.find_object(Manager) or Manager(), given, settings, given["config"], values)
     if given["dump"] is None:
         raise click.MissingParameter(
-            ctx=ctx, param=next(one for one in ctx.command.params if one.name == "dump")
+            ctx=ctx, param=next(parameter for parameter in ctx.command.params if parameter.name == "dump")
         )
-    dump = dump_file(given.pop("dump"))
+    dump = find_dump_file(given.pop("dump"))
     fail_on = given.pop("fail_on")
     del given["config"]
-    most = PER_DEVICE * max(1, len(devices))
-    if workers > most:
-        console.warn(f"{workers} processes are more than {PER_DEVICE} a device; {most} are used.")
-        workers = most
+    limit = MAX_PROCESSES_PER_DEVICE * max(1, len(devices))
+    if workers > limit:
+        console.warn(f"{workers} processes are more than {MAX_PROCESSES_PER_DEVICE} a device; {limit} are used.")
+        workers = limit
     plan = CheckPlan(
         dump=dump,
-        time_stamp=time_stamp(),
+        time_stamp=get_time_stamp(),
         workers=workers,
         settings=settings,
         **given,
     )
     try:
-        with console.progress():
+        with console.show_progress():
             checked = check_run(plan, ctx.find_object(Manager) or Manager())
     except CheckInterrupted as stop:
         console.note(f"To resume, add: --result-csv-path {shlex.quote(str(stop.result))}")
         raise
-    words.checked(checked)
+    words.print_summary(checked)
     if checked.is_broken:
         console.error(
-            f"No call was run, because probe or its installation is broken: {printable(checked.internal)}",
-            f"Reinstall probe and its plugins; if that does not help, report it at {ISSUES}.",
+            f"No call was run, because probe or its installation is broken: {make_printable(checked.internal)}",
+            f"Reinstall probe and its plugins; if that does not help, report it at {ISSUE_TRACKER}.",
         )
-        return DEFECT
+        return EXIT_DEFECT
     _extend(ctx, checked)
     if checked.lost:
-        return LOST
+        return EXIT_DATA_LOST
     if fail_on and not words.is_judged(checked):
         console.error("--fail-on cannot be judged: no call was checked.", "The lines above say why.")
-        return MISTAKE
-    return FOUND if fail_on and words.reaches(checked, fail_on) else FINISHED
+        return EXIT_USER_ERROR
+    return EXIT_FINDINGS if fail_on and words.reaches(checked, fail_on) else EXIT_FINISHED
 
 
-def _receiver(ctx: click.Context, settings: Settings) -> tuple[Receiver | None, Mapping[str, Any]]:
+def _find_receiver(ctx: click.Context, settings: Settings) -> tuple[Receiver | None, Mapping[str, Any]]:
     """Return the plugin that takes calls from trainings, with its options, if it is asked for."""
     from probe_precheck.protocols import Receiver
 
     manager = ctx.find_object(Manager) or Manager()
-    given = extending.given(ctx, manager)
-    asked = [(action, values) for action, values in given if isinstance(action, Receiver)]
+    actions = extending.collect_option_actions(ctx, manager)
+    asked = [(action, values) for action, values in actions if isinstance(action, Receiver)]
     if not asked and settings.online is not None:
         asked = [(manager.find("options", "online", OptionSpec).action({}), {})]
-    if asked and len(given) > sum(isinstance(action, Receiver) for action, _ in given):
+    if asked and len(actions) > sum(isinstance(action, Receiver) for action, _ in actions):
         what = "Options such as --page have no effect on calls that a training sends."
         raise UserError(what, "Leave them out.")
     return asked[0] if asked else (None, {})
 
 
-def _extend(ctx: click.Context, checked: Checked) -> None:
+def _extend(ctx: click.Context, checked: CheckSummary) -> None:
     """Do the work of the options that plugins add."""
     from probe_precheck.model import Result, Results, Status
 
     failed = {result.name: result for result in checked.failed}
 
     def again(name: str) -> str:
-        return words.again(failed.get(name) or Result(name, Status.PASS, None), checked.plan)
+        return words.build_repeat_command(failed.get(name) or Result(name, Status.PASS, None), checked.plan)
 
     manager = ctx.find_object(Manager) or Manager()
-    for action, values in extending.given(ctx, manager):
+    for action, values in extending.collect_option_actions(ctx, manager):
         action(manager, Results(checked.files.result, again=again), values)
 
 
-def dump_file(path: Path) -> Path:
+def find_dump_file(path: Path) -> Path:
     """Return the ``dump.json`` that a path names: itself, or the only one in or below a directory."""
     if not path.is_dir():
         if not path.exists():
@@ -226,23 +231,23 @@ def dump_file(path: Path) -> Path:
         return path
     if (path / "dump.json").is_file():
         return path / "dump.json"
-    found = sorted(path.glob("**/dump.json"))
-    if len(found) == 1:
-        return found[0]
+    paths = sorted(path.glob("**/dump.json"))
+    if len(paths) == 1:
+        return paths[0]
     raise UserError(
-        f"{path} holds {'several runs' if found else 'no dump.json'}.",
-        "Give one of these:" if found else "Give the dump.json of a run.",
-        [str(one) for one in found[:10]],
+        f"{path} holds {'several runs' if paths else 'no dump.json'}.",
+        "Give one of these:" if paths else "Give the dump.json of a run.",
+        [str(candidate) for candidate in paths[:10]],
     )
 
 
-def _devices(given: Sequence[str]) -> tuple[str, ...]:
-    found = tuple(device.lower() for device in given)
-    for device in found:
+def _parse_devices(texts: Sequence[str]) -> tuple[str, ...]:
+    devices = tuple(device.lower() for device in texts)
+    for device in devices:
         if device != CPU and not device.isdecimal():
             raise UserError(f'"{device}" is no device.', "Give cpu, or indices such as -d 0 1.")
-    if len(set(found)) < len(found):
+    if len(set(devices)) < len(devices):
         raise UserError("A device is named twice.", "Name each once, such as -d 0 1 2 3.")
-    if CPU in found and len(found) > 1:
+    if CPU in devices and len(devices) > 1:
         raise UserError("The CPU and accelerators exclude each other.", "Give -d cpu, or indices.")
-    return found
+    return devices

@@ -9,7 +9,7 @@ from probe_recording import Threads, stack_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat
-from probe_pytorch.capture.callers import called_from
+from probe_pytorch.capture.callers import wrap_with_caller
 from probe_pytorch.capture.calls import Calls
 
 
@@ -49,8 +49,8 @@ class AtenCapture(TorchDispatchMode):
         """Record the call of the operator ``func``, which torch passes here instead of running it."""
         kwargs = kwargs or {}
         calls = self.calls
-        caller = compat.caller_of_dispatch(sys._getframe(1))
-        called = called_from(caller, compat.operator_function(func))
+        caller = compat.find_dispatch_caller(sys._getframe(1))
+        called = wrap_with_caller(caller, compat.get_operator_function(func))
         if calls is None or not calls.session.active:
             return called(*args, **kwargs)
         space = func.namespace
@@ -58,7 +58,5 @@ class AtenCapture(TorchDispatchMode):
         prefix = f"Aten.{name}" if space == "aten" else f"Aten.{space}.{name}"
         schema = func._schema
         filled = ("out",) if "out" in kwargs else ()
-        writes = bool(
-            schema.arguments and schema.arguments[0].alias_info and schema.arguments[0].alias_info.is_write
-        )
+        writes = bool(schema.arguments and schema.arguments[0].alias_info and schema.arguments[0].alias_info.is_write)
         return calls.record(prefix, called, args, kwargs, stack_of(caller), None, writes, filled)

@@ -13,9 +13,9 @@ from typing import Any
 from probe_recording import stack_of
 
 from probe_pytorch import compat_hooks
-from probe_pytorch.capture.callers import TORCH, called_from
+from probe_pytorch.capture.callers import TORCH_DIRECTORY, wrap_with_caller
 from probe_pytorch.capture.calls import Calls
-from probe_pytorch.capture.families import AUTOGRAD, Families
+from probe_pytorch.capture.families import AUTOGRAD_SCOPE, Families
 
 FRAMEWORKS = ("torch", "functorch")
 """Packages whose functions are part of torch: they are recorded, if at all, as the API that calls them."""
@@ -71,13 +71,13 @@ class AutogradFunctions:
                 caller.
         """
         calls = self.calls
-        called = called_from(caller, run)
+        called = wrap_with_caller(caller, run)
         if calls is None or not calls.session.active or _is_of_torch(function) or not self._sees_calls():
             return called(*args, **kwargs)
-        self._families.functions.see(AUTOGRAD)
-        is_of_torch = caller.f_code.co_filename.startswith(TORCH)
+        self._families.functions.see(AUTOGRAD_SCOPE)
+        is_of_torch = caller.f_code.co_filename.startswith(TORCH_DIRECTORY)
         stack = stack_of((caller.f_back if is_of_torch else None) or caller)
-        return calls.record(f"{AUTOGRAD}.{function.__name__}", called, args, kwargs, stack)
+        return calls.record(f"{AUTOGRAD_SCOPE}.{function.__name__}", called, args, kwargs, stack)
 
 
 def _is_of_torch(function: type[Any]) -> bool:

@@ -23,16 +23,16 @@ else:
     _call_from = _frames.call_from
     use_stack_finder(_frames.find_stack)
 
-DEEPEST = 4
+MAX_FRAMES = 4
 """Largest number of imitated frames: those of torch's modules, up to the line that called the outermost."""
 
-MOST_SITES = 65_536
+MAX_SITES = 65_536
 """Largest number of remembered lines; a script that creates code at run time has no end of them."""
 
-TORCH = str(Path(torch.__file__).parent)
+TORCH_DIRECTORY = str(Path(torch.__file__).parent)
 """The directory of torch."""
 
-ORIGINAL = "_probe_original"
+ORIGINAL_ATTRIBUTE = "_probe_original"
 """Attribute of a function that stands in for one of torch: the function of torch."""
 
 _CALL: CodeType = (lambda function, /, *args, **kwargs: function(*args, **kwargs)).__code__
@@ -55,15 +55,15 @@ class _Site(NamedTuple):
 _sites: dict[tuple[int, int], _Site] = {}
 
 
-def called_from(frame: FrameType | None, function: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_with_caller(frame: FrameType | None, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``function`` wrapped so that ``frame``, and frames of torch around it, seem to call it."""
     if _call_from is not None and frame is not None:
-        bound: Callable[..., Any] = _call_from(frame, function, _sites, _site, DEEPEST)
+        bound: Callable[..., Any] = _call_from(frame, function, _sites, _create_site, MAX_FRAMES)
         return bound
-    for _ in range(DEEPEST):
+    for _ in range(MAX_FRAMES):
         if frame is None:
             break
-        site = _sites.get((id(frame.f_code), frame.f_lasti)) or _site(frame)
+        site = _sites.get((id(frame.f_code), frame.f_lasti)) or _create_site(frame)
         stand_in = FunctionType(site.stand_in, frame.f_globals)
         function = MethodType(stand_in, function)  # the first argument of the stand-in is the function
         if not site.is_torch:
@@ -72,13 +72,11 @@ def called_from(frame: FrameType | None, function: Callable[..., Any]) -> Callab
     return function
 
 
-def _site(frame: FrameType) -> _Site:
+def _create_site(frame: FrameType) -> _Site:
     code = frame.f_code
-    stand_in = _CALL.replace(
-        co_filename=code.co_filename, co_firstlineno=frame.f_lineno or 1, co_name=STAND_IN
-    )
-    if len(_sites) >= MOST_SITES:
+    stand_in = _CALL.replace(co_filename=code.co_filename, co_firstlineno=frame.f_lineno or 1, co_name=STAND_IN)
+    if len(_sites) >= MAX_SITES:
         _sites.clear()
-    site = _Site(code, stand_in, code.co_filename.startswith(TORCH))
+    site = _Site(code, stand_in, code.co_filename.startswith(TORCH_DIRECTORY))
     _sites[id(code), frame.f_lasti] = site
     return site

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Union
 
-_CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_METHOD")
+_CALL_OPCODES = ("CALL", "CALL_KW", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_METHOD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def call_form(frame: FrameType) -> CallForm | None:
     return _forms[key]
 
 
-def _instruction(frame: FrameType) -> tuple[list[dis.Instruction], int]:
+def _find_instruction(frame: FrameType) -> tuple[list[dis.Instruction], int]:
     """Return the instructions of a frame's code and the index of the current one."""
     code = frame.f_code
     if id(code) not in _tables:
@@ -47,8 +47,8 @@ def _instruction(frame: FrameType) -> tuple[list[dis.Instruction], int]:
 
 def _read(frame: FrameType) -> CallForm | None:
     code = frame.f_code
-    instructions, at = _instruction(frame)
-    if at < 0 or instructions[at].opname not in _CALLS:
+    instructions, at = _find_instruction(frame)
+    if at < 0 or instructions[at].opname not in _CALL_OPCODES:
         return None
     call = instructions[at]
     count = call.arg or 0
@@ -81,9 +81,9 @@ def is_reflected(frame: FrameType, tensor: Any) -> bool:
         return False
     if isinstance(left, dis.Instruction) and left.opname == "LOAD_CONST":
         return True
-    if right is not None and (value := _variable(frame, right)) is not _UNKNOWN:
+    if right is not None and (value := _read_variable(frame, right)) is not _UNKNOWN:
         return value is tensor
-    if left is not None and (value := _variable(frame, left)) is not _UNKNOWN:
+    if left is not None and (value := _read_variable(frame, left)) is not _UNKNOWN:
         return value is not tensor
     return False
 
@@ -95,7 +95,7 @@ _operands: dict[tuple[int, int], tuple[_Operand, _Operand]] = {}
 
 def _read_operands(frame: FrameType) -> tuple[_Operand, _Operand]:
     """Return the instructions that pushed the left operand and, if it is a single load, the right one."""
-    instructions, at = _instruction(frame)
+    instructions, at = _find_instruction(frame)
     if at < 1:
         return None, None
     before = instructions[at - 1]
@@ -114,7 +114,7 @@ def _read_operands(frame: FrameType) -> tuple[_Operand, _Operand]:
     return None, None
 
 
-def _variable(frame: FrameType, operand: _Operand) -> Any:
+def _read_variable(frame: FrameType, operand: _Operand) -> Any:
     """Return the value of the global that ``operand`` loads, or ``_UNKNOWN``.
 
     Local variables are not looked up: up to Python 3.12, reading ``f_locals`` keeps them alive.
@@ -124,7 +124,7 @@ def _variable(frame: FrameType, operand: _Operand) -> Any:
     return _UNKNOWN
 
 
-def as_written(
+def restore_arguments(
     function: Any, form: CallForm | None, is_method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a Python function of torch as its caller wrote them.
@@ -142,7 +142,7 @@ def as_written(
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     values = dict(zip(names, args))
     values.update(kwargs)
-    defaults = _defaults(function, code, names)
+    defaults = _read_defaults(function, code, names)
     if form is not None:
         positional = form.positional + is_method
         wanted = (*names[:positional], *form.keywords)
@@ -154,14 +154,14 @@ def as_written(
     return args, {k: v for k, v in kwargs.items() if not _is_default(defaults, k, v)}
 
 
-_NONE_SUCH = object()
+_ABSENT = object()
 
 
 def _is_default(defaults: dict[str, Any], name: str, value: Any) -> bool:
-    return defaults.get(name, _NONE_SUCH) is value
+    return defaults.get(name, _ABSENT) is value
 
 
-def _defaults(function: Any, code: CodeType, names: tuple[str, ...]) -> dict[str, Any]:
+def _read_defaults(function: Any, code: CodeType, names: tuple[str, ...]) -> dict[str, Any]:
     defaults = dict(zip(reversed(names[: code.co_argcount]), reversed(function.__defaults__ or ())))
     defaults.update(function.__kwdefaults__ or {})
     return defaults

@@ -11,7 +11,7 @@ import torch
 from probe_recording import Backward, Call, Stack, Threads, files_of
 
 from probe_pytorch import compat
-from probe_pytorch.capture.gradients import attach_api, sources_of, tensors_in
+from probe_pytorch.capture.gradients import attach_api, list_sources, list_tensors
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.capture.unfilled import UnfilledMemory
 from probe_pytorch.generators import State, draws_since, may_draw, read_states
@@ -19,8 +19,8 @@ from probe_pytorch.session import Session
 
 T = TypeVar("T")
 
-CHECKPOINT = "/torch/utils/checkpoint.py"
-OPTIMIZER, CLIPPING = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
+CHECKPOINT_FILE = "/torch/utils/checkpoint.py"
+OPTIMIZER_DIRECTORY, CLIPPING_FILE = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
 
 
 class Calls(probe_recording.Calls[Session]):
@@ -75,16 +75,14 @@ class Calls(probe_recording.Calls[Session]):
         shown_args, shown_kwargs = shown or (args, kwargs)
         unfilled: list[torch.Tensor] = []
         if self.unfilled.is_watching:
-            unfilled = self.attempt(
-                prefix, partial(self.unfilled.among, (shown_args, shown_kwargs)), unfilled
-            )
+            unfilled = self.attempt(prefix, partial(self.unfilled.find_unfilled, (shown_args, shown_kwargs)), unfilled)
         call = self.begin(
             prefix, shown_args, shown_kwargs, stack, filled, in_place or bool(written),
             changes_leaves=bool(unfilled),
         )  # fmt: skip
         if call is None:
             return function(*args, **kwargs)
-        states = self._states_before(prefix, kwargs)
+        states = self._read_states(prefix, kwargs)
         try:
             result = self._run(call, function, args, kwargs)
         except BaseException:
@@ -98,10 +96,10 @@ class Calls(probe_recording.Calls[Session]):
         if unfilled:
             settle = partial(self._settle, call, unfilled, shown_args, shown_kwargs, result)
             is_view = self.attempt(call.name, settle, False)
-        self.end(call, _outputs(result, written) if written else result, is_unfilled=is_view)
+        self.end(call, _list_outputs(result, written) if written else result, is_unfilled=is_view)
         return result
 
-    def _states_before(self, prefix: str, kwargs: dict[str, Any]) -> list[State]:
+    def _read_states(self, prefix: str, kwargs: dict[str, Any]) -> list[State]:
         """Return the states of the generators that a call may draw from."""
         if self.session.conditions is None:
             return []
@@ -120,9 +118,9 @@ class Calls(probe_recording.Calls[Session]):
             with self.session.quiet(), self.session.lock:
                 conditions.add_draws(draws_since(op, states))
 
-    def allocated(self, name: str, tensor: Any) -> None:
+    def note_allocation(self, name: str, tensor: Any) -> None:
         """Note that a call of ``name`` allocated a tensor without values."""
-        self.attempt(name, partial(self.unfilled.allocate, tensor), None)
+        self.attempt(name, partial(self.unfilled.watch_storage, tensor), None)
 
     def attempt(self, name: str, function: Callable[[], T], otherwise: T) -> T:
         """Return what ``function`` returns; if it raises, log the error and return ``otherwise``.
@@ -143,12 +141,10 @@ class Calls(probe_recording.Calls[Session]):
         without_values, is_view = self.unfilled.settle(unfilled, result)
         for field, values in (("input_args", args), ("input_kwargs", kwargs)):
             if field in call.fields:
-                call.fields[field] = self.unfilled.blank(call.fields[field], values, without_values)
+                call.fields[field] = self.unfilled.blank_leaves(call.fields[field], values, without_values)
         return is_view
 
-    def _run(
-        self, call: Call, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _run(self, call: Call, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the call; on an NPU at level L2 dump the kernels of the selected call or of its backward."""
         name, dump, gradient = self._kernels or ("", None, None)
         if dump is None or not name.startswith(f"{call.name}."):
@@ -160,7 +156,7 @@ class Calls(probe_recording.Calls[Session]):
                 dump.replay(self._threads.outermost(function), args, kwargs, gradient)
             return function(*args, **kwargs)
         result = function(*args, **kwargs)
-        for tensor in tensors_in(result if isinstance(result, tuple) else (result,))[:1]:
+        for tensor in list_tensors(result if isinstance(result, tuple) else (result,))[:1]:
             if tensor.grad_fn is not None:
                 dump.attach(tensor.grad_fn)
         return result
@@ -176,8 +172,8 @@ class Calls(probe_recording.Calls[Session]):
 
     def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
         if torch.is_grad_enabled():
-            call.sources = sources_of(values)
-            call.first_new = compat.sequence_number()
+            call.sources = list_sources(values)
+            call.first_new = compat.get_sequence_number()
 
     def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
         if call.sources:
@@ -186,15 +182,15 @@ class Calls(probe_recording.Calls[Session]):
             attach_api(outputs, call.sources, backward, call.first_new)
 
     def _is_recompute(self, stack: Stack) -> bool:
-        return compat.graph_task() != -1 and is_recompute(stack)
+        return compat.get_graph_task() != -1 and is_recompute(stack)
 
-    def _parent_of(self, call: Call) -> str | None:
+    def _find_parent(self, call: Call) -> str | None:
         if call.parent is None and self.session.config.modules:
-            return pseudo_parent(call.stack)
+            return find_pseudo_parent(call.stack)
         return call.parent
 
 
-def _outputs(result: Any, written: Sequence[Any]) -> tuple[Any, ...]:
+def _list_outputs(result: Any, written: Sequence[Any]) -> tuple[Any, ...]:
     """Return the results of a call, followed by the arguments that it overwrote and does not return."""
     returned = result if isinstance(result, tuple) else () if result is None else (result,)
     return (*returned, *(value for value in written if not any(value is item for item in returned)))
@@ -202,17 +198,17 @@ def _outputs(result: Any, written: Sequence[Any]) -> tuple[Any, ...]:
 
 def is_recompute(stack: Stack) -> bool:
     """Return True if activation checkpointing runs this call a second time."""
-    return any(file.endswith(CHECKPOINT) for file in files_of(stack))
+    return any(file.endswith(CHECKPOINT_FILE) for file in files_of(stack))
 
 
-def pseudo_parent(stack: Stack) -> str | None:
+def find_pseudo_parent(stack: Stack) -> str | None:
     """Return the parent ``optimizer`` or ``clip_grad`` of a call made in one of them, else None.
 
     See docs/formats.md#construct-json.
     """
     for file in files_of(stack):
-        if file.endswith(CLIPPING):
+        if file.endswith(CLIPPING_FILE):
             return "clip_grad"
-        if OPTIMIZER in file:
+        if OPTIMIZER_DIRECTORY in file:
             return "optimizer"
     return None

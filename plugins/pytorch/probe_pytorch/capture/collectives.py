@@ -40,7 +40,7 @@ def record(
         ``wait``.
     """
     shown_args, shown_kwargs = shown or (args, kwargs)
-    call = calls.begin(prefix, shown_args, shown_kwargs, stack, filled_by(prefix, names))
+    call = calls.begin(prefix, shown_args, shown_kwargs, stack, find_output_buffers(prefix, names))
     if call is None:
         return function(*args, **kwargs)
     try:
@@ -54,17 +54,17 @@ def record(
     if isinstance(result, list) and result and all(isinstance(w, torch.distributed.Work) for w in result):
         waiting = set(range(len(result)))
 
-        def done(number: int) -> None:
+        def record_outputs(number: int) -> None:
             waiting.discard(number)
             if not waiting:
                 calls.end(call, outputs)
 
-        return [RecordedWork(work, lambda n=number: done(n)) for number, work in enumerate(result)]  # type: ignore[misc]
+        return [RecordedWork(work, lambda n=number: record_outputs(n)) for number, work in enumerate(result)]  # type: ignore[misc]
     calls.end(call, outputs)
     return result
 
 
-def filled_by(name: str, names: Names) -> Collection[Any]:
+def find_output_buffers(name: str, names: Names) -> Collection[Any]:
     """Return positions and keywords of the buffers that the collective ``name`` fills."""
     positions = names.receives.get(name.rpartition(".")[2])
     return (*positions, *names.receive_keywords) if positions is not None else ()

@@ -11,9 +11,9 @@ from probe_recording import ConditionCapture, Conditions, Fact, batch_entry, bat
 
 from probe_pytorch import compat_conditions as compat
 from probe_pytorch.batch_hash import hash_tensor
-from probe_pytorch.compat import quiet
+from probe_pytorch.compat import disable_modes
 from probe_pytorch.data_position import DataPosition
-from probe_pytorch.generators import default_generators, hash_of, read_states
+from probe_pytorch.generators import hash_of, iterate_default_generators, read_states
 
 
 class TorchConditions(ConditionCapture):
@@ -30,38 +30,38 @@ class TorchConditions(ConditionCapture):
 
     def data_position(self) -> dict[str, Fact]:
         """Return the position of the data loader that returned a batch last."""
-        return self.data.facts()
+        return self.data.read_facts()
 
-    def versions(self) -> dict[str, Fact]:
+    def read_versions(self) -> dict[str, Fact]:
         """Return the versions of the libraries that torch was built with or loaded."""
-        return compat.library_versions()
+        return compat.read_library_versions()
 
-    def devices(self) -> dict[str, Fact]:
+    def read_devices(self) -> dict[str, Fact]:
         """Return the instruction set of the CPU's kernels, and the names of devices that are in use."""
-        found: dict[str, Fact] = {"instruction_set": compat.instruction_set()}
-        for name, module in compat.device_modules():
+        facts: dict[str, Fact] = {"instruction_set": compat.read_instruction_set()}
+        for name, module in compat.iterate_device_modules():
             kinds = {str(module.get_device_name(number)) for number in range(module.device_count())}
-            found[name] = ", ".join(sorted(kinds))
-        return found
+            facts[name] = ", ".join(sorted(kinds))
+        return facts
 
-    def numerics(self) -> dict[str, Fact]:
+    def read_numerics(self) -> dict[str, Fact]:
         """Return the settings of torch that may change numbers."""
-        return compat.numerics()
+        return compat.read_numerics()
 
-    def layout(self) -> dict[str, Fact]:
+    def read_layout(self) -> dict[str, Fact]:
         """Return the number of processes and the backend of the process group."""
         dist = torch.distributed
         if not (dist.is_available() and dist.is_initialized()):
             return {}
         return {"world_size": dist.get_world_size(), "backend": str(dist.get_backend())}
 
-    def states(self) -> dict[str, str]:
+    def hash_states(self) -> dict[str, str]:
         """Return the hash of the state of each default generator."""
         return {name: hash_of(state) for name, _, state in read_states()}
 
-    def seeds(self) -> dict[str, int]:
+    def collect_seeds(self) -> dict[str, int]:
         """Return the random seed of each default generator."""
-        return {name: generator.initial_seed() for name, generator in default_generators()}
+        return {name: generator.initial_seed() for name, generator in iterate_default_generators()}
 
     def hash_batch(self, conditions: Conditions, args: Any, kwargs: Any) -> None:
         """Add a hash of each tensor in the arguments of a model; on a device it is fetched later."""
@@ -70,7 +70,7 @@ class TorchConditions(ConditionCapture):
 
     def quiet(self) -> AbstractContextManager[Any]:
         """Return a context inside which no computation is recorded."""
-        return quiet()
+        return disable_modes()
 
     def _add(self, conditions: Conditions, name: str, tensor: torch.Tensor) -> None:
         result = hash_tensor(tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-AUTOGRAD = "Autograd"
+AUTOGRAD_SCOPE = "Autograd"
 """The scope of calls of ``torch.autograd.Function``."""
 
 MAX_COUNTED_NAMES = 100
@@ -37,7 +37,7 @@ class Families:
         self.operators, self.functions = Family(), Family()
         self.unrecorded: Counter[str] = Counter()
 
-    def leave_out(self, name: str) -> None:
+    def count_left_out(self, name: str) -> None:
         """Count a call that is not recorded."""
         if name not in self.unrecorded and len(self.unrecorded) >= MAX_COUNTED_NAMES:
             name = "others"

@@ -22,35 +22,35 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 from probe_pytorch import compat, compat_hooks, seeds
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.autograd_functions import AutogradFunctions
-from probe_pytorch.capture.callers import ORIGINAL, called_from
-from probe_pytorch.capture.callform import as_written, call_form, is_reflected
+from probe_pytorch.capture.callers import ORIGINAL_ATTRIBUTE, wrap_with_caller
+from probe_pytorch.capture.callform import call_form, is_reflected, restore_arguments
 from probe_pytorch.capture.calls import Calls
-from probe_pytorch.capture.inside import reached_around
-from probe_pytorch.capture.names import DISPATCHER, Api, Names
-from probe_pytorch.capture.operators import ATEN, NO_EFFECTS, OUT, CustomOperators, Operator, effects_of
+from probe_pytorch.capture.inside import find_indirect_names
+from probe_pytorch.capture.names import DISPATCHER, CapturedApi, Names
+from probe_pytorch.capture.operators import ATEN, NO_EFFECTS, OUT, CustomOperators, Operator, find_effects
 from probe_pytorch.capture.unfilled import ALLOCATORS
 
-HANDLER = handle_torch_function.__code__
-LOGGER = "torch/distributed/c10d_logger.py"
+HANDLER_CODE = handle_torch_function.__code__
+LOGGER_FILE = "torch/distributed/c10d_logger.py"
 """The file of the decorator around each collective, which does not count as its caller."""
 
-DTENSOR = "/torch/distributed/tensor/"
+DTENSOR_DIRECTORY = "/torch/distributed/tensor/"
 """The directory of DTensor's implementation, whose own operators on shards are not recorded."""
 
-METHODS = torch._tensor.__file__
+TENSOR_METHODS_FILE = torch._tensor.__file__
 """The file of Tensor's methods in Python; operators such as ``**`` call a function ``wrapped`` there."""
 
-SEEDS = seeds.__file__
+SEEDS_FILE = seeds.__file__
 """The file of the functions that ``rm_dropout`` puts around dropout, which do not count as callers."""
 
-OPERATOR_CALLS = ("torch/_ops.py", "torch/_library/custom_ops.py")
+OPERATOR_CALL_FILES = ("torch/_ops.py", "torch/_library/custom_ops.py")
 """The files of the functions that call operators of ``torch.ops``, which do not count as callers."""
 
-RECURRENT = torch.nn.modules.rnn.__file__
-NOT_RECORDED = Api(None)
+RECURRENT_FILE = torch.nn.modules.rnn.__file__
+NOT_RECORDED = CapturedApi(None)
 """A mark for C functions that no list names, so that later calls skip the search."""
 
-_BUILTIN = (type(len), type(torch.Tensor.shape.__get__), type(torch.Tensor.dim))  # type: ignore[attr-defined]
+_BUILTIN_TYPES = (type(len), type(torch.Tensor.shape.__get__), type(torch.Tensor.dim))  # type: ignore[attr-defined]
 _NUMBERS = frozenset({int, float, complex, bool})
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
@@ -101,7 +101,7 @@ class FunctionCapture(TorchFunctionMode):
         """Put the mode on this thread's stack of modes."""
         if self._restore_indexing is None:
             self._restore_indexing = compat_hooks.pass_on_indexing()
-        if self not in compat.function_modes():
+        if self not in compat.list_function_modes():
             compat.enter_below(self)
         if self._functions is not None:
             self._functions.install()
@@ -117,7 +117,7 @@ class FunctionCapture(TorchFunctionMode):
 
     def _sees_calls(self) -> bool:
         """Return True outside of recorded calls, in a thread whose calls this mode receives."""
-        return not self._threads.inside and self in compat.function_modes()
+        return not self._threads.inside and self in compat.list_function_modes()
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -128,24 +128,24 @@ class FunctionCapture(TorchFunctionMode):
         kwargs = kwargs or {}
         calls = self._calls
         frame = caller = sys._getframe(1)
-        if caller.f_code is HANDLER and caller.f_back is not None and caller.f_back.f_back is not None:
+        if caller.f_code is HANDLER_CODE and caller.f_back is not None and caller.f_back.f_back is not None:
             caller = caller.f_back.f_back  # the caller of a Python function that passed itself to the mode
         if calls is None or self._threads.inside or not calls.session.active:
-            return called_from(caller, func)(*args, **kwargs)
+            return wrap_with_caller(caller, func)(*args, **kwargs)
         try:
             api = self._by_function.get(func)
         except TypeError:
             api = None
         if api is NOT_RECORDED:
-            return called_from(caller, func)(*args, **kwargs)
+            return wrap_with_caller(caller, func)(*args, **kwargs)
         while frame.f_code.co_name == "__torch_function__" and frame.f_back is not None:
             frame = frame.f_back  # another mode passed the call on
-        if DTENSOR in frame.f_code.co_filename:
-            return called_from(caller, func)(*args, **kwargs)
-        if frame.f_code is HANDLER and frame.f_back is not None:
-            return self._handed_over(calls, api, func, types, args, kwargs, frame.f_back)
+        if DTENSOR_DIRECTORY in frame.f_code.co_filename:
+            return wrap_with_caller(caller, func)(*args, **kwargs)
+        if frame.f_code is HANDLER_CODE and frame.f_back is not None:
+            return self._record_python_function(calls, api, func, types, args, kwargs, frame.f_back)
         if api is None:
-            return self._unnamed(calls, called_from(caller, func), func, args, kwargs, frame)
+            return self._run_unnamed(calls, wrap_with_caller(caller, func), func, args, kwargs, frame)
         name: str | None = api.name
         if api.has_operator and is_operator(frame, func.__name__):
             name = api.operator
@@ -153,19 +153,19 @@ class FunctionCapture(TorchFunctionMode):
                 name = api.reflected if is_reflected(frame, args[0]) else name
         elif (hidden := self._names.by_code.get(id(frame.f_code))) is not None:
             name, frame = hidden, frame.f_back or frame
-        if api.recurrent is not None and frame.f_code.co_filename == RECURRENT:
+        if api.recurrent is not None and frame.f_code.co_filename == RECURRENT_FILE:
             name = api.recurrent
         if name is None or (self._sees_inside and self._is_part(name, func, frame)):
-            return called_from(caller, func)(*args, **kwargs)
+            return wrap_with_caller(caller, func)(*args, **kwargs)
         filled = ("out",) if "out" in kwargs else api.filled
         in_place = api.in_place or "out" in kwargs
-        called = called_from(caller, func)
+        called = wrap_with_caller(caller, func)
         return calls.record(name, called, args, kwargs, stack_of(frame), None, in_place, filled)
 
-    def _handed_over(
+    def _record_python_function(
         self,
         calls: Calls,
-        api: Api | None,
+        api: CapturedApi | None,
         func: Any,
         types: Any,
         args: tuple[Any, ...],
@@ -173,80 +173,78 @@ class FunctionCapture(TorchFunctionMode):
         frame: FrameType,
     ) -> Any:
         """Record a Python function of torch, running in ``frame``, that passed itself to the mode."""
-        own = frame.f_code
+        code = frame.f_code
         site = frame.f_back or frame
         name = api.name if api else None
         while site.f_back is not None and (
-            site.f_code.co_filename.endswith(LOGGER) or site.f_code.co_filename == SEEDS
+            site.f_code.co_filename.endswith(LOGGER_FILE) or site.f_code.co_filename == SEEDS_FILE
         ):
             site = site.f_back
         if site.f_code is DISPATCHER:
             site = site.f_back or site
-            name = self._names.dispatched.get(id(own), name)
-        elif id(own) in self._names.dispatched and getattr(func, "__code__", None) is not own:
-            name = self._names.dispatched[id(own)]
+            name = self._names.dispatched.get(id(code), name)
+        elif id(code) in self._names.dispatched and getattr(func, "__code__", None) is not code:
+            name = self._names.dispatched[id(code)]
         if api is not None and api.operator is not None:
             name = api.operator  # an operator written in Python, such as Tensor.__pow__
-            if own.co_name not in ("wrapped", api.operator.rpartition(".")[2]):
+            if code.co_name not in ("wrapped", api.operator.rpartition(".")[2]):
                 name = api.name
         if name is None:
             return self._descend(func, types, args, kwargs, site)
         is_method = name.startswith("Tensor.")
-        written = self._written(frame, func, is_method, args, kwargs, site)
-        called = called_from(site, func)
+        written = self._restore_written_arguments(frame, func, is_method, args, kwargs, site)
+        called = wrap_with_caller(site, func)
         if self._sees_inside:
-            called = self._opened(self._running(frame, func), types, site, name) or called
+            called = self._open_function(self._find_running_function(frame, func), types, site, name) or called
         if name.startswith("Distributed."):
             return collectives.record(calls, self._names, name, called, args, kwargs, stack_of(site), written)
         in_place = bool(api and api.in_place) or kwargs.get("inplace") is True
         return calls.record(name, called, args, kwargs, stack_of(site), written, in_place)
 
-    def _written(
+    def _restore_written_arguments(
         self, frame: FrameType, func: Any, is_method: bool, args: tuple[Any, ...], kwargs: dict[str, Any],
         site: FrameType,
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
         """Return the arguments as the line of ``site`` wrote them."""
         if is_operator(site, ""):
             return args, kwargs
-        function = self._running(frame, func)
+        function = self._find_running_function(frame, func)
         if function is None:
             return args, kwargs
-        return as_written(function, call_form(site), is_method, args, kwargs)
+        return restore_arguments(function, call_form(site), is_method, args, kwargs)
 
-    def _running(self, frame: FrameType, func: Any) -> Any:
+    def _find_running_function(self, frame: FrameType, func: Any) -> Any:
         """Return the Python function that runs in ``frame`` and passed on ``func``; None if it is unknown."""
         for function in (inspect.unwrap(func), frame.f_globals.get(frame.f_code.co_name)):
             if getattr(function, "__code__", None) is frame.f_code:
                 return function
         return None
 
-    def _unnamed(
+    def _run_unnamed(
         self, calls: Calls, called: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
         frame: FrameType,
     ) -> Any:  # fmt: skip
         """Run a function that no list names; record it if it is an operator of ``torch.ops``."""
-        operator = Operator.of(func)
+        operator = Operator.from_function(func)
         if operator is None:
-            if type(func) in _BUILTIN:
+            if type(func) in _BUILTIN_TYPES:
                 if func in ALLOCATORS:
                     tensor = called(*args, **kwargs)
-                    calls.allocated(func.__name__, tensor)
+                    calls.note_allocation(func.__name__, tensor)
                     return tensor
                 self._by_function[func] = NOT_RECORDED
             return called(*args, **kwargs)
-        while frame.f_back is not None and frame.f_code.co_filename.endswith(OPERATOR_CALLS):
+        while frame.f_back is not None and frame.f_code.co_filename.endswith(OPERATOR_CALL_FILES):
             frame = frame.f_back
-        if DTENSOR in frame.f_code.co_filename:
+        if DTENSOR_DIRECTORY in frame.f_code.co_filename:
             return called(*args, **kwargs)
         stack = stack_of(frame)
         if operator.namespace != ATEN:
             if self._custom is None or not self._custom.records(operator):
                 return called(*args, **kwargs)
             prefix = f"{operator.namespace}.{operator.name}"
-            effects = calls.attempt(prefix, partial(effects_of, func, args, kwargs), NO_EFFECTS)
-            return calls.record(
-                prefix, called, args, kwargs, stack, filled=effects.filled, written=effects.written
-            )
+            effects = calls.attempt(prefix, partial(find_effects, func, args, kwargs), NO_EFFECTS)
+            return calls.record(prefix, called, args, kwargs, stack, filled=effects.filled, written=effects.written)
         if not self._names.aten(operator.name):
             return called(*args, **kwargs)
         return calls.record(
@@ -254,11 +252,9 @@ class FunctionCapture(TorchFunctionMode):
             OUT if "out" in kwargs else (),
         )  # fmt: skip
 
-    def _descend(
-        self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: FrameType
-    ) -> Any:
+    def _descend(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: FrameType) -> Any:
         """Run a Python function that has no record of its own so that the calls inside it are recorded."""
-        opened = self._opened(func, types, site) or called_from(site, func)
+        opened = self._open_function(func, types, site) or wrap_with_caller(site, func)
         return opened(*args, **kwargs)
 
     def _is_part(self, name: str, func: Any, frame: FrameType) -> bool:
@@ -268,11 +264,11 @@ class FunctionCapture(TorchFunctionMode):
         """
         if self._open_names and self._open_names[-1] == name:
             return True
-        if frame.f_code.co_name == "wrapped" and frame.f_code.co_filename == METHODS:
+        if frame.f_code.co_name == "wrapped" and frame.f_code.co_filename == TENSOR_METHODS_FILE:
             return True
-        return name.startswith("Torch.") and func.__name__ in reached_around(frame.f_code)
+        return name.startswith("Torch.") and func.__name__ in find_indirect_names(frame.f_code)
 
-    def _opened(self, func: Any, types: Any, site: FrameType, name: str = "") -> Callable[..., Any] | None:
+    def _open_function(self, func: Any, types: Any, site: FrameType, name: str = "") -> Callable[..., Any] | None:
         """Return a Python function in a form inside which calls are recorded; None if there is none.
 
         Args:
@@ -283,7 +279,7 @@ class FunctionCapture(TorchFunctionMode):
         """
         inner = None
         if func not in self._descending and _PLAIN.issuperset(types):
-            inner = compat.without_check(getattr(func, ORIGINAL, func))
+            inner = compat.drop_dispatch_check(getattr(func, ORIGINAL_ATTRIBUTE, func))
         if inner is None:
             return None
 
@@ -292,7 +288,7 @@ class FunctionCapture(TorchFunctionMode):
             self._open_names.append(name)
             try:
                 with self:
-                    return called_from(site, inner)(*args, **kwargs)
+                    return wrap_with_caller(site, inner)(*args, **kwargs)
             finally:
                 self._descending.pop()
                 self._open_names.pop()

@@ -25,17 +25,17 @@ from probe_pytorch.statistics import PLAIN
 Node = Any
 """A node of the autograd graph."""
 
-PASSED_THROUGH = frozenset({"TBackward0", "ToCopyBackward0"})
+PASS_THROUGH_NODES = frozenset({"TBackward0", "ToCopyBackward0"})
 """Nodes that only pass a tensor on: linear transposes its weight, autocast converts its inputs.
 
 The gradient is recorded before it passes through them (transposed, or in the dtype of the computation), as
 msprobe does.
 """
 
-LARGEST_WALK = 1_000_000
+MAX_VISITED_NODES = 1_000_000
 
 
-def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
+def list_tensors(values: Iterable[Any]) -> list[torch.Tensor]:
     """Return the tensors that need a gradient, in the order of the arguments.
 
     Lists, tuples, dicts and dataclasses are searched up to a depth of 8.
@@ -66,12 +66,10 @@ def _gather(values: Iterable[Any], tensors: list[torch.Tensor], depth: int) -> N
         elif isinstance(value, dict) and depth < 8:
             _gather(dict.values(value), tensors, depth + 1)
         elif hasattr(type(value), "__dataclass_fields__") and depth < 8:
-            _gather(
-                (getattr(value, name, None) for name in type(value).__dataclass_fields__), tensors, depth + 1
-            )
+            _gather((getattr(value, name, None) for name in type(value).__dataclass_fields__), tensors, depth + 1)
 
 
-class Source:
+class GradientSource:
     """The place in the graph that receives the gradient of an input: a node and a position, or a leaf.
 
     It is taken before the call, because an in-place call moves its input to another node.
@@ -85,13 +83,13 @@ class Source:
         self.leaf = id(tensor) if self.node is None else 0
 
 
-def sources_of(values: Iterable[Any]) -> list[Source]:
+def list_sources(values: Iterable[Any]) -> list[GradientSource]:
     """Return the sources of all tensors that need a gradient."""
-    return [Source(tensor) for tensor in tensors_in(values)]
+    return [GradientSource(tensor) for tensor in list_tensors(values)]
 
 
 def attach_api(
-    outputs: Sequence[Any], sources: Sequence[Source], arrived: Callable[[], Arrived], first_new: int
+    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], Arrived], first_new: int
 ) -> bool:
     """Install hooks that report the gradients of an API call.
 
@@ -106,16 +104,16 @@ def attach_api(
     """
     if not sources:
         return False
-    for tensor in tensors_in(outputs):
+    for tensor in list_tensors(outputs):
         node = tensor.grad_fn
         if node is not None:
             break
     else:
         return False
-    own = {id(source.node) for source in sources if source.node is not None}
-    if id(node) in own:
+    source_node_ids = {id(source.node) for source in sources if source.node is not None}
+    if id(node) in source_node_ids:
         return False  # the output is one of the inputs: nothing was computed
-    if _is_whole(node, own):
+    if _is_whole(node, source_node_ids):
         tell = arrived()
         node.register_hook(tell.take_node if isinstance(tell, Backward) else partial(tell_each, tell))
         return True
@@ -123,25 +121,25 @@ def attach_api(
     return True
 
 
-def made_one_node(outputs: Sequence[Any], sources: Sequence[Source]) -> bool:
+def has_single_node(outputs: Sequence[Any], sources: Sequence[GradientSource]) -> bool:
     """Return True if a call made one node, whose gradients are those of its arguments for every recorder."""
-    nodes = {t.grad_fn for t in tensors_in(outputs) if t.grad_fn is not None}
-    own = {id(source.node) for source in sources if source.node is not None}
-    return len(nodes) == 1 and all(_is_whole(node, own) for node in nodes)
+    nodes = {t.grad_fn for t in list_tensors(outputs) if t.grad_fn is not None}
+    source_node_ids = {id(source.node) for source in sources if source.node is not None}
+    return len(nodes) == 1 and all(_is_whole(node, source_node_ids) for node in nodes)
 
 
-def _is_whole(node: Node, own: set[int]) -> bool:
+def _is_whole(node: Node, source_node_ids: set[int]) -> bool:
     """Return True if all edges of ``node`` leave the call, if need be through nodes that pass a tensor on."""
     for following, _ in node.next_functions:
-        if following is None or id(following) in own or hasattr(following, "variable"):
+        if following is None or id(following) in source_node_ids or hasattr(following, "variable"):
             continue
-        if following.name() not in PASSED_THROUGH or not _is_whole(following, own):
+        if following.name() not in PASS_THROUGH_NODES or not _is_whole(following, source_node_ids):
             return False
     return True
 
 
 def attach_walked(
-    outputs: Sequence[Any], sources: Sequence[Source], arrived: Callable[[], Arrived], first_new: int
+    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], Arrived], first_new: int
 ) -> bool:
     """Install hooks that report the gradients of a module's call, in the order of its tensors.
 
@@ -154,30 +152,32 @@ def attach_walked(
     Returns:
         False if there will be no gradients.
     """
-    if not any(t.grad_fn is not None for t in tensors_in(outputs)):
+    if not any(t.grad_fn is not None for t in list_tensors(outputs)):
         return False
     _attach_walked(outputs, sources, arrived(), first_new)
     return True
 
 
-def _attach_walked(outputs: Sequence[Any], sources: Sequence[Source], tell: Arrived, first_new: int) -> None:
-    gathering = _Gathering(tell, len(sources))
+def _attach_walked(outputs: Sequence[Any], sources: Sequence[GradientSource], tell: Arrived, first_new: int) -> None:
+    gathering = _DeviceGradientCollector(tell, len(sources))
     roots: list[Node] = []
-    own = {
+    source_numbers = {
         (id(source.node), source.position): i for i, source in enumerate(sources) if source.node is not None
     }
     for position, tensor in enumerate(outputs):
         if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:
-            same = own.get((id(tensor.grad_fn), tensor.output_nr), -1)
-            if same < 0:
+            input_number = source_numbers.get((id(tensor.grad_fn), tensor.output_nr), -1)
+            if input_number < 0:
                 roots.append(tensor.grad_fn)
-            compat_hooks.register_hook(tensor, gathering.output(position, same))
-    for node, places in _edges(roots, sources, first_new).items():
+            compat_hooks.register_hook(tensor, gathering.output(position, input_number))
+    for node, places in _find_edges(roots, sources, first_new).items():
         node.register_hook(gathering.inputs(places))
     gathering.ready()
 
 
-def _edges(roots: list[Node], sources: Sequence[Source], first_new: int) -> dict[Node, list[tuple[int, int]]]:
+def _find_edges(
+    roots: list[Node], sources: Sequence[GradientSource], first_new: int
+) -> dict[Node, list[tuple[int, int]]]:
     """Return the nodes whose edges lead to inputs: (position of the edge, number of the input) of each."""
     wanted: dict[Node, dict[int, int]] = {}
     leaves: dict[int, int] = {}
@@ -187,10 +187,10 @@ def _edges(roots: list[Node], sources: Sequence[Source], first_new: int) -> dict
         else:
             leaves.setdefault(source.leaf, i)
     edges: dict[Node, list[tuple[int, int]]] = {}
-    seen = set(roots)
-    waiting = list(seen)
+    visited = set(roots)
+    waiting = list(visited)
     number_of = compat.number_of
-    while waiting and len(seen) < LARGEST_WALK:
+    while waiting and len(visited) < MAX_VISITED_NODES:
         node = waiting.pop()
         for position, (following, number) in enumerate(node.next_functions):
             if following is None:
@@ -199,7 +199,7 @@ def _edges(roots: list[Node], sources: Sequence[Source], first_new: int) -> dict
             if following in wanted:
                 place = wanted[following].get(number)
             if place is None:
-                if following in seen:
+                if following in visited:
                     continue
                 variable = getattr(following, "variable", None)
                 if variable is not None:
@@ -209,20 +209,20 @@ def _edges(roots: list[Node], sources: Sequence[Source], first_new: int) -> dict
             if place is not None:
                 edges.setdefault(node, []).append((position, place))
             elif number_of(following) >= first_new:
-                seen.add(following)
+                visited.add(following)
                 waiting.append(following)
     return edges
 
 
-class _Gathering(Gathering):
+class _DeviceGradientCollector(Gathering):
     """A collector that adds up gradients on their device."""
 
-    def _added(self, total: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:
+    def _add_gradient(self, total: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:
         gradient = gradient.detach()
-        with compat.quiet():
+        with compat.disable_modes():
             return gradient.clone() if total is None else total + gradient
 
-    def _whole(self, total: torch.Tensor | None, gradient: torch.Tensor | None) -> torch.Tensor | None:
+    def _sum_gradients(self, total: torch.Tensor | None, gradient: torch.Tensor | None) -> torch.Tensor | None:
         if gradient is None:
             return total
-        return gradient.detach() if total is None else self._added(total, gradient)
+        return gradient.detach() if total is None else self._add_gradient(total, gradient)

@@ -21,14 +21,14 @@ def hide(handle: Any) -> Any:
     if not _hidden and before is not _reduce:  # an interruption may have left it
         _reducer_before = before
         copyreg.pickle(OrderedDict, _reduce)
-    for hooks in compat_hooks.dicts_of(handle):
+    for hooks in compat_hooks.list_hook_dicts(handle):
         _hidden.setdefault(id(hooks), (hooks, set()))[1].add(handle.id)
     return handle
 
 
 def remove(handle: Any) -> None:
     """Remove a hook, hidden or not."""
-    for hooks in compat_hooks.dicts_of(handle):
+    for hooks in compat_hooks.list_hook_dicts(handle):
         _, keys = _hidden.get(id(hooks), (None, set()))
         keys.discard(handle.id)
         if not keys and _hidden.pop(id(hooks), None) is not None and not _hidden:

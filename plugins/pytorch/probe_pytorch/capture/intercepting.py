@@ -21,7 +21,7 @@ from probe_recording import (
 from probe_pytorch import compat, compat_conditions, generators
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.functions import FunctionCapture
-from probe_pytorch.capture.gradients import attach_walked, sources_of, tensors_in
+from probe_pytorch.capture.gradients import attach_walked, list_sources, list_tensors
 from probe_pytorch.capture.names import load_names
 from probe_pytorch.capture.patches import Patches
 
@@ -68,20 +68,20 @@ class Interceptor(CallInterceptor):
         self._calls.counts.clear()
 
     @contextmanager
-    def _unobserved(self) -> Any:
+    def _suspend(self) -> Any:
         self._threads.inside += 1
         try:
-            with compat.quiet():
+            with compat.disable_modes():
                 yield
         finally:
             self._threads.inside -= 1
 
-    def unobserved(self) -> AbstractContextManager[Any]:
+    def suspend(self) -> AbstractContextManager[Any]:
         """Return a context whose calls are neither intercepted nor seen by modes of the program."""
-        context: AbstractContextManager[Any] = self._unobserved()
+        context: AbstractContextManager[Any] = self._suspend()
         return context
 
-    def random_states(self, generator: Any = None) -> _RandomStates:
+    def read_random_states(self, generator: Any = None) -> _RandomStates:
         """Return the present states of all default generators, and of ``generator`` if it is one."""
         return _RandomStates(generator)
 
@@ -140,7 +140,7 @@ class _InterceptedCalls(Calls):
         if self.around is not None and not compat.is_tracing():
             self._count(prefix)
 
-    def allocated(self, name: str, tensor: Any) -> None:
+    def note_allocation(self, name: str, tensor: Any) -> None:
         """Do nothing; only recordings mark memory without values."""
 
     def attempt(self, name: str, function: Callable[[], Any], otherwise: Any) -> Any:
@@ -160,22 +160,22 @@ class _TorchCall(InterceptedCall):
         """Return the tensors among the arguments that need a gradient, in order, before the call runs."""
         if not torch.is_grad_enabled():
             return []
-        return list(tensors_in((*self.args, *self.kwargs.values())))
+        return list(list_tensors((*self.args, *self.kwargs.values())))
 
     def _run_with_gradients(self, receiver: GradientReceiver) -> Any:
-        sources = sources_of((*self.args, *self.kwargs.values())) if torch.is_grad_enabled() else []
-        first_new = compat.sequence_number()
+        sources = list_sources((*self.args, *self.kwargs.values())) if torch.is_grad_enabled() else []
+        first_new = compat.get_sequence_number()
         result = self.function(*self.args, **self.kwargs)
         if sources:
             outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
             arrived = partial(GradientCollector, receiver, len(outputs), len(sources), _copied)
-            with compat.quiet():
+            with compat.disable_modes():
                 attach_walked(outputs, sources, arrived, first_new)
         return result
 
 
 def _copied(gradient: torch.Tensor) -> torch.Tensor:
-    with compat.quiet():
+    with compat.disable_modes():
         return gradient.detach().clone()
 
 
@@ -190,12 +190,12 @@ class _RandomStates:
         self._states = generators.read_states()
         if isinstance(generator, torch.Generator):
             self._states += generators.read_states(generator)
-        modules = compat_conditions.modules_without_generators()
+        modules = compat_conditions.iterate_modules_without_generators()
         self._devices = [(module, module.get_rng_state()) for module in modules]
 
     def restore(self) -> None:
         """Set the generators to these states."""
-        with compat_conditions.outside_transforms():
+        with compat_conditions.disable_transforms():
             for _, generator, state in self._states:
                 generator.set_state(state)
             for module, state in self._devices:
@@ -203,7 +203,7 @@ class _RandomStates:
 
     def have_changed(self) -> bool:
         """Return True if a generator has another state now."""
-        with compat_conditions.outside_transforms():
-            return any(
-                not torch.equal(state, generator.get_state()) for _, generator, state in self._states
-            ) or any(not torch.equal(state, module.get_rng_state()) for module, state in self._devices)
+        with compat_conditions.disable_transforms():
+            return any(not torch.equal(state, generator.get_state()) for _, generator, state in self._states) or any(
+                not torch.equal(state, module.get_rng_state()) for module, state in self._devices
+            )

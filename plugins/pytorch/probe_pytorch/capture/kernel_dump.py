@@ -38,11 +38,9 @@ def require_npu(module: Any) -> Any:
     return module
 
 
-def acl_config(directory: Path) -> dict[str, Any]:
+def create_acl_config(directory: Path) -> dict[str, Any]:
     """Return an ACL dump configuration for the inputs and outputs of all kernels, into ``directory``."""
-    return {
-        "dump": {"dump_list": [], "dump_path": str(directory), "dump_mode": "all", "dump_op_switch": "on"}
-    }
+    return {"dump": {"dump_list": [], "dump_path": str(directory), "dump_mode": "all", "dump_op_switch": "on"}}
 
 
 class KernelDump:
@@ -59,15 +57,13 @@ class KernelDump:
         UserError: torch_npu is missing or lacks the dump of kernels.
     """
 
-    def __init__(
-        self, npu: Any, directory: Path, config: Path | None = None, failed: Failed | None = None
-    ) -> None:
+    def __init__(self, npu: Any, directory: Path, config: Path | None = None, failed: Failed | None = None) -> None:
         self._failed = failed
         self._npu = require_npu(npu).npu
         self._config = config or directory / ACL_CONFIG
         make_directory(directory)
         if config is None:
-            write_text(self._config, json.dumps(acl_config(directory), indent=1))
+            write_text(self._config, json.dumps(create_acl_config(directory), indent=1))
 
     def begin(self) -> None:
         """Turn the device's dump on, after earlier kernels have finished."""
@@ -157,6 +153,4 @@ def load_gradient(path: Path) -> torch.Tensor:
         problem = f"holds {type(loaded).__name__} in place of a tensor"
     except Exception as error:  # torch raises many kinds of errors for a damaged file
         problem = f"cannot be read: {error!s:.200}"
-    raise UserError(
-        f"The gradient {path} {problem}.", "Give a .pt or .npy file of an earlier dump, one tensor a file."
-    )
+    raise UserError(f"The gradient {path} {problem}.", "Give a .pt or .npy file of an earlier dump, one tensor a file.")

@@ -19,21 +19,21 @@ from probe_recording import STAND_IN, Ladder, Rung, Stack, flat, stack_of
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks
-from probe_pytorch.capture.callers import ORIGINAL, TORCH, called_from
+from probe_pytorch.capture.callers import ORIGINAL_ATTRIBUTE, TORCH_DIRECTORY, wrap_with_caller
 from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.capture.modules import COMPILED
 from probe_pytorch.session import Session
 from probe_pytorch.statistics import PLAIN
 from probe_pytorch.values import Collector
 
-BLOCKS, BLOCK = 16, 2048
+MEASURED_BLOCK_COUNT, MEASURED_BLOCK_SIZE = 16, 2048
 """Number and size of the blocks that are measured of a parameter after the step, of a state and of a buffer.
 
 Smaller ones are measured as a whole, as are gradients and parameters before the step, which the others follow
 from.
 """
 
-OWN = str(Path(__file__).parents[1])
+PROBE_DIRECTORY = str(Path(__file__).parents[1])
 NO_MODEL = "start() was given no model, so its inputs, outputs and parameters are not known"
 NO_STEP = "no optimizer stepped before the recording of the step was stopped"
 NOT_CALLED = "the model was not called, or it is compiled"
@@ -86,24 +86,24 @@ class LadderCapture:
     def see(self, model: nn.Module) -> None:
         """Record what a model takes in and returns, and the gradients of its parameters."""
         session = self.session
-        if session is None or any(model is known for known in self.models):
+        if session is None or any(model is watched for watched in self.models):
             return
         prefix = f"{len(self.models)}." if self.models else ""
         self.models.append(model)
         is_hookable = session.config.compile != "tap" and not isinstance(model, torch.jit.ScriptModule)
-        with compat.quiet():
+        with compat.disable_modes():
             if is_hookable:
-                self._hidden.append(hide(model.register_forward_pre_hook(self.called, with_kwargs=True)))
-                self._hidden.append(hide(model.register_forward_hook(self._returned)))
+                self._hidden.append(hide(model.register_forward_pre_hook(self.record_inputs, with_kwargs=True)))
+                self._hidden.append(hide(model.register_forward_hook(self._record_output)))
             for name, parameter in model.named_parameters():
                 if id(parameter) not in self.names:
-                    self.names[id(parameter)] = f"{prefix}{plain(name)}"
+                    self.names[id(parameter)] = f"{prefix}{clean_name(name)}"
                     if parameter.requires_grad:
                         self._watch(self.names[id(parameter)], parameter)
 
     def _watch(self, name: str, parameter: nn.Parameter) -> None:
-        took = partial(self._arrived, name, weakref.ref(parameter))
-        self._handles.append(compat_hooks.register_hook(parameter, took))
+        callback = partial(self._record_gradient, name, weakref.ref(parameter))
+        self._handles.append(compat_hooks.register_hook(parameter, callback))
 
     def remove(self) -> None:
         """Remove all hooks, and forget the models."""
@@ -130,15 +130,15 @@ class LadderCapture:
 
     # -- rungs -----------------------------------------------------------------------------
 
-    def rung(self, phase: str, stack: Stack | None = None) -> Rung:
+    def add_phase(self, phase: str, stack: Stack | None = None) -> Rung:
         """Add a rung of this moment and return it."""
         return self._ladder.rung(phase, stack)
 
-    def leaf(self, value: Any) -> Any:
+    def collect_leaf(self, value: Any) -> Any:
         """Return the leaf of a tensor or a scalar, or a tree of them; call this in a quiet context."""
         return self._collector.tree(value, "", None)
 
-    def leaves(self, named: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def collect_leaves(self, named: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
         """Return the names of values, each with its leaf; call this in a quiet context."""
         leaves = self._collector.leaves([value for _, value in named])
         return [(name, leaf) for (name, _), leaf in zip(named, leaves)]
@@ -148,7 +148,7 @@ class LadderCapture:
         if self.session is None or not self.is_active or not self.session.config.extra_info:
             return None
         while frame is not None and (
-            frame.f_code.co_filename.startswith((TORCH, OWN)) or frame.f_code.co_name == STAND_IN
+            frame.f_code.co_filename.startswith((TORCH_DIRECTORY, PROBE_DIRECTORY)) or frame.f_code.co_name == STAND_IN
         ):
             frame = frame.f_back
         return stack_of(frame) if frame is not None else None
@@ -158,7 +158,7 @@ class LadderCapture:
         """True while the session records."""
         return self.session is not None and self.session.active and not compat.is_tracing()
 
-    def guarded(self, stage: str, record: Callable[[], None]) -> None:
+    def run_guarded(self, stage: str, record: Callable[[], None]) -> None:
         """Run a part of the recorder so that its errors are logged, not raised; do nothing at rest."""
         session = self.session
         if session is None or not self.is_active:
@@ -175,46 +175,46 @@ class LadderCapture:
 
     # -- batch and forward -----------------------------------------------------------------
 
-    def called(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def record_inputs(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record what a model takes in."""
         stack = self.stack(sys._getframe(1))
 
         def record() -> None:
-            rung = self.rung("batch", stack)
+            rung = self.add_phase("batch", stack)
             for tree, name in ((list(args), "input"), (dict(kwargs), "input")):
-                rung.values.update(self._tensors(tree, name))
+                rung.values.update(self._collect_tensors(tree, name))
 
-        self.guarded("batch", record)
-        self.guarded("held", lambda: self._held(model))
+        self.run_guarded("batch", record)
+        self.run_guarded("held", lambda: self._record_frozen_values(model))
         if not compat.is_tracing():
             self._model_called(model, args, kwargs)
 
-    def _held(self, model: nn.Module) -> None:
+    def _record_frozen_values(self, model: nn.Module) -> None:
         """Record what no optimizer shows: buffers and parameters without a gradient, once in a step."""
-        if any(model is known for known in self._seen):
+        if any(model is recorded for recorded in self._seen):
             return
         self._seen.append(model)
         frozen = [(name, value) for name, value in model.named_parameters() if not value.requires_grad]
-        prefix = self._prefix(model)
+        prefix = self._make_prefix(model)
         for phase, values in (("frozen", frozen), ("buffers_before", list(model.named_buffers()))):
             if values:
-                named = [(f"{prefix}{plain(name)}", part_of(value)) for name, value in values]
-                self.rung(phase).values.update(self.leaves(named))
+                named = [(f"{prefix}{clean_name(name)}", take_blocks(value)) for name, value in values]
+                self.add_phase(phase).values.update(self.collect_leaves(named))
 
-    def _prefix(self, model: nn.Module) -> str:
+    def _make_prefix(self, model: nn.Module) -> str:
         """Return the beginning of the names of a model's parameters and buffers."""
-        number = next((n for n, known in enumerate(self.models) if known is model), 0)
+        number = next((n for n, candidate in enumerate(self.models) if candidate is model), 0)
         return f"{number}." if number else ""
 
-    def _returned(self, model: nn.Module, args: Any, output: Any) -> None:
+    def _record_output(self, model: nn.Module, args: Any, output: Any) -> None:
         def record() -> None:
-            self.rung("forward").values.update(self._tensors(output, "output"))
+            self.add_phase("forward").values.update(self._collect_tensors(output, "output"))
 
-        self.guarded("forward", record)
+        self.run_guarded("forward", record)
 
-    def _tensors(self, value: Any, name: str) -> dict[str, Any]:
+    def _collect_tensors(self, value: Any, name: str) -> dict[str, Any]:
         """Return the leaves of all tensors and scalars within a value by their names."""
-        return {key: leaf for key, leaf in flat(self.leaf(value), name) if leaf is not None}
+        return {key: leaf for key, leaf in flat(self.collect_leaf(value), name) if leaf is not None}
 
     # -- backward --------------------------------------------------------------------------
 
@@ -226,19 +226,19 @@ class LadderCapture:
 
         @wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            called = called_from(sys._getframe(1), original)
+            called = wrap_with_caller(sys._getframe(1), original)
             if self._depth:  # torch runs one pass within another for modes and for checkpoints
                 return called(tensors, *args, **kwargs)
             self._depth += 1
             try:
-                self._began(tensors, self.stack(sys._getframe(1)))
+                self._record_loss(tensors, self.stack(sys._getframe(1)))
                 result = called(tensors, *args, **kwargs)
-                self._reduced()
+                self._record_reduced_gradients()
             finally:
                 self._depth -= 1
             return result
 
-        setattr(backward, ORIGINAL, original)  # it passes itself to modes by the name that now means this
+        setattr(backward, ORIGINAL_ATTRIBUTE, original)  # it passes itself to modes by the name that now means this
         torch.autograd.backward = backward
         self._backward = backward, original
 
@@ -249,77 +249,77 @@ class LadderCapture:
                 torch.autograd.backward = original
             self._backward = None
 
-    def _began(self, tensors: Any, stack: Stack | None) -> None:
+    def _record_loss(self, tensors: Any, stack: Stack | None) -> None:
         def record() -> None:
             losses = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
-            self.rung("loss", stack).values.update(self._tensors(losses, "loss"))
+            self.add_phase("loss", stack).values.update(self._collect_tensors(losses, "loss"))
             self._gradients.clear()
 
-        self.guarded("loss", record)
+        self.run_guarded("loss", record)
 
-    def _arrived(self, name: str, parameter: Callable[[], Any], gradient: Any) -> None:
+    def _record_gradient(self, name: str, parameter: Callable[[], Any], gradient: Any) -> None:
         """Take in a gradient as autograd gives it."""
 
         def record() -> None:
-            self._of("gradient", name).values[name] = self.leaf(gradient)
+            self._open_gradient_phase("gradient", name).values[name] = self.collect_leaf(gradient)
             held = parameter()
             if held is not None and held.grad is not None:  # it will be added to what is there
-                self._of("accumulated", name)
+                self._open_gradient_phase("accumulated", name)
                 if name not in self._accumulating:
                     self._accumulating.add(name)
-                    took = partial(self._accumulated, name)
-                    self._handles.append(held.register_post_accumulate_grad_hook(took))
+                    callback = partial(self._record_accumulated, name)
+                    self._handles.append(held.register_post_accumulate_grad_hook(callback))
 
-        self.guarded("gradient", record)
+        self.run_guarded("gradient", record)
 
-    def _accumulated(self, name: str, parameter: Any) -> None:
+    def _record_accumulated(self, name: str, parameter: Any) -> None:
         """Take in the sum of a gradient and of those before it."""
         rung = self._gradients.get("accumulated")
         if rung is None or name not in rung.values:
             return
 
         def record() -> None:
-            rung.values[name] = self.leaf(parameter.grad)
+            rung.values[name] = self.collect_leaf(parameter.grad)
 
-        self.guarded("accumulated", record)
+        self.run_guarded("accumulated", record)
 
-    def _of(self, phase: str, name: str) -> Rung:
+    def _open_gradient_phase(self, phase: str, name: str) -> Rung:
         """Return the rung of this phase in this backward pass, with a place for the value ``name``.
 
         A second gradient of one parameter belongs to another backward pass.
         """
         rung = self._gradients.get(phase)
         if rung is None or rung.values.get(name) is not None:
-            rung = self._gradients[phase] = self.rung(phase)
+            rung = self._gradients[phase] = self.add_phase(phase)
         rung.values[name] = None
         return rung
 
-    def _reduced(self) -> None:
+    def _record_reduced_gradients(self) -> None:
         """Record the gradients after a backward pass, if several processes may have reduced them."""
         dist = torch.distributed
         if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
             return
 
         def record() -> None:
-            rung = self.rung("reduced")
+            rung = self.add_phase("reduced")
             for model in self.models:
                 for parameter in model.parameters():
                     name = self.names.get(id(parameter))
                     if name is not None and parameter.grad is not None:
-                        rung.values[name] = self.leaf(parameter.grad)
+                        rung.values[name] = self.collect_leaf(parameter.grad)
 
-        self.guarded("reduced", record)
+        self.run_guarded("reduced", record)
 
 
-def plain(name: str) -> str:
+def clean_name(name: str) -> str:
     """Return the path of a parameter without the parts that torch.compile inserts."""
     return ".".join(part for part in name.split(".") if part != COMPILED)
 
 
-def part_of(value: Any) -> Any:
+def take_blocks(value: Any) -> Any:
     """Return a large tensor in parts: the first elements of evenly spread blocks, as a matrix."""
-    if type(value) not in PLAIN or (size := value.numel()) <= BLOCKS * BLOCK:
+    if type(value) not in PLAIN or (size := value.numel()) <= MEASURED_BLOCK_COUNT * MEASURED_BLOCK_SIZE:
         return value
     if value.layout is not torch.strided or not value.is_contiguous() or compat.is_freed(value):
         return value
-    return value.detach().as_strided((BLOCKS, BLOCK), (size // BLOCKS, 1))
+    return value.detach().as_strided((MEASURED_BLOCK_COUNT, MEASURED_BLOCK_SIZE), (size // MEASURED_BLOCK_COUNT, 1))

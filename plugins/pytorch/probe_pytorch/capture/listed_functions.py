@@ -25,10 +25,10 @@ class ListedFunctions:
         listed = read_lists(path, "custom_wrap_ops", "names of modules")
         self._pending = [(module, name) for module, names in listed.items() for name in names or ()]
 
-    def importable(self) -> Iterator[Patch]:
+    def iterate_importable(self) -> Iterator[Patch]:
         """Yield the functions that can be wrapped now and could not before."""
         for module, name in list(self._pending):
-            holder = _holder(module)
+            holder = _find_holder(module)
             if callable(getattr(holder, name, None)):
                 self._pending.remove((module, name))
                 yield Patch(holder, name, f"{module}.{name}")
@@ -39,9 +39,9 @@ class ListedFunctions:
         return [f"{module}.{name}" for module, name in self._pending]
 
 
-def _holder(path: str) -> Any:
+def _find_holder(path: str) -> Any:
     """Return the imported module, or the class in one, that a dotted path names; None if there is none."""
     if path in sys.modules:
         return sys.modules[path]
     parent, _, name = path.rpartition(".")
-    return getattr(_holder(parent), name, None) if parent else None
+    return getattr(_find_holder(parent), name, None) if parent else None

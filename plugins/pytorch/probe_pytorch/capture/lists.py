@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.given import parse_yaml, read_given
+from probe_core.files.given import parse_yaml, read_regular_file
 
 
-def read_lists(path: Path, field: str, keys: str, known: Sequence[str] = ()) -> dict[str, list[str] | None]:
+def read_lists(path: Path, field: str, keys: str, allowed_keys: Sequence[str] = ()) -> dict[str, list[str] | None]:
     """Return the lists of names in a yaml file, by their keys.
 
     Args:
         path: The file.
         field: The field of the configuration that names it.
         keys: What its keys are, for the message.
-        known: The keys that mean something; empty if any may.
+        allowed_keys: The keys that mean something; empty if any may.
 
     Raises:
         UserError: The file cannot be read, or has another form.
@@ -25,7 +25,7 @@ def read_lists(path: Path, field: str, keys: str, known: Sequence[str] = ()) -> 
 
     leave_out = f'leave the field "{field}" out.'
     try:
-        listed = parse_yaml(read_given(path).decode("utf-8"))
+        listed = parse_yaml(read_regular_file(path).decode("utf-8"))
     except OSError as error:
         raise UserError(
             f'The list of APIs "{path}" cannot be read: {error.strerror or error}.',
@@ -38,8 +38,8 @@ def read_lists(path: Path, field: str, keys: str, known: Sequence[str] = ()) -> 
     if not isinstance(listed, dict) or not all(map(_is_list_of_names, listed.values())):
         raise UserError(
             f'The list of APIs "{path}" must map {keys} to lists of names.',
-            "Use these keys:" if known else f"Correct the file, or {leave_out}",
-            known,
+            "Use these keys:" if allowed_keys else f"Correct the file, or {leave_out}",
+            allowed_keys,
         )
     return {str(key): names for key, names in listed.items()}
 

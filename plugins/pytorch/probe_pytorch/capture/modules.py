@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.calls import is_recompute
-from probe_pytorch.capture.gradients import attach_walked, sources_of, tensors_in
+from probe_pytorch.capture.gradients import attach_walked, list_sources, list_tensors
 from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.generators import State, draws_since, read_states
 from probe_pytorch.session import Session
@@ -50,19 +50,19 @@ class ModuleCapture(ModuleHooks[Session]):
 
     def install(self, named: Iterable[tuple[str, nn.Module]], gradients: bool) -> None:
         """Hook the modules, given as pairs of a name ``{path}.{Class}`` and a module."""
-        with compat.quiet():
+        with compat.disable_modes():
             super().install([(name, module) for name, module in named if _can_be_hooked(module)], gradients)
             if self._unhooked and self._warn_again is None:
                 self._warn_again = compat.silence_global_hooks()
                 self._handles += (
-                    register_module_forward_pre_hook(self._before_any),
-                    register_module_forward_hook(self._after_any, always_call=True),
+                    register_module_forward_pre_hook(self._begin_any_forward),
+                    register_module_forward_hook(self._end_any_forward, always_call=True),
                 )
 
     def _hook(self, module: nn.Module) -> None:
         if module._forward_pre_hooks or module._forward_hooks:
-            self._handles.append(hide(module.register_forward_pre_hook(self._before, with_kwargs=True)))
-            self._handles.append(hide(module.register_forward_hook(self._after, always_call=True)))
+            self._handles.append(hide(module.register_forward_pre_hook(self._begin_forward, with_kwargs=True)))
+            self._handles.append(hide(module.register_forward_hook(self._end_forward, always_call=True)))
         else:
             self._unhooked.add(id(module))
 
@@ -78,26 +78,26 @@ class ModuleCapture(ModuleHooks[Session]):
         self._states.clear()
         super().remove()
 
-    def _own_parameters(self, module: nn.Module) -> Iterable[tuple[str, nn.Parameter]]:
+    def _iterate_direct_parameters(self, module: nn.Module) -> Iterable[tuple[str, nn.Parameter]]:
         return module.named_parameters(recurse=False)
 
     # -- forward ---------------------------------------------------------------------------
 
-    def _before_any(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def _begin_any_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if compat.is_exporting():
             return
         session = self.session
         if id(module) in self._unhooked and session is not None and session.active:
-            self._before(module, args, compat.keywords(sys._getframe(1)))
+            self._begin_forward(module, args, compat.read_keywords(sys._getframe(1)))
 
-    def _after_any(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def _end_any_forward(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if not compat.is_exporting() and id(module) in self._unhooked:
-            self._after(module, args, output)
+            self._end_forward(module, args, output)
 
-    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+    def _begin_forward(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         if compat.is_tracing():
             return
-        super()._before(module, args, kwargs)
+        super()._begin_forward(module, args, kwargs)
         self._read_states()
 
     def _read_states(self) -> None:
@@ -119,42 +119,42 @@ class ModuleCapture(ModuleHooks[Session]):
         super()._record(session, running, output)
 
     def _is_recompute(self, stack: Stack) -> bool:
-        return compat.graph_task() != -1 and is_recompute(stack)
+        return compat.get_graph_task() != -1 and is_recompute(stack)
 
     # -- backward --------------------------------------------------------------------------
 
     def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
         if torch.is_grad_enabled():
-            running.sources = sources_of(values)
-            running.first_new = compat.sequence_number()
+            running.sources = list_sources(values)
+            running.first_new = compat.get_sequence_number()
 
     def _expect_gradients(self, session: Session, running: Running, key: str, output: Any) -> None:
-        outputs = tensors_in((output,)) if torch.is_grad_enabled() else []
+        outputs = list_tensors((output,)) if torch.is_grad_enabled() else []
         if outputs:
             size = (len(outputs), len(running.sources))
             backward = partial(Backward, session, key, running.parent, size, running.inside)
             attach_walked(outputs, running.sources, backward, running.first_new)
 
-    def _watch(self, parameter: nn.Parameter, arrived: Callable[[Any], None]) -> Any:
-        """Call ``arrived`` with each gradient of a parameter; of a sharded parameter after its reduction."""
+    def _watch(self, parameter: nn.Parameter, on_gradient: Callable[[Any], None]) -> Any:
+        """Call ``on_gradient`` with each gradient of a parameter; of a sharded parameter after its reduction."""
         if isinstance(parameter, nn.Parameter) and type(parameter.data) is torch.Tensor:
-            return compat_hooks.register_hook(parameter, arrived)
+            return compat_hooks.register_hook(parameter, on_gradient)
         passed_by_autograd = False
 
-        def passed(gradient: torch.Tensor) -> None:
+        def receive_gradient(gradient: torch.Tensor) -> None:
             nonlocal passed_by_autograd
             passed_by_autograd = True
-            arrived(gradient)
+            on_gradient(gradient)
 
-        def accumulated(parameter: torch.Tensor) -> None:
+        def receive_accumulated(parameter: torch.Tensor) -> None:
             """Report a gradient that FSDP2 sets, which reaches no other hook."""
             nonlocal passed_by_autograd
             if not passed_by_autograd and parameter.grad is not None:
-                arrived(parameter.grad)
+                on_gradient(parameter.grad)
             passed_by_autograd = False
 
-        self._handles.append(compat_hooks.register_hook(parameter, passed))
-        return parameter.register_post_accumulate_grad_hook(accumulated)
+        self._handles.append(compat_hooks.register_hook(parameter, receive_gradient))
+        return parameter.register_post_accumulate_grad_hook(receive_accumulated)
 
 
 def _can_be_hooked(module: nn.Module) -> bool:
@@ -162,17 +162,15 @@ def _can_be_hooked(module: nn.Module) -> bool:
     return type(module).__name__ not in SKIPPED_CLASSES and not isinstance(module, torch.jit.ScriptModule)
 
 
-def named_modules(models: nn.Module | Iterable[nn.Module]) -> list[tuple[str, nn.Module]]:
+def list_modules(models: nn.Module | Iterable[nn.Module]) -> list[tuple[str, nn.Module]]:
     """Return the modules inside one or several models with their names, ``{path}.{Class}``.
 
     Names in several models begin with the index of the model. The model itself is left out. A module that two
     parents share has the name that it has in the first.
     """
-    several = (
-        [("", models)] if isinstance(models, nn.Module) else [(f"{i}.", m) for i, m in enumerate(models)]
-    )
+    prefixed_models = [("", models)] if isinstance(models, nn.Module) else [(f"{i}.", m) for i, m in enumerate(models)]
     modules: list[tuple[str, nn.Module]] = []
-    for prefix, model in several:
+    for prefix, model in prefixed_models:
         for path, module in model.named_modules():
             parts = [part for part in path.split(".") if part != COMPILED]
             if path and parts and path.rpartition(".")[2] != COMPILED:

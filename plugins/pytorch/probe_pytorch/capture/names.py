@@ -22,11 +22,11 @@ from probe_pytorch.capture.lists import read_lists
 
 FAMILIES = ("functional", "tensor", "torch", "_VF", "aten", "torch_npu", "distributed", "npu_distributed",
             "mindspeed")  # fmt: skip
-EVERYTHING = "*"
+ANY_NAME = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class CapturedApi:
     """The names of a function's calls in a run.
 
     Attributes:
@@ -78,7 +78,7 @@ class Names:
         internal_namespaces: The namespaces of torch.ops that hold torch's own machinery.
     """
 
-    by_function: dict[Any, Api] = field(default_factory=dict)
+    by_function: dict[Any, CapturedApi] = field(default_factory=dict)
     by_code: dict[int, str] = field(default_factory=dict)
     dispatched: dict[int, str] = field(default_factory=dict)
     aten: Callable[[str], bool] = bool
@@ -98,13 +98,13 @@ def load_names(ops: Path | None = None, risk_level: str = "ALL") -> Names:
     Raises:
         UserError: The list cannot be read, or has another form.
     """
-    rules = _package_yaml("names.yaml")
-    listed = _listed(ops)
-    allow = _risk(risk_level, rules, listed)
-    return _Builder(rules, listed, allow).build()
+    rules = _load_package_yaml("names.yaml")
+    listed = _load_families(ops)
+    allow = _create_risk_filter(risk_level, rules, listed)
+    return _NameTableBuilder(rules, listed, allow).build()
 
 
-def _package_yaml(name: str) -> Any:
+def _load_package_yaml(name: str) -> Any:
     """Return the content of a yaml file of this package; yaml is imported only if calls are recorded."""
     import yaml
 
@@ -112,15 +112,15 @@ def _package_yaml(name: str) -> Any:
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _listed(path: Path | None) -> dict[str, list[str]]:
+def _load_families(path: Path | None) -> dict[str, list[str]]:
     if path is None:
-        listed = _package_yaml("support_wrap_ops.yaml")
+        listed = _load_package_yaml("support_wrap_ops.yaml")
     else:
         listed = read_lists(path, "support_wrap_ops", "families of APIs", FAMILIES)
     return {family: listed.get(family) or [] for family in FAMILIES}
 
 
-def _risk(level: str, rules: dict[str, Any], listed: dict[str, list[str]]) -> Callable[[str], bool]:
+def _create_risk_filter(level: str, rules: dict[str, Any], listed: dict[str, list[str]]) -> Callable[[str], bool]:
     if level == "ALL":
         return lambda name: True
     low = frozenset(rules["low_risk"])
@@ -131,17 +131,13 @@ def _risk(level: str, rules: dict[str, Any], listed: dict[str, list[str]]) -> Ca
     return lambda name: name in core
 
 
-class _Builder:
+class _NameTableBuilder:
     """A builder of the names, family by family; a function in two families has the name of the first."""
 
-    def __init__(
-        self, rules: dict[str, Any], listed: dict[str, list[str]], allow: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, rules: dict[str, Any], listed: dict[str, list[str]], allow: Callable[[str], bool]) -> None:
         self._rules = rules
         self._allow = allow
-        self._listed = {
-            family: [n for n in names if n == EVERYTHING or allow(n)] for family, names in listed.items()
-        }
+        self._listed = {family: [n for n in names if n == ANY_NAME or allow(n)] for family, names in listed.items()}
         self._in_place = frozenset(rules["in_place"])
         self.names = Names(
             receives=rules["receives"],
@@ -151,17 +147,17 @@ class _Builder:
 
     def build(self) -> Names:
         """Return the names of all families."""
-        self._functional()
-        self._tensor()
-        self._torch()
+        self._add_functional()
+        self._add_tensor()
+        self._add_torch()
         for name in ("torch_npu", "mindspeed"):
-            self._third_party(name)
-        self._distributed()
+            self._add_third_party(name)
+        self._add_distributed()
         listed = frozenset(self._listed["aten"])
-        self.names.aten = self._allow if EVERYTHING in listed else listed.__contains__
+        self.names.aten = self._allow if ANY_NAME in listed else listed.__contains__
         return self.names
 
-    def _functional(self) -> None:
+    def _add_functional(self) -> None:
         holder = torch.nn.functional
         for name in self._listed["functional"]:
             function = getattr(holder, name, None)
@@ -171,11 +167,11 @@ class _Builder:
             if name in self._rules["hidden_functional"]:
                 self.names.by_code[id(function.__code__)] = full
                 continue
-            for inner in _dispatcher_targets(function):
+            for inner in _find_dispatcher_targets(function):
                 self.names.dispatched[id(inner.__code__)] = full
-            self._put(function, Api(full, in_place=name.endswith("_")))
+            self._put(function, CapturedApi(full, in_place=name.endswith("_")))
 
-    def _tensor(self) -> None:
+    def _add_tensor(self) -> None:
         listed = frozenset(self._listed["tensor"])
         operators, renamed = self._rules["operators"], self._rules["renamed"]
         for name in dict.fromkeys([*self._listed["tensor"], *operators]):
@@ -185,17 +181,17 @@ class _Builder:
             operator, reflected = operators.get(name), self._rules["reflected"].get(name)
             self._put(
                 function,
-                Api(
+                CapturedApi(
                     f"Tensor.{name}" if name in listed else None,
                     f"Tensor.{operator}" if operator in listed else None,
                     operator is not None,
                     f"Tensor.{reflected}" if reflected in listed else None,
-                    in_place=self._writes(name),
+                    in_place=self._is_in_place(name),
                     filled=(0,) if name in self._rules["overwrites"] else (),
                 ),
             )
 
-    def _torch(self) -> None:
+    def _add_torch(self) -> None:
         recurrent, synonyms = frozenset(self._rules["recurrent"]), self._rules["synonyms"]
         listed = self._listed["torch"]
         for name in dict.fromkeys([*listed, *self._listed["_VF"], *recurrent]):
@@ -208,14 +204,14 @@ class _Builder:
                 continue
             self._put(
                 holder,
-                Api(
+                CapturedApi(
                     f"Torch.{name}" if name in listed else None,
                     recurrent=f"VF.{name}" if name in recurrent else None,
-                    in_place=self._writes(name),
+                    in_place=self._is_in_place(name),
                 ),
             )
 
-    def _third_party(self, family: str) -> None:
+    def _add_third_party(self, family: str) -> None:
         """Add the Python functions of torch_npu or mindspeed.ops, if the package is imported."""
         prefix = {"torch_npu": "NPU", "mindspeed": "MindSpeed"}[family]
         if sys.modules.get(family) is None:
@@ -223,14 +219,14 @@ class _Builder:
         operators = getattr(torch.ops, "npu", None) if family == "torch_npu" else None
         for name in self._listed[family]:
             path, _, attribute = name.rpartition(".")
-            holder = sys.modules[family] if family == "torch_npu" else _module(f"mindspeed.ops.{path}")
+            holder = sys.modules[family] if family == "torch_npu" else _find_module(f"mindspeed.ops.{path}")
             if callable(getattr(holder, attribute, None)):
                 self.names.patches.append(Patch(holder, attribute, f"{prefix}.{attribute}"))
             packet = getattr(operators, attribute, None) if operators is not None else None
             if packet is not None:
-                self._put(packet, Api(f"{prefix}.{attribute}"))
+                self._put(packet, CapturedApi(f"{prefix}.{attribute}"))
 
-    def _distributed(self) -> None:
+    def _add_distributed(self) -> None:
         if torch.distributed.is_available():
             self._patch(torch.distributed, self._listed["distributed"])
         npu = sys.modules.get("torch_npu")
@@ -242,21 +238,21 @@ class _Builder:
             function = getattr(holder, name, None)
             if function is None:
                 continue
-            self._put(function, Api(f"Distributed.{name}"))
-            if not compat.hands_itself_over(function):
+            self._put(function, CapturedApi(f"Distributed.{name}"))
+            if not compat.is_self_dispatching(function):
                 self.names.patches.append(Patch(holder, name, f"Distributed.{name}"))
 
-    def _put(self, function: Any, api: Api) -> None:
+    def _put(self, function: Any, api: CapturedApi) -> None:
         try:
             self.names.by_function.setdefault(function, api)
         except TypeError:  # it cannot be hashed, so no mode receives it
             return
 
-    def _writes(self, name: str) -> bool:
+    def _is_in_place(self, name: str) -> bool:
         return name in self._in_place or (name.endswith("_") and not name.endswith("__"))
 
 
-def _dispatcher_targets(function: Any) -> list[Any]:
+def _find_dispatcher_targets(function: Any) -> list[Any]:
     """Return the two functions that a function made by torch's boolean_dispatch chooses between."""
     code = getattr(function, "__code__", None)
     if code is None or code is not DISPATCHER:
@@ -265,7 +261,7 @@ def _dispatcher_targets(function: Any) -> list[Any]:
     return [item for item in cells if hasattr(item, "__code__")]
 
 
-def _module(name: str) -> Any:
+def _find_module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:

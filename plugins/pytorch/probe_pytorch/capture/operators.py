@@ -25,7 +25,7 @@ class Operator:
     name: str
 
     @classmethod
-    def of(cls, function: Any) -> Operator | None:
+    def from_function(cls, function: Any) -> Operator | None:
         """Return the operator that ``function``, an operator or one of its overloads, calls; else None."""
         namespace: str = getattr(function, "namespace", None) or ""
         if not namespace:
@@ -43,9 +43,7 @@ class CustomOperators:
         families: The families of calls of the recording.
     """
 
-    def __init__(
-        self, internal: Collection[str], selected: Collection[str] | None, families: Families
-    ) -> None:
+    def __init__(self, internal: Collection[str], selected: Collection[str] | None, families: Families) -> None:
         self._internal, self._selected, self.families = internal, selected, families
 
     def records(self, operator: Operator) -> bool:
@@ -59,7 +57,7 @@ class CustomOperators:
         if is_recorded:
             self.families.operators.see(operator.namespace)
         else:
-            self.families.leave_out(f"{operator.namespace}.{operator.name}")
+            self.families.count_left_out(f"{operator.namespace}.{operator.name}")
         return is_recorded
 
 
@@ -79,10 +77,10 @@ class Effects:
 NO_EFFECTS = Effects((), ())
 
 
-def effects_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effects:
+def find_effects(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effects:
     """Return what a call of an operator writes to, from its schema."""
     filled = tuple(name for name in OUT if name in kwargs)
-    schema = schema_of(function, args, kwargs)
+    schema = find_schema(function, args, kwargs)
     if schema is None:
         return Effects((), filled)
     written: list[Any] = []
@@ -96,7 +94,7 @@ def effects_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     return Effects(tuple(value for value in written if value is not None), filled)
 
 
-def schema_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def find_schema(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return the schema of an operator's overload; of several, the first that takes such arguments.
 
     Overloads that differ by the types of their arguments alone write to the same arguments.
@@ -112,7 +110,7 @@ def schema_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
 def _takes(schema: Any, positional: int, keywords: Set[str]) -> bool:
     """Return True if a schema allows a call with a number of positional arguments and these keywords."""
     names = [argument.name for argument in schema.arguments]
-    given = {*names[:positional], *keywords}
+    passed_names = {*names[:positional], *keywords}
     most = sum(not argument.kwarg_only for argument in schema.arguments)
     required = {argument.name for argument in schema.arguments if not argument.has_default_value()}
-    return positional <= most and required <= given <= set(names)
+    return positional <= most and required <= passed_names <= set(names)

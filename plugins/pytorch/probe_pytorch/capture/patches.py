@@ -16,11 +16,11 @@ from typing import Any
 from probe_recording import Threads, stack_of
 
 from probe_pytorch.capture import collectives
-from probe_pytorch.capture.callers import called_from
+from probe_pytorch.capture.callers import wrap_with_caller
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.names import Names, Patch
 
-_INHERITED = object()
+_NOT_OWN = object()
 
 
 class Patches:
@@ -70,8 +70,8 @@ class Patches:
             self._restore(*entry)
 
     def _place(self, patch: Patch) -> None:
-        own = vars(patch.holder)
-        stood = own.get(patch.attribute, _INHERITED)
+        attributes = vars(patch.holder)
+        previous = attributes.get(patch.attribute, _NOT_OWN)
         plain = inspect.getattr_static(patch.holder, patch.attribute)
         wrapper: Any
         if isinstance(plain, (staticmethod, classmethod)):
@@ -80,25 +80,25 @@ class Patches:
             is_class = isinstance(patch.holder, type)
             wrapper = self._wrap(patch, plain if is_class else getattr(patch.holder, patch.attribute))
         setattr(patch.holder, patch.attribute, wrapper)
-        self._placed.append((patch, stood, wrapper))
+        self._placed.append((patch, previous, wrapper))
 
-    def _restore(self, patch: Patch, stood: Any, wrapper: Any) -> None:
+    def _restore(self, patch: Patch, previous: Any, wrapper: Any) -> None:
         if vars(patch.holder).get(patch.attribute) is not wrapper:
             return  # other code has replaced the wrapper
-        if stood is _INHERITED:
+        if previous is _NOT_OWN:
             delattr(patch.holder, patch.attribute)
         else:
-            setattr(patch.holder, patch.attribute, stood)
+            setattr(patch.holder, patch.attribute, previous)
 
     def _wrap(self, patch: Patch, original: Callable[..., Any]) -> Callable[..., Any]:
         threads = self._threads
         is_collective = patch.name.startswith("Distributed.")
 
         @functools.wraps(original)
-        def recorded(*args: Any, **kwargs: Any) -> Any:
+        def record_call(*args: Any, **kwargs: Any) -> Any:
             calls = self.calls
             caller = sys._getframe(2 if is_collective else 1)
-            called = called_from(caller, original)
+            called = wrap_with_caller(caller, original)
             if calls is None or threads.inside or not calls.session.active:
                 return called(*args, **kwargs)
             stack = stack_of(caller)
@@ -107,7 +107,7 @@ class Patches:
                 return collectives.record(calls, self._names, patch.name, inner, args, kwargs, stack)
             return calls.record(patch.name, inner, args, kwargs, stack)
 
-        return _SameFunction(recorded, original) if is_collective else recorded
+        return _SameFunction(record_call, original) if is_collective else record_call
 
 
 class _SameFunction:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from probe_pytorch import compat
-from probe_pytorch.capture.modules import named_modules
+from probe_pytorch.capture.modules import list_modules
 
 
 class RootFinder:
@@ -29,12 +29,12 @@ class RootFinder:
     def __init__(
         self,
         threads: Threads,
-        found: Callable[[nn.Module, list[tuple[str, nn.Module]]], None],
-        called: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None],
+        on_root: Callable[[nn.Module, list[tuple[str, nn.Module]]], None],
+        on_call: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None],
     ) -> None:
         self._threads = threads
-        self._found = found
-        self._called = called
+        self._found = on_root
+        self._called = on_call
         self._roots: list[nn.Module] = []
         self._inside: set[nn.Module] = set()
         self._handle: Any = None
@@ -44,9 +44,9 @@ class RootFinder:
         """Start the search, and report the models found before again."""
         if self._handle is None:
             self._warn_again = compat.silence_global_hooks()
-            self._handle = register_module_forward_pre_hook(self._before)
+            self._handle = register_module_forward_pre_hook(self._visit_module)
         for number, root in enumerate(self._roots):
-            self._found(root, _named(root, number))
+            self._found(root, _name_modules(root, number))
 
     def remove(self) -> None:
         """Stop the search."""
@@ -57,7 +57,7 @@ class RootFinder:
         if warn_again is not None:
             warn_again()
 
-    def _before(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def _visit_module(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if compat.is_exporting():
             return
         if module in self._inside or self._threads.modules or not any(True for _ in module.children()):
@@ -65,10 +65,10 @@ class RootFinder:
         # modules of a model are called from inside it and are not models themselves
         self._inside.update(module.modules())
         self._roots.append(module)
-        self._found(module, _named(module, len(self._roots) - 1))
-        self._called(module, args, compat.keywords(sys._getframe(1)))
+        self._found(module, _name_modules(module, len(self._roots) - 1))
+        self._called(module, args, compat.read_keywords(sys._getframe(1)))
 
 
-def _named(root: nn.Module, number: int) -> list[tuple[str, nn.Module]]:
+def _name_modules(root: nn.Module, number: int) -> list[tuple[str, nn.Module]]:
     prefix = f"{number}." if number else ""
-    return [(f"{prefix}{name}", module) for name, module in named_modules(root)]
+    return [(f"{prefix}{name}", module) for name, module in list_modules(root)]

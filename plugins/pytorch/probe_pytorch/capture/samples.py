@@ -10,7 +10,7 @@ import torch
 from probe_pytorch import compat
 from probe_pytorch.statistics import PLAIN
 
-MAX_SAMPLED = 256
+MAX_SAMPLED_ELEMENTS = 256
 """Approximate number of elements of each parameter that are compared."""
 
 
@@ -72,6 +72,6 @@ def _sample(parameter: torch.Tensor) -> torch.Tensor | None:
     count = local.numel()
     if not count or local.is_meta or compat.is_freed(local) or not local.is_contiguous():
         return None
-    stride = max(1, count // MAX_SAMPLED)
+    stride = max(1, count // MAX_SAMPLED_ELEMENTS)
     stride += stride > 1 and stride % 2 == 0  # an even one would meet few columns of a matrix
     return local.view(-1)[::stride]

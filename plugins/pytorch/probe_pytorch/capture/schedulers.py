@@ -15,17 +15,15 @@ class Schedulers:
     """The schedulers of the program, found once for each optimizer among all objects."""
 
     def __init__(self) -> None:
-        self._known: weakref.WeakKeyDictionary[Optimizer, list[weakref.ref[Any]]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._known: weakref.WeakKeyDictionary[Optimizer, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
 
-    def facts(self, optimizer: Optimizer) -> dict[str, Any]:
+    def read_facts(self, optimizer: Optimizer) -> dict[str, Any]:
         """Return the numbers in the state of each scheduler of an optimizer, by names such as ``last_epoch``.
 
         Names begin with ``scheduler.`` and the number of the scheduler.
         """
         if optimizer not in self._known:
-            self._known[optimizer] = [weakref.ref(found) for found in _schedulers_of(optimizer)]
+            self._known[optimizer] = [weakref.ref(candidate) for candidate in _find_schedulers(optimizer)]
         facts: dict[str, Any] = {}
         for number, reference in enumerate(self._known[optimizer]):
             scheduler = reference()
@@ -40,14 +38,14 @@ class Schedulers:
         return facts
 
 
-def _schedulers_of(optimizer: Optimizer) -> list[Any]:
+def _find_schedulers(optimizer: Optimizer) -> list[Any]:
     """Return the schedulers of an optimizer in the order of their classes."""
-    found = [
-        one
-        for one in gc.get_objects()
-        if issubclass(type(one), KINDS) and vars(one).get("optimizer") is optimizer
+    schedulers = [
+        candidate
+        for candidate in gc.get_objects()
+        if issubclass(type(candidate), KINDS) and vars(candidate).get("optimizer") is optimizer
     ]
-    return sorted(found, key=lambda one: type(one).__name__)
+    return sorted(schedulers, key=lambda candidate: type(candidate).__name__)
 
 
 def _is_numeric(value: object) -> bool:

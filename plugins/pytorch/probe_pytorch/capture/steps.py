@@ -15,8 +15,8 @@ from torch.nn import utils
 from torch.optim import Optimizer
 
 from probe_pytorch import compat, compat_hooks
-from probe_pytorch.capture.callers import called_from
-from probe_pytorch.capture.ladder import NO_STEP, LadderCapture, part_of, plain
+from probe_pytorch.capture.callers import wrap_with_caller
+from probe_pytorch.capture.ladder import NO_STEP, LadderCapture, clean_name, take_blocks
 from probe_pytorch.capture.samples import ParameterSamples
 from probe_pytorch.capture.schedulers import Schedulers
 from probe_pytorch.session import Session
@@ -24,8 +24,8 @@ from probe_pytorch.session import Session
 PHASES = "settings applied parameters_before parameters_after state_after"
 """Phases that every step of an optimizer shows."""
 
-LIMITS = ("max_norm", "norm_type", "clip_value")
-CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
+CLIPPING_ARGUMENTS = ("max_norm", "norm_type", "clip_value")
+CLIPPING_FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_")
 
 
 class StepCapture:
@@ -54,17 +54,17 @@ class StepCapture:
         """Hook all optimizers, unless that is done; not inside a step of one."""
         if self._handles:
             return
-        own = weakref.ref(self)
+        reference = weakref.ref(self)
 
         def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            capture = own()
+            capture = reference()
             if capture is not None:
-                capture._before(optimizer)
+                capture._record_before_step(optimizer)
 
         def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            capture = own()
+            capture = reference()
             if capture is not None:
-                capture._after(optimizer)
+                capture._record_after_step(optimizer)
 
         self._handles += compat_hooks.register_step_hooks(before, after)
 
@@ -73,11 +73,11 @@ class StepCapture:
         self.watch()
         if self._patched:
             return
-        for name in CLIPPING:
+        for name in CLIPPING_FUNCTIONS:
             for holder in (utils, utils.clip_grad):
-                self._patch(holder, name, self._clipping(getattr(holder, name)))
-        scaler = compat.grad_scaler()
-        self._patch(scaler, "unscale_", self._unscaling(scaler.unscale_))
+                self._patch(holder, name, self._wrap_clipping(getattr(holder, name)))
+        scaler = compat.get_grad_scaler()
+        self._patch(scaler, "unscale_", self._wrap_unscaling(scaler.unscale_))
 
     def _patch(self, holder: Any, name: str, wrapper: Callable[..., Any]) -> None:
         self._patched.append((holder, name, wrapper, getattr(holder, name)))
@@ -89,7 +89,7 @@ class StepCapture:
         if ladder is None:
             return
         if not any(rung.phase == "buffers" for rung in ladder.rungs):
-            self._ladder.guarded("buffers", self._buffers)
+            self._ladder.run_guarded("buffers", self._record_buffers)
         for phase in PHASES.split():
             ladder.lacks(phase, NO_STEP)
 
@@ -103,93 +103,95 @@ class StepCapture:
 
     # -- unscaling and clipping --------------------------------------------------------------
 
-    def _clipping(self, original: Any) -> Callable[..., Any]:
+    def _wrap_clipping(self, original: Any) -> Callable[..., Any]:
         signature = inspect.signature(original)
 
         @wraps(original)
         def clip(*args: Any, **kwargs: Any) -> Any:
             frame = sys._getframe(1)
             stack = self._ladder.stack(frame)
-            result = called_from(frame, original)(*args, **kwargs)
+            result = wrap_with_caller(frame, original)(*args, **kwargs)
 
             def record() -> None:
-                given = signature.bind(*args, **kwargs).arguments
-                rung = self._ladder.rung("clipped", stack)
+                bound_arguments = signature.bind(*args, **kwargs).arguments
+                rung = self._ladder.add_phase("clipped", stack)
                 rung.facts["function"] = original.__name__
                 rung.facts.update(
-                    _numbers({k: v for k, v in given.items() if k in ("max_norm", "norm_type", "clip_value")})
+                    _convert_settings(
+                        {k: v for k, v in bound_arguments.items() if k in ("max_norm", "norm_type", "clip_value")}
+                    )
                 )
                 if result is not None:
-                    rung.values["total_norm"] = self._ladder.leaf(result)
+                    rung.values["total_norm"] = self._ladder.collect_leaf(result)
 
-            self._ladder.guarded("clipped", record)
+            self._ladder.run_guarded("clipped", record)
             return result
 
         return clip
 
-    def _unscaling(self, original: Any) -> Callable[..., Any]:
+    def _wrap_unscaling(self, original: Any) -> Callable[..., Any]:
         @wraps(original)
         def unscale(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             frame = sys._getframe(1)
             stack = self._ladder.stack(frame)
 
             def record() -> None:
-                rung = self._ladder.rung("unscaled", stack)
-                rung.values["scale"] = self._ladder.leaf(float(scaler.get_scale()))
+                rung = self._ladder.add_phase("unscaled", stack)
+                rung.values["scale"] = self._ladder.collect_leaf(float(scaler.get_scale()))
 
             if scaler.is_enabled():
-                self._ladder.guarded("unscaled", record)
-            return called_from(frame, original)(scaler, *args, **kwargs)
+                self._ladder.run_guarded("unscaled", record)
+            return wrap_with_caller(frame, original)(scaler, *args, **kwargs)
 
         return unscale
 
     # -- optimizers --------------------------------------------------------------------------
 
-    def _before(self, optimizer: Optimizer) -> None:
+    def _record_before_step(self, optimizer: Optimizer) -> None:
         ladder = self._ladder
         stack = ladder.stack(sys._getframe(1))
 
         def record() -> None:
             self._samples = ParameterSamples(())
             kind = type(optimizer).__name__
-            settings = ladder.rung("settings", stack)
-            settings.facts.update(optimizer=kind, groups=self._settings(optimizer))
-            settings.facts.update(_numbers(self._schedulers.facts(optimizer)))
-            parameters = list(self._parameters(optimizer))
+            settings = ladder.add_phase("settings", stack)
+            settings.facts.update(optimizer=kind, groups=self._list_settings(optimizer))
+            settings.facts.update(_convert_settings(self._schedulers.read_facts(optimizer)))
+            parameters = list(self._iterate_parameters(optimizer))
             gradients = [(name, parameter.grad) for name, parameter in parameters]
-            self._rung("applied", kind).values.update(ladder.leaves(gradients))
-            self._rung("parameters_before", kind).values.update(ladder.leaves(parameters))
+            self._add_phase("applied", kind).values.update(ladder.collect_leaves(gradients))
+            self._add_phase("parameters_before", kind).values.update(ladder.collect_leaves(parameters))
             self._samples = ParameterSamples(
-                parameter
-                for (_, parameter), (_, gradient) in zip(parameters, gradients)
-                if gradient is not None
+                parameter for (_, parameter), (_, gradient) in zip(parameters, gradients) if gradient is not None
             )
             if optimizer.state:
-                self._state(optimizer, self._rung("state_before", kind))
+                self._state(optimizer, self._add_phase("state_before", kind))
 
-        ladder.guarded("before the step", record)
+        ladder.run_guarded("before the step", record)
 
-    def _after(self, optimizer: Optimizer) -> None:
+    def _record_after_step(self, optimizer: Optimizer) -> None:
         ladder = self._ladder
 
         def record() -> None:
             kind = type(optimizer).__name__
-            rung = self._rung("parameters_after", kind)
-            parameters = list(self._parameters(optimizer))
-            rung.values.update(ladder.leaves([(name, part_of(parameter)) for name, parameter in parameters]))
+            rung = self._add_phase("parameters_after", kind)
+            parameters = list(self._iterate_parameters(optimizer))
+            rung.values.update(
+                ladder.collect_leaves([(name, take_blocks(parameter)) for name, parameter in parameters])
+            )
             rung.facts["unchanged"] = self._samples.count_unchanged(parameters)
             self._samples = ParameterSamples(())
-            self._state(optimizer, self._rung("state_after", kind))
-            self._buffers()
+            self._state(optimizer, self._add_phase("state_after", kind))
+            self._record_buffers()
 
-        ladder.guarded("after the step", record)
+        ladder.run_guarded("after the step", record)
 
-    def _rung(self, phase: str, optimizer: str) -> Rung:
-        rung = self._ladder.rung(phase)
+    def _add_phase(self, phase: str, optimizer: str) -> Rung:
+        rung = self._ladder.add_phase(phase)
         rung.facts["optimizer"] = optimizer
         return rung
 
-    def _parameters(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+    def _iterate_parameters(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the parameters of an optimizer with their names in the model, or their places in it."""
         for group_number, group in enumerate(optimizer.param_groups):
             for number, parameter in enumerate(group["params"]):
@@ -198,33 +200,33 @@ class StepCapture:
     def _name(self, parameter: torch.Tensor, group: int, number: int) -> str:
         return self._ladder.names.get(id(parameter), f"group{group}.{number}")
 
-    def _settings(self, optimizer: Optimizer) -> list[dict[str, Any]]:
+    def _list_settings(self, optimizer: Optimizer) -> list[dict[str, Any]]:
         """Return the settings of each group of parameters, and their names."""
         groups = []
         for place, group in enumerate(optimizer.param_groups):
             names = [self._name(parameter, place, number) for number, parameter in enumerate(group["params"])]
-            settings = _numbers({str(key): value for key, value in group.items() if key != "params"})
+            settings = _convert_settings({str(key): value for key, value in group.items() if key != "params"})
             groups.append({"settings": settings, "parameters": names})
         return groups
 
     def _state(self, optimizer: Optimizer, rung: Rung) -> None:
         """Add the state of each parameter to a rung."""
         states = [
-            (f"{name}.{key}", part_of(value))
-            for name, parameter in self._parameters(optimizer)
+            (f"{name}.{key}", take_blocks(value))
+            for name, parameter in self._iterate_parameters(optimizer)
             for key, value in optimizer.state.get(parameter, {}).items()
             if isinstance(value, (torch.Tensor, int, float))
         ]
-        rung.values.update(self._ladder.leaves(states))
+        rung.values.update(self._ladder.collect_leaves(states))
 
-    def _buffers(self) -> None:
+    def _record_buffers(self) -> None:
         """Record the buffers of the models."""
         rung = None
         for number, model in enumerate(self._ladder.models):
             prefix = f"{number}." if number else ""
             for name, buffer in model.named_buffers():
-                rung = rung or self._ladder.rung("buffers")
-                rung.values[f"{prefix}{plain(name)}"] = self._ladder.leaf(buffer)
+                rung = rung or self._ladder.add_phase("buffers")
+                rung.values[f"{prefix}{clean_name(name)}"] = self._ladder.collect_leaf(buffer)
 
 
 def _remove(handles: list[Any]) -> None:
@@ -232,7 +234,7 @@ def _remove(handles: list[Any]) -> None:
         handle.remove()
 
 
-def _numbers(settings: dict[str, Any]) -> dict[str, Any]:
+def _convert_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings as JSON: numbers, texts and lists of them; others by the names of their types."""
     return {key: _number(value) for key, value in settings.items()}
 

@@ -39,15 +39,15 @@ class TapCapture:
         """Hook the modules, and have code that was compiled before compiled again, now with the hooks."""
         if self._modules:
             return
-        compat.register_tap(self._tapped)
+        compat.register_tap(self._record_tapped)
         for name, module in named:
             prefix = f"Module.{name}"
             self._modules[prefix] = module
-            self._handles.append(hide(module.register_forward_pre_hook(_before(prefix), with_kwargs=True)))
-            self._handles.append(hide(module.register_forward_hook(_after(prefix))))
+            self._handles.append(hide(module.register_forward_pre_hook(_make_input_hook(prefix), with_kwargs=True)))
+            self._handles.append(hide(module.register_forward_hook(_make_output_hook(prefix))))
             for key, parameter in module.named_parameters(recurse=False):
                 if parameter.requires_grad:
-                    hook = self._gradient_hook(prefix, key)
+                    hook = self._make_gradient_hook(prefix, key)
                     self._handles.append(compat_hooks.register_hook(parameter, hook))
         compat.forget_compiled()
 
@@ -75,25 +75,23 @@ class TapCapture:
                 self.session.complete(entry)
         self._open.clear()
 
-    def _tapped(self, tensor: torch.Tensor, name: str) -> None:
+    def _record_tapped(self, tensor: torch.Tensor, name: str) -> None:
         session = self.session
         if session is None or not session.active:
             return
         prefix, side, path = name.split(SEPARATOR)
         try:
-            with compat.quiet():
-                entry, seen = self._entry(session, prefix, f"{side}.{path}")
+            with compat.disable_modes():
+                entry, recorded_paths = self._open_entry(session, prefix, f"{side}.{path}")
                 kind = {"input_args": "input", "input_kwargs": "kwargs"}.get(side, side)
-                leaf = session.collector.tree(
-                    tensor, f"{entry.key}.{kind}.{path}", session.save_for(entry.key)
-                )
-            seen.add(f"{side}.{path}")
+                leaf = session.collector.tree(tensor, f"{entry.key}.{kind}.{path}", session.save_for(entry.key))
+            recorded_paths.add(f"{side}.{path}")
             _put(entry.fields, [side, *path.split(".")], leaf)
             session.arrived(entry)
         except Exception as error:
             session.failed("tap", name, error)
 
-    def _entry(self, session: Session, prefix: str, slot: str) -> tuple[Entry, set[str]]:
+    def _open_entry(self, session: Session, prefix: str, slot: str) -> tuple[Entry, set[str]]:
         """Return the record of a module's current call and its slots; a slot seen twice begins a new call."""
         current = self._open.get(prefix)
         if current is not None and slot not in current[1]:
@@ -110,14 +108,14 @@ class TapCapture:
         self._open[prefix] = session.open(key, fields), set()
         return self._open[prefix]
 
-    def _gradient_hook(self, prefix: str, key: str) -> Any:
+    def _make_gradient_hook(self, prefix: str, key: str) -> Any:
         record = f"{prefix}.parameters_grad"
 
         def hook(gradient: torch.Tensor) -> None:
             session = self.session
             if session is None or not session.active or torch.compiler.is_compiling():
                 return
-            with compat.quiet():
+            with compat.disable_modes():
                 leaf = session.collector.tree(gradient, f"{record}.{key}", session.save_for(record))
             entry = self._gradients.setdefault(record, session.open(record, {}))
             entry.fields[key] = [leaf]
@@ -146,9 +144,9 @@ def _put(fields: Tree, path: list[str], leaf: Tree) -> None:
             place = place[step]
 
 
-def _before(prefix: str) -> Any:
+def _make_input_hook(prefix: str) -> Any:
     def tap_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if _makes_a_graph():
+        if _is_making_graph():
             return
         _tap(args, f"{prefix}{SEPARATOR}input_args{SEPARATOR}")
         _tap(kwargs, f"{prefix}{SEPARATOR}input_kwargs{SEPARATOR}")
@@ -156,9 +154,9 @@ def _before(prefix: str) -> Any:
     return tap_inputs
 
 
-def _after(prefix: str) -> Any:
+def _make_output_hook(prefix: str) -> Any:
     def tap_outputs(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if _makes_a_graph():
+        if _is_making_graph():
             return
         outputs = output if isinstance(output, tuple) else (output,)
         _tap(outputs, f"{prefix}{SEPARATOR}output{SEPARATOR}")
@@ -166,7 +164,7 @@ def _after(prefix: str) -> Any:
     return tap_outputs
 
 
-def _makes_a_graph() -> bool:
+def _is_making_graph() -> bool:
     """Return True if a graph for the user is being made (export, trace), which must not hold taps."""
     return compat.is_exporting() or (not torch.compiler.is_compiling() and compat.is_tracing())
 

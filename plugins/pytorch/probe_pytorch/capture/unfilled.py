@@ -43,31 +43,31 @@ class UnfilledMemory:
         """True if there is memory that may be unfilled."""
         return bool(self._storages)
 
-    def allocate(self, tensor: Any) -> None:
+    def watch_storage(self, tensor: Any) -> None:
         """Watch the storage of a new tensor."""
-        version = compat.version_of(tensor) if type(tensor) in _PLAIN else None
-        if version is not None and not tensor.is_meta and compat.storage_key(tensor):
-            reference = compat.storage_reference(tensor)  # keeps the key from being used by another storage
+        version = compat.get_version(tensor) if type(tensor) in _PLAIN else None
+        if version is not None and not tensor.is_meta and compat.get_storage_key(tensor):
+            reference = compat.get_storage_reference(tensor)  # keeps the key from being used by another storage
             self._storages[reference.cdata] = reference, version
             if len(self._storages) > MAX_STORAGES:
                 del self._storages[next(iter(self._storages))]
 
     def holds(self, tensor: Any) -> bool:
         """Return True for a tensor in memory that was not written since it was allocated."""
-        return self._watches(tensor) and self._version(tensor) == compat.version_of(tensor)
+        return self._is_watched(tensor) and self._read_version(tensor) == compat.get_version(tensor)
 
-    def among(self, values: Any) -> list[torch.Tensor]:
+    def find_unfilled(self, values: Any) -> list[torch.Tensor]:
         """Return the unfilled tensors among the arguments of a call."""
-        return [tensor for tensor in _tensors(values) if self.holds(tensor)] if self._storages else []
+        return [tensor for tensor in _iterate_tensors(values) if self.holds(tensor)] if self._storages else []
 
-    def blank(self, leaves: Tree, values: Any, unfilled: list[torch.Tensor]) -> Tree:
+    def blank_leaves(self, leaves: Tree, values: Any, unfilled: list[torch.Tensor]) -> Tree:
         """Return the leaves of a call's arguments with null in place of the tensors in ``unfilled``."""
         if any(values is tensor for tensor in unfilled):
             return None
         if isinstance(values, (list, tuple)) and isinstance(leaves, list):
-            return [self.blank(leaf, value, unfilled) for leaf, value in zip(leaves, values)]
+            return [self.blank_leaves(leaf, value, unfilled) for leaf, value in zip(leaves, values)]
         if isinstance(values, dict) and isinstance(leaves, dict):
-            return {key: self.blank(leaf, values.get(key), unfilled) for key, leaf in leaves.items()}
+            return {key: self.blank_leaves(leaf, values.get(key), unfilled) for key, leaf in leaves.items()}
         return leaves
 
     def settle(self, unfilled: list[torch.Tensor], result: Any) -> tuple[list[torch.Tensor], bool]:
@@ -85,29 +85,29 @@ class UnfilledMemory:
             The arguments whose content before the call means nothing, and True if the result is a view of
             unfilled memory.
         """
-        returned = list(_tensors(result))
+        returned = list(_iterate_tensors(result))
         if returned and all(map(self.holds, returned)):
             return unfilled, True
         written = [tensor for tensor in unfilled if not self.holds(tensor)]
         if returned or not isinstance(result, (int, tuple)):  # such as a size, which reads no value
             for tensor in unfilled:
-                self._storages.pop(compat.storage_key(tensor), None)
+                self._storages.pop(compat.get_storage_key(tensor), None)
         return written, False
 
-    def _watches(self, tensor: Any) -> bool:
-        return type(tensor) in _PLAIN and compat.storage_key(tensor) in self._storages
+    def _is_watched(self, tensor: Any) -> bool:
+        return type(tensor) in _PLAIN and compat.get_storage_key(tensor) in self._storages
 
-    def _version(self, tensor: torch.Tensor) -> int:
-        return self._storages[compat.storage_key(tensor)][1]
+    def _read_version(self, tensor: torch.Tensor) -> int:
+        return self._storages[compat.get_storage_key(tensor)][1]
 
 
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
+def _iterate_tensors(values: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors within nested lists, tuples and dicts."""
     if isinstance(values, torch.Tensor):
         yield values
     elif isinstance(values, (list, tuple)):
         for value in values:
-            yield from _tensors(value)
+            yield from _iterate_tensors(value)
     elif type(values) is dict:
         for value in values.values():
-            yield from _tensors(value)
+            yield from _iterate_tensors(value)

@@ -11,7 +11,7 @@ import torch
 
 from probe_pytorch import compat
 from probe_pytorch.dispatch_check.operators import Reason
-from probe_pytorch.precheck.raising import Raising, mapped
+from probe_pytorch.precheck.raising import DtypeConversion, map_leaves
 from probe_pytorch.statistics import PLAIN
 
 CPU = torch.device("cpu")
@@ -77,7 +77,7 @@ class CallCopy:
     buffers: list[torch.Tensor] = field(default_factory=list)
 
     def arguments(
-        self, change: Raising, keeps: frozenset[str], names: list[str]
+        self, change: DtypeConversion, keeps: frozenset[str], names: list[str]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return independent arguments for the reference.
 
@@ -93,16 +93,16 @@ class CallCopy:
                 key = (value.buffer, kept)
                 if key not in made:
                     buffer = self.buffers[value.buffer]
-                    raised = buffer if kept else change.tensor(buffer)
+                    raised = buffer if kept else change.convert_tensor(buffer)
                     made[key] = raised.clone() if raised is buffer else raised
                 return made[key].as_strided(value.size, value.stride, value.offset)
             if isinstance(value, torch.dtype):
-                return change.dtype(value)
+                return change.convert_dtype(value)
             return CPU if isinstance(value, torch.device) else value
 
         def converted(name: str, value: Any) -> Any:
             kept = name in keeps
-            return mapped(value, lambda item: build(item, kept))
+            return map_leaves(value, lambda item: build(item, kept))
 
         args = [converted(name, value) for name, value in zip(names, self.args)]
         kwargs = {name: converted(name, value) for name, value in self.kwargs.items()}
@@ -115,12 +115,12 @@ class CallCopy:
         return {buffer.dtype for buffer in self.buffers if buffer.is_floating_point()}
 
     def __getstate__(self) -> tuple[Any, ...]:
-        args, kwargs = mapped(list(self.args), named), mapped(self.kwargs, named)
+        args, kwargs = map_leaves(list(self.args), named), map_leaves(self.kwargs, named)
         return args, kwargs, [packed(buffer) for buffer in self.buffers]
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         args, kwargs, buffers = state
-        self.args, self.kwargs = tuple(mapped(args, unnamed)), mapped(kwargs, unnamed)
+        self.args, self.kwargs = tuple(map_leaves(args, unnamed)), map_leaves(kwargs, unnamed)
         self.buffers = [unpacked(buffer) for buffer in buffers]
 
 
@@ -212,8 +212,8 @@ def copy_call(
     """
     copier = _Copier(tensors, limit, is_writing=is_writing)
     return CallCopy(
-        tuple(mapped(value, copier.place) for value in args),
-        {name: mapped(value, copier.place) for name, value in kwargs.items()},
+        tuple(map_leaves(value, copier.place) for value in args),
+        {name: map_leaves(value, copier.place) for name, value in kwargs.items()},
         copier.buffers,
     )
 
@@ -225,9 +225,7 @@ class _Copier:
         self.buffers: list[torch.Tensor] = []
         self._left = limit
         self._places: dict[int, Place] = {}
-        self._groups = (
-            {id(tensor): group for group in overlapping(tensors) for tensor in group} if is_writing else {}
-        )
+        self._groups = {id(tensor): group for group in overlapping(tensors) for tensor in group} if is_writing else {}
 
     def place(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -277,7 +275,7 @@ def overlapping(tensors: list[torch.Tensor]) -> list[list[torch.Tensor]]:
     for tensor in {id(tensor): tensor for tensor in tensors}.values():
         if tensor.numel():
             first, end = (place * tensor.element_size() for place in _elements(tensor))
-            spans.setdefault(compat.storage_key(tensor), []).append((first, end, tensor))
+            spans.setdefault(compat.get_storage_key(tensor), []).append((first, end, tensor))
     groups: list[list[torch.Tensor]] = []
     for of_storage in spans.values():
         reached = -1

@@ -10,7 +10,7 @@ from typing import Any
 
 from probe_recording import note
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_pytorch import compat
 from probe_pytorch.dispatch_check import sentences
 from probe_pytorch.dispatch_check.comparison import CallComparer, Comparison, call_comparer, tables
@@ -99,9 +99,7 @@ class DispatchCheck:
 
     def __enter__(self) -> DispatchCheck:
         if self._mode is not None:
-            raise UserError(
-                "This dispatch check is running already.", "Construct another one, or end its block first."
-            )
+            raise UserError("This dispatch check is running already.", "Construct another one, or end its block first.")
         self._comparer = call_comparer()
         if self._settings.processes:
             self._pool = WorkerPool(self._settings.processes, self._settings.memory, self._deliver)
@@ -169,12 +167,12 @@ class DispatchCheck:
     def _report(self, record: CheckRecord) -> None:
         findings, counts = record.findings, record.counts
         first = sentences.first_line(findings[0]) if findings else sentences.agreement(counts)
-        note(printable(f"dispatch check: {first}"))
+        note(make_printable(f"dispatch check: {first}"))
         for line in sentences.count_lines(counts, findings):
-            note(printable(line))
+            note(make_printable(line))
         if record.failure:
-            note(printable(f"  the first error: {record.failure}"))
-        if compat.may_have_compiled() and compat.compiled_frames():
+            note(make_printable(f"  the first error: {record.failure}"))
+        if compat.may_have_compiled() and compat.count_compiled_frames():
             note(f"  {sentences.COMPILED}")
-        note(printable(f"  wrote {record.result}"))
-        note(printable(f"  wrote {record.details}"))
+        note(make_printable(f"  wrote {record.result}"))
+        note(make_printable(f"  wrote {record.details}"))

@@ -15,7 +15,7 @@ from probe_precheck import BACKWARD, FORWARD
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat, compat_dispatch
-from probe_pytorch.capture.callers import called_from
+from probe_pytorch.capture.callers import wrap_with_caller
 from probe_pytorch.dispatch_check.call_copy import (
     RAISED_BYTES,
     CallCopy,
@@ -36,7 +36,7 @@ from probe_pytorch.dispatch_check.operators import (
 from probe_pytorch.dispatch_check.origin import ForwardCall, ForwardCalls, squeezed, stack_of_call
 from probe_pytorch.dispatch_check.reference import DispatchedCall, arrays_of, undisturbed
 from probe_pytorch.dispatch_check.settings import DispatchSettings
-from probe_pytorch.precheck.failures import memory_errors
+from probe_pytorch.precheck.failures import raise_memory_errors
 
 
 class SeenCall(NamedTuple):
@@ -92,7 +92,7 @@ class DispatchMode(TorchDispatchMode):
 
     def __enter__(self) -> DispatchMode:
         self._thread = threading.get_ident()
-        self._nodes.end = compat.sequence_number()
+        self._nodes.end = compat.get_sequence_number()
         super().__enter__()
         return self
 
@@ -104,8 +104,8 @@ class DispatchMode(TorchDispatchMode):
         if os.getpid() != self._process:  # a process that was forked in the block, such as of a data loader
             return func(*args, **kwargs)
         frame = sys._getframe().f_back  # may be None in threads of the autograd engine
-        caller = None if frame is None else compat.caller_of_dispatch(frame)
-        called = called_from(caller, compat.operator_function(func))
+        caller = None if frame is None else compat.find_dispatch_caller(frame)
+        called = wrap_with_caller(caller, compat.get_operator_function(func))
         prepared = None
         try:
             operator = operator_of(func)
@@ -142,7 +142,7 @@ class DispatchMode(TorchDispatchMode):
             self._numbers[operator.prefix] += 1
         name = f"{operator.prefix}.{count}"
         stack = stack_of_call(caller)
-        is_backward = compat.graph_task() != -1
+        is_backward = compat.get_graph_task() != -1
         phase = BACKWARD if is_backward else FORWARD
         is_engine = is_backward and (stack.is_in_engine or not stack.origin.file)
         forward = self._forward_calls.of(compat_dispatch.running_node()) if is_engine else None
@@ -153,7 +153,7 @@ class DispatchMode(TorchDispatchMode):
 
     def _note_nodes(self, call: ForwardCall) -> None:
         """Remember the call that made the autograd nodes since the last call in this thread."""
-        end = compat.sequence_number()
+        end = compat.get_sequence_number()
         first = getattr(self._nodes, "end", end)
         self._nodes.end = end
         if first < end:
@@ -184,11 +184,9 @@ class DispatchMode(TorchDispatchMode):
             raise NotCopied(Reason.DEVICE)
         if operator.definition is None and not compat_dispatch.has_cpu_kernel(func.name()):
             raise NotCopied(Reason.NO_CPU_KERNEL)
-        with undisturbed(), memory_errors():
+        with undisturbed(), raise_memory_errors():
             try:
-                return copy_call(
-                    args, kwargs, tensors, self._settings.memory, is_writing=bool(operator.written)
-                )
+                return copy_call(args, kwargs, tensors, self._settings.memory, is_writing=bool(operator.written))
             except MemoryError:
                 raise NotCopied(Reason.MEMORY) from None
 

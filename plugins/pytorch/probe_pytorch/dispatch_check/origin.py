@@ -12,7 +12,7 @@ import torch
 from probe_recording import STAND_IN
 
 from probe_pytorch import compat_dispatch
-from probe_pytorch.capture.callers import TORCH
+from probe_pytorch.capture.callers import TORCH_DIRECTORY
 from probe_pytorch.dispatch_check.findings import Origin
 
 OWN = str(Path(__file__).parents[1])
@@ -64,7 +64,7 @@ def stack_of_call(frame: FrameType | None) -> Stack:
         if not file and compat_dispatch.is_engine(frame):
             is_in_engine = True
         name = frame.f_code.co_filename
-        if not file and not name.startswith((TORCH, OWN)) and frame.f_code.co_name != STAND_IN:
+        if not file and not name.startswith((TORCH_DIRECTORY, OWN)) and frame.f_code.co_name != STAND_IN:
             file, line = name, frame.f_lineno or 0
         module = compat_dispatch.called_module(frame)
         if module is not None:

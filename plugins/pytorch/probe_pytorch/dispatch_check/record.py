@@ -9,7 +9,7 @@ from pathlib import Path
 from probe_precheck import PRECISION, ResultFiles, Tables
 from probe_recording import note
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_pytorch.dispatch_check.comparison import Comparison
 from probe_pytorch.dispatch_check.findings import Counts, Finding
 from probe_pytorch.dispatch_check.mode import SeenCall
@@ -110,7 +110,7 @@ class CheckRecord:
         except UserError as error:
             self._files.close()
             self._files = None
-            note(printable(f"dispatch check: {error.what} The check goes on without writing rows."))
+            note(make_printable(f"dispatch check: {error.what} The check goes on without writing rows."))
 
     def _note_failure(self, text: str) -> None:
         self.failure = self.failure or text

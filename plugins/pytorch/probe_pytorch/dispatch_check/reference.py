@@ -21,9 +21,9 @@ from probe_pytorch.dispatch_check.operators import (
     rules,
 )
 from probe_pytorch.double import STATE_IN_FLOAT32
-from probe_pytorch.precheck.outputs import array_of
-from probe_pytorch.precheck.raising import HALVES, Raising, mapped
-from probe_pytorch.precheck.replay import JUDGED, Moved, rounding_of
+from probe_pytorch.precheck.outputs import convert_to_array
+from probe_pytorch.precheck.raising import HALVES, DtypeConversion, map_leaves
+from probe_pytorch.precheck.replay import JUDGED_DTYPES, PerturbedConversion, compute_rounding
 
 SEED = 1234
 """Seed of the random parts of the rounding by which inputs are moved."""
@@ -56,7 +56,7 @@ class DispatchedCall:
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Compute without modes, gradients and autocast of the program."""
-    with compat.quiet(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+    with compat.disable_modes(), torch.no_grad(), torch.autocast("cpu", enabled=False):
         yield
 
 
@@ -70,7 +70,7 @@ def arrays_of(results: Sequence[Any], *, copies: bool = False) -> list[Any]:
     found: list[Any] = []
     for value in results:
         if isinstance(value, torch.Tensor):
-            array = array_of(value)
+            array = convert_to_array(value)
             is_shared = copies and value.device.type == "cpu"
             found.append(Array(array.values.copy(), array.dtype) if is_shared else array)
         else:
@@ -79,12 +79,12 @@ def arrays_of(results: Sequence[Any], *, copies: bool = False) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Magnitudes(Raising):
+class Magnitudes(DtypeConversion):
     """The conversion of a call's dtypes that also takes magnitudes."""
 
-    def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+    def convert_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the magnitudes of a tensor, converted for the reference."""
-        raised = Raising.tensor(self, tensor)
+        raised = DtypeConversion.convert_tensor(self, tensor)
         return raised.abs() if raised.is_floating_point() else raised
 
 
@@ -116,10 +116,10 @@ class Reference:
     def compute_moved(self) -> list[Any]:
         """Return the results for inputs that are each moved by a random part of their rounding."""
         generator = torch.Generator().manual_seed(SEED + self._call.number)
-        moved = self._compute(Moved(self.raising.to, None, generator))
+        moved = self._compute(PerturbedConversion(self.raising.to, None, generator))
         if self.operator.name not in rules("sums"):
             return moved
-        unit = rules("partial_sums") * rounding_of(torch.float64 if self._is_double else torch.float32)
+        unit = rules("partial_sums") * compute_rounding(torch.float64 if self._is_double else torch.float32)
         magnitudes = self._compute(Magnitudes(self.raising.to))
         numbers = np.random.default_rng(SEED + self._call.number)
         return [_shaken(value, magnitude, unit, numbers) for value, magnitude in zip(moved, magnitudes)]
@@ -128,10 +128,10 @@ class Reference:
     def _is_double(self) -> bool:
         return bool(self._call.dtypes) and self._call.dtypes <= {"torch.float64"}
 
-    def _compute(self, raising: Raising) -> list[Any]:
+    def _compute(self, raising: DtypeConversion) -> list[Any]:
         args, kwargs = self._call.copy.arguments(raising, STATE_IN_FLOAT32, self._names)
-        if isinstance(raising, Moved):
-            args = [mapped(value, lambda item: _moved(item, raising.generator)) for value in args]
+        if isinstance(raising, PerturbedConversion):
+            args = [map_leaves(value, lambda item: _moved(item, raising.generator)) for value in args]
         if self.operator.name in rules("masked"):
             return arrays_of(self._dropped(args))
         definition = self.operator.definition
@@ -171,13 +171,13 @@ class Reference:
         indices = results[place]
         if not isinstance(indices, Array) or indices.values.dtype.kind != "i":
             return results
-        args, kwargs = self._call.copy.arguments(Raising(), frozenset(), self._names)
+        args, kwargs = self._call.copy.arguments(DtypeConversion(), frozenset(), self._names)
         arguments = named_arguments(self._overload, tuple(args), kwargs)
         try:
             values = selected_values(self.operator.name, arguments, torch.from_numpy(indices.values).long())
         except (RuntimeError, IndexError):  # out of range: the indices themselves are compared
             return results
-        return [array_of(values) if i == place else item for i, item in enumerate(results)]
+        return [convert_to_array(values) if i == place else item for i, item in enumerate(results)]
 
 
 def selected_values(operator: str, arguments: Mapping[str, Any], indices: torch.Tensor) -> torch.Tensor:
@@ -195,13 +195,13 @@ def selected_values(operator: str, arguments: Mapping[str, Any], indices: torch.
     return values.gather(dim, indices if indices.ndim == values.ndim else indices.unsqueeze(dim))
 
 
-def _raising(operator: Operator, call: DispatchedCall) -> Raising:
+def _raising(operator: Operator, call: DispatchedCall) -> DtypeConversion:
     """Return the dtypes of the reference: float32 for a call in 16 bits alone, else float64."""
     if operator.is_exact:
-        return Raising()
+        return DtypeConversion()
     dtypes = {str(dtype) for dtype in call.copy.dtypes()} | call.dtypes
     above = torch.float64 if dtypes - {str(dtype) for dtype in HALVES} else torch.float32
-    return Raising(dict.fromkeys(JUDGED, above))
+    return DtypeConversion(dict.fromkeys(JUDGED_DTYPES, above))
 
 
 def _shaken(value: Any, magnitude: Any, unit: float, numbers: np.random.Generator) -> Any:
@@ -214,11 +214,6 @@ def _shaken(value: Any, magnitude: Any, unit: float, numbers: np.random.Generato
 
 def _moved(value: Any, generator: torch.Generator) -> Any:
     """Return a number moved by a part of its rounding to float32; whole numbers stay."""
-    if (
-        not isinstance(value, float)
-        or value != value
-        or value in (float("inf"), -float("inf"))
-        or value == int(value)
-    ):
+    if not isinstance(value, float) or value != value or value in (float("inf"), -float("inf")) or value == int(value):
         return value
-    return value * (1 + rounding_of(torch.float32) * (2 * float(torch.rand((), generator=generator)) - 1))
+    return value * (1 + compute_rounding(torch.float32) * (2 * float(torch.rand((), generator=generator)) - 1))

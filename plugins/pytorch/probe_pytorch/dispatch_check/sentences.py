@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from probe_core.errors import counted
+from probe_core.errors import format_count
 from probe_pytorch.dispatch_check.findings import Counts, Difference, Finding, Kind, Origin
 from probe_pytorch.dispatch_check.operators import Reason
 
@@ -43,9 +43,7 @@ def place(origin: Origin) -> str:
     """Return the place in the program, such as ``in layers.1.mlp (MLP) at train.py, line 12``."""
     parts = []
     if origin.module_class:
-        parts.append(
-            f"in {origin.module} ({origin.module_class})" if origin.module else f"in {origin.module_class}"
-        )
+        parts.append(f"in {origin.module} ({origin.module_class})" if origin.module else f"in {origin.module_class}")
     if origin.file:
         parts.append(f"at {Path(origin.file).name}, line {origin.line}")
     return " ".join(parts)
@@ -68,7 +66,7 @@ def statement(difference: Difference) -> str:
     if difference.kind is Kind.UNEQUAL:
         return f"{difference.error:.3g} of the elements of {result} differ from those of the CPU"
     if difference.kind is Kind.NON_FINITE:
-        return f"{counted(difference.elements, 'element')} of {result} and {cpu} differ in nan or inf"
+        return f"{format_count(difference.elements, 'element')} of {result} and {cpu} differ in nan or inf"
     return (
         f"{result} differs from {cpu} by a relative error of {difference.error:.2g}; "
         f"rounding explains {difference.rounding:.2g}"
@@ -87,7 +85,7 @@ def agreement(counts: Counts) -> str:
 def count_lines(counts: Counts, findings: Sequence[Finding]) -> list[str]:
     """Return the lines on the numbers of calls, and on other wrong operators."""
     lines = [
-        f"  {counted(counts.compared, 'call')} of {counted(len(counts.operators), 'operator')} compared, "
+        f"  {format_count(counts.compared, 'call')} of {format_count(len(counts.operators), 'operator')} compared, "
         f"{counts.wrong:,} wrong"
     ]
     others = [name for name in counts.wrong_operators if findings and name != findings[0].operator]
@@ -102,5 +100,5 @@ def count_lines(counts: Counts, findings: Sequence[Finding]) -> list[str]:
         if names:
             top = ", ".join(name for name, _ in names.most_common(MAX_LISTED))
             more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-            lines.append(f"  not compared: {counted(names.total(), 'call')} {text}: {top}{more}")
+            lines.append(f"  not compared: {format_count(names.total(), 'call')} {text}: {top}{more}")
     return lines

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from probe_core.errors import UserError, nearest
-from probe_core.files.given import parse_yaml, read_given, yaml_problem
+from probe_core.errors import UserError, find_nearest_names
+from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
 from probe_pytorch.dispatch_check.definitions import ATEN
 
 LEAST_BYTES = 1 << 20
@@ -133,39 +133,29 @@ def _read(path: Path) -> frozenset[str]:
     import yaml
 
     try:
-        document = parse_yaml(read_given(path).decode("utf-8-sig"))
+        document = parse_yaml(read_regular_file(path).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         problem = getattr(error, "strerror", None) or "it is no text in UTF-8"
-        raise UserError(
-            f"The list {path} cannot be read: {problem}.", "Pass the path of a YAML file."
-        ) from None
+        raise UserError(f"The list {path} cannot be read: {problem}.", "Pass the path of a YAML file.") from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UserError(f"{path} is no valid yaml{yaml_problem(error)}.", "Correct the file.") from None
+        raise UserError(f"{path} is no valid yaml{describe_yaml_error(error)}.", "Correct the file.") from None
     names = document.get("skip") if isinstance(document, dict) else document
     if not isinstance(names, Sequence) or isinstance(names, str):
-        raise UserError(
-            f"{path} does not contain a list of operators.", "Write a list, for example: skip: [aten.mm]"
-        )
+        raise UserError(f"{path} does not contain a list of operators.", "Write a list, for example: skip: [aten.mm]")
     return frozenset(_operator(name, str(path)) for name in names)
 
 
 def _operator(name: Any, where: str) -> str:
     """Return an operator as ``aten.mm`` or ``aten.mm.default``."""
     if not isinstance(name, str) or not name.strip():
-        raise UserError(
-            f"{where} contains {name!r:.40}, which is not the name of an operator.", "For example aten.mm."
-        )
+        raise UserError(f"{where} contains {name!r:.40}, which is not the name of an operator.", "For example aten.mm.")
     parts = name.strip().replace("::", ".").split(".")
     if parts[0] != ATEN and hasattr(torch.ops.aten, parts[0]):
         parts.insert(0, ATEN)
     packet = getattr(torch.ops.aten, parts[1], None) if parts[0] == ATEN and len(parts) in (2, 3) else None
     if packet is None:
-        known = nearest(parts[-1] if len(parts) == 1 else parts[1], dir(torch.ops.aten))
-        raise UserError(
-            f"{where} names an unknown operator {name!r:.80}.", "Did you mean one of these?", known
-        )
+        known = find_nearest_names(parts[-1] if len(parts) == 1 else parts[1], dir(torch.ops.aten))
+        raise UserError(f"{where} names an unknown operator {name!r:.80}.", "Did you mean one of these?", known)
     if len(parts) == 3 and parts[2] not in packet.overloads():
-        raise UserError(
-            f"{where} names an unknown overload {name!r:.80}.", "It has these:", sorted(packet.overloads())
-        )
+        raise UserError(f"{where} names an unknown overload {name!r:.80}.", "It has these:", sorted(packet.overloads()))
     return ".".join(parts)

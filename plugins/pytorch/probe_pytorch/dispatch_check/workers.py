@@ -8,7 +8,7 @@ from typing import Any
 
 from probe_precheck import Job, Lost, Processes
 
-from probe_core.errors import said
+from probe_core.errors import describe_error
 from probe_pytorch.dispatch_check.comparison import Comparison, call_comparer
 from probe_pytorch.dispatch_check.operators import Reason
 from probe_pytorch.dispatch_check.reference import DispatchedCall
@@ -107,7 +107,7 @@ class WorkerPool:
                 for job, result in self._processes.finished():
                     self._take(job.key, result)
         except Exception as error:
-            self._break(said(error))
+            self._break(describe_error(error))
         finally:
             self._break(self._broken)
 

@@ -52,11 +52,11 @@ class KeepingFollower(Follower):
         if ended_with not in ("", "KeyboardInterrupt"):
             self.keeping.interrupt(Cause.EXCEPTION, ended_with)
 
-    def _stepped(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
+    def _handle_optimizer_step(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
         if self.keeping.signal_hook is not None:
             self.keeping.signal_hook.install()  # above a handler that the script has set since
         self._end_step(optimizer, *rest)
 
     @interrupts_deferred()
     def _end_step(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
-        super()._stepped(optimizer, *rest)
+        super()._handle_optimizer_step(optimizer, *rest)

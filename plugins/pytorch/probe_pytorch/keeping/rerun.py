@@ -13,10 +13,10 @@ from torch import nn
 from torch.optim import Optimizer
 
 from probe_core.errors import UserError
-from probe_pytorch.keeping.snapshot import Snapshot, batch_bytes, copy_batch
+from probe_pytorch.keeping.snapshot import Snapshot, copy_batch, count_batch_bytes
 from probe_pytorch.recorder import Recorder
 
-DIRECTORY = "rerun"
+RERUN_DIRECTORY = "rerun"
 """The directory below that of the run in which steps that run again are written."""
 
 
@@ -32,9 +32,7 @@ class Rerun:
         byte_count: Bytes of the snapshot.
     """
 
-    def __init__(
-        self, models: Sequence[nn.Module], optimizers: Sequence[Optimizer], others: Sequence[Any]
-    ) -> None:
+    def __init__(self, models: Sequence[nn.Module], optimizers: Sequence[Optimizer], others: Sequence[Any]) -> None:
         self._parts = models, optimizers, others
         self._snapshot: Snapshot | None = None
         self._batch: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
@@ -59,11 +57,9 @@ class Rerun:
         self._refuse_several()
         self._snapshot = Snapshot(*self._parts)
         self._batch = copy_batch(args), copy_batch(kwargs)
-        self.byte_count = self._snapshot.byte_count + batch_bytes(args) + batch_bytes(kwargs)
+        self.byte_count = self._snapshot.byte_count + count_batch_bytes(args) + count_batch_bytes(kwargs)
         if self.byte_count > limit:
-            what = (
-                f"A snapshot of the training takes {self.byte_count:,} bytes, of which {limit:,} are allowed."
-            )
+            what = f"A snapshot of the training takes {self.byte_count:,} bytes, of which {limit:,} are allowed."
             fix = 'Allow more with keep_memory, such as keep_memory="4GiB", or leave rerun out.'
             self._turn_off()
             raise UserError(what, fix)
@@ -97,7 +93,7 @@ class Rerun:
             return None
         present = Snapshot(*self._parts)
         args, kwargs = self._batch
-        recorder = Recorder(_with_tensors(config))
+        recorder = Recorder(_make_tensor_config(config))
         recorder.tells_missing = False
         try:
             self._snapshot.restore()
@@ -112,9 +108,9 @@ class Rerun:
         return recorder.config.shown_path if recorder.whole else None
 
 
-def _with_tensors(config: Config) -> Config:
+def _make_tensor_config(config: Config) -> Config:
     """Return the settings of the recording of a step that runs again."""
     return replace(
-        config, task="tensor", level="mix", dump_path=config.dump_path / DIRECTORY,
-        shown_path=f"{config.shown_path.rstrip('/')}/{DIRECTORY}",
+        config, task="tensor", level="mix", dump_path=config.dump_path / RERUN_DIRECTORY,
+        shown_path=f"{config.shown_path.rstrip('/')}/{RERUN_DIRECTORY}",
     )  # fmt: skip

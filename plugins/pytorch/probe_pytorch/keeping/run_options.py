@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from probe_recording import DEFAULT_PATH, Config, KeepOptions, keep_config, parse_options
 
 from probe_core.cli import console
-from probe_core.errors import UserError, counted
+from probe_core.errors import UserError, format_count
 
 if TYPE_CHECKING:
     from probe_pytorch.follower import Follower
     from probe_pytorch.keeping.keeping_recorder import KeepingFollower
 
-KEPT_PATH = DEFAULT_PATH
+DEFAULT_OUTPUT = DEFAULT_PATH
 """The directory of the run, unless ``-o`` gives another."""
 
 MINDSPORE = "mindspore"
@@ -44,9 +44,7 @@ def keep_options(
         )
     if keep_last is None:
         if memory is not None or signal is not None or events is not None:
-            raise UserError(
-                "--keep-memory, --signal and --events belong to --keep-last.", "Give --keep-last 10."
-            )
+            raise UserError("--keep-memory, --signal and --events belong to --keep-last.", "Give --keep-last 10.")
         return None
     return parse_options(keep_last, memory, signal, events=events, is_command=True)
 
@@ -100,7 +98,7 @@ def _imported(tree: ast.AST) -> set[str]:
     return names
 
 
-def new_follower(config: Config, options: KeepOptions, *, replaces: bool) -> KeepingFollower:
+def create_follower(config: Config, options: KeepOptions, *, replaces: bool) -> KeepingFollower:
     """Return the driver of a script whose last steps are kept.
 
     Raises:
@@ -121,10 +119,10 @@ def report_kept(follower: Follower) -> bool:
     keeper = recorder.keeper
     with suppress(OSError):  # the disk of the terminal's log may be full
         if keeper.events_left_out:
-            console.note(f"probe: {counted(keeper.events_left_out, 'further event')} not written (--events).")
+            console.note(f"probe: {format_count(keeper.events_left_out, 'further event')} not written (--events).")
         if not keeper.events:
             console.note(
-                f"probe: {counted(keeper.step_count, 'step')} observed without an event; nothing was written."
+                f"probe: {format_count(keeper.step_count, 'step')} observed without an event; nothing was written."
             )
         if not follower.has_stepped and MINDSPORE in sys.modules:
             console.warn(" ".join(_USE_WATCH))

@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from probe_pytorch import compat
-from probe_pytorch.generators import default_generators
+from probe_pytorch.generators import iterate_default_generators
 
 
 class Snapshot:
@@ -30,48 +30,46 @@ class Snapshot:
         byte_count: Bytes of the copied tensors.
     """
 
-    def __init__(
-        self, models: Sequence[nn.Module], optimizers: Sequence[Optimizer], others: Sequence[Any]
-    ) -> None:
+    def __init__(self, models: Sequence[nn.Module], optimizers: Sequence[Optimizer], others: Sequence[Any]) -> None:
         self.byte_count = 0
-        with compat.quiet(), torch.no_grad():
-            self._tensors = [self._copied(tensor) for tensor in _tensors_of(models, optimizers)]
+        with compat.disable_modes(), torch.no_grad():
+            self._tensors = [self._copy_tensor(tensor) for tensor in _list_tensors(models, optimizers)]
             self._gradients = [
-                (tensor, tensor.grad, None if tensor.grad is None else self._copied(tensor.grad)[1])
-                for tensor in _parameters_of(models, optimizers)
+                (tensor, tensor.grad, None if tensor.grad is None else self._copy_tensor(tensor.grad)[1])
+                for tensor in _list_parameters(models, optimizers)
             ]
             self._modes = [(module, module.training) for model in models for module in model.modules()]
-            self._optimizers = [(one, *self._optimizer(one)) for one in optimizers]
-            self._others = [(one, copy.deepcopy(one.state_dict())) for one in others]
-            self._generators = [(one, one.get_state()) for _, one in default_generators()]
+            self._optimizers = [(item, *self._copy_optimizer(item)) for item in optimizers]
+            self._others = [(item, copy.deepcopy(item.state_dict())) for item in others]
+            self._generators = [(item, item.get_state()) for _, item in iterate_default_generators()]
         self._python = random.getstate()
-        self._numpy = _numpy_state()
+        self._numpy = _save_numpy_state()
 
-    def _copied(self, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _copy_tensor(self, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         values = tensor.detach()
         self.byte_count += values.numel() * values.element_size()
         return tensor, values.clone()
 
-    def _optimizer(self, optimizer: Optimizer) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any]]]:
+    def _copy_optimizer(self, optimizer: Optimizer) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any]]]:
         state = {
-            parameter: {key: self._held(value) for key, value in values.items()}
+            parameter: {key: self._copy_value(value) for key, value in values.items()}
             for parameter, values in optimizer.state.items()
         }
         groups = [
-            {key: list(value) if key == "params" else self._held(value) for key, value in group.items()}
+            {key: list(value) if key == "params" else self._copy_value(value) for key, value in group.items()}
             for group in optimizer.param_groups
         ]
         return state, groups
 
-    def _held(self, value: Any) -> Any:
+    def _copy_value(self, value: Any) -> Any:
         """Return a tensor with its copy, or a copy of another value."""
         if isinstance(value, torch.Tensor):
-            return _Held(*self._copied(value))
+            return _TensorCopy(*self._copy_tensor(value))
         return copy.deepcopy(value)
 
     def restore(self) -> None:
         """Set everything to the values of the snapshot, which can be restored again."""
-        with compat.quiet(), torch.no_grad():
+        with compat.disable_modes(), torch.no_grad():
             for tensor, values in self._tensors:
                 tensor.detach().copy_(values)
             for parameter, gradient, copied in self._gradients:
@@ -87,21 +85,21 @@ class Snapshot:
         random.setstate(self._python)
         if self._numpy is not None:
             self._numpy()
-        for other, values in self._others:  # last, because their functions may raise
-            other.load_state_dict(copy.deepcopy(values))
+        for stateful, values in self._others:  # last, because their functions may raise
+            stateful.load_state_dict(copy.deepcopy(values))
 
     def _restore_optimizer(
         self, optimizer: Optimizer, state: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]
     ) -> None:
         optimizer.state.clear()
         for parameter, values in state.items():
-            optimizer.state[parameter] = {key: _released(value) for key, value in values.items()}
+            optimizer.state[parameter] = {key: _restore_value(value) for key, value in values.items()}
         for group, values in zip(optimizer.param_groups, groups):
             group.clear()
-            group.update({k: list(v) if k == "params" else _released(v) for k, v in values.items()})
+            group.update({k: list(v) if k == "params" else _restore_value(v) for k, v in values.items()})
 
 
-class _Held:
+class _TensorCopy:
     """A tensor and a copy of its values."""
 
     __slots__ = ("tensor", "values")
@@ -111,8 +109,8 @@ class _Held:
         self.values = values
 
 
-def _released(value: Any) -> Any:
-    if isinstance(value, _Held):
+def _restore_value(value: Any) -> Any:
+    if isinstance(value, _TensorCopy):
         value.tensor.detach().copy_(value.values)
         return value.tensor
     return copy.deepcopy(value)
@@ -121,7 +119,7 @@ def _released(value: Any) -> Any:
 def copy_batch(value: Any) -> Any:
     """Return a copy of the tensors in nested lists, tuples and dicts; other objects are passed on."""
     if isinstance(value, torch.Tensor):
-        with compat.quiet():
+        with compat.disable_modes():
             return value.detach().clone().requires_grad_(value.requires_grad)
     if type(value) is dict:
         return {key: copy_batch(item) for key, item in value.items()}
@@ -132,34 +130,34 @@ def copy_batch(value: Any) -> Any:
     return value
 
 
-def batch_bytes(value: Any) -> int:
+def count_batch_bytes(value: Any) -> int:
     """Return the bytes of the tensors that ``copy_batch`` copies."""
     if isinstance(value, torch.Tensor):
         return value.numel() * value.element_size()
     if type(value) is dict:
-        return sum(map(batch_bytes, value.values()))
-    return sum(map(batch_bytes, value)) if isinstance(value, (list, tuple)) else 0
+        return sum(map(count_batch_bytes, value.values()))
+    return sum(map(count_batch_bytes, value)) if isinstance(value, (list, tuple)) else 0
 
 
-def _tensors_of(models: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> list[torch.Tensor]:
+def _list_tensors(models: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> list[torch.Tensor]:
     """Return all parameters and buffers, each once."""
-    tensors = {id(one): one for one in _parameters_of(models, optimizers)}
+    tensors = {id(tensor): tensor for tensor in _list_parameters(models, optimizers)}
     for model in models:
-        tensors.update({id(one): one for one in model.buffers()})
+        tensors.update({id(tensor): tensor for tensor in model.buffers()})
     return list(tensors.values())
 
 
-def _parameters_of(models: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> list[torch.Tensor]:
+def _list_parameters(models: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> list[torch.Tensor]:
     parameters: dict[int, torch.Tensor] = {}
     for model in models:
-        parameters.update({id(one): one for one in model.parameters()})
+        parameters.update({id(parameter): parameter for parameter in model.parameters()})
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            parameters.update({id(one): one for one in group["params"]})
+            parameters.update({id(parameter): parameter for parameter in group["params"]})
     return list(parameters.values())
 
 
-def _numpy_state() -> Callable[[], None] | None:
+def _save_numpy_state() -> Callable[[], None] | None:
     """Return a function that restores the state of NumPy's global generator; None if it is not used."""
     if "numpy.random" not in sys.modules:
         return None

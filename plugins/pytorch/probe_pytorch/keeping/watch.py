@@ -47,9 +47,7 @@ class Watch(probe_recording.Watch):
         rerun: What a step runs again from; None to run no step again.
     """
 
-    def __init__(
-        self, config: Config, options: KeepOptions, models: Sequence[nn.Module], rerun: Rerun | None
-    ) -> None:
+    def __init__(self, config: Config, options: KeepOptions, models: Sequence[nn.Module], rerun: Rerun | None) -> None:
         self._rerun = rerun
         self._options = options
         super().__init__(KeepingRecorder(config, options, finds_models=not models), models)
@@ -84,7 +82,7 @@ class Watch(probe_recording.Watch):
                 raise
             self._recorder.tell_error(error)
         except Exception as error:  # the training must go on whatever the error
-            self._recorder.tell_error(_cannot_run_again(error))
+            self._recorder.tell_error(_create_rerun_error(error))
         self._recorder.keeper.reserve(rerun.byte_count)
 
     def _ended(self, function: Callable[..., Any], event_count: int) -> None:
@@ -96,7 +94,7 @@ class Watch(probe_recording.Watch):
             except UserError as error:
                 self._recorder.tell_error(error)
             except Exception as error:  # the training must go on whatever the error
-                self._recorder.tell_error(_cannot_run_again(error))
+                self._recorder.tell_error(_create_rerun_error(error))
             else:
                 if place is not None:
                     self._recorder.tell_rerun(event.trigger.step, place)
@@ -142,21 +140,21 @@ def watch(
                 "rerun=True needs the model and the optimizer, whose states it restores.",
                 "Write probe_pytorch.watch(keep_last=10, model=model, optimizer=optimizer, rerun=True).",
             )
-        rerunning = Rerun(models, optimizers, _checked_state(state))
+        rerunning = Rerun(models, optimizers, _check_state(state))
     elif state:
         raise UserError("state has no effect without rerun=True.", "Give rerun=True, or leave state out.")
     config = keep_config(load_config(None, dump_path=os.fspath(dump_path), level=level, task="statistics"))
     return Watch(config, options, models, rerunning)
 
 
-def _cannot_run_again(error: Exception) -> UserError:
+def _create_rerun_error(error: Exception) -> UserError:
     return UserError(
         f"The step cannot run again: {type(error).__name__}: {error}.",
         "Leave rerun out if an object of the training cannot be copied or restored.",
     )
 
 
-def _checked_state(state: Sequence[Any]) -> list[Any]:
+def _check_state(state: Sequence[Any]) -> list[Any]:
     for item in state:
         if not (hasattr(item, "state_dict") and hasattr(item, "load_state_dict")):
             raise UserError(

@@ -20,11 +20,11 @@ PLACES: dict[str, Callable[[], Any]] = {
     "Functional": lambda: torch.nn.functional,
     "Tensor": lambda: torch.Tensor,
     "Torch": lambda: torch,
-    "VF": lambda: compat.low_level_functions(),
+    "VF": lambda: compat.get_low_level_functions(),
     "Aten": lambda: torch.ops.aten,
 }
 NPU = "NPU"
-LISTS = {"Functional": "functional", "Tensor": "tensor", "Torch": "torch", "VF": "_VF", "NPU": "torch_npu"}
+SECTION_BY_SCOPE = {"Functional": "functional", "Tensor": "tensor", "Torch": "torch", "VF": "_VF", "NPU": "torch_npu"}
 """The sections of ``support_wrap_ops.yaml``, by the first part of a record's name."""
 OLD_NAMES = {"__idiv__": "__itruediv__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__"}
 
@@ -33,7 +33,7 @@ class NoSuchApi(Exception):
     """An API that this version of torch lacks, or that cannot be run alone."""
 
 
-def function_of(scope: str, api: str) -> Callable[..., Any]:
+def find_function(scope: str, api: str) -> Callable[..., Any]:
     """Return the function whose calls are recorded as ``{scope}.{api}.{count}``.
 
     Args:
@@ -44,7 +44,7 @@ def function_of(scope: str, api: str) -> Callable[..., Any]:
         NoSuchApi: Calls of this scope are not run, or torch has no such function.
     """
     if scope == NPU:
-        place = _npu()
+        place = _import_npu()
         if place is None:
             raise NoSuchApi("torch_npu is not installed here.")
     elif scope in PLACES:
@@ -73,10 +73,10 @@ def is_operator(scope: str, api: str, function: Any) -> bool:
     """
     space, dot, name = api.rpartition(".")
     if dot and not (scope == "Torch" and space in rules("namespaces")):
-        return scope == NPU and api in _listed(LISTS[NPU])
+        return scope == NPU and api in _read_api_section(SECTION_BY_SCOPE[NPU])
     if scope == "Aten":
         return is_pure(api)
-    if api in _listed(LISTS[scope]) or api in rules("runs").get(scope, ()):
+    if api in _read_api_section(SECTION_BY_SCOPE[scope]) or api in rules("runs").get(scope, ()):
         return True
     if scope == NPU or name.startswith("_"):
         return False
@@ -88,13 +88,13 @@ def is_operator(scope: str, api: str, function: Any) -> bool:
 
 def _is_overridable(function: Any) -> bool:
     try:
-        return function in _overridable()
+        return function in _list_overridable()
     except TypeError:  # cannot be hashed
         return False
 
 
 @cache
-def _listed(section: str) -> frozenset[str]:
+def _read_api_section(section: str) -> frozenset[str]:
     """Return the APIs in a section of ``support_wrap_ops.yaml``."""
     import yaml
 
@@ -103,23 +103,21 @@ def _listed(section: str) -> frozenset[str]:
 
 
 @cache
-def _overridable() -> frozenset[Any]:
+def _list_overridable() -> frozenset[Any]:
     """Return all functions that torch lists for ``__torch_function__``, which all take tensors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return frozenset(
-            function
-            for functions in torch.overrides.get_overridable_functions().values()
-            for function in functions
+            function for functions in torch.overrides.get_overridable_functions().values() for function in functions
         )
 
 
 def has_npu_function(api: str) -> bool:
     """Return True if torch_npu is installed and has a function of that name."""
-    return callable(getattr(_npu(), api, None))
+    return callable(getattr(_import_npu(), api, None))
 
 
-def _npu() -> Any:
+def _import_npu() -> Any:
     try:
         return importlib.import_module("torch_npu")
     except ImportError:

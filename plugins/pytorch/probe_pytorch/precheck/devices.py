@@ -13,7 +13,7 @@ from probe_core.errors import UserError
 CPU = "cpu"
 
 
-def device_for(text: str, jit_compile: bool) -> torch.device:
+def select_device(text: str, jit_compile: bool) -> torch.device:
     """Return the device to run on, after making it the current one.
 
     Args:
@@ -25,7 +25,7 @@ def device_for(text: str, jit_compile: bool) -> torch.device:
     """
     if text == CPU:
         return torch.device(CPU)
-    kind, module = accelerator()
+    kind, module = find_accelerator()
     if module is None:
         if not text:
             return torch.device(CPU)
@@ -47,7 +47,7 @@ def device_for(text: str, jit_compile: bool) -> torch.device:
     return device
 
 
-def accelerator() -> tuple[str, Any]:
+def find_accelerator() -> tuple[str, Any]:
     """Return the kind of this machine's accelerator and torch's module for it, or ``("cpu", None)``."""
     try:
         importlib.import_module("torch_npu")

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from probe_pytorch.precheck.raising import Raising, mapped, tensors_in
+from probe_pytorch.precheck.raising import DtypeConversion, iterate_tensors, map_leaves
 from probe_pytorch.precheck.rebuild import Arguments
 from probe_pytorch.precheck.rules import rules
 
 
 @dataclass(slots=True, eq=False)
-class Side:
+class CallSide:
     """A call as either the device or the reference runs it.
 
     Attributes:
@@ -32,7 +32,7 @@ class Side:
     output: Any = None
 
 
-def side_of(arguments: Arguments, device: torch.device, raising: Raising, with_gradients: bool) -> Side:
+def create_side(arguments: Arguments, device: torch.device, raising: DtypeConversion, with_gradients: bool) -> CallSide:
     """Return a call with copies of its arguments on a device, so that the two sides are independent.
 
     Args:
@@ -41,18 +41,18 @@ def side_of(arguments: Arguments, device: torch.device, raising: Raising, with_g
         raising: The dtypes to convert them to.
         with_gradients: True if the backward will be run.
     """
-    side = Side([], {})
+    side = CallSide([], {})
 
-    def change(value: Any, is_positional: bool) -> Any:
+    def copy_value(value: Any, is_positional: bool) -> Any:
         if isinstance(value, torch.dtype):
-            return raising.dtype(value)
+            return raising.convert_dtype(value)
         if isinstance(value, torch.device):
             return device
         if not isinstance(value, torch.Tensor):
             return value
-        own = value.detach()
-        raised = raising.tensor(own)
-        copy = raised.to(device, copy=raised is own)
+        detached = value.detach()
+        raised = raising.convert_tensor(detached)
+        copy = raised.to(device, copy=raised is detached)
         if not with_gradients or not value.requires_grad:
             if is_positional:
                 side.leaves.append(None)
@@ -61,17 +61,15 @@ def side_of(arguments: Arguments, device: torch.device, raising: Raising, with_g
         side.leaves.append(leaf)
         return (leaf * 1).to(leaf.dtype)  # an in-place call cannot write to a leaf itself
 
-    side.positional = mapped(arguments.positional, lambda value: change(value, True))
-    keywords = mapped(arguments.keywords, lambda value: change(value, False))
-    side.keywords = {
-        key: device if key == "device" and value is not None else value for key, value in keywords.items()
-    }
+    side.positional = map_leaves(arguments.positional, lambda value: copy_value(value, True))
+    keywords = map_leaves(arguments.keywords, lambda value: copy_value(value, False))
+    side.keywords = {key: device if key == "device" and value is not None else value for key, value in keywords.items()}
     return side
 
 
 def run_forward(
     function: Callable[..., Any],
-    side: Side,
+    side: CallSide,
     api: str,
     autocast: torch.dtype | None,
     device: torch.device,
@@ -102,16 +100,18 @@ def run_forward(
             side.output = side.positional[0]
         return
     if side.output is None:  # the function overwrites its arguments instead
-        side.output = [item for item in tensors_in(side.positional) if item.is_floating_point() or item.ndim]
+        side.output = [item for item in iterate_tensors(side.positional) if item.is_floating_point() or item.ndim]
         return
     changed = rules("changed").get(api)
-    if changed and side.keywords.get("training", _at(side.positional, 5, api != "batch_norm")):
-        more = [side.keywords.get(name, _at(side.positional, place, None)) for place, name in changed.items()]
-        side.output = [side.output, *(item for item in more if isinstance(item, torch.Tensor))]
+    if changed and side.keywords.get("training", _get_item(side.positional, 5, api != "batch_norm")):
+        changed_values = [
+            side.keywords.get(name, _get_item(side.positional, place, None)) for place, name in changed.items()
+        ]
+        side.output = [side.output, *(item for item in changed_values if isinstance(item, torch.Tensor))]
 
 
 def run_backward(
-    side: Side, outputs: Sequence[int], gradients: Sequence[torch.Tensor]
+    side: CallSide, outputs: Sequence[int], gradients: Sequence[torch.Tensor]
 ) -> list[torch.Tensor | None]:
     """Run the backward of a call.
 
@@ -123,7 +123,7 @@ def run_backward(
     Returns:
         The gradients of the arguments' tensors; None for a tensor that needs or received no gradient.
     """
-    flat = list(tensors_in(side.output))
+    flat = list(iterate_tensors(side.output))
     torch.autograd.backward(
         [flat[i] for i in outputs],
         [gradient.to(flat[i].device, flat[i].dtype) for i, gradient in zip(outputs, gradients)],
@@ -131,12 +131,12 @@ def run_backward(
     return [None if leaf is None else leaf.grad for leaf in side.leaves]
 
 
-def has_backward(side: Side) -> bool:
+def has_backward(side: CallSide) -> bool:
     """Return False if a call has gradients and its backward fails.
 
     Before torch 2.7, that of some functions, such as ``mse_loss``, fails for inputs of several dtypes.
     """
-    outputs = [tensor for tensor in tensors_in(side.output) if tensor.requires_grad]
+    outputs = [tensor for tensor in iterate_tensors(side.output) if tensor.requires_grad]
     leaves = [leaf for leaf in side.leaves if leaf is not None]
     if not outputs or not leaves:
         return True
@@ -148,8 +148,8 @@ def has_backward(side: Side) -> bool:
     return True
 
 
-def gradient_pairs(
-    side: Side, recorded: Sequence[torch.Tensor | None], chosen: int | None
+def pair_gradients(
+    side: CallSide, recorded: Sequence[torch.Tensor | None], chosen: int | None
 ) -> tuple[list[int], list[int]]:
     """Return the numbers of the outputs to give gradients, and for each the number of a recorded gradient.
 
@@ -158,23 +158,26 @@ def gradient_pairs(
         recorded: The recorded gradients, or None in their places.
         chosen: The output that the only recorded gradient belongs to, if that is known.
     """
-    flat = list(tensors_in(side.output))
+    flat = list(iterate_tensors(side.output))
     wanted = [i for i, tensor in enumerate(flat) if tensor.requires_grad]
-    known = [i for i, gradient in enumerate(recorded) if gradient is not None]
-    if not wanted or not known:
+    recorded_numbers = [i for i, gradient in enumerate(recorded) if gradient is not None]
+    if not wanted or not recorded_numbers:
         return [], []
     if chosen is not None:
-        return ([chosen], known[:1]) if chosen in wanted else ([], [])
-    if len(recorded) <= len(flat) and all(i in wanted and flat[i].shape == recorded[i].shape for i in known):  # type: ignore[union-attr]
-        return known, known  # by position: gradients that do not exist are null, or left out at the end
+        return ([chosen], recorded_numbers[:1]) if chosen in wanted else ([], [])
+    if len(recorded) <= len(flat) and all(i in wanted and flat[i].shape == recorded[i].shape for i in recorded_numbers):  # type: ignore[union-attr]
+        return (
+            recorded_numbers,
+            recorded_numbers,
+        )  # by position: gradients that do not exist are null, or left out at the end
     if len(recorded) == len(flat):
-        both = [i for i in wanted if i in known]
-        return both, both
-    if len(known) == len(wanted):
-        return wanted, known
-    alike = [i for i in wanted if flat[i].shape == recorded[known[0]].shape]  # type: ignore[union-attr]
-    return (alike or wanted)[:1], known[:1]
+        common_numbers = [i for i in wanted if i in recorded_numbers]
+        return common_numbers, common_numbers
+    if len(recorded_numbers) == len(wanted):
+        return wanted, recorded_numbers
+    alike = [i for i in wanted if flat[i].shape == recorded[recorded_numbers[0]].shape]  # type: ignore[union-attr]
+    return (alike or wanted)[:1], recorded_numbers[:1]
 
 
-def _at(items: Sequence[Any], place: int, default: Any) -> Any:
+def _get_item(items: Sequence[Any], place: int, default: Any) -> Any:
     return items[place] if place < len(items) else default

@@ -16,7 +16,7 @@ ALLOCATION_FAILURES = (
 
 
 @contextmanager
-def memory_errors() -> Iterator[None]:
+def raise_memory_errors() -> Iterator[None]:
     """Raise MemoryError with a sentence for any allocation on the CPU that fails.
 
     Torch raises RuntimeError for such allocations, with the place in its source code.

@@ -12,8 +12,8 @@ from probe_precheck import Given, size_of
 from probe_pytorch.precheck.rules import rules
 
 
-def fitted(
-    tensor: torch.Tensor, api: str, rule: Mapping[str, Any], given: Given, generator: torch.Generator
+def fit_tensor(
+    tensor: torch.Tensor, api: str, rule: Mapping[str, Any], call_arguments: Given, generator: torch.Generator
 ) -> torch.Tensor:
     """Return a random tensor changed so that the API accepts it.
 
@@ -21,30 +21,28 @@ def fitted(
         tensor: The tensor, which may be overwritten.
         api: The name of the API.
         rule: The rule of the argument in ``rules.yaml``.
-        given: The recorded arguments of the call.
+        call_arguments: The recorded arguments of the call.
         generator: The source of random numbers.
     """
     is_index = not tensor.is_floating_point() and tensor.dtype is not torch.bool
     if "index_of" in rule and is_index:
-        size, dim = size_of(rules, api, rule["index_of"], given)
+        size, dim = size_of(rules, api, rule["index_of"], call_arguments)
         if size:
             if rule.get("unique") and dim is not None:
-                return _without_repeats(tensor, size, dim, generator)
+                return _draw_distinct_indices(tensor, size, dim, generator)
             return tensor.clamp_(0, size - 1)
     elif "below" in rule and is_index:
-        limit = given.number(rule["below"]["argument"], rule["below"]["name"])
+        limit = call_arguments.number(rule["below"]["argument"], rule["below"]["name"])
         return tensor.clamp_(0, limit - 1) if limit is not None and limit > 0 else tensor.clamp_(min=0)
     elif "sorted" in rule:
         return tensor.sort(-1).values if tensor.ndim else tensor
     elif "offsets_of" in rule and is_index and tensor.numel():
-        shape = given.shape(rule["offsets_of"]["argument"], rule["offsets_of"]["name"])
+        shape = call_arguments.shape(rule["offsets_of"]["argument"], rule["offsets_of"]["name"])
         tensor = tensor.clamp_(0, math.prod(shape) if shape else 0).sort().values
         tensor[0] = 0
     elif "positive_definite" in rule and tensor.ndim >= 2 and tensor.is_floating_point():
         wide = tensor.double()
-        return (wide @ wide.mT + tensor.shape[-1] * torch.eye(tensor.shape[-1], dtype=wide.dtype)).to(
-            tensor.dtype
-        )
+        return (wide @ wide.mT + tensor.shape[-1] * torch.eye(tensor.shape[-1], dtype=wide.dtype)).to(tensor.dtype)
     elif "extremes" in rule and tensor.is_floating_point() and tensor.numel():
         low, high = tensor.min(), tensor.max()
         return torch.where(torch.rand(tensor.shape, generator=generator) < 0.5, low, high)
@@ -53,7 +51,7 @@ def fitted(
     return tensor
 
 
-def _without_repeats(tensor: torch.Tensor, size: int, dim: int, generator: torch.Generator) -> torch.Tensor:
+def _draw_distinct_indices(tensor: torch.Tensor, size: int, dim: int, generator: torch.Generator) -> torch.Tensor:
     """Return random indices below ``size`` that do not repeat along ``dim``, as far as that is possible."""
     if tensor.ndim <= 1:
         dim = 0

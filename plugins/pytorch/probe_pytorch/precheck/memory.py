@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from probe_pytorch.compat import AllocationTally
-from probe_pytorch.precheck.execution import Side, run_forward, side_of
-from probe_pytorch.precheck.raising import Raising, mapped, tensors_in
+from probe_pytorch.precheck.execution import CallSide, create_side, run_forward
+from probe_pytorch.precheck.raising import DtypeConversion, iterate_tensors, map_leaves
 from probe_pytorch.precheck.rebuild import Arguments
 
 META = torch.device("meta")
@@ -69,7 +69,7 @@ class MemoryEstimator:
         name: str,
         function: Callable[..., Any],
         arguments: Arguments,
-        raising: Raising,
+        raising: DtypeConversion,
         *,
         with_gradients: bool,
     ) -> MemoryNeed:
@@ -82,20 +82,20 @@ class MemoryEstimator:
             raising: The dtypes of the reference.
             with_gradients: True if the backward will be run.
         """
-        described = mapped((arguments.positional, arguments.keywords), _describe)
+        described = map_leaves((arguments.positional, arguments.keywords), _describe)
         key = repr((name, described, raising.to, with_gradients))
         need = self._needs.get(key)
         if need is None:
             if len(self._needs) >= MAX_CACHED_NEEDS:
                 self._needs.clear()
             api = name.partition(".")[2]
-            need = memory_need(function, arguments, api, raising, with_gradients=with_gradients)
+            need = estimate_memory(function, arguments, api, raising, with_gradients=with_gradients)
             self._needs[key] = need
         return need
 
 
-def memory_need(
-    function: Callable[..., Any], arguments: Arguments, api: str, raising: Raising, *, with_gradients: bool
+def estimate_memory(
+    function: Callable[..., Any], arguments: Arguments, api: str, raising: DtypeConversion, *, with_gradients: bool
 ) -> MemoryNeed:
     """Return the memory that a call needs, by running its reference on meta tensors.
 
@@ -109,20 +109,20 @@ def memory_need(
         raising: The dtypes of the reference.
         with_gradients: True if the backward will be run.
     """
-    given = list(tensors_in((arguments.positional, arguments.keywords)))
-    meta = Arguments(mapped(arguments.positional, _on_meta), mapped(arguments.keywords, _on_meta))
-    tally = AllocationTally(tensors_in((meta.positional, meta.keywords)))
+    tensors = list(iterate_tensors((arguments.positional, arguments.keywords)))
+    meta = Arguments(map_leaves(arguments.positional, _move_to_meta), map_leaves(arguments.keywords, _move_to_meta))
+    tally = AllocationTally(iterate_tensors((meta.positional, meta.keywords)))
     materialized = 0
     with warnings.catch_warnings(), suppress(Exception), tally:
         warnings.simplefilter("ignore")
-        side = side_of(meta, META, raising, with_gradients)
+        side = create_side(meta, META, raising, with_gradients)
         run_forward(function, side, api, None, META, 0)
-        materialized = _bytes_of_copies(tensors_in(side.output))
+        materialized = _count_copied_bytes(iterate_tensors(side.output))
         if with_gradients:
             _run_backward(side)
     return MemoryNeed(
-        sum(tensor.nbytes for tensor in given),
-        sum(tensor.numel() * raising.dtype(tensor.dtype).itemsize for tensor in given),
+        sum(tensor.nbytes for tensor in tensors),
+        sum(tensor.numel() * raising.convert_dtype(tensor.dtype).itemsize for tensor in tensors),
         tally.peak_bytes + materialized,
     )
 
@@ -134,18 +134,18 @@ def _describe(value: Any) -> Any:
     return value.tobytes() if isinstance(value, np.ndarray) else value
 
 
-def _on_meta(value: Any) -> Any:
+def _move_to_meta(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return value.detach().to(META).requires_grad_(value.requires_grad)
 
 
-def _bytes_of_copies(outputs: Iterable[torch.Tensor]) -> int:
+def _count_copied_bytes(outputs: Iterable[torch.Tensor]) -> int:
     """Return the bytes of the arrays that outputs with gaps or repeated elements are copied to."""
     return sum(tensor.nbytes for tensor in outputs if not tensor.is_contiguous())
 
 
-def _run_backward(side: Side) -> None:
-    outputs = [tensor for tensor in tensors_in(side.output) if tensor.requires_grad]
+def _run_backward(side: CallSide) -> None:
+    outputs = [tensor for tensor in iterate_tensors(side.output) if tensor.requires_grad]
     if outputs:
         torch.autograd.backward(outputs, [torch.empty_like(tensor) for tensor in outputs])

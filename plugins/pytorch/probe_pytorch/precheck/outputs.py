@@ -8,12 +8,12 @@ import torch
 from probe_precheck import Array, plain_output
 
 
-def plain(value: Any) -> Any:
+def convert_to_arrays(value: Any) -> Any:
     """Return ``value`` without any object of torch."""
-    return plain_output(value, lambda own: array_of(own) if isinstance(own, torch.Tensor) else str(own))
+    return plain_output(value, lambda own: convert_to_array(own) if isinstance(own, torch.Tensor) else str(own))
 
 
-def array_of(tensor: torch.Tensor) -> Array:
+def convert_to_array(tensor: torch.Tensor) -> Array:
     """Return a tensor's values with the name of its dtype; bfloat16 and float8 are widened to float32."""
     dtype = str(tensor.dtype)
     tensor = tensor.detach()

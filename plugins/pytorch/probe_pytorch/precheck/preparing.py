@@ -11,10 +11,10 @@ from probe_precheck import Call, Message, described_leaves, limit_size, max_inpu
 from probe_pytorch.precheck.rebuild import Arguments
 from probe_pytorch.precheck.rules import rules
 
-MADE_DETERMINISTIC = Message("两侧均已关闭dropout。", "Its dropout is off on both sides.")
+DROPOUT_OFF = Message("两侧均已关闭dropout。", "Its dropout is off on both sides.")
 
 
-def recorded_dtypes(call: Call) -> list[torch.dtype]:
+def list_recorded_dtypes(call: Call) -> list[torch.dtype]:
     """Return the recorded floating-point dtypes of a call's outputs."""
     described = described_leaves(call.forward.get("output"))
     texts = [leaf.get("dtype") for leaf in described if isinstance(leaf, Mapping)]
@@ -27,15 +27,13 @@ def draws_random_numbers(api: str, arguments: Arguments) -> bool:
     if "dropout" not in api:
         return rules.is_random(api, arguments.keywords)
     share, training = (
-        arguments.keywords.get(
-            name, arguments.positional[place] if place < len(arguments.positional) else other
-        )
-        for place, name, other in ((1, "p", 0.5), (2, "training", True))
+        arguments.keywords.get(name, arguments.positional[place] if place < len(arguments.positional) else default)
+        for place, name, default in ((1, "p", 0.5), (2, "training", True))
     )
     return bool(share) and training is not False
 
 
-def recorded_keywords(call: Call) -> dict[str, Any]:
+def read_recorded_keywords(call: Call) -> dict[str, Any]:
     """Return the keywords of a call that are no tensors, as they were recorded."""
     keywords = call.forward.get("input_kwargs")
     leaves = keywords.items() if isinstance(keywords, Mapping) else ()
@@ -57,18 +55,18 @@ def turn_off_randomness(api: str, arguments: Arguments) -> tuple[Message, ...]:
         before, arguments.positional[place] = arguments.positional[place], value
     else:
         return ()
-    return (MADE_DETERMINISTIC,) if before != value else ()
+    return (DROPOUT_OFF,) if before != value else ()
 
 
 def restore_arguments(api: str, arguments: Arguments, call: Call) -> None:
     """Restore what records cannot express: positional dtypes, tuples as indices and uninitialised inputs."""
     place = rules("dtype_by_position").get(api)
     if place is not None and place < len(arguments.positional) and arguments.positional[place] is None:
-        dtypes = recorded_dtypes(call)
+        dtypes = list_recorded_dtypes(call)
         if dtypes:
             arguments.positional[place] = dtypes[0]
     if arguments.positional and arguments.positional[0] is None and api.endswith("_"):
-        arguments.positional[0] = _filled(call)  # the buffer of a call that fills it is not recorded
+        arguments.positional[0] = _make_output_buffer(call)  # the buffer of a call that fills it is not recorded
     rounded = rules("rounded").get(api)
     if rounded is not None:
         _round(arguments, rounded)
@@ -78,11 +76,11 @@ def restore_arguments(api: str, arguments: Arguments, call: Call) -> None:
             arguments.positional[1] = tuple(index)
 
 
-def _filled(call: Call) -> Any:
+def _make_output_buffer(call: Call) -> Any:
     """Return a tensor of zeros in the shape of the first output; None if that was not recorded."""
     output = call.forward.get("output")
     leaf = output[0] if isinstance(output, list) and output else output
-    dtypes = recorded_dtypes(call)
+    dtypes = list_recorded_dtypes(call)
     if not isinstance(leaf, Mapping) or not isinstance(leaf.get("shape"), list):
         return None
     dtype = dtypes[0] if dtypes else getattr(torch, str(leaf.get("dtype")).removeprefix("torch."), None)

@@ -14,10 +14,10 @@ import torch
 
 from probe_pytorch.precheck.rules import rules
 
-_BASES = frozenset({"Tensor", "int", "float", "bool", "complex", "number", "Device", "Generator"})
+_ARGUMENT_TYPES = frozenset({"Tensor", "int", "float", "bool", "complex", "number", "Device", "Generator"})
 """The types of arguments, also optional or in lists, of operators that compute: no storage or stream."""
-_WRAPPED = re.compile(r"(?:Optional|List)\[(.*)\]")
-_TAGS = ("core", "pointwise", "reduction", "nondeterministic_seeded")
+_WRAPPED_TYPE = re.compile(r"(?:Optional|List)\[(.*)\]")
+_COMPUTING_TAGS = ("core", "pointwise", "reduction", "nondeterministic_seeded")
 """The tags that torch gives to operators that compute."""
 
 
@@ -33,37 +33,38 @@ def is_pure(name: str) -> bool:
     overloads = [
         getattr(packet, overload)
         for overload in packet.overloads()
-        if _full_name(name, overload) in _registered()
+        if _format_full_name(name, overload) in _list_registered_operators()
     ]
     is_listed = name in rules("pure")
-    if not overloads or not all(_only_computes(overload._schema, is_listed) for overload in overloads):
+    if not overloads or not all(_is_pure_schema(overload._schema, is_listed) for overload in overloads):
         return False
     tags = {tag.name for overload in overloads for tag in getattr(overload, "tags", ())}
-    return is_listed or not name.startswith("_") or not tags.isdisjoint(_TAGS)
+    return is_listed or not name.startswith("_") or not tags.isdisjoint(_COMPUTING_TAGS)
 
 
-def _full_name(name: str, overload: str) -> str:
+def _format_full_name(name: str, overload: str) -> str:
     return f"aten::{name}" if overload == "default" else f"aten::{name}.{overload}"
 
 
 @cache
-def _registered() -> frozenset[str]:
+def _list_registered_operators() -> frozenset[str]:
     """Return the operators of the dispatcher, without those of TorchScript, which are never recorded."""
     return frozenset(getattr(torch._C, "_dispatch_get_all_op_names", list)())
 
 
-def _only_computes(schema: Any, may_return_nothing: bool) -> bool:
+def _is_pure_schema(schema: Any, may_return_nothing: bool) -> bool:
     if not schema.returns and not may_return_nothing:
         return False
     is_of_tensors = any("Tensor" in str(part.type) for part in (*schema.arguments, *schema.returns))
     texts = (*rules("choices"), *rules("dimensions"))
     return is_of_tensors and all(
-        _base(str(part.type)) in _BASES or (_base(str(part.type)) == "str" and part.name in texts)
+        _find_base_type(str(part.type)) in _ARGUMENT_TYPES
+        or (_find_base_type(str(part.type)) == "str" and part.name in texts)
         for part in schema.arguments
     )
 
 
-def _base(type_name: str) -> str:
-    while wrapped := _WRAPPED.fullmatch(type_name):
+def _find_base_type(type_name: str) -> str:
+    while wrapped := _WRAPPED_TYPE.fullmatch(type_name):
         type_name = wrapped[1]
     return type_name

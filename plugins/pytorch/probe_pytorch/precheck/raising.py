@@ -15,7 +15,7 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)
-class Raising:
+class DtypeConversion:
     """The conversion of a call's dtypes for the reference.
 
     Attributes:
@@ -26,13 +26,13 @@ class Raising:
     to: Mapping[torch.dtype, torch.dtype] = field(default_factory=dict)
     first: torch.dtype | None = None
 
-    def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+    def convert_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor converted for the reference."""
         if self.first is not None and tensor.dtype is torch.float32:
             tensor = tensor.to(self.first)
         return tensor.to(self.to.get(tensor.dtype, tensor.dtype))
 
-    def dtype(self, dtype: torch.dtype) -> torch.dtype:
+    def convert_dtype(self, dtype: torch.dtype) -> torch.dtype:
         """Return a dtype argument converted for the reference."""
         return self.to.get(dtype, dtype)
 
@@ -42,9 +42,9 @@ def raise_map() -> dict[torch.dtype, torch.dtype]:
     return {getattr(torch, low): getattr(torch, high) for low, high in rules("raise").items()}
 
 
-def raising_of(
+def find_conversion(
     api: str, arguments: Arguments, autocast: torch.dtype | None, is_narrow: bool = True
-) -> Raising:
+) -> DtypeConversion:
     """Return the conversion of dtypes for the reference of a call.
 
     Args:
@@ -54,61 +54,61 @@ def raising_of(
         is_narrow: False if autocast computed the call in float32, so that it rounded nothing.
     """
     if api in rules("never_raised"):
-        return Raising()
+        return DtypeConversion()
     above = raise_map()
-    dtypes = float_dtypes(arguments)
+    dtypes = list_float_dtypes(arguments)
     if api in rules("hf32"):
         above.pop(torch.float32)
     if autocast is not None and is_narrow:
-        return Raising({**above, torch.float32: above[autocast]}, autocast)
+        return DtypeConversion({**above, torch.float32: above[autocast]}, autocast)
     if len(dtypes) == 1:
-        return Raising(above)
+        return DtypeConversion(above)
     if len(dtypes) > 1:
-        return Raising({dtype: torch.float32 for dtype in above})
-    return Raising()
+        return DtypeConversion({dtype: torch.float32 for dtype in above})
+    return DtypeConversion()
 
 
-def float_dtypes(arguments: Arguments) -> set[torch.dtype]:
+def list_float_dtypes(arguments: Arguments) -> set[torch.dtype]:
     """Return the floating-point dtypes of all tensors among the arguments."""
-    return {t.dtype for t in tensors_in((arguments.positional, arguments.keywords)) if t.is_floating_point()}
+    return {t.dtype for t in iterate_tensors((arguments.positional, arguments.keywords)) if t.is_floating_point()}
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+def iterate_tensors(value: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in nested lists, tuples and dicts, depth first."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from tensors_in(item)
+            yield from iterate_tensors(item)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from tensors_in(item)
+            yield from iterate_tensors(item)
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """Return ``value`` with each item of its nested lists, tuples and dicts replaced by ``change(item)``."""
     if isinstance(value, list):
-        return [mapped(item, change) for item in value]
+        return [map_leaves(item, change) for item in value]
     if isinstance(value, tuple) and not isinstance(value, torch.Size):
-        return tuple(mapped(item, change) for item in value)
+        return tuple(map_leaves(item, change) for item in value)
     if isinstance(value, dict):
-        return {key: mapped(item, change) for key, item in value.items()}
+        return {key: map_leaves(item, change) for key, item in value.items()}
     return change(value)
 
 
-def composed(definition: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_definition(definition: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the definition of a fused operator for a device that lacks the operator.
 
     Outputs in float64 are converted to the dtype of the inputs, or to float32 for inputs of several dtypes.
     """
 
     def run(*positional: Any, **keywords: Any) -> Any:
-        floats = {t.dtype for t in tensors_in((positional, keywords)) if t.is_floating_point()}
+        floats = {t.dtype for t in iterate_tensors((positional, keywords)) if t.is_floating_point()}
         output = definition(*positional, **keywords)
         if not floats or torch.float64 in floats:
             return output
-        own = floats.pop() if len(floats) == 1 else torch.float32
-        return mapped(output, lambda item: item.to(own) if _is_double(item) else item)
+        output_dtype = floats.pop() if len(floats) == 1 else torch.float32
+        return map_leaves(output, lambda item: item.to(output_dtype) if _is_double(item) else item)
 
     return run
 
@@ -117,7 +117,7 @@ def _is_double(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype is torch.float64
 
 
-def narrowed(value: Any, autocast: torch.dtype | None) -> Any:
+def narrow_to_autocast(value: Any, autocast: torch.dtype | None) -> Any:
     """Return outputs with float32 tensors converted to the autocast dtype if they hold only its values.
 
     For example, autocast computes the gradient of a float32 weight in bfloat16 and widens it; it must be
@@ -126,21 +126,21 @@ def narrowed(value: Any, autocast: torch.dtype | None) -> Any:
     if autocast is None:
         return value
 
-    def change(item: Any) -> Any:
+    def narrow_tensor(item: Any) -> Any:
         if not isinstance(item, torch.Tensor) or item.dtype is not torch.float32:
             return item
         narrow = item.detach().to(autocast)
         return narrow if torch.equal(narrow.float().nan_to_num(), item.detach().nan_to_num()) else item
 
-    return mapped(value, change)
+    return map_leaves(value, narrow_tensor)
 
 
-def autocast_candidates(arguments: Arguments, recorded: list[torch.dtype]) -> list[torch.dtype | None]:
+def list_autocast_candidates(arguments: Arguments, recorded: list[torch.dtype]) -> list[torch.dtype | None]:
     """Return the autocast dtypes that the run may have used, to be tried in this order; None for no autocast.
 
     Inputs of several dtypes, or an output of another dtype than all inputs, may come from autocast.
     """
-    dtypes = float_dtypes(arguments)
+    dtypes = list_float_dtypes(arguments)
     halves = [dtype for dtype in HALVES if dtype in dtypes or dtype in recorded]
     if not halves or not dtypes or (len(dtypes) == 1 and dtypes >= set(recorded)):
         return [None]

@@ -16,12 +16,12 @@ from probe_precheck import Range, Unbuildable, need_finite, never_random, range_
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-def generator_for(seed: int, place: str) -> torch.Generator:
+def create_generator(seed: int, place: str) -> torch.Generator:
     """Return the generator for the tensor at ``place``, such as ``Functional.linear.0.forward.input.1``."""
     return torch.Generator().manual_seed(seed_at(seed, place, 7))
 
 
-def random_tensor(
+def draw_tensor(
     leaf: Mapping[str, Any], dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
 ) -> torch.Tensor:
     """Return a random tensor of the recorded range.
@@ -46,30 +46,30 @@ def random_tensor(
     if dtype.is_complex:
         raise never_random(dtype)
     if dtype in INTEGERS:
-        return _edges(_integers(clean_low, clean_high, dtype, shape, generator), recorded)
+        return _set_extremes(_draw_integers(clean_low, clean_high, dtype, shape, generator), recorded)
     if not dtype.is_floating_point:
         raise Unbuildable(f"{dtype} is not supported for random inputs. SKIP.")
-    return _edges(_floats(recorded, "Max_except_inf_nan" in leaf, dtype, shape, generator), recorded)
+    return _set_extremes(_draw_floats(recorded, "Max_except_inf_nan" in leaf, dtype, shape, generator), recorded)
 
 
-def _integers(
+def _draw_integers(
     low: float, high: float, dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
 ) -> torch.Tensor:
     need_finite("an integer", low, high)
-    least, most = _clamped(low, dtype), _clamped(max(low, high), dtype)
+    least, most = _clamp_integer(low, dtype), _clamp_integer(max(low, high), dtype)
     if least == most:
         return torch.full(shape, least, dtype=dtype)
     top = min(most + 1, torch.iinfo(torch.int64).max)  # randint excludes its upper bound
     return torch.randint(least, top, shape, generator=generator).to(dtype)
 
 
-def _clamped(value: float, dtype: torch.dtype) -> int:
+def _clamp_integer(value: float, dtype: torch.dtype) -> int:
     """Return the nearest whole number that the dtype can hold."""
     info = torch.iinfo(dtype)
     return min(max(int(value), info.min), info.max)
 
 
-def _floats(
+def _draw_floats(
     recorded: Range, is_cleaned: bool, dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
 ) -> torch.Tensor:
     low, high = recorded.clean_low, recorded.clean_high
@@ -80,24 +80,20 @@ def _floats(
     info = torch.finfo(dtype)
     least = min(max(float(low), info.min), info.max) if not math.isnan(low) else float(high)
     most = min(max(float(high), info.min), info.max)
-    wide = (
-        torch.float64
-        if dtype is torch.float64 or most - least > torch.finfo(torch.float32).max
-        else torch.float32
-    )
+    wide = torch.float64 if dtype is torch.float64 or most - least > torch.finfo(torch.float32).max else torch.float32
     drawn = torch.rand(shape, generator=generator, dtype=wide)
     if math.isinf(most - least):  # the difference exceeds float64
         return (drawn * most + (1 - drawn) * least).to(dtype)
     return drawn.mul_(most - least).add_(least).clamp_(least, most).to(dtype)
 
 
-def _edges(tensor: torch.Tensor, recorded: Range) -> torch.Tensor:
+def _set_extremes(tensor: torch.Tensor, recorded: Range) -> torch.Tensor:
     """Put the recorded extremes, inf and nan into the first, second and last element.
 
     The positions are those of docs/standards.md#inputs.
     """
     if tensor.is_floating_point() and tensor.element_size() == 1:  # torch 2.1 writes no elements of these
-        return _edges(tensor.float(), recorded).to(tensor.dtype)
+        return _set_extremes(tensor.float(), recorded).to(tensor.dtype)
     low, high, clean_low, clean_high = recorded
     flat = tensor.view(-1)
     if math.isnan(high) or math.isnan(low):
@@ -114,9 +110,9 @@ def _edges(tensor: torch.Tensor, recorded: Range) -> torch.Tensor:
     elif math.isinf(high) and high == low:
         return tensor
     if not math.isnan(clean_low):
-        flat[0] = clean_low if tensor.is_floating_point() else _clamped(clean_low, tensor.dtype)
+        flat[0] = clean_low if tensor.is_floating_point() else _clamp_integer(clean_low, tensor.dtype)
     if not math.isnan(clean_high):
-        flat[-1] = clean_high if tensor.is_floating_point() else _clamped(clean_high, tensor.dtype)
+        flat[-1] = clean_high if tensor.is_floating_point() else _clamp_integer(clean_high, tensor.dtype)
     if math.isinf(high):
         flat[-1] = high
     if math.isinf(low):

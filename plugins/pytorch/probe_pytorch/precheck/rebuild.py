@@ -27,12 +27,12 @@ from probe_precheck import (
 from probe_recording import leaf_of, load_npy
 
 from probe_core.model import Value
-from probe_pytorch.precheck.fitting import fitted
-from probe_pytorch.precheck.random_tensors import generator_for, random_tensor
+from probe_pytorch.precheck.fitting import fit_tensor
+from probe_pytorch.precheck.random_tensors import create_generator, draw_tensor
 from probe_pytorch.precheck.rules import rules
 from probe_pytorch.ptfile import load_pt
 
-_VIEWED = {"bfloat16": (np.int16, torch.bfloat16), **{
+_DTYPE_VIEWS = {"bfloat16": (np.int16, torch.bfloat16), **{
     name: (np.uint8, getattr(torch, name))
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
     if hasattr(torch, name)
@@ -68,34 +68,34 @@ class Rebuilder:
         self._seed = seed
         self._most = self._left = most
 
-    def arguments(self, call: Call) -> Arguments:
+    def rebuild_arguments(self, call: Call) -> Arguments:
         """Return the arguments of the call's forward.
 
         Raises:
             Unbuildable: An argument cannot be rebuilt; the text says why.
         """
         self._left = self._most
-        given = arguments_of(call)
-        return Arguments(*self._walk(call, given).arguments(call, given))
+        call_arguments = arguments_of(call)
+        return Arguments(*self._walk(call, call_arguments).arguments(call, call_arguments))
 
-    def gradients(self, call: Call) -> list[torch.Tensor | None]:
+    def rebuild_gradients(self, call: Call) -> list[torch.Tensor | None]:
         """Return the recorded gradients of the call's outputs; None for an output without one."""
         assert call.backward is not None
         self._left = self._most
         recorded = call.backward.get("input")
         recorded = recorded if isinstance(recorded, list) else []
         walk = self._walk(call, Given([], {}))
-        flat = _flat([walk.value(item, f"{call.name}.backward.input.{i}") for i, item in enumerate(recorded)])
+        flat = _flatten([walk.value(item, f"{call.name}.backward.input.{i}") for i, item in enumerate(recorded)])
         return [item.detach() if isinstance(item, torch.Tensor) else None for item in flat]
 
-    def gradient_like(self, call: Call, index: int, shape: torch.Size) -> torch.Tensor:
+    def draw_gradient(self, call: Call, index: int, shape: torch.Size) -> torch.Tensor:
         """Return a random gradient of the recorded range in another shape than the recorded one."""
         assert call.backward is not None
-        leaf = {**_flat(call.backward["input"])[index], "shape": list(shape)}
+        leaf = {**_flatten(call.backward["input"])[index], "shape": list(shape)}
         leaf.pop("data_name", None)
-        return self.tensor(leaf, f"{call.name}.backward.input.{index}")
+        return self.rebuild_tensor(leaf, f"{call.name}.backward.input.{index}")
 
-    def tensor(self, leaf: Mapping[str, Any], place: str) -> torch.Tensor:
+    def rebuild_tensor(self, leaf: Mapping[str, Any], place: str) -> torch.Tensor:
         """Return a tensor with its recorded data, or a random one if the data were not recorded.
 
         Args:
@@ -113,54 +113,54 @@ class Rebuilder:
             raise Unbuildable(f"Tensors of layout {leaf['layout']} cannot be rebuilt. SKIP.")
         limit_size(value.shape, dtype.itemsize, self._left)
         self._left -= math.prod(value.shape) * dtype.itemsize
-        name = value.data_name or _old_name(leaf)
+        name = value.data_name or _find_old_name(leaf)
         if name is None or value.is_empty:
-            return random_tensor(leaf, dtype, value.shape, generator_for(self._seed, place))
-        return self._recorded(value._replace(data_name=name), dtype)
+            return draw_tensor(leaf, dtype, value.shape, create_generator(self._seed, place))
+        return self._load_recorded(value._replace(data_name=name), dtype)
 
-    def _recorded(self, value: Value, dtype: torch.dtype) -> torch.Tensor:
-        tensor = as_tensor(recorded_array(self._tensors, value), copy=not self.exact)
+    def _load_recorded(self, value: Value, dtype: torch.dtype) -> torch.Tensor:
+        tensor = convert_to_tensor(recorded_array(self._tensors, value), copy=not self.exact)
         if tensor.dtype != dtype:
             raise Unbuildable(f"{value.data_name} holds {tensor.dtype} where {dtype} was recorded. SKIP.")
         return tensor
 
-    def _walk(self, call: Call, given: Given) -> Walk:
-        return Walk(partial(self._made, call.api, given), _plain)
+    def _walk(self, call: Call, call_arguments: Given) -> Walk:
+        return Walk(partial(self._build_argument, call.api, call_arguments), _decode_plain)
 
-    def _made(
-        self, api: str, given: Given, leaf: Mapping[str, Any], place: str, at: int | str | None
+    def _build_argument(
+        self, api: str, call_arguments: Given, leaf: Mapping[str, Any], place: str, at: int | str | None
     ) -> torch.Tensor | np.ndarray[Any, Any]:
         """Return a tensor or array argument in the form that the API accepts."""
         if leaf["type"] == "numpy.ndarray":
-            return self.tensor({**leaf, "dtype": f"torch.{leaf['dtype']}"}, place).clone().numpy()
-        tensor = self.tensor(leaf, place)
-        is_made_up = leaf.get("data_name") is None and _old_name(leaf) is None
+            return self.rebuild_tensor({**leaf, "dtype": f"torch.{leaf['dtype']}"}, place).clone().numpy()
+        tensor = self.rebuild_tensor(leaf, place)
+        is_made_up = leaf.get("data_name") is None and _find_old_name(leaf) is None
         rule = rule_for(rules, api, at) if is_made_up else None
         if rule is not None:
-            tensor = fitted(tensor, api, rule, given, generator_for(self._seed, f"{place}/fitted"))
+            tensor = fit_tensor(tensor, api, rule, call_arguments, create_generator(self._seed, f"{place}/fitted"))
         to = rules("dtypes").get(api, {}).get(str(tensor.dtype).removeprefix("torch."))
         if to is not None:
             tensor = tensor.to(getattr(torch, to))
         if not self.exact and api in rules("hf32") and tensor.dtype is torch.float32:
-            tensor = hf32(tensor)
+            tensor = round_to_hf32(tensor)
         if leaf.get("requires_grad") is True and (tensor.is_floating_point() or tensor.is_complex()):
             tensor.requires_grad_()
         return tensor
 
 
-def _flat(items: list[Any]) -> list[Any]:
+def _flatten(items: list[Any]) -> list[Any]:
     """Return the items with nested lists and tuples replaced by their items."""
     return [part for item in items for part in (item if isinstance(item, (list, tuple)) else [item])]
 
 
-def _plain(item: Mapping[str, Any], place: str) -> Any:
+def _decode_plain(item: Mapping[str, Any], place: str) -> Any:
     try:
-        return plain_value(item)
+        return decode_plain_value(item)
     except (ValueError, TypeError, OverflowError):
         raise Unbuildable(f"{place} holds no {item['type']}. SKIP.") from None
 
 
-def plain_value(item: Mapping[str, Any]) -> Any:
+def decode_plain_value(item: Mapping[str, Any]) -> Any:
     """Return the value of a leaf that is no tensor (docs/standards.md#inputs).
 
     Raises:
@@ -171,9 +171,9 @@ def plain_value(item: Mapping[str, Any]) -> Any:
     if kind == "torch.Size":
         return torch.Size(value if isinstance(value, list) else [])
     if kind == "torch.memory_format":
-        return _of_torch(str(item.get("format", value)), torch.memory_format)
+        return _parse_torch_constant(str(item.get("format", value)), torch.memory_format)
     if kind == "torch.dtype":
-        return _of_torch(str(value), torch.dtype)
+        return _parse_torch_constant(str(value), torch.dtype)
     if kind == "torch.device":
         return torch.device("cpu")  # replaced by the device that runs the call
     if kind == "int" and isinstance(value, str):
@@ -183,14 +183,14 @@ def plain_value(item: Mapping[str, Any]) -> Any:
     return common_value(item)
 
 
-def _of_torch(text: str, kind: type) -> Any:
+def _parse_torch_constant(text: str, kind: type) -> Any:
     value = getattr(torch, text.removeprefix("torch."), None)
     if not isinstance(value, kind):
         raise Unbuildable(f"torch {torch.__version__} has no {text}. SKIP.")
     return value
 
 
-def as_tensor(array: np.ndarray[Any, Any], *, copy: bool = True) -> torch.Tensor:
+def convert_to_tensor(array: np.ndarray[Any, Any], *, copy: bool = True) -> torch.Tensor:
     """Return an array as a tensor; bfloat16 and float8 of ml_dtypes become torch's own.
 
     Args:
@@ -203,12 +203,12 @@ def as_tensor(array: np.ndarray[Any, Any], *, copy: bool = True) -> torch.Tensor
     array = np.array(array, order="C") if copy else np.asarray(array, order="C")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        return _shared(array)
+        return _share_array(array)
 
 
-def _shared(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    if array.dtype.name in _VIEWED:
-        stored, dtype = _VIEWED[array.dtype.name]
+def _share_array(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    if array.dtype.name in _DTYPE_VIEWS:
+        stored, dtype = _DTYPE_VIEWS[array.dtype.name]
         return torch.from_numpy(array.view(stored)).view(dtype)
     try:
         return torch.from_numpy(array)
@@ -216,7 +216,7 @@ def _shared(array: np.ndarray[Any, Any]) -> torch.Tensor:
         raise Unbuildable(f"torch {torch.__version__} has no dtype {array.dtype.name}. SKIP.") from None
 
 
-def hf32(tensor: torch.Tensor) -> torch.Tensor:
+def round_to_hf32(tensor: torch.Tensor) -> torch.Tensor:
     """Return a float32 tensor rounded to HF32, which has 11 bits of significand.
 
     The bits x become (((x >> 11) + 1) >> 1) << 12; see docs/standards.md#raised-precision.
@@ -231,7 +231,7 @@ def load_any(path: str) -> np.ndarray[Any, Any]:
     return load_npy(Path(path)) if path.endswith(".npy") else load_pt(path)
 
 
-def _old_name(leaf: Mapping[str, Any]) -> str | None:
+def _find_old_name(leaf: Mapping[str, Any]) -> str | None:
     """Return the file name in ``datapath``, the field of runs that old recorders wrote; None without one."""
     path = leaf.get("datapath")
     return path.replace("\\", "/").rpartition("/")[2] or None if isinstance(path, str) else None

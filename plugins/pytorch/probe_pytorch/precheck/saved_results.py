@@ -8,9 +8,7 @@ from typing import Any
 import torch
 
 
-def moved_attention(
-    function: Callable[..., Any], unit: float, generator: torch.Generator
-) -> Callable[..., Any]:
+def perturb_attention(function: Callable[..., Any], unit: float, generator: torch.Generator) -> Callable[..., Any]:
     """Return attention whose backward reads an output that is moved by a random part of its rounding.
 
     Fused kernels take the gradient of the scores, ``p (dp - d)``, with ``d = sum(gradient * output)`` of the
@@ -24,7 +22,7 @@ def moved_attention(
         generator: The source of random numbers.
     """
 
-    def attention(query: Any, key: Any, value: Any, *rest: Any, **keywords: Any) -> Any:
+    def run_attention(query: Any, key: Any, value: Any, *rest: Any, **keywords: Any) -> Any:
         output = function(query, key, value, *rest, **keywords)
         mean = function(query.detach(), key.detach(), key, *rest, **keywords)
         scale = keywords.get("scale")
@@ -32,4 +30,4 @@ def moved_attention(
         part = torch.rand(output.shape, generator=generator, dtype=output.dtype).mul_(2 * unit).sub_(unit)
         return output - output.detach() * part * (scores - scores.detach())
 
-    return attention
+    return run_attention

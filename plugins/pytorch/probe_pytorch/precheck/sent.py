@@ -7,46 +7,46 @@ from typing import Any
 
 from probe_precheck import Call, described_leaves
 
-from probe_pytorch.precheck.rebuild import Rebuilder, plain_value
+from probe_pytorch.precheck.rebuild import Rebuilder, decode_plain_value
 
 RANDOM = "It draws random numbers, so what was sent cannot be computed again. SKIP."
 
 
-def sent_outputs(call: Call, rebuilder: Rebuilder) -> list[Any]:
+def list_sent_outputs(call: Call, rebuilder: Rebuilder) -> list[Any]:
     """Return the sent outputs of a call's forward, depth first.
 
     Raises:
         Unbuildable: The data of one were not sent, or cannot be read.
     """
-    found: list[Any] = []
+    outputs: list[Any] = []
     for number, leaf in enumerate(described_leaves(call.forward.get("output"))):
         if not isinstance(leaf, Mapping):
-            found.append(leaf)
+            outputs.append(leaf)
         elif "dtype" in leaf:
-            found.append(rebuilder.tensor(leaf, f"{call.name}.forward.output.{number}").detach())
+            outputs.append(rebuilder.rebuild_tensor(leaf, f"{call.name}.forward.output.{number}").detach())
         else:
-            found.append(plain_value(leaf))
-    return found
+            outputs.append(decode_plain_value(leaf))
+    return outputs
 
 
-def arranged(leaves: list[Any], like: Any) -> Any:
+def arrange_leaves(leaves: list[Any], like: Any) -> Any:
     """Return leaves in the nested lists and dicts of another output; as they are if their number differs."""
-    if len(leaves) != sum(1 for _ in _leaves(like)):
+    if len(leaves) != sum(1 for _ in _iterate_leaves(like)):
         return leaves
-    return _taken(iter(leaves), like)
+    return _fill_structure(iter(leaves), like)
 
 
-def _taken(left: Iterator[Any], like: Any) -> Any:
+def _fill_structure(left: Iterator[Any], like: Any) -> Any:
     if isinstance(like, list):
-        return [_taken(left, part) for part in like]
+        return [_fill_structure(left, part) for part in like]
     if isinstance(like, dict):
-        return {key: _taken(left, part) for key, part in like.items()}
+        return {key: _fill_structure(left, part) for key, part in like.items()}
     return next(left)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _iterate_leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, (list, dict)):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item)
+            yield from _iterate_leaves(item)
     else:
         yield value

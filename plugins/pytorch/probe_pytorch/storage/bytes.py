@@ -16,7 +16,7 @@ MAX_SIZES = 1024
 """Number of sizes of tensors whose array types are cached."""
 
 
-def on_host(tensor: torch.Tensor) -> torch.Tensor:
+def copy_to_host(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor detached, contiguous and in host memory, with conjugation and negation resolved.
 
     The tensor itself is not changed; if nothing has to be done, the result shares its memory.
@@ -29,14 +29,14 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
-def bytes_of(tensor: torch.Tensor) -> Bytes:
-    """Return the memory of a tensor that ``on_host`` returned; it is valid as long as that tensor exists."""
+def view_bytes(tensor: torch.Tensor) -> Bytes:
+    """Return the memory of a tensor that ``copy_to_host`` returned; it is valid as long as that tensor exists."""
     size = tensor.numel() * tensor.element_size()
-    return _array_of(size).from_address(tensor.data_ptr()) if size else b""
+    return _get_array_type(size).from_address(tensor.data_ptr()) if size else b""
 
 
 @lru_cache(MAX_SIZES)
-def _array_of(size: int) -> type[ctypes.Array[ctypes.c_char]]:
+def _get_array_type(size: int) -> type[ctypes.Array[ctypes.c_char]]:
     """Return the type of an array of bytes, which takes long to create."""
     return ctypes.c_char * size
 
@@ -46,14 +46,14 @@ def crc32(tensor: torch.Tensor) -> str:
 
     msprobe calls this checksum ``md5``; see docs/formats.md#checksums.
     """
-    host = on_host(tensor)
-    return f"{zlib.crc32(bytes_of(host)):08x}"
+    host = copy_to_host(tensor)
+    return f"{zlib.crc32(view_bytes(host)):08x}"
 
 
 def xxh3(tensor: torch.Tensor) -> str:
     """Return the 64-bit XXH3 hash (seed 0) of the bytes in row-major order as 16 hex digits."""
-    host = on_host(tensor)
-    return f"{xxhash.xxh3_64_intdigest(bytes_of(host)):016x}"
+    host = copy_to_host(tensor)
+    return f"{xxhash.xxh3_64_intdigest(view_bytes(host)):016x}"
 
 
 CHECKSUMS = {"md5": crc32, "xxh3": xxh3}

@@ -20,15 +20,15 @@ import xxhash
 from probe_recording import interrupts_deferred
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import create, open_file, write_text
+from probe_core.files.atomic import create_file, open_file, write_text
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 from probe_pytorch import compat_files
-from probe_pytorch.storage.bytes import Bytes, bytes_of, on_host
+from probe_pytorch.storage.bytes import Bytes, copy_to_host, view_bytes
 
 SUFFIX = ".pt"
-PART = ".tensor.part"
-LONGEST_NAME = 255
-HEADER_ROOM = 1 << 16
+PART_SUFFIX = ".tensor.part"
+MAX_NAME_LENGTH = 255
+INITIAL_HEADER_BYTES = 1 << 16
 """Bytes kept free for the header of the first step; later steps keep as much as the last one used."""
 
 _KINDS = {
@@ -74,12 +74,12 @@ class FileStore:
         file = self.name_of(name)
         if file is None:
             return None
-        tensor = on_host(tensor)
+        tensor = copy_to_host(tensor)
         if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
             tensor = tensor.clone()
-        part = self._directory / PART  # the archive contains its name: always the same, for equal bytes
+        part = self._directory / PART_SUFFIX  # the archive contains its name: always the same, for equal bytes
         part.unlink(missing_ok=True)
-        os.close(create(part))
+        os.close(create_file(part))
         try:
             with interrupts_deferred():  # torch would turn an interrupt into an error of its own
                 _save(tensor, part)
@@ -93,7 +93,7 @@ class FileStore:
     def name_of(self, name: str) -> str | None:
         """Return the file name of a tensor, without path separators; None if it is too long."""
         file = _safe(name + SUFFIX)
-        return file if len(file.encode()) <= LONGEST_NAME else None
+        return file if len(file.encode()) <= MAX_NAME_LENGTH else None
 
     def flush(self) -> None:
         """Do nothing: each file is complete as soon as it is written."""
@@ -111,14 +111,14 @@ class PackedStore:
         room: Bytes to keep free for the header.
     """
 
-    def __init__(self, directory: Path, room: int = HEADER_ROOM) -> None:
+    def __init__(self, directory: Path, room: int = INITIAL_HEADER_BYTES) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o750)
         self._path = directory / PACKED_FILE
         self._index_path = directory / JOURNAL_FILE
         self._index_path.unlink(missing_ok=True)
         self._start = -(-room // 64) * 64
         self._path.unlink(missing_ok=True)
-        self._file = os.fdopen(create(self._path), "wb", buffering=0)
+        self._file = os.fdopen(create_file(self._path), "wb", buffering=0)
         _write(self._file, b" " * self._start)
         self._end = 0
         self._entries: dict[str, dict[str, Any]] = {}
@@ -136,13 +136,13 @@ class PackedStore:
     @property
     def header_size(self) -> int:
         """The size of the header with its length field, in bytes."""
-        return len(self._header()) + 8
+        return len(self._encode_header()) + 8
 
     def save(self, name: str, tensor: torch.Tensor) -> str:
         """Append the tensor's bytes, unless an equal tensor was stored before."""
         self._header_text, self._is_flushed = None, False
-        tensor = on_host(tensor)
-        data = bytes_of(tensor)
+        tensor = copy_to_host(tensor)
+        data = view_bytes(tensor)
         shape = tuple(tensor.shape)
         dtype = str(tensor.dtype).removeprefix("torch.")
         digest = xxhash.xxh3_128_digest(data)
@@ -192,7 +192,7 @@ class PackedStore:
     def flush(self) -> None:
         """Write the index of the data, which are already in the file."""
         if not self._is_flushed:
-            write_text(self._index_path, f'{{"data_start": {self._start}, "header": {self._header()}}}')
+            write_text(self._index_path, f'{{"data_start": {self._start}, "header": {self._encode_header()}}}')
             self._is_flushed = True
 
     def close(self) -> int:
@@ -203,7 +203,7 @@ class PackedStore:
         """
         if self._file.closed:
             return 0
-        header = self._header().encode()
+        header = self._encode_header().encode()
         path = self._path
         with suppress(OSError, UserError) if len(header) + 8 <= self._start else nullcontext():
             self.flush()  # for processes that read meanwhile; a header that fits needs no space on the disk
@@ -220,7 +220,7 @@ class PackedStore:
         self._index_path.unlink(missing_ok=True)
         return len(header) * 5 // 4
 
-    def _header(self) -> str:
+    def _encode_header(self) -> str:
         """Return the header as JSON, which is made once for all tensors saved so far."""
         if self._header_text is None:
             metadata = {"format": "pt"}
@@ -235,7 +235,7 @@ class PackedStore:
         copy = self._path.with_name(f".{self._path.name}.part")
         copy.unlink(missing_ok=True)
         try:
-            with self._path.open("rb") as source, os.fdopen(create(copy), "wb") as target:
+            with self._path.open("rb") as source, os.fdopen(create_file(copy), "wb") as target:
                 target.write(b" " * start)
                 source.seek(self._start)
                 while block := source.read(1 << 22):
@@ -288,7 +288,7 @@ def _save(tensor: torch.Tensor, path: Path) -> None:
     """Save a ``.pt`` file; raise the OSError of a failed write, which torch wraps in a RuntimeError."""
     try:
         with path.open("wb") as file:
-            torch.save(compat_files.savable(tensor), file)
+            torch.save(compat_files.convert_to_savable(tensor), file)
     except RuntimeError as error:
         cause: BaseException | None = error
         while cause is not None:

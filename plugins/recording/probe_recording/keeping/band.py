@@ -47,7 +47,7 @@ class BandRule:
 
 
 @cache
-def band_rule() -> BandRule:
+def load_band_rule() -> BandRule:
     """Return the rule in ``band.yaml``."""
     return BandRule(**load_yaml(__package__, "band.yaml"))
 
@@ -84,20 +84,20 @@ def find_limit(values: Values, smallest_rise: float, rule: BandRule) -> Limit | 
         return None
     is_logarithmic = bool((values > 0).all())
     scaled = np.log(values) if is_logarithmic else values
-    levels = median(np.lib.stride_tricks.sliding_window_view(scaled, rule.level_steps))
+    levels = compute_median(np.lib.stride_tricks.sliding_window_view(scaled, rule.level_steps))
     distances = scaled[rule.level_steps :] - levels[:-1]
     level = float(levels[-1])
-    deviations = np.abs(distances - median(distances))
-    width = max(rule.excess_factor * float(distances.max()), rule.mad_factor * float(median(deviations)))
+    deviations = np.abs(distances - compute_median(distances))
+    width = max(rule.excess_factor * float(distances.max()), rule.mad_factor * float(compute_median(deviations)))
     if is_logarithmic:
         highest = level + max(width, math.log(smallest_rise))
         return Limit(math.exp(level), math.exp(highest) if highest < 700 else math.inf)
     if width <= 0:
         return None
-    return Limit(level, level + max(width, (smallest_rise - 1) * float(median(np.abs(values)))))
+    return Limit(level, level + max(width, (smallest_rise - 1) * float(compute_median(np.abs(values)))))
 
 
-def median(values: Values) -> Values:
+def compute_median(values: Values) -> Values:
     """Return the median along the last axis; several times as fast as ``np.median`` for short arrays."""
     middle = values.shape[-1] // 2
     if values.shape[-1] % 2:

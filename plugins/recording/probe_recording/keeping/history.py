@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probe_recording.keeping.band import Values
-from probe_recording.keeping.readings import QuantityName, Reading
+from probe_recording.keeping.readings import QuantityName, QuantityReading
 from probe_recording.keeping.step_memory import Rows
 
-FIRST_ROWS = 64
+INITIAL_ROW_COUNT = 64
 
 
 class History:
@@ -44,19 +44,19 @@ class History:
         """Bytes of the table."""
         return self._sizes.nbytes
 
-    def add(self, readings: Sequence[Reading]) -> tuple[int, Rows]:
+    def add(self, readings: Sequence[QuantityReading]) -> tuple[int, Rows]:
         """Add the quantities of a step.
 
         Returns:
             The number of the step's column, and the row of each reading that has a place, in their order.
         """
-        known = self._rows
+        row_by_name = self._rows
         rows: list[int] = []
         sizes: list[float] = []
         for name, size in readings:
-            row = known.get(name)
+            row = row_by_name.get(name)
             if row is None:
-                row = self._new_row(name)
+                row = self._add_row(name)
                 if row is None:
                     continue
             rows.append(row)
@@ -69,14 +69,14 @@ class History:
         self._column_count += 1
         return column, order
 
-    def _new_row(self, name: QuantityName) -> int | None:
+    def _add_row(self, name: QuantityName) -> int | None:
         row = len(self._names)
         if row >= self._max_rows:
             if len(self._left_out) < self._max_rows:
                 self._left_out.add(name)
             return None
         if row >= len(self._sizes):
-            grown = min(max(FIRST_ROWS, 2 * row), self._max_rows)
+            grown = min(max(INITIAL_ROW_COUNT, 2 * row), self._max_rows)
             table = np.full((grown, self._step_count), np.nan)
             table[:row] = self._sizes
             self._sizes = table
@@ -88,11 +88,11 @@ class History:
         """Return the name of a quantity."""
         return self._names[row]
 
-    def sizes_at(self, column: int) -> Values:
+    def get_sizes(self, column: int) -> Values:
         """Return the size of each quantity in a step; nan if it is unknown."""
         return self._sizes[: len(self._names), column % self._step_count]
 
-    def sizes_before(self, column: int, count: int) -> Values:
+    def get_earlier_sizes(self, column: int, count: int) -> Values:
         """Return the sizes of all quantities in up to ``count`` steps before a step, oldest first."""
         first = max(0, column - count, self._column_count - self._step_count)
         columns = np.arange(first, column) % self._step_count
@@ -101,4 +101,4 @@ class History:
     def was_infinite(self, name: QuantityName, column: int) -> bool:
         """Return True if a quantity was infinite in a step before ``column``."""
         row = self._rows.get(name)
-        return row is not None and bool(np.isinf(self.sizes_before(column, self._step_count)[row]).any())
+        return row is not None and bool(np.isinf(self.get_earlier_sizes(column, self._step_count)[row]).any())

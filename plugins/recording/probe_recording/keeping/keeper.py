@@ -8,20 +8,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from probe_recording.directory import WATCH_FILE, StepDirectory
-from probe_recording.keeping.band import Band, band_rule
+from probe_recording.keeping.band import Band, load_band_rule
 from probe_recording.keeping.event import SCHEMA, Cause, Event, NoRise, Trigger
 from probe_recording.keeping.history import History
 from probe_recording.keeping.options import KeepOptions
-from probe_recording.keeping.readings import SCALED, QuantityKind, Reading
+from probe_recording.keeping.readings import SCALED_PHASES, QuantityKind, QuantityReading
 from probe_recording.keeping.rise import find_first_rise
 from probe_recording.keeping.setting_change import find_setting_change
 from probe_recording.keeping.step_memory import KeptStep, StepRing
 from probe_recording.keeping.watched import SeriesKind, WatchedValue
 
-HISTORY_SHARE = 4
+HISTORY_MEMORY_DIVISOR = 4
 """The history of quantities takes at most one part in this many of the memory."""
 
-DECISIVE = frozenset(
+TRIGGER_KINDS = frozenset(
     {QuantityKind.OPTIMIZER_STATE, QuantityKind.PARAMETER, QuantityKind.LOSS, QuantityKind.GRADIENT}
 )
 """Kinds of quantities that trigger an event if they become non-finite."""
@@ -45,8 +45,8 @@ class Keeper:
 
     def __init__(self, options: KeepOptions) -> None:
         self.options = options
-        self._rule = band_rule()
-        history_bytes = options.memory // HISTORY_SHARE
+        self._rule = load_band_rule()
+        history_bytes = options.memory // HISTORY_MEMORY_DIVISOR
         self._history = History(self._rule.memory_steps + options.keep_last, history_bytes)
         self._ring = StepRing(options.keep_last, options.memory - history_bytes)
         self._bands: dict[tuple[SeriesKind, int], Band] = {}
@@ -57,7 +57,7 @@ class Keeper:
 
     def reserve(self, byte_count: int) -> None:
         """Leave a part of the memory to a snapshot, so that kept steps take less."""
-        self._ring.limit(self.options.memory - self.options.memory // HISTORY_SHARE - byte_count)
+        self._ring.limit(self.options.memory - self.options.memory // HISTORY_MEMORY_DIVISOR - byte_count)
 
     @property
     def byte_count(self) -> int:
@@ -84,7 +84,7 @@ class Keeper:
         number: int,
         label: str,
         files: dict[str, bytes],
-        readings: Sequence[Reading],
+        readings: Sequence[QuantityReading],
         values: Sequence[WatchedValue],
         *,
         is_scaled: bool,
@@ -105,7 +105,7 @@ class Keeper:
         trigger = self._judge(number, values) or self._find_non_finite(number, column, readings, is_scaled)
         return self._begin_event(trigger)
 
-    def interrupt(self, trigger: Trigger) -> Trigger | None:
+    def begin_interrupt_event(self, trigger: Trigger) -> Trigger | None:
         """Begin an event of an exception or a signal; return None beyond the limit of events."""
         self._quiet_steps_left = 0
         return self._begin_event(trigger)
@@ -143,16 +143,16 @@ class Keeper:
         return first
 
     def _find_non_finite(
-        self, number: int, column: int, readings: Sequence[Reading], is_scaled: bool
+        self, number: int, column: int, readings: Sequence[QuantityReading], is_scaled: bool
     ) -> Trigger | None:
         """Return the first gradient, parameter or state that has become non-finite in this step."""
         infinite = [
             reading
             for reading in readings
             if reading.size == math.inf
-            and reading.name.kind in DECISIVE
+            and reading.name.kind in TRIGGER_KINDS
             and reading.name.phase not in ("frozen", "buffers_before")
-            and not (is_scaled and reading.name.phase in SCALED)
+            and not (is_scaled and reading.name.phase in SCALED_PHASES)
         ]
         for reading in infinite:
             if not self._history.was_infinite(reading.name, column):
@@ -169,9 +169,7 @@ class Keeper:
         if rise is None:
             needed = self._rule.level_steps + self._rule.least_steps
             reason = NoRise.TOO_FEW_STEPS if self.step_count <= needed else NoRise.ALL_INSIDE
-        change = find_setting_change(
-            steps, trigger.step if rise is None else rise.step - 1, self._rule.setting_factor
-        )
+        change = find_setting_change(steps, trigger.step if rise is None else rise.step - 1, self._rule.setting_factor)
         numbers = tuple(step.number for step in steps)
         event = Event(trigger, rise, reason, change, numbers, self.step_count, self._ring.dropped_for_memory)
         self.events.append(event)
@@ -213,5 +211,5 @@ class Keeper:
 
     def _watch_text(self, event: Event) -> str:
         """Return the content of ``watch.json``: the events whose last kept step is that of ``event``."""
-        same = [each.plain() for each in self.events if each.steps[-1:] == event.steps[-1:]]
-        return json.dumps({"schema": SCHEMA, "events": same}, indent=1) + "\n"
+        step_events = [each.plain() for each in self.events if each.steps[-1:] == event.steps[-1:]]
+        return json.dumps({"schema": SCHEMA, "events": step_events}, indent=1) + "\n"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from probe_core.errors import UserError, counted
+from probe_core.errors import UserError, format_count
 from probe_recording import messages
 from probe_recording.directory import Lock, StepDirectory, check_place
 from probe_recording.earlier_run import is_one_of_several, settle_earlier_run
@@ -17,11 +17,11 @@ from probe_recording.interrupts import interrupts_deferred
 from probe_recording.keeping.event import Cause, Trigger
 from probe_recording.keeping.keeper import Keeper
 from probe_recording.keeping.options import KeepOptions
-from probe_recording.keeping.readings import readings_of
+from probe_recording.keeping.readings import list_readings
 from probe_recording.keeping.signal_hook import SignalHook
 from probe_recording.keeping.step_memory import KeptStep, MemoryDirectory
-from probe_recording.keeping.verdict_text import event_line, kept_line, rerun_line
-from probe_recording.keeping.watched import has_scaler, watched_values
+from probe_recording.keeping.verdict_text import format_event, format_rerun, format_written_steps
+from probe_recording.keeping.watched import collect_watched_values, has_scaler
 from probe_recording.leaves import Tree
 from probe_recording.recorder import Recorder
 from probe_recording.session import Entry, Session
@@ -48,9 +48,7 @@ class KeptSession(Session):
         self._may_write = False
         self._writes_although_empty = False
 
-    def add(
-        self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None
-    ) -> Entry:
+    def add(self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None) -> Entry:
         """Add a complete record."""
         output = fields.get("output")
         if output is not None and ".backward" not in key:
@@ -120,12 +118,12 @@ class KeepingRecorder(Recorder[S]):
 
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
         """Start recording the current step."""
-        with self._undisturbed():
+        with self._defer_signals():
             super().start(model, token_range)
 
     def step(self) -> None:
         """End the step, keep it, and write the kept steps if it triggers an event."""
-        with self._undisturbed():
+        with self._defer_signals():
             super().step()
             self.recorded.clear()  # it would grow with the training
 
@@ -140,7 +138,7 @@ class KeepingRecorder(Recorder[S]):
         self._memory_directory = MemoryDirectory(self.config.dump_path, self._step, label)
         return self._memory_directory
 
-    def _closed(self, session: S) -> None:
+    def _handle_closed_step(self, session: S) -> None:
         directory, self._memory_directory = self._memory_directory, None
         if directory is None or not directory.files or self._finished:
             return
@@ -149,8 +147,8 @@ class KeepingRecorder(Recorder[S]):
                 self._step,
                 directory.path.name,
                 directory.files,
-                readings_of(session.ladder, getattr(session, "outputs", [])),
-                watched_values(session.ladder, getattr(session, "passed_losses", [])),
+                list_readings(session.ladder, getattr(session, "outputs", [])),
+                collect_watched_values(session.ladder, getattr(session, "passed_losses", [])),
                 is_scaled=has_scaler(session.ladder),
             )
         except Exception as error:  # the training must go on whatever the error
@@ -163,7 +161,7 @@ class KeepingRecorder(Recorder[S]):
     def _tell_memory(self) -> None:
         if self.keeper.dropped_for_memory:
             self._tell(
-                f"probe: fewer than {counted(self.keeper.options.keep_last, 'step')} fit into "
+                f"probe: fewer than {format_count(self.keeper.options.keep_last, 'step')} fit into "
                 f"{self.keeper.options.memory:,} bytes, so older steps are dropped. "
                 "Allow more with keep_memory."
             )
@@ -181,32 +179,32 @@ class KeepingRecorder(Recorder[S]):
         """
         if self._finished or os.getpid() != self._process:
             return
-        with self._undisturbed():
+        with self._defer_signals():
             number = self._step
             event_count = len(self.keeper.events)
             super().step()
             if len(self.keeper.events) > event_count:
                 return  # the step itself triggered an event
-            trigger = self.keeper.interrupt(Trigger(cause, number, name=name))
+            trigger = self.keeper.begin_interrupt_event(Trigger(cause, number, name=name))
             if trigger is not None:
                 self._write_event(trigger)
 
     def _write_event(self, trigger: Trigger, unfinished: KeptStep | None = None) -> None:
         try:
             event = self.keeper.explain(trigger)
-            messages.note(event_line(event))
+            messages.note(format_event(event))
             with interrupts_deferred():
-                place = self.keeper.write(event, self._directory_on_disk, unfinished)
+                place = self.keeper.write(event, self._create_directory, unfinished)
             if place is not None:
                 steps = [*event.steps, *(() if unfinished is None else (unfinished.number,))]
-                messages.note(kept_line(steps, self.config.shown_path))
+                messages.note(format_written_steps(steps, self.config.shown_path))
         except Exception as error:  # the training must go on whatever the error
             self.is_complete = False
-            what = error.what if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            problem = error.what if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             fix = error.fix if isinstance(error, UserError) else "The training goes on."
-            messages.error(f"The last steps could not be written: {what}", fix)
+            messages.print_error(f"The last steps could not be written: {problem}", fix)
 
-    def _directory_on_disk(self, step: KeptStep) -> StepDirectory:
+    def _create_directory(self, step: KeptStep) -> StepDirectory:
         if step.label not in self._locks:
             self._settle()
             self._claim(step.label)
@@ -218,9 +216,7 @@ class KeepingRecorder(Recorder[S]):
             return
         self._has_settled = True
         try:
-            settle_earlier_run(
-                self.config.dump_path, replace=self._replaces, confirm=None, warn=self._tell_moved
-            )
+            settle_earlier_run(self.config.dump_path, replace=self._replaces, confirm=None, warn=self._tell_moved)
         except UserError:
             self._avoid_directory()
 
@@ -230,9 +226,7 @@ class KeepingRecorder(Recorder[S]):
         return self.process_count > 1 and not is_one_of_several(os.environ)
 
     def _tell_moved(self, _: str) -> None:
-        self._tell(
-            f"probe: the earlier recording in {self.config.shown_path} was moved to a name with a number."
-        )
+        self._tell(f"probe: the earlier recording in {self.config.shown_path} was moved to a name with a number.")
 
     def _claim(self, label: str) -> None:
         try:
@@ -260,22 +254,22 @@ class KeepingRecorder(Recorder[S]):
 
     def tell_rerun(self, step: int, place: str) -> None:
         """Print that a step ran again, and where its tensors are."""
-        messages.note(rerun_line(step, place))
+        messages.note(format_rerun(step, place))
 
     def tell_error(self, error: UserError) -> None:
         """Print an error that does not end the training."""
-        messages.error(error.what, error.fix)
+        messages.print_error(error.what, error.fix)
 
     # -- signals ---------------------------------------------------------------------------
 
-    def _undisturbed(self) -> _Busy:
-        return _Busy(self)
+    def _defer_signals(self) -> _SignalDeferral:
+        return _SignalDeferral(self)
 
     def _receive_signal(self) -> bool:
         if self._busy:
             self._has_signal = True
             return False
-        with self._undisturbed():
+        with self._defer_signals():
             self._write_at_signal()
         return True
 
@@ -284,11 +278,11 @@ class KeepingRecorder(Recorder[S]):
         if self._finished or self.keeper.options.signal is None:
             return
         name = self.keeper.options.signal.name
-        trigger = self.keeper.interrupt(Trigger(Cause.SIGNAL, self._step, name=name))
+        trigger = self.keeper.begin_interrupt_event(Trigger(Cause.SIGNAL, self._step, name=name))
         if trigger is not None:
-            self._write_event(trigger, self._unfinished())
+            self._write_event(trigger, self._collect_unfinished_step())
 
-    def _unfinished(self) -> KeptStep | None:
+    def _collect_unfinished_step(self) -> KeptStep | None:
         """Return what is recorded of the current step so far; None if nothing can be written."""
         session: Any = self._session
         directory = self._memory_directory
@@ -320,7 +314,7 @@ class KeepingRecorder(Recorder[S]):
         self._finished = True
 
 
-class _Busy:
+class _SignalDeferral:
     """A context in which a signal waits until the recorder has finished what it does."""
 
     def __init__(self, recorder: KeepingRecorder[Any]) -> None:

@@ -7,19 +7,19 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from probe_core.errors import UserError, meant
+from probe_core.errors import UserError, suggest_name
 
 DEFAULT_BYTES = 256 << 20
 """Bytes that kept steps and the history of their quantities may take."""
 
-LEAST_BYTES = 1 << 20
+MIN_BYTES = 1 << 20
 MAX_KEPT_STEPS = 10_000
-DEFAULT_EVENTS = 10
+DEFAULT_EVENT_COUNT = 10
 """Number of events that a process writes; later ones are counted only."""
 
 MAX_EVENTS = 100_000
-UNCATCHABLE = ("SIGKILL", "SIGSTOP")
-SYNCHRONOUS = ("SIGSEGV", "SIGFPE", "SIGILL", "SIGBUS", "SIGABRT")
+UNCATCHABLE_SIGNALS = ("SIGKILL", "SIGSTOP")
+CRASH_SIGNALS = ("SIGSEGV", "SIGFPE", "SIGILL", "SIGBUS", "SIGABRT")
 """Signals of a crash, after which no handler of Python runs."""
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
@@ -42,7 +42,7 @@ class KeepOptions:
     memory: int = DEFAULT_BYTES
     signal: signal.Signals | None = None
     rerun: bool = False
-    events: int = DEFAULT_EVENTS
+    events: int = DEFAULT_EVENT_COUNT
 
 
 def parse_options(
@@ -75,10 +75,10 @@ def parse_options(
         raise UserError(f"rerun must be True or False, not {rerun!r:.40}.", "For example rerun=True.")
     return KeepOptions(
         _number(name("keep_last"), keep_last, MAX_KEPT_STEPS),
-        DEFAULT_BYTES if memory is None else _bytes(name("keep_memory"), memory),
-        None if signal_name is None else _signal(name("signal"), signal_name),
+        DEFAULT_BYTES if memory is None else _parse_bytes(name("keep_memory"), memory),
+        None if signal_name is None else _parse_signal(name("signal"), signal_name),
         rerun,
-        DEFAULT_EVENTS if events is None else _number(name("events"), events, MAX_EVENTS),
+        DEFAULT_EVENT_COUNT if events is None else _number(name("events"), events, MAX_EVENTS),
     )
 
 
@@ -91,28 +91,28 @@ def _number(name: str, value: Any, largest: int) -> int:
     return value
 
 
-def _bytes(name: str, value: Any) -> int:
+def _parse_bytes(name: str, value: Any) -> int:
     size = value
     if isinstance(value, str):
         match = _SIZE.fullmatch(value.strip())
         size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else None
-    if type(size) is not int or size < LEAST_BYTES:
+    if type(size) is not int or size < MIN_BYTES:
         raise UserError(f"{name} must be a size of at least 1 MiB, not {value!r:.40}.", "For example 512MiB.")
     return size
 
 
-def _signal(name: str, value: Any) -> signal.Signals:
-    known = {number.name: number for number in signal.valid_signals() if isinstance(number, signal.Signals)}
+def _parse_signal(name: str, value: Any) -> signal.Signals:
+    signal_by_name = {number.name: number for number in signal.valid_signals() if isinstance(number, signal.Signals)}
     text = value.upper() if isinstance(value, str) else ""
     text = text if text.startswith("SIG") else f"SIG{text}"
-    if text in (*UNCATCHABLE, *SYNCHRONOUS):
-        why = "no program can handle it" if text in UNCATCHABLE else "no Python code runs after a crash"
+    if text in (*UNCATCHABLE_SIGNALS, *CRASH_SIGNALS):
+        why = "no program can handle it" if text in UNCATCHABLE_SIGNALS else "no Python code runs after a crash"
         raise UserError(
             f"{name} cannot be {text.removeprefix('SIG')}: {why}.",
             "Choose another signal, such as USR1 or TERM.",
         )
-    if text not in known:
-        guess = meant(text, list(known))
+    if text not in signal_by_name:
+        guess = suggest_name(text, list(signal_by_name))
         hint = f"Did you mean {guess.removeprefix('SIG')}?" if guess else "For example USR1 or TERM."
         raise UserError(f"{name} must be the name of a signal, not {value!r:.40}.", hint)
-    return known[text]
+    return signal_by_name[text]

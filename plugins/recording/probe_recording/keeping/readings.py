@@ -42,7 +42,7 @@ PHASES: Mapping[str, QuantityKind] = {
 }
 """Phases whose values are observed, in the order of their kinds; ``call`` stands for recorded calls."""
 
-SCALED = ("gradient", "accumulated", "reduced")
+SCALED_PHASES = ("gradient", "accumulated", "reduced")
 """Phases whose gradients a gradient scaler may have scaled."""
 
 CALL = "call"
@@ -67,7 +67,7 @@ class QuantityName(NamedTuple):
         return PHASES[self.phase]
 
 
-class Reading(NamedTuple):
+class QuantityReading(NamedTuple):
     """A quantity in one step.
 
     Attributes:
@@ -80,7 +80,7 @@ class Reading(NamedTuple):
     size: float
 
 
-class Measured(NamedTuple):
+class TensorStatistics(NamedTuple):
     """The statistics of one tensor.
 
     Attributes:
@@ -110,35 +110,33 @@ class Measured(NamedTuple):
 
 
 _FLAGS = {"true": 1.0, "false": 0.0}
-_LEAF = re.compile(
-    r'"shape": \[([0-9, ]*)\], "Max": ([^,]+), "Min": ([^,]+), "Mean": ([^,]+), "Norm": ([^,}]+)'
-)
+_LEAF = re.compile(r'"shape": \[([0-9, ]*)\], "Max": ([^,]+), "Min": ([^,]+), "Mean": ([^,]+), "Norm": ([^,}]+)')
 
 
-def measured_in(tree: Tree) -> Iterator[Measured]:
+def iterate_statistics(tree: Tree) -> Iterator[TensorStatistics]:
     """Yield the statistics of each tensor in a tree, or in its JSON."""
     if type(tree) is StoredLeaf:
         tree = tree.json
     if type(tree) is str:
         for shape, *numbers in _LEAF.findall(tree):
             count = math.prod(map(int, shape.split(","))) if shape else 1
-            yield Measured(count, *map(_number, numbers))
+            yield TensorStatistics(count, *map(_number, numbers))
     elif type(tree) is TensorLeaf:
         numbers = (None if value is None else float(value) for value in tree.statistics)
-        yield Measured(math.prod(tree.shape), *numbers)
+        yield TensorStatistics(math.prod(tree.shape), *numbers)
     elif type(tree) is Plain:
         value = tree.get("value")
         if isinstance(value, (int, float)):
-            yield Measured(1, value, value, value, abs(value))
+            yield TensorStatistics(1, value, value, value, abs(value))
     elif type(tree) is list:
         for item in tree:
-            yield from measured_in(item)
+            yield from iterate_statistics(item)
     elif type(tree) is dict:
         for item in tree.values():
-            yield from measured_in(item)
+            yield from iterate_statistics(item)
 
 
-def readings_of(ladder: Ladder | None, outputs: list[tuple[str, Tree]]) -> list[Reading]:
+def list_readings(ladder: Ladder | None, outputs: list[tuple[str, Tree]]) -> list[QuantityReading]:
     """Return the quantities of a step in the order of their kinds, and of time within each kind.
 
     Args:
@@ -148,23 +146,25 @@ def readings_of(ladder: Ladder | None, outputs: list[tuple[str, Tree]]) -> list[
     rungs: dict[str, list[Rung]] = {}
     for rung in ladder.rungs if ladder is not None else ():
         rungs.setdefault(rung.phase, []).append(rung)
-    readings: list[Reading] = []
+    readings: list[QuantityReading] = []
     for phase in PHASES:
         if phase == CALL:
-            readings += _readings(phase, 0, [key for key, _ in outputs], [output for _, output in outputs])
+            readings += _iterate_readings(phase, 0, [key for key, _ in outputs], [output for _, output in outputs])
         for rung in rungs.get(phase, ()):
-            readings += _readings(phase, rung.number, rung.values.keys(), rung.values.values())
+            readings += _iterate_readings(phase, rung.number, rung.values.keys(), rung.values.values())
     return readings
 
 
-def _readings(phase: str, number: int, names: Iterable[str], trees: Iterable[Tree]) -> Iterator[Reading]:
+def _iterate_readings(
+    phase: str, number: int, names: Iterable[str], trees: Iterable[Tree]
+) -> Iterator[QuantityReading]:
     for name, tree in zip(names, trees):
         if type(tree) is str:
-            sizes = [_size(shape, high, low, norm) for shape, high, low, _, norm in _LEAF.findall(tree)]
+            sizes = [_compute_size(shape, high, low, norm) for shape, high, low, _, norm in _LEAF.findall(tree)]
         else:
-            sizes = [measured.size for measured in measured_in(tree)]
+            sizes = [measured.size for measured in iterate_statistics(tree)]
         for place, size in enumerate(sizes):
-            yield Reading(QuantityName(phase, number, f"{name}.{place}" if place else name), size)
+            yield QuantityReading(QuantityName(phase, number, f"{name}.{place}" if place else name), size)
 
 
 def _number(text: str) -> float | None:
@@ -172,11 +172,11 @@ def _number(text: str) -> float | None:
     return None if text == "null" else float(text) if text not in _FLAGS else _FLAGS[text]
 
 
-def _size(shape: str, high: str, low: str, norm: str) -> float:
+def _compute_size(shape: str, high: str, low: str, norm: str) -> float:
     """Return ``Measured.size`` from the texts of a leaf, without the numbers that it does not need."""
     count = math.prod(map(int, shape.split(","))) if shape else 1
     if norm != "null" and low != "-Infinity":
         value = float(norm)
         if value - value == 0.0 and count:
             return abs(value) / math.sqrt(count)
-    return Measured(count, _number(high), _number(low), None, _number(norm)).size
+    return TensorStatistics(count, _number(high), _number(low), None, _number(norm)).size

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probe_recording.keeping.band import BandRule, Values, find_limit, median
+from probe_recording.keeping.band import BandRule, Values, compute_median, find_limit
 from probe_recording.keeping.history import History
 from probe_recording.keeping.readings import QuantityName
 from probe_recording.keeping.step_memory import KeptStep
 
-SERIES = "size"
+SIZE_RULE = "size"
 """The name of sizes in ``band.yaml``."""
 
 
@@ -49,34 +49,34 @@ def find_first_rise(steps: Sequence[KeptStep], history: History, rule: BandRule)
     for step in steps:
         if step.column < 0:
             continue
-        sizes = history.sizes_at(step.column)
-        before = history.sizes_before(step.column, rule.memory_steps)
-        for row in _candidates(step, sizes, before, rule):
-            rise = _rise(step.number, history.name(row), float(sizes[row]), before[row], rule)
+        sizes = history.get_sizes(step.column)
+        before = history.get_earlier_sizes(step.column, rule.memory_steps)
+        for row in _find_candidates(step, sizes, before, rule):
+            rise = _find_rise(step.number, history.name(row), float(sizes[row]), before[row], rule)
             if rise is not None:
                 return rise
     return None
 
 
-def _candidates(step: KeptStep, sizes: Values, before: Values, rule: BandRule) -> list[int]:
+def _find_candidates(step: KeptStep, sizes: Values, before: Values, rule: BandRule) -> list[int]:
     """Return the rows that can be outside: infinite, or larger by the least factor than the last values."""
     current = sizes[step.rows]
     recent = before[step.rows][:, -rule.level_steps :]
     if recent.shape[1] < rule.level_steps:
         return [int(row) for row in step.rows[np.isinf(current)]]
-    level = np.where(np.isnan(recent).any(axis=1), 0.0, median(recent))
-    is_candidate = np.isinf(current) | (current > level * rule.smallest_rise[SERIES])
+    level = np.where(np.isnan(recent).any(axis=1), 0.0, compute_median(recent))
+    is_candidate = np.isinf(current) | (current > level * rule.smallest_rise[SIZE_RULE])
     return [int(row) for row in step.rows[is_candidate]]
 
 
-def _rise(step: int, name: QuantityName, size: float, before: Values, rule: BandRule) -> Rise | None:
+def _find_rise(step: int, name: QuantityName, size: float, before: Values, rule: BandRule) -> Rise | None:
     finite = before[np.isfinite(before)]
-    limit = find_limit(finite, rule.smallest_rise[SERIES], rule)
+    limit = find_limit(finite, rule.smallest_rise[SIZE_RULE], rule)
     level, highest = (None, None) if limit is None else (limit.level, limit.highest)
     if np.isinf(size):
         if np.isinf(before).any():
             return None  # it was so in an earlier step
-        known = level if level is not None else (float(np.median(finite)) if len(finite) else None)
-        return Rise(name, step, size, known, highest)
+        reference_level = level if level is not None else (float(np.median(finite)) if len(finite) else None)
+        return Rise(name, step, size, reference_level, highest)
     is_outside = highest is not None and size > highest
     return Rise(name, step, size, level, highest) if is_outside else None

@@ -43,7 +43,7 @@ def find_setting_change(steps: Sequence[KeptStep], last: int, factor: float) -> 
     for step in steps:
         if step.number > last:
             break
-        present = dict(_settings(step))
+        present = dict(_iterate_settings(step))
         for (name, group), value in present.items():
             before = previous.get((name, group), value)
             low, high = sorted((abs(before), abs(value)))
@@ -53,13 +53,11 @@ def find_setting_change(steps: Sequence[KeptStep], last: int, factor: float) -> 
     return latest
 
 
-def _settings(step: KeptStep) -> Iterator[tuple[tuple[str, int], float]]:
+def _iterate_settings(step: KeptStep) -> Iterator[tuple[tuple[str, int], float]]:
     """Yield the numeric settings of each group of parameters in a step, by name and group."""
     data = step.files.get(LADDER_FILE)
     rungs: list[dict[str, Any]] = json.loads(data)["rungs"] if data is not None else []
-    groups = [
-        group for rung in rungs if rung["phase"] == "settings" for group in rung["facts"].get("groups", ())
-    ]
+    groups = [group for rung in rungs if rung["phase"] == "settings" for group in rung["facts"].get("groups", ())]
     for number, group in enumerate(groups):
         for name, value in group["settings"].items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):

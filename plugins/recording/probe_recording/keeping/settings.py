@@ -21,7 +21,5 @@ def keep_config(config: Config) -> Config:
             "Leave the task out, and choose one of these levels.",
         )
     if config.steps:
-        raise UserError(
-            "Keeping steps observes every step, so no steps can be selected.", "Leave the steps out."
-        )
+        raise UserError("Keeping steps observes every step, so no steps can be selected.", "Leave the steps out.")
     return replace(config, ladder=True, dataloader=False, compile="eager")

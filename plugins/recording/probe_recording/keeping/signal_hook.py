@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 IGNORED_BY_DEFAULT = frozenset({"SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH"})
-ASKING = frozenset({"SIGUSR1", "SIGUSR2"})
+REQUEST_SIGNALS = frozenset({"SIGUSR1", "SIGUSR2"})
 """Signals that a program without a handler of its own survives while it is watched."""
 
 
@@ -71,6 +71,6 @@ class SignalHook:
         previous, name = self._previous, self._number.name
         if callable(previous):
             previous(self._number, frame)
-        elif previous is signal.SIG_DFL and name not in IGNORED_BY_DEFAULT | ASKING:
+        elif previous is signal.SIG_DFL and name not in IGNORED_BY_DEFAULT | REQUEST_SIGNALS:
             signal.signal(self._number, signal.SIG_DFL)
             os.kill(os.getpid(), self._number)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probe_core.errors import UserError
-from probe_core.safe_text import safe
+from probe_core.safe_text import escape_invisible
 from probe_core.store.files import ERROR_FILE
 from probe_recording.directory import StepDirectory
 
@@ -38,11 +38,9 @@ class MemoryDirectory(StepDirectory):
     @property
     def tensors(self) -> Path:
         """Raise a UserError, because tensors are not kept."""
-        raise UserError(
-            "The last steps are kept as statistics, without tensors.", 'Record with "task": "statistics".'
-        )
+        raise UserError("The last steps are kept as statistics, without tensors.", 'Record with "task": "statistics".')
 
-    def blank(self, name: str, start: int, length: int) -> None:
+    def overwrite_with_spaces(self, name: str, start: int, length: int) -> None:
         """Replace a part of a file by spaces."""
         data = self.files[name]
         self.files[name] = data[:start] + b" " * length + data[start + length :]
@@ -56,7 +54,7 @@ class MemoryDirectory(StepDirectory):
     def log(self, stage: str, name: str, error: BaseException, stack: Iterable[str]) -> Exception | None:
         """Append an error of the recorder to the step's error log."""
         lines = [f"[ERROR] {stage} failed: name={name}", *traceback.format_exception(error), *stack, ""]
-        text = "\n".join(safe(line.rstrip(), keep="\n") for line in lines) + "\n"
+        text = "\n".join(escape_invisible(line.rstrip(), keep="\n") for line in lines) + "\n"
         self._make()
         self.files[ERROR_FILE] = self.files.get(ERROR_FILE, b"") + text.encode()
         return None
@@ -117,9 +115,7 @@ class StepRing:
         """Add a step, and drop the oldest ones that exceed the number of steps or the bytes."""
         if self._steps:
             last = self._steps[-1].files
-            step.files = {
-                name: last[name] if last.get(name) == data else data for name, data in step.files.items()
-            }
+            step.files = {name: last[name] if last.get(name) == data else data for name, data in step.files.items()}
         self._steps.append(step)
         while len(self._steps) > self._keep_last:
             self._steps.popleft()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from probe_core.errors import counted
+from probe_core.errors import format_count
 from probe_recording.keeping.event import Cause, Event, NoRise, Trigger
 from probe_recording.keeping.readings import CALL, QuantityKind, QuantityName
 from probe_recording.keeping.rise import Rise
@@ -13,8 +13,8 @@ from probe_recording.keeping.setting_change import SettingChange
 from probe_recording.keeping.watched import SeriesKind
 from probe_recording.loss import spans
 
-SERIES = {SeriesKind.LOSS: "loss", SeriesKind.GRADIENT_NORM: "gradient norm"}
-KINDS = {
+SERIES_TEXTS = {SeriesKind.LOSS: "loss", SeriesKind.GRADIENT_NORM: "gradient norm"}
+QUANTITY_TEXTS = {
     QuantityKind.OPTIMIZER_STATE: "the optimizer state",
     QuantityKind.PARAMETER: "a parameter",
     QuantityKind.DATA: "the data",
@@ -33,15 +33,15 @@ PHASES = {
 }
 
 
-def event_line(event: Event) -> str:
+def format_event(event: Event) -> str:
     """Return the line that is printed for an event: the trigger, and what rose first."""
-    parts = [f"{trigger_clause(event.trigger)}.", rise_sentence(event)]
+    parts = [f"{format_trigger(event.trigger)}.", format_rise(event)]
     if event.change is not None:
-        parts.append(change_sentence(event.change))
+        parts.append(format_change(event.change))
     return f"probe: {' '.join(parts)}"
 
 
-def trigger_clause(trigger: Trigger) -> str:
+def format_trigger(trigger: Trigger) -> str:
     """Return a clause on what triggered the event."""
     if trigger.cause is Cause.EXCEPTION:
         return f"{trigger.name} was raised in step {trigger.step}"
@@ -49,37 +49,36 @@ def trigger_clause(trigger: Trigger) -> str:
         return f"signal {trigger.name} arrived in step {trigger.step}"
     subject = trigger.name
     if trigger.series is not None:
-        subject = f"the {SERIES[trigger.series]}"
+        subject = f"the {SERIES_TEXTS[trigger.series]}"
         if trigger.number:
-            subject = f"{SERIES[trigger.series]} {trigger.number + 1}"
+            subject = f"{SERIES_TEXTS[trigger.series]} {trigger.number + 1}"
     if trigger.cause is Cause.NOT_FINITE:
         return f"{subject} is not finite in step {trigger.step}"
-    usual = f", usually {_short(trigger.level)}" if trigger.level is not None else ""
-    return f"{subject} rose to {_short(trigger.value)} in step {trigger.step}{usual}"
+    usual = f", usually {_format_number(trigger.level)}" if trigger.level is not None else ""
+    return f"{subject} rose to {_format_number(trigger.value)} in step {trigger.step}{usual}"
 
 
-def rise_sentence(event: Event) -> str:
+def format_rise(event: Event) -> str:
     """Return a sentence on the quantity that rose first."""
     rise = event.rise
     if rise is None:
         if event.no_rise is NoRise.TOO_FEW_STEPS:
-            return f"What rose first is not known: {counted(event.observed_steps, 'step')} do not suffice."
+            return f"What rose first is not known: {format_count(event.observed_steps, 'step')} do not suffice."
         return "No recorded quantity left its band in the kept steps."
-    return (
-        f"Rose first: {KINDS[rise.name.kind]}, {quantity(rise.name)}, in step {rise.step} ({_values(rise)})."
-    )
+    quantity = f"{QUANTITY_TEXTS[rise.name.kind]}, {format_quantity(rise.name)}"
+    return f"Rose first: {quantity}, in step {rise.step} ({_format_values(rise)})."
 
 
-def change_sentence(change: SettingChange) -> str:
+def format_change(change: SettingChange) -> str:
     """Return a sentence on a setting of the optimizer that changed."""
     group = f" of group {change.group}" if change.group else ""
     return (
-        f"The optimizer's {change.name}{group} changed from {_short(change.previous)} to "
-        f"{_short(change.value)} in step {change.step}."
+        f"The optimizer's {change.name}{group} changed from {_format_number(change.previous)} to "
+        f"{_format_number(change.value)} in step {change.step}."
     )
 
 
-def quantity(name: QuantityName) -> str:
+def format_quantity(name: QuantityName) -> str:
     """Return the name of a quantity with the phase that it belongs to, where the name does not show it."""
     note = PHASES.get(name.phase, "")
     again = f"number {name.number + 1} in the step" if name.number and name.phase != CALL else ""
@@ -87,21 +86,21 @@ def quantity(name: QuantityName) -> str:
     return f"{name.name} ({notes})" if notes else name.name
 
 
-def kept_line(steps: Sequence[int], place: str) -> str:
+def format_written_steps(steps: Sequence[int], place: str) -> str:
     """Return the line about the steps that were written."""
     return f"probe: {spans(steps)} can be read in {place}."
 
 
-def rerun_line(step: int, place: str) -> str:
+def format_rerun(step: int, place: str) -> str:
     """Return the line about a step that ran again."""
     return f"probe: step {step} ran again; its tensors can be read in {place}."
 
 
-def _values(rise: Rise) -> str:
-    usual = f", usually {_short(rise.level)}" if rise.level is not None else ""
-    size = "not finite" if math.isinf(rise.size) else f"root mean square {_short(rise.size)}"
+def _format_values(rise: Rise) -> str:
+    usual = f", usually {_format_number(rise.level)}" if rise.level is not None else ""
+    size = "not finite" if math.isinf(rise.size) else f"root mean square {_format_number(rise.size)}"
     return size + usual
 
 
-def _short(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3g}"

@@ -156,9 +156,7 @@ def objects_of(value: Any, kind: type, name: str, shown: str) -> list[Any]:
     """
     values = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
     if not all(isinstance(item, kind) for item in values):
-        raise UserError(
-            f"{name} must be {shown} or a list of them, not {type(value).__name__}.", f"Pass the {name}."
-        )
+        raise UserError(f"{name} must be {shown} or a list of them, not {type(value).__name__}.", f"Pass the {name}.")
     return values
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from probe_recording.keeping.readings import SCALED, Measured, measured_in
+from probe_recording.keeping.readings import SCALED_PHASES, TensorStatistics, iterate_statistics
 from probe_recording.ladder import Ladder, Rung
 from probe_recording.leaves import Tree
 
@@ -37,7 +37,7 @@ class WatchedValue:
     value: float
 
 
-def watched_values(ladder: Ladder | None, passed_losses: Sequence[Tree]) -> list[WatchedValue]:
+def collect_watched_values(ladder: Ladder | None, passed_losses: Sequence[Tree]) -> list[WatchedValue]:
     """Return the losses and gradient norms of a step.
 
     Args:
@@ -46,10 +46,10 @@ def watched_values(ladder: Ladder | None, passed_losses: Sequence[Tree]) -> list
             count.
     """
     rungs = ladder.rungs if ladder is not None else []
-    losses = [mean for tree in passed_losses if (mean := _mean(tree)) is not None] or _losses(rungs)
+    losses = [mean for tree in passed_losses if (mean := _find_mean(tree)) is not None] or _list_losses(rungs)
     if len(losses) > MAX_SERIES:
         losses = [math.fsum(losses) / len(losses) if all(map(math.isfinite, losses)) else math.nan]
-    norms = _gradient_norms(rungs)[:MAX_SERIES]
+    norms = _list_gradient_norms(rungs)[:MAX_SERIES]
     return [
         *(WatchedValue(SeriesKind.LOSS, number, value) for number, value in enumerate(losses)),
         *(WatchedValue(SeriesKind.GRADIENT_NORM, number, value) for number, value in enumerate(norms)),
@@ -61,26 +61,26 @@ def has_scaler(ladder: Ladder | None) -> bool:
     return ladder is not None and any(rung.phase == "unscaled" for rung in ladder.rungs)
 
 
-def _mean(tree: Tree) -> float | None:
+def _find_mean(tree: Tree) -> float | None:
     """Return the mean of the first tensor or number in a tree; None if there is none."""
-    return next((measured.mean for measured in measured_in(tree)), None)
+    return next((measured.mean for measured in iterate_statistics(tree)), None)
 
 
-def _losses(rungs: Sequence[Rung]) -> list[float]:
+def _list_losses(rungs: Sequence[Rung]) -> list[float]:
     """Return the loss of each backward pass, divided by the gradient scale that is in force."""
     losses = []
     scale = 1.0
     for rung in reversed(rungs):  # the scale follows the backward passes that it belongs to
         if rung.phase == "unscaled":
-            scale = _mean(rung.values.get("scale")) or 1.0
+            scale = _find_mean(rung.values.get("scale")) or 1.0
         elif rung.phase == "loss":
-            means = [mean for tree in rung.values.values() if (mean := _mean(tree)) is not None]
+            means = [mean for tree in rung.values.values() if (mean := _find_mean(tree)) is not None]
             if means:
                 losses.append(sum(means) / scale)
     return losses[::-1]
 
 
-def _gradient_norms(rungs: Sequence[Rung]) -> list[float]:
+def _list_gradient_norms(rungs: Sequence[Rung]) -> list[float]:
     """Return the norm of all gradients of each optimizer, before they were clipped if that is known.
 
     With a gradient scaler, which skips a step whose gradients overflow, such gradients are left out.
@@ -90,7 +90,7 @@ def _gradient_norms(rungs: Sequence[Rung]) -> list[float]:
         abs(measured.norm)
         for rung in rungs
         if rung.phase == "clipped"
-        for measured in measured_in(rung.values.get("total_norm"))
+        for measured in iterate_statistics(rung.values.get("total_norm"))
         if measured.norm is not None and (math.isfinite(measured.norm) or not is_scaled)
     ]
     if len(norms) > MAX_SERIES:  # each parameter is clipped by its own norm
@@ -99,19 +99,19 @@ def _gradient_norms(rungs: Sequence[Rung]) -> list[float]:
         applied = [rung for rung in rungs if rung.phase == "applied"]
         if not applied and not is_scaled:
             applied = _last_gradients(rungs)
-        norms = [norm for rung in applied if (norm := _norm(rung)) is not None]
+        norms = [norm for rung in applied if (norm := _compute_norm(rung)) is not None]
     return norms
 
 
 def _last_gradients(rungs: Sequence[Rung]) -> list[Rung]:
     """Return the gradients of the last backward pass of a step in which no optimizer stepped."""
-    phase = next((p for p in reversed(SCALED) if any(rung.phase == p for rung in rungs)), "")
+    phase = next((p for p in reversed(SCALED_PHASES) if any(rung.phase == p for rung in rungs)), "")
     return [rung for rung in rungs if rung.phase == phase][-1:]
 
 
-def _norm(rung: Rung) -> float | None:
+def _compute_norm(rung: Rung) -> float | None:
     """Return the norm of all gradients of a rung; nan if one is not finite, None if there are none."""
-    parts: list[Measured] = [part for tree in rung.values.values() for part in measured_in(tree)]
+    parts: list[TensorStatistics] = [part for tree in rung.values.values() for part in iterate_statistics(tree)]
     if not parts:
         return None
     if any(math.isinf(part.size) or part.low == -math.inf for part in parts):

@@ -20,17 +20,17 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 
-MOST_DIMENSIONS = 32
+MAX_DIMENSIONS = 32
 
 _PLAIN = {
     "float64": 8, "float32": 4, "float16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
     "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
-_EXTENDED = {
+_EXTENDED_DTYPE_BYTES = {
     "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e8m0fnu": 1, "float8_e4m3fnuz": 1,
     "float8_e5m2fnuz": 1, "float8_e4m3b11fnuz": 1, "float8_e4m3": 1, "float8_e3m4": 1,
 }  # fmt: skip
-SIZES = {**_PLAIN, **_EXTENDED}
+SIZES = {**_PLAIN, **_EXTENDED_DTYPE_BYTES}
 """Bytes per element, by the name of the dtype in numpy or ml_dtypes."""
 
 CODES = {
@@ -42,7 +42,7 @@ CODES = {
 }  # fmt: skip
 
 
-class Entry(NamedTuple):
+class TensorEntry(NamedTuple):
     """A checked entry of the header: dtype, shape and offset in the file or body, in bytes."""
 
     dtype: str
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def dtype_of(name: str) -> np.dtype[Any]:
+def find_dtype(name: str) -> np.dtype[Any]:
     """Return the dtype of this name, in numpy or ml_dtypes.
 
     Raises:
@@ -71,19 +71,19 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return extended
 
 
-def json_object(data: bytes | str, what: str) -> dict[str, Any]:
+def parse_json_object(data: bytes | str, subject: str) -> dict[str, Any]:
     """Return the JSON object in ``data``.
 
     Raises:
-        UnreadableTensor: There is none; the message begins with ``what``.
+        UnreadableTensor: There is none; the message begins with ``subject``.
     """
     try:
         text = data if isinstance(data, str) else data.decode()
         value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise UnreadableTensor(f"{what} is not valid JSON") from None
+        raise UnreadableTensor(f"{subject} is not valid JSON") from None
     if not isinstance(value, dict):
-        raise UnreadableTensor(f"{what} is not a JSON object")
+        raise UnreadableTensor(f"{subject} is not a JSON object")
     return value
 
 
@@ -91,7 +91,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def entries_of(header: dict[str, Any], start: int, size: int, file: str) -> dict[str, Entry | str]:
+def parse_entries(header: dict[str, Any], start: int, size: int, file: str) -> dict[str, TensorEntry | str]:
     """Return the entries of a header by all names of their tensors.
 
     Args:
@@ -106,13 +106,13 @@ def entries_of(header: dict[str, Any], start: int, size: int, file: str) -> dict
     metadata = header.pop("__metadata__", None)
     if metadata is not None and not isinstance(metadata, dict):
         raise UnreadableTensor(f"{file} is damaged: its metadata are not a JSON object")
-    alias, dtypes, shapes = (_own(metadata or {}, key, file) for key in ("alias", "dtype", "shape"))
-    entries: dict[str, Entry | str] = header
+    alias, dtypes, shapes = (_parse_metadata_field(metadata or {}, key, file) for key in ("alias", "dtype", "shape"))
+    entries: dict[str, TensorEntry | str] = header
     for name, fields in header.items():
         try:
-            entry = _entry(fields, start, size)
+            entry = _parse_entry(fields, start, size)
             if name in dtypes:
-                entry = _extended(entry, dtypes[name], shapes.get(name))
+                entry = _restore_entry_type(entry, dtypes[name], shapes.get(name))
             entries[name] = entry
         except ValueError as error:
             entries[name] = str(error)
@@ -127,14 +127,14 @@ def entries_of(header: dict[str, Any], start: int, size: int, file: str) -> dict
     return entries
 
 
-def _own(metadata: dict[str, Any], key: str, file: str) -> dict[str, Any]:
+def _parse_metadata_field(metadata: dict[str, Any], key: str, file: str) -> dict[str, Any]:
     text = metadata.get(key, "{}")
     if not isinstance(text, str):
         raise UnreadableTensor(f'{file} is damaged: "{key}" of its metadata is no text')
-    return json_object(text, f'"{key}" of the metadata of {file}')
+    return parse_json_object(text, f'"{key}" of the metadata of {file}')
 
 
-def _entry(fields: Any, start: int, size: int) -> Entry:
+def _parse_entry(fields: Any, start: int, size: int) -> TensorEntry:
     """Return a checked entry of the header.
 
     Raises:
@@ -145,8 +145,8 @@ def _entry(fields: Any, start: int, size: int) -> Entry:
     code, offsets = fields.get("dtype"), fields.get("data_offsets")
     dtype = CODES.get(code) if isinstance(code, str) else None
     if dtype is None:
-        raise ValueError(_unknown(code))
-    shape = _shape(fields.get("shape"))
+        raise ValueError(_describe_unknown_dtype(code))
+    shape = _check_shape(fields.get("shape"))
     if not isinstance(offsets, list) or [type(offset) for offset in offsets[:3]] != [int, int]:
         raise ValueError("has no pair of whole numbers for its place in the data")
     begin, end = offsets
@@ -156,42 +156,42 @@ def _entry(fields: Any, start: int, size: int) -> Entry:
         raise ValueError("reaches beyond the end of the file, which may have been cut off")
     if prod(shape) * SIZES[dtype] != end - begin:
         raise ValueError("takes more or fewer bytes than its shape and element type say")
-    return Entry(dtype, shape, start + begin)
+    return TensorEntry(dtype, shape, start + begin)
 
 
-def _extended(entry: Entry, dtype: Any, shape: Any) -> Entry:
+def _restore_entry_type(entry: TensorEntry, dtype: Any, shape: Any) -> TensorEntry:
     """Return a U8 entry with the dtype and shape that it stands for.
 
     Raises:
         ValueError: They contradict the entry; the text continues a sentence that begins with its name.
     """
     if not isinstance(dtype, str) or dtype not in SIZES:
-        raise ValueError(_unknown(dtype))
+        raise ValueError(_describe_unknown_dtype(dtype))
     if entry.dtype != "uint8" or len(entry.shape) != 1:
         raise ValueError(f"holds {dtype} and is not stored as a row of bytes")
-    sizes = _shape(shape)
+    sizes = _check_shape(shape)
     if prod(sizes) * SIZES[dtype] != entry.shape[0]:
         raise ValueError("takes more or fewer bytes than its shape and element type say")
-    return Entry(dtype, sizes, entry.start)
+    return TensorEntry(dtype, sizes, entry.start)
 
 
-def _unknown(dtype: Any) -> str:
+def _describe_unknown_dtype(dtype: Any) -> str:
     if not isinstance(dtype, str):
         return "has no element type, or one that is no text"
     return f'has the element type "{dtype[:20]}", which is not known'
 
 
-def _shape(sizes: Any) -> tuple[int, ...]:
+def _check_shape(sizes: Any) -> tuple[int, ...]:
     if not isinstance(sizes, list):
         raise ValueError("has no list of sizes for a shape")
-    if len(sizes) > MOST_DIMENSIONS:
-        raise ValueError(f"has more than {MOST_DIMENSIONS} dimensions")
+    if len(sizes) > MAX_DIMENSIONS:
+        raise ValueError(f"has more than {MAX_DIMENSIONS} dimensions")
     if any(type(size) is not int or size < 0 for size in sizes):
         raise ValueError("has a size in its shape that is no whole number from 0 on")
     return tuple(sizes)
 
 
-def array_of(entry: Entry, name: str, memory: Any, start: int, file: str) -> np.ndarray[Any, Any]:
+def view_array(entry: TensorEntry, name: str, memory: Any, start: int, file: str) -> np.ndarray[Any, Any]:
     """Return a tensor as an array in the byte order of the file, a view of ``memory``.
 
     Args:
@@ -205,7 +205,7 @@ def array_of(entry: Entry, name: str, memory: Any, start: int, file: str) -> np.
         UnreadableTensor: ml_dtypes is missing, or no array can have this shape.
     """
     try:
-        dtype = dtype_of(entry.dtype)
+        dtype = find_dtype(entry.dtype)
         if 0 in entry.shape:
             array: np.ndarray[Any, Any] = np.empty(entry.shape, dtype)
             array.setflags(write=False)

@@ -19,8 +19,8 @@ It takes a text in Latin-1, the position of the name of a member, and the offset
 returns the position of the name of the first member that it did not read.
 """
 
-CHUNK = 1 << 20
-LARGEST_MEMBER = 256 << 20
+CHUNK_BYTES = 1 << 20
+MAX_MEMBER_BYTES = 256 << 20
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
@@ -53,16 +53,16 @@ class JsonCursor:
         """The offset of the next character in bytes."""
         return self._base + self._at
 
-    def _more(self) -> None:
+    def _read_chunk(self) -> None:
         """Drop the text that was read and append the next chunk, which doubles while a value continues."""
-        kept = self._text[self._at :]
-        if len(kept) > LARGEST_MEMBER:
-            raise JsonError(f"a single value of more than {LARGEST_MEMBER >> 20} MiB", self.offset)
-        data = self._file.read(max(CHUNK, len(kept)))
+        unread = self._text[self._at :]
+        if len(unread) > MAX_MEMBER_BYTES:
+            raise JsonError(f"a single value of more than {MAX_MEMBER_BYTES >> 20} MiB", self.offset)
+        data = self._file.read(max(CHUNK_BYTES, len(unread)))
         self._ended = not data
         self._base += self._at
         self._at = 0
-        self._text = kept + data.decode("latin-1")
+        self._text = unread + data.decode("latin-1")
 
     def peek(self) -> str:
         """Return the next character other than white space; empty at the end of the file."""
@@ -74,7 +74,7 @@ class JsonCursor:
                 return self._text[self._at]
             if self._ended:
                 return ""
-            self._more()
+            self._read_chunk()
 
     def take(self, expected: str) -> None:
         """Read one of the characters in ``expected``."""
@@ -94,14 +94,14 @@ class JsonCursor:
             except json.JSONDecodeError as error:
                 if self._ended:
                     raise JsonError(self._explain(error), self._base + error.pos) from None
-                self._more()
+                self._read_chunk()
                 continue
             except RecursionError:
                 raise JsonError("values are nested too deeply", self.offset) from None
             except ValueError:
                 raise JsonError("a number of too many digits", self.offset) from None
             if end == len(self._text) and not self._ended:
-                self._more()  # a number may go on in the next chunk
+                self._read_chunk()  # a number may go on in the next chunk
                 continue
             raw = self._text[self._at : end]
             if not raw.isascii():
@@ -114,13 +114,13 @@ class JsonCursor:
         cut_off = not self._text.rstrip().endswith("}")
         return "the file ends within a value" if cut_off else error.msg.removesuffix(" at")
 
-    def key(self) -> str:
+    def read_key(self) -> str:
         """Read the name of a member."""
         if self.peek() != '"':
             raise JsonError("a name in quotes was expected", self.offset)
         return str(self.skip()[2])
 
-    def members(self, take: TakeMembers | None = None) -> Iterator[str]:
+    def iterate_members(self, take: TakeMembers | None = None) -> Iterator[str]:
         """Yield the names of an object's members; the caller must consume each value.
 
         Args:
@@ -133,7 +133,7 @@ class JsonCursor:
         while True:
             if take is not None and self.peek() == '"':
                 self._at = take(self._text, self._at, self._base)
-            key = self.key()
+            key = self.read_key()
             self.take(":")
             yield key
             self.take(",}")

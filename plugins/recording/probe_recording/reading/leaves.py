@@ -22,9 +22,9 @@ FIELDS = (
     ("output", Side.OUTPUT),
 )
 RANK_NAMES = frozenset({"src", "dst", "group_src", "group_dst"})
-NO_DATA = "-1"
+NO_DATA_NAME = "-1"
 STATISTICS = ("Max", "Min", "Mean", "Norm")
-DEPTH = 200
+MAX_DEPTH = 200
 
 _SCALARS = {"int": "<class 'int'>", "float": "<class 'float'>", "bool": "<class 'bool'>",
             "str": "<class 'str'>", "complex": "<class 'complex'>"}  # fmt: skip
@@ -38,7 +38,7 @@ class FieldError(ValueError):
         self.path = path
         self.message = message
 
-    def inside(self, step: str) -> FieldError:
+    def prepend_step(self, step: str) -> FieldError:
         """Prepend one step to the path and return this error."""
         self.path = f"{step}{self.path}"
         return self
@@ -69,27 +69,27 @@ def add_record(columns: ColumnsBuilder, key: str, fields: Any) -> None:
                 if name in fields:
                     _walk_member(fields[name], name, "", side, columns, 0)
     except FieldError as error:
-        raise error.inside(f'data["{key}"]') from None
+        raise error.prepend_step(f'data["{key}"]') from None
     columns.end()
 
 
 def _walk(value: Any, path: str, side: Side, columns: ColumnsBuilder, depth: int) -> None:
     """Append the values below ``value``, whose path is ``path``."""
-    if depth > DEPTH:
-        raise FieldError("", f"is nested more than {DEPTH} levels deep")
+    if depth > MAX_DEPTH:
+        raise FieldError("", f"is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, list):
         start = f"{path}." if path else ""
         for number, item in enumerate(value):
             inner = path if side is Side.PARAMETERS_GRAD else f"{start}{number}"
             try:
                 if type(item) is dict and "dtype" in item and type(item.get("type")) is str:
-                    columns.add(side, inner, _tensor(item))  # the most frequent case
+                    columns.add(side, inner, _parse_tensor(item))  # the most frequent case
                 else:
                     _walk(item, inner, side, columns, depth + 1)
             except FieldError as error:
-                raise error.inside(f"[{number}]") from None
+                raise error.prepend_step(f"[{number}]") from None
     elif isinstance(value, dict) and not isinstance(value.get("type"), str):
-        if "class_type" in value and _bare(value["class_type"]) == "P2POp":
+        if "class_type" in value and _strip_packages(value["class_type"]) == "P2POp":
             _walk_transfer(value, path, side, columns, depth)
             return
         for key, item in value.items():
@@ -111,7 +111,7 @@ def _walk_member(value: Any, key: str, path: str, side: Side, columns: ColumnsBu
     try:
         _walk(value, path, side, columns, depth)
     except FieldError as error:
-        raise error.inside(f".{key}") from None
+        raise error.prepend_step(f".{key}") from None
 
 
 def leaf_of(value: Any, name: str) -> Value:
@@ -119,16 +119,16 @@ def leaf_of(value: Any, name: str) -> Value:
     if value is None:
         return Value(Kind.NULL, "None", "None")
     if not isinstance(value, dict):
-        return _scalar(_SCALARS.get(type(value).__name__, str(type(value))), value)
+        return _parse_scalar(_SCALARS.get(type(value).__name__, str(type(value))), value)
     if "dtype" in value:
-        return _tensor(value)
+        return _parse_tensor(value)
     kind = value["type"]
-    bare = _bare(kind)
+    bare = _strip_packages(kind)
     inner = value.get("format") if bare == "memory_format" else value.get("value")
     if bare == "Size":
-        return _measured(kind, str(inner), Statistics(), str(inner))
+        return _make_scalar_value(kind, str(inner), Statistics(), str(inner))
     if kind == "slice":
-        return _measured(kind, _slice_extent(inner), Statistics(), str(inner))
+        return _make_scalar_value(kind, _format_slice(inner), Statistics(), str(inner))
     if bare == "ProcessGroup":
         ranks = str(value.get("group_ranks", inner))
         return Value(Kind.SCALAR, kind, "[]", None, Statistics(*(ranks,) * 4), ranks)
@@ -136,36 +136,36 @@ def leaf_of(value: Any, name: str) -> Value:
         shown = inner if _is_number(inner) else str(inner)
         return Value(Kind.SCALAR, kind, "[]", None, Statistics(*(shown,) * 4), str(inner))
     if kind == "ellipsis":
-        return _scalar(kind, inner)
+        return _parse_scalar(kind, inner)
     if kind in _SCALARS:
-        return _scalar(_SCALARS[kind], inner)
-    return _scalar(_SCALARS.get(type(inner).__name__, str(type(inner))), inner)
+        return _parse_scalar(_SCALARS[kind], inner)
+    return _parse_scalar(_SCALARS.get(type(inner).__name__, str(type(inner))), inner)
 
 
-def _bare(name: object) -> str:
+def _strip_packages(name: object) -> str:
     """Return the name of a type without its packages."""
     return name.rpartition(".")[2] if isinstance(name, str) else ""
 
 
-def _scalar(dtype: str, value: Any) -> Value:
+def _parse_scalar(dtype: str, value: Any) -> Value:
     shown: Statistic = value if _is_number(value) else str(value)
-    return _measured(dtype, "[]", Statistics(shown, shown, shown, shown), str(value))
+    return _make_scalar_value(dtype, "[]", Statistics(shown, shown, shown, shown), str(value))
 
 
-def _measured(dtype: str, extent: str, statistics: Statistics, text: str) -> Value:
-    return Value(Kind.SCALAR, dtype, extent, None, statistics, _crc32(text))
+def _make_scalar_value(dtype: str, extent: str, statistics: Statistics, text: str) -> Value:
+    return Value(Kind.SCALAR, dtype, extent, None, statistics, _compute_crc32(text))
 
 
 @lru_cache(maxsize=4096)
-def _crc32(text: str) -> str:
+def _compute_crc32(text: str) -> str:
     return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
-def _slice_extent(value: Any) -> str:
+def _format_slice(value: Any) -> str:
     return f"({len(value)},)" if isinstance(value, list) else "()"
 
 
-def _tensor(value: dict[str, Any]) -> Value:
+def _parse_tensor(value: dict[str, Any]) -> Value:
     get = value.get
     dtype, raw, requires_grad, checksum = value["dtype"], get("shape"), get("requires_grad"), get("md5")
     statistics = Statistics(get("Max"), get("Min"), get("Mean"), get("Norm"))
@@ -174,7 +174,7 @@ def _tensor(value: dict[str, Any]) -> Value:
     if type(raw) is not list and (raw is not None or "shape" in value):
         raise FieldError(".shape", "must be a list of sizes")
     try:
-        shape, extent = _shape(tuple(raw or ()))
+        shape, extent = _parse_shape(tuple(raw or ()))
     except (TypeError, ValueError):
         raise FieldError(".shape", "must hold whole numbers from 0 on") from None
     if requires_grad is not None and type(requires_grad) is not bool:
@@ -188,12 +188,12 @@ def _tensor(value: dict[str, Any]) -> Value:
         raise FieldError(f".{wrong}", "must be a number, a text or null")
     data_name = get("data_name")
     if data_name is not None:
-        data_name = _data_name(data_name)
+        data_name = _parse_data_name(data_name)
     return Value(Kind.TENSOR, dtype, extent, shape, statistics, checksum, requires_grad, data_name)
 
 
 @lru_cache(maxsize=4096)
-def _shape(raw: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
+def _parse_shape(raw: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
     for size in raw:
         if type(size) is not int or size < 0:
             raise ValueError(size)
@@ -203,8 +203,8 @@ def _shape(raw: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
 _STATISTIC_TYPES = frozenset({float, int, bool, str, type(None)})
 
 
-def _data_name(value: Any) -> str | None:
-    if value in ("", NO_DATA):
+def _parse_data_name(value: Any) -> str | None:
+    if value in ("", NO_DATA_NAME):
         return None
     if not isinstance(value, str):
         raise FieldError(".data_name", "must be a text")

@@ -9,11 +9,11 @@ from typing import Any, Union
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files.mapped import Mapped, cut_off, mapping_of, name_of, state_of
+from probe_core.files.mapped import MappedFile, describe_truncation, find_mapped_file, get_file_state, get_name
 
 SMALL_FILE = 64 << 10
 """Size in bytes up to which files are read, which is faster than mapping them."""
-Memory = Union[bytes, Mapped]
+Memory = Union[bytes, MappedFile]
 
 
 def memory_of(path: str | os.PathLike[str]) -> Memory:
@@ -30,15 +30,15 @@ def memory_of(path: str | os.PathLike[str]) -> Memory:
         if size <= SMALL_FILE:  # there are thousands of these, so no further system calls
             content = os.read(descriptor, size)
             if len(content) < size or not size:
-                raise UnreadableTensor(cut_off(path) if size else f"{name_of(path)} is empty")
+                raise UnreadableTensor(describe_truncation(path) if size else f"{get_name(path)} is empty")
             return content
-        memory = Mapped.of(descriptor, path)
+        memory = MappedFile.from_descriptor(descriptor, path)
         if memory is not None:
             return memory
         with io.FileIO(descriptor, closefd=False) as file:
-            content = read(file, 0, size, name_of(path))
-        if state_of(os.fstat(descriptor)) != state_of(before):
-            raise UnreadableTensor(f"{name_of(path)} was changed while it was read")
+            content = read(file, 0, size, get_name(path))
+        if get_file_state(os.fstat(descriptor)) != get_file_state(before):
+            raise UnreadableTensor(f"{get_name(path)} was changed while it was read")
         return content
     finally:
         os.close(descriptor)
@@ -68,7 +68,7 @@ def check_unchanged(array: np.ndarray[Any, Any]) -> None:
     Raises:
         UnreadableTensor: The file was truncated or changed.
     """
-    memory = mapping_of(array)
-    problem = None if memory is None else memory.problem()
+    memory = find_mapped_file(array)
+    problem = None if memory is None else memory.find_problem()
     if problem is not None:
         raise UnreadableTensor(problem)

@@ -27,13 +27,13 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files.mapped import Mapped, watched
+from probe_core.files.mapped import MappedFile, allow_mapping
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
-from probe_recording.reading.entries import Entry, array_of, entries_of, json_object
+from probe_recording.reading.entries import TensorEntry, parse_entries, parse_json_object, view_array
 from probe_recording.reading.memory import check_unchanged, read
 
-LARGEST_HEADER = 256 << 20
-KEPT_MAPPED = 64 << 20
+MAX_HEADER_BYTES = 256 << 20
+MAX_MAPPED_BYTES = 64 << 20
 """Bytes handed out before the mapped pages are released; the system reloads a page that is used again."""
 
 
@@ -70,14 +70,14 @@ class _Stretches:
         self._file.close()
 
 
-Memory = Union[Mapped, _Stretches]
+Memory = Union[MappedFile, _Stretches]
 
 
 class _Content(NamedTuple):
     """The content of an opened file; a wrong entry is replaced by a text on its error."""
 
     memory: Memory
-    entries: dict[str, Entry | str]
+    entries: dict[str, TensorEntry | str]
 
 
 def place_in(directory: str | Path, name: str) -> str:
@@ -150,30 +150,30 @@ class PackedTensors:
             raise UnreadableTensor(f"{PACKED_FILE} is damaged: {name} {entry}")
         memory = content.memory
         buffer: Any = memory
-        if not isinstance(memory, Mapped):
+        if not isinstance(memory, MappedFile):
             try:
                 buffer = memory[entry.start : entry.stop]
             except OSError as error:
                 raise UnreadableTensor(f"{PACKED_FILE} cannot be read: {error.strerror or error}") from None
             except MemoryError:
                 raise UnreadableTensor(f"{name} does not fit into the memory there is") from None
-        array = array_of(entry, name, buffer, entry.start if buffer is memory else 0, PACKED_FILE)
+        array = view_array(entry, name, buffer, entry.start if buffer is memory else 0, PACKED_FILE)
         if 0 in entry.shape:
             return array
-        if not isinstance(memory, Mapped):
+        if not isinstance(memory, MappedFile):
             return array if sys.byteorder == "little" else array.byteswap()
-        self._let_go(memory, array.nbytes)
-        if watched.on and sys.byteorder == "little":
+        self._release_pages(memory, array.nbytes)
+        if allow_mapping.on and sys.byteorder == "little":
             return array
         copy: np.ndarray[Any, Any] = array.copy() if sys.byteorder == "little" else array.byteswap()
         copy.setflags(write=False)
         check_unchanged(array)
         return copy
 
-    def _let_go(self, memory: Mapped, size: int) -> None:
+    def _release_pages(self, memory: MappedFile, size: int) -> None:
         """Release the mapped pages from time to time, so that memory does not grow with the file."""
         self._handed_out += size
-        if self._handed_out > KEPT_MAPPED:
+        if self._handed_out > MAX_MAPPED_BYTES:
             self._handed_out = size
             if sys.platform == "linux":
                 memory.madvise(mmap.MADV_DONTNEED)
@@ -183,33 +183,33 @@ class PackedTensors:
 
 
 def _read(directory: Path) -> _Content:
-    journal = _journal(directory)  # read first, so that the file mapped later holds everything it lists
+    journal = _read_journal(directory)  # read first, so that the file mapped later holds everything it lists
     path = place_in(directory, PACKED_FILE)
     with ExitStack() as unless_read:
         file = unless_read.enter_context(io.FileIO(path))
         if not os.fstat(file.fileno()).st_size:
             raise UnreadableTensor(f"{PACKED_FILE} is empty")
-        memory: Memory = Mapped.of(file.fileno(), path) or _Stretches(file, complete=journal is None)
-        start, header = journal if journal and not _moved(memory, journal[0]) else _header(memory)
+        memory: Memory = MappedFile.from_descriptor(file.fileno(), path) or _Stretches(file, complete=journal is None)
+        start, header = journal if journal and not _has_moved(memory, journal[0]) else _read_header(memory)
         if start > len(memory):
             raise UnreadableTensor(f"{PACKED_FILE} is cut off: it ends before its data begin")
-        entries = entries_of(header, start, len(memory) - start, PACKED_FILE)
-        if isinstance(memory, Mapped):
+        entries = parse_entries(header, start, len(memory) - start, PACKED_FILE)
+        if isinstance(memory, MappedFile):
             memory.file = file
             if journal:
-                ends = [entry.stop for entry in entries.values() if isinstance(entry, Entry)]
+                ends = [entry.stop for entry in entries.values() if isinstance(entry, TensorEntry)]
                 memory.needed = max(ends, default=0)
         unless_read.pop_all()
     return _Content(memory, entries)
 
 
-def _journal(directory: Path) -> tuple[int, dict[str, Any]] | None:
+def _read_journal(directory: Path) -> tuple[int, dict[str, Any]] | None:
     """Return the offset of the data and the header from the journal; None if there is no journal."""
     try:
         path = Path(place_in(directory, JOURNAL_FILE))
-        if path.stat().st_size > LARGEST_HEADER:
+        if path.stat().st_size > MAX_HEADER_BYTES:
             raise UnreadableTensor(f"{JOURNAL_FILE} is larger than any that a recorder writes")
-        journal = json_object(path.read_bytes(), JOURNAL_FILE)
+        journal = parse_json_object(path.read_bytes(), JOURNAL_FILE)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -222,24 +222,24 @@ def _journal(directory: Path) -> tuple[int, dict[str, Any]] | None:
     return start, header
 
 
-def _moved(memory: Memory, start: int) -> bool:
+def _has_moved(memory: Memory, start: int) -> bool:
     """Return True if the data no longer begin at ``start``, although the journal says so.
 
     A recorder whose header outgrew its room writes a copy with more room, replaces the file by it and then
     removes the journal. It may be killed, or the file may be read, between the last two.
     """
-    own = 8 + int.from_bytes(memory[:8], "little")
-    return own != start and 8 < own <= len(memory)
+    header_end = 8 + int.from_bytes(memory[:8], "little")
+    return header_end != start and 8 < header_end <= len(memory)
 
 
-def _header(memory: Memory) -> tuple[int, dict[str, Any]]:
+def _read_header(memory: Memory) -> tuple[int, dict[str, Any]]:
     """Return the offset of the data and the header from the head of the file."""
     length = int.from_bytes(memory[:8], "little")
     start = 8 + length
     if memory[:8] in (bytes(8), b" " * 8):
         raise UnreadableTensor(f"{PACKED_FILE} has no header: its recording ended before the first flush")
-    if length > LARGEST_HEADER:
+    if length > MAX_HEADER_BYTES:
         raise UnreadableTensor(f"{PACKED_FILE} is damaged: it claims a header of {length} bytes")
     if start > len(memory):
         raise UnreadableTensor(f"{PACKED_FILE} is cut off within its header")
-    return start, json_object(memory[8:start], f"the header of {PACKED_FILE}")
+    return start, parse_json_object(memory[8:start], f"the header of {PACKED_FILE}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from probe_core import engine
 from probe_core.model import Side
-from probe_core.model.columns import Array, ValueColumns, suffix_of
+from probe_core.model.columns import Array, ValueColumns, format_suffix
 
 _SIDES = (Side.INPUT, Side.PARAMETERS, Side.OUTPUT)
 _OTHER_EXTENTS: dict[str, tuple[str, None]] = {"s": ("[]", None), "n": ("None", None)}
@@ -20,9 +20,9 @@ _OTHER_EXTENTS: dict[str, tuple[str, None]] = {"s": ("[]", None), "n": ("None", 
 
 
 @cache
-def compiled() -> ModuleType | None:
+def load_compiled_reader() -> ModuleType | None:
     """Return the compiled reader; None to read all records by Python."""
-    return engine.compiled("probe_recording._records")
+    return engine.import_compiled("probe_recording._records")
 
 
 class Records(NamedTuple):
@@ -48,7 +48,7 @@ def read_ordinary(text: str, at: int) -> Records | None:
         text: The bytes of a file as Latin-1.
         at: The offset of the name of a record, in quotes.
     """
-    module = compiled()
+    module = load_compiled_reader()
     if module is None:
         return None
     (
@@ -63,9 +63,9 @@ def read_ordinary(text: str, at: int) -> Records | None:
         names,
         starts,
         (),
-        [(suffix_of(side, path), side, path) for side, path in sides],
+        [(format_suffix(side, path), side, path) for side, path in sides],
         dtypes,
-        [_OTHER_EXTENTS.get(text) or _extent(text) for text in shapes],
+        [_OTHER_EXTENTS.get(text) or _parse_extent(text) for text in shapes],
         texts,
         [],
         np.frombuffer(place, np.int32),
@@ -76,23 +76,21 @@ def read_ordinary(text: str, at: int) -> Records | None:
         np.full(starts[-1], -1, np.int32),
         np.frombuffer(types, np.uint8).reshape(-1, 4),
         np.frombuffer(numbers, np.float64).reshape(-1, 4),
-        _texts(checksums, np.frombuffer(checksum, np.int32)),
+        _decode_texts(checksums, np.frombuffer(checksum, np.int32)),
         {},
         {},
         {},
         {},
     )
-    values.set_data_names(_texts(data_names, np.frombuffer(data_name, np.int32)))
-    return Records(
-        values, np.frombuffer(begins, np.int64).tolist(), np.frombuffer(ends, np.int64).tolist(), end
-    )
+    values.set_data_names(_decode_texts(data_names, np.frombuffer(data_name, np.int32)))
+    return Records(values, np.frombuffer(begins, np.int64).tolist(), np.frombuffer(ends, np.int64).tolist(), end)
 
 
-def _extent(text: str) -> tuple[str, tuple[int, ...]]:
+def _parse_extent(text: str) -> tuple[str, tuple[int, ...]]:
     sizes = tuple(map(int, filter(None, text[1:].split(","))))
     return str([*sizes]), sizes
 
 
-def _texts(table: list[str], codes: Array) -> list[str | None]:
+def _decode_texts(table: list[str], codes: Array) -> list[str | None]:
     entries: list[str | None] = [*table, None]
     return [entries[code] for code in codes.tolist()]

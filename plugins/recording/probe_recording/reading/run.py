@@ -18,28 +18,28 @@ from probe_core.files.given import check_regular
 from probe_core.model import Mode, Record, Value
 from probe_core.model.columns import ColumnsBuilder
 from probe_core.model.run import Construct, Header, Run
-from probe_core.progress import tell
+from probe_core.progress import report_progress
 from probe_core.store.files import (
     CONSTRUCT_FILE,
-    FAMILIES,
-    LOST,
-    OURS,
+    FAMILIES_FIELD,
+    LOST_FIELD,
+    PROBE_FIELD,
     STACK_FILE,
     TENSOR_DIRECTORY,
-    UNFINISHED,
-    UNRECORDED,
+    UNFINISHED_FIELD,
+    UNRECORDED_FIELD,
 )
 from probe_recording.reading import jsonstream
 from probe_recording.reading.construct import read_construct
 from probe_recording.reading.jsonstream import JsonCursor, JsonError
 from probe_recording.reading.leaves import FieldError, add_record
 from probe_recording.reading.records import read_ordinary
-from probe_recording.reading.stacks import Stacks
+from probe_recording.reading.stacks import RecordedStacks
 from probe_recording.reading.tensors import TensorLoader, tensors_in
 
 OVERFLOW_TASKS = ("overflow_check", "nan_check")
 """Tasks whose runs can be opened and not compared: they hold the records with nan or infinity alone."""
-TOLD_EVERY = 4 << 20
+PROGRESS_INTERVAL_BYTES = 4 << 20
 """Bytes read between two reports of progress."""
 
 
@@ -55,13 +55,13 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _notes(notes: Any) -> tuple[str, dict[str, frozenset[str]], dict[str, int]]:
+def _parse_notes(notes: Any) -> tuple[str, dict[str, frozenset[str]], dict[str, int]]:
     """Return the notes of probe's recorder: why records are missing, families, and unrecorded calls."""
     if not isinstance(notes, dict):
         return "", {}, {}
-    families, unrecorded = notes.get(FAMILIES), notes.get(UNRECORDED)
+    families, unrecorded = notes.get(FAMILIES_FIELD), notes.get(UNRECORDED_FIELD)
     return (
-        _unfinished(notes),
+        _find_unfinished_reason(notes),
         {
             family: frozenset(scope for scope in scopes if isinstance(scope, str))
             for family, scopes in (families.items() if isinstance(families, dict) else ())
@@ -75,11 +75,11 @@ def _notes(notes: Any) -> tuple[str, dict[str, frozenset[str]], dict[str, int]]:
     )
 
 
-def _unfinished(notes: dict[str, Any]) -> str:
+def _find_unfinished_reason(notes: dict[str, Any]) -> str:
     """Return the reason why the last records may be missing; empty if none are."""
-    if not notes.get(UNFINISHED):
+    if not notes.get(UNFINISHED_FIELD):
         return ""
-    lost = notes.get(LOST)
+    lost = notes.get(LOST_FIELD)
     return lost if lost and isinstance(lost, str) else "The recording was ended within the step, or goes on."
 
 
@@ -114,7 +114,7 @@ class DumpRun(Run):
         if self.header.task not in OVERFLOW_TASKS:
             _ = self.mode  # so that a run without values is refused when it is opened
         self._file = path.open("rb")
-        self._stacks: Stacks | None = None
+        self._stacks: RecordedStacks | None = None
         self._tensors = tensors_in(path.parent / TENSOR_DIRECTORY, load)
 
     # -- reading -----------------------------------------------------------------------
@@ -122,7 +122,7 @@ class DumpRun(Run):
     def _scan(self, framework: str, columns: ColumnsBuilder) -> Header:
         head: dict[str, Any] = {}
         seen_data = False
-        told = 0
+        reported_offset = 0
         try:
             check_regular(self.path)
             with self.path.open("rb") as file:
@@ -136,18 +136,18 @@ class DumpRun(Run):
                         f"{self.path} does not hold a JSON object.",
                         "Give the dump.json or debug.json that a recorder wrote.",
                     )
-                for key in cursor.members():
+                for key in cursor.iterate_members():
                     if key == "data":
                         if cursor.peek() != "{":
                             raise FieldError("data", "must be an object of records")
                         seen_data = True
-                        for name in cursor.members(partial(self._take_ordinary, columns)):
+                        for name in cursor.iterate_members(partial(self._take_ordinary, columns)):
                             start, end, value = cursor.skip()
                             self._add(name, start, end)
                             add_record(columns, name, value)
-                            if end >= told + TOLD_EVERY:
-                                told = end
-                                tell(f"reading {self.path.name}", end, size)
+                            if end >= reported_offset + PROGRESS_INTERVAL_BYTES:
+                                reported_offset = end
+                                report_progress(f"reading {self.path.name}", end, size)
                     else:
                         head[key] = cursor.skip()[2]
                 if cursor.peek():
@@ -158,9 +158,7 @@ class DumpRun(Run):
                 "The file may have been cut off; copy it again or record the run again.",
             ) from None
         except FieldError as error:
-            raise UserError(
-                f"{self.path}: {error}.", "Record the run again, or correct that field."
-            ) from None
+            raise UserError(f"{self.path}: {error}.", "Record the run again, or correct that field.") from None
         except OSError as error:
             raise UserError(
                 f"{self.path} cannot be read: {error.strerror or error}.",
@@ -172,14 +170,14 @@ class DumpRun(Run):
                 "Give the dump.json or debug.json that a recorder wrote.",
             )
         return Header(
-            self._text(head, "task", None),
-            self._text(head, "level", ""),
-            self._text(head, "framework", framework),
-            OURS in head,
-            *_notes(head.get(OURS)),
+            self._read_text(head, "task", None),
+            self._read_text(head, "level", ""),
+            self._read_text(head, "framework", framework),
+            PROBE_FIELD in head,
+            *_parse_notes(head.get(PROBE_FIELD)),
         )
 
-    def _text(self, head: dict[str, Any], key: str, default: str | None) -> str:
+    def _read_text(self, head: dict[str, Any], key: str, default: str | None) -> str:
         value = head.get(key, default)
         if not isinstance(value, str) or (default is None and not value):
             problem = "must be a text that is not empty" if key in head else "is missing"
@@ -261,11 +259,11 @@ class DumpRun(Run):
 
     def use_stacks(self, path: Path) -> None:
         """Read the call stacks in ``path``, for ``stack_of`` to return."""
-        self._stacks = Stacks.read(path)
+        self._stacks = RecordedStacks.read(path)
 
     def stack_of(self, key: str) -> tuple[str, ...] | None:
         """Return the frames recorded for ``key``, innermost first, or None."""
-        return self._stacks.of(key) if self._stacks else None
+        return self._stacks.get_frames(key) if self._stacks else None
 
     @cached_property
     def construct(self) -> Construct:

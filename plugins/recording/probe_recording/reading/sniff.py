@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from probe_core.files.given import check_regular
-from probe_core.store.files import FILES
-from probe_core.store.sniff import framework_of
+from probe_core.store.files import DEFAULT_RECORD_FILES
+from probe_core.store.sniff import read_framework
 
 
 def confidence(path: Path, framework: str, *, without_name: int = 0) -> int:
@@ -19,9 +19,9 @@ def confidence(path: Path, framework: str, *, without_name: int = 0) -> int:
     """
     try:
         check_regular(path)
-        named = framework_of(path)
+        named = read_framework(path)
     except OSError:
         return 0
     if named is None:
-        return without_name if path.name.endswith(FILES) else 0
+        return without_name if path.name.endswith(DEFAULT_RECORD_FILES) else 0
     return 100 if named == framework else 0

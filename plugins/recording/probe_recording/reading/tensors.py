@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files.atomic import private_directory
+from probe_core.files.atomic import create_private_directory
 from probe_core.files.location import is_remote
 from probe_core.model import Value
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
@@ -86,7 +86,7 @@ class RemoteTensors(Tensors):
 
     def __init__(self, directory: Any, load: TensorLoader) -> None:
         self._remote = directory
-        self._home = private_directory()
+        self._home = create_private_directory()
         self._forget = weakref.finalize(self, shutil.rmtree, self._home, ignore_errors=True)
         for name in (JOURNAL_FILE, PACKED_FILE):  # the journal first: the file must hold all it lists
             with suppress(FileNotFoundError):

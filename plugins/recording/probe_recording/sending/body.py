@@ -15,13 +15,13 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Value
-from probe_recording.reading.entries import CODES, SIZES, Entry, array_of, entries_of, json_object
+from probe_recording.reading.entries import CODES, SIZES, TensorEntry, parse_entries, parse_json_object, view_array
 from probe_recording.sending.message import MAX_JSON_VALUES, Buffer, count_json_values
 
-LARGEST_HEADER = 16 << 20
+MAX_HEADER_BYTES = 16 << 20
 """Largest header of a body that is read, in bytes."""
 
-BODY = "the body of the call"
+BODY_NAME = "the body of the call"
 
 _KINDS = {name: code for code, name in CODES.items()}
 
@@ -52,7 +52,7 @@ def encode_body(tensors: Sequence[SentTensor]) -> list[Buffer]:
     """
     header: dict[str, Any] = {}
     described: dict[str, dict[str, Any]] = {"alias": {}, "dtype": {}, "shape": {}}
-    seen: dict[tuple[int, str, tuple[int, ...]], str] = {}
+    name_by_data: dict[tuple[int, str, tuple[int, ...]], str] = {}
     parts: list[Buffer] = []
     place = 0
     for tensor in sorted(tensors, key=lambda tensor: -SIZES.get(tensor.dtype, 1)):
@@ -60,10 +60,10 @@ def encode_body(tensors: Sequence[SentTensor]) -> list[Buffer]:
         if name in header or name in described["alias"]:
             raise ValueError(f"two tensors of a call are called {name}")
         key = id(data), dtype, shape
-        if key in seen:
-            described["alias"][name] = seen[key]
+        if key in name_by_data:
+            described["alias"][name] = name_by_data[key]
             continue
-        seen[key] = name
+        name_by_data[key] = name
         size = memoryview(data).nbytes
         if SIZES.get(dtype, size + 1) * prod(shape) != size:
             raise ValueError(f"{name} has {size} bytes, which do not fit {dtype} of the shape {shape}")
@@ -95,20 +95,20 @@ class SentTensors:
 
     def __init__(self, content: Buffer) -> None:
         self._content = memoryview(content).cast("B").toreadonly()
-        self._entries: dict[str, Entry | str] = {}
+        self._entries: dict[str, TensorEntry | str] = {}
         size = len(self._content)
         if not size:
             return  # a call without tensors
         length = int.from_bytes(self._content[:8], "little")
         if size < 8 or 8 + length > size:
-            raise UnreadableTensor(f"{BODY} is cut off within its header")
-        if length > LARGEST_HEADER:
-            raise UnreadableTensor(f"{BODY} claims a header of {length:,} bytes")
+            raise UnreadableTensor(f"{BODY_NAME} is cut off within its header")
+        if length > MAX_HEADER_BYTES:
+            raise UnreadableTensor(f"{BODY_NAME} claims a header of {length:,} bytes")
         text = bytes(self._content[8 : 8 + length])
         if (values := count_json_values(text)) > MAX_JSON_VALUES:
-            raise UnreadableTensor(f"the header of {BODY} has {values:,} values")
-        header = json_object(text, f"the header of {BODY}")
-        self._entries = entries_of(header, 8 + length, size - 8 - length, BODY)
+            raise UnreadableTensor(f"the header of {BODY_NAME} has {values:,} values")
+        header = parse_json_object(text, f"the header of {BODY_NAME}")
+        self._entries = parse_entries(header, 8 + length, size - 8 - length, BODY_NAME)
 
     @property
     def names(self) -> list[str]:
@@ -124,10 +124,10 @@ class SentTensors:
         name = (value.data_name or "").rpartition(".")[0]
         entry = self._entries.get(name)
         if entry is None:
-            raise UnreadableTensor(f"{BODY} holds no {name}", missing=True)
+            raise UnreadableTensor(f"{BODY_NAME} holds no {name}", missing=True)
         if isinstance(entry, str):
-            raise UnreadableTensor(f"{BODY} is damaged: {name} {entry}")
-        array = array_of(entry, name, self._content, entry.start, BODY)
+            raise UnreadableTensor(f"{BODY_NAME} is damaged: {name} {entry}")
+        array = view_array(entry, name, self._content, entry.start, BODY_NAME)
         if sys.byteorder != "little":
             array = array.byteswap()
             array.setflags(write=False)

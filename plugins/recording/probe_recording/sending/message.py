@@ -21,19 +21,19 @@ from typing import Any, NamedTuple, NoReturn, Union
 
 import xxhash
 
-from probe_core.errors import printable
+from probe_core.errors import make_printable
 from probe_recording.leaves import quoted
 
 PROTOCOL = 1
-MARK = b"PRB1"
+MAGIC_BYTES = b"PRB1"
 PREFIX = struct.Struct(">4sB3sIQQ")
-ALIGNED = 64
+ALIGNMENT_BYTES = 64
 """Bytes to a multiple of which the head is padded if there is a body."""
 
-LARGEST_NUMBER = (1 << 53) - 1
+MAX_EXACT_INTEGER = (1 << 53) - 1
 """Largest sequence number, step and rank, which every JSON reader keeps exactly."""
 
-LONGEST_NAME = 4096
+MAX_NAME_LENGTH = 4096
 
 MAX_JSON_VALUES = 1 << 18
 """Values in the JSON text of a head or of the header of a body; each takes about 100 bytes of memory.
@@ -93,7 +93,7 @@ class FrameError(ValueError):
     """Bytes that are no frame of this protocol; the connection that they came from is of no further use."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+        super().__init__(make_printable(message))
 
 
 class DamagedFrame(FrameError):
@@ -151,9 +151,7 @@ class SentCall:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def encode_frame(
-    kind: FrameKind, head: Mapping[str, Any] | bytes, body: Sequence[Buffer] = ()
-) -> list[Buffer]:
+def encode_frame(kind: FrameKind, head: Mapping[str, Any] | bytes, body: Sequence[Buffer] = ()) -> list[Buffer]:
     """Return a frame as buffers to be written one after the other; the body is not copied.
 
     Args:
@@ -163,9 +161,9 @@ def encode_frame(
     """
     text = head if isinstance(head, bytes) else json.dumps(head, allow_nan=False).encode()
     if body:
-        text += b" " * (-(PREFIX.size + len(text)) % ALIGNED)
+        text += b" " * (-(PREFIX.size + len(text)) % ALIGNMENT_BYTES)
     size = sum(memoryview(part).nbytes for part in body)
-    return [PREFIX.pack(MARK, kind, bytes(3), len(text), size, checksum_of((text, *body))) + text, *body]
+    return [PREFIX.pack(MAGIC_BYTES, kind, bytes(3), len(text), size, compute_checksum((text, *body))) + text, *body]
 
 
 def call_head(seq: int, step: int, rank: int, name: str, fields: str) -> bytes:
@@ -174,7 +172,7 @@ def call_head(seq: int, step: int, rank: int, name: str, fields: str) -> bytes:
     return f'{{{place}, "name": {quoted(name)}, "fields": {fields}}}'.encode()
 
 
-def checksum_of(parts: Iterable[Buffer]) -> int:
+def compute_checksum(parts: Iterable[Buffer]) -> int:
     """Return the 64-bit XXH3 hash (seed 0) over all parts."""
     state = xxhash.xxh3_64()
     for part in parts:
@@ -198,7 +196,7 @@ def prefix_of(data: Buffer, limits: FrameLimits = FrameLimits()) -> Prefix:  # n
     if len(data) < PREFIX.size:
         raise FrameError(f"a frame was cut off after {len(data)} bytes")
     mark, number, reserved, head, body, checksum = PREFIX.unpack_from(data)
-    if mark != MARK:
+    if mark != MAGIC_BYTES:
         raise FrameError("what arrived does not begin as a frame of probe does")
     try:
         kind = FrameKind(number)
@@ -228,9 +226,9 @@ def frame_of(prefix: Prefix, data: Buffer, max_values: int = MAX_JSON_VALUES) ->
     if content.nbytes != prefix.size:
         raise FrameError(f"a frame was cut off: {content.nbytes:,} of {prefix.size:,} bytes arrived")
     head = content[: prefix.head]
-    if checksum_of((content,)) != prefix.checksum:
+    if compute_checksum((content,)) != prefix.checksum:
         raise DamagedFrame("the checksum of a frame does not fit its content")
-    return Frame(prefix.kind, _json(prefix.kind, head, max_values), content[prefix.head :])
+    return Frame(prefix.kind, _parse_json(prefix.kind, head, max_values), content[prefix.head :])
 
 
 def frame_in(content: Buffer, limits: FrameLimits = FrameLimits()) -> Frame:  # noqa: B008 - immutable
@@ -253,7 +251,7 @@ def call_of(frame: Frame) -> SentCall:
     name, fields = head.get("name"), head.get("fields")
     if not isinstance(name, str) or not name.endswith(".forward") or not name.isprintable():
         raise FrameError(f'"name" of a call is not the name of a forward record: {name!r:.80}')
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_NAME_LENGTH:
         raise FrameError(f'"name" of a call has {len(name):,} characters')
     if not isinstance(fields, dict):
         raise FrameError(f'"fields" of {name} is not a JSON object')
@@ -268,7 +266,7 @@ def call_in(head: Buffer) -> SentCall:
         FrameError: The head is not valid JSON, or a field is missing or has a wrong value.
     """
     return call_of(
-        Frame(FrameKind.CALL, _json(FrameKind.CALL, memoryview(head), MAX_JSON_VALUES), memoryview(b""))
+        Frame(FrameKind.CALL, _parse_json(FrameKind.CALL, memoryview(head), MAX_JSON_VALUES), memoryview(b""))
     )
 
 
@@ -279,7 +277,7 @@ def number_in(head: Mapping[str, Any], key: str) -> int:
         FrameError: It is not.
     """
     value = head.get(key)
-    if type(value) is not int or not 0 <= value <= LARGEST_NUMBER:
+    if type(value) is not int or not 0 <= value <= MAX_EXACT_INTEGER:
         raise FrameError(f'"{key}" is not a whole number from 0 on: {value!r:.40}')
     return value
 
@@ -292,7 +290,7 @@ def numbers_in(head: Mapping[str, Any], key: str) -> list[int]:
     """
     value = head.get(key, [])
     if not isinstance(value, list) or any(
-        type(one) is not int or not 0 <= one <= LARGEST_NUMBER for one in value
+        type(number) is not int or not 0 <= number <= MAX_EXACT_INTEGER for number in value
     ):
         raise FrameError(f'"{key}" is not a list of whole numbers from 0 on: {value!r:.40}')
     return value
@@ -307,7 +305,7 @@ def text_in(head: Mapping[str, Any], key: str, most: int = 400) -> str:
     value = head.get(key)
     if not isinstance(value, str):
         raise FrameError(f'"{key}" is not a text: {value!r:.40}')
-    return printable(value, most)
+    return make_printable(value, most)
 
 
 def session_in(head: Mapping[str, Any]) -> str:
@@ -331,10 +329,10 @@ def counts_in(head: Mapping[str, Any], key: str) -> dict[str, int]:
     value = head.get(key)
     if not isinstance(value, dict):
         raise FrameError(f'"{key}" is not an object of numbers: {value!r:.40}')
-    return {printable(name, 200): number_in(value, name) for name in value}
+    return {make_printable(name, 200): number_in(value, name) for name in value}
 
 
-def _json(kind: FrameKind, head: memoryview, max_values: int) -> dict[str, Any]:
+def _parse_json(kind: FrameKind, head: memoryview, max_values: int) -> dict[str, Any]:
     """Return the JSON object of a head; only records may hold NaN and infinities, as in ``dump.json``."""
     text = bytes(head)
     if (values := count_json_values(text)) > max_values:
@@ -342,9 +340,9 @@ def _json(kind: FrameKind, head: memoryview, max_values: int) -> dict[str, Any]:
     try:
         value = json.loads(
             text.decode(),
-            parse_int=_integer,
+            parse_int=_parse_integer,
             parse_constant=None if kind is FrameKind.CALL else _refuse,
-            object_pairs_hook=_unique,
+            object_pairs_hook=_check_unique,
         )
     except (ValueError, RecursionError) as error:
         raise FrameError(f"the head of a frame is not valid JSON: {error}") from None
@@ -364,13 +362,13 @@ def count_json_values(text: Buffer, start: int = 0) -> int:
     return 1 + sum(data.count(mark, start) for mark in (b"[", b"{", b","))
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"a number has {len(digits):,} digits")
     return int(digits)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _check_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("an object holds a name twice")

@@ -18,33 +18,33 @@ from probe_recording.leaves import Tree, encode
 from probe_recording.sending.body import SentTensor, encode_body
 from probe_recording.sending.message import Buffer, FrameKind, call_head, encode_frame
 
-FULL = "no room"
+REASON_NO_ROOM = "no room"
 """Reason of a dropped call: the memory for calls that wait to be sent or judged was used up."""
-REFUSED = "refused"
+REASON_REFUSED = "refused"
 """Reason: the receiver does not want the calls of this training."""
-TOO_LARGE = "too large"
+REASON_TOO_LARGE = "too large"
 """Reason: the call alone exceeds the memory for waiting calls, or the largest body of the receiver."""
-DAMAGED = "damaged"
+REASON_DAMAGED = "damaged"
 """Reason: the call arrived damaged three times."""
-FAILED = "recorder error"
+REASON_RECORDER_ERROR = "recorder error"
 """Reason: the recorder failed on the call; its error log says why."""
 
-UNFINISHED = "unfinished"
+REASON_UNFINISHED = "unfinished"
 """Reason: the call had not returned when its step ended."""
 
-GATHERED, GATHERING = 64 << 20, 1.0
+GATHERING_BYTES, GATHERING_SECONDS = 64 << 20, 1.0
 """Bytes, and seconds, of calls that are gathered before they are sent while the training makes calls.
 
 Sending needs the interpreter, which the training would have to wait for more often if each call went at once.
 """
 
-OVERHEAD = 4096
+CALL_OVERHEAD_BYTES = 4096
 """Bytes counted for a waiting call beside its tensors."""
-MOST_TRIES = 3
+MAX_TRIES = 3
 
 
 @dataclass(slots=True, eq=False)
-class Queued:
+class QueuedCall:
     """A call that waits to be sent, or was sent and is not acknowledged yet.
 
     Attributes:
@@ -69,7 +69,7 @@ class Queued:
     damaged: int = 0
     place: int = -1
 
-    def frame(self, rank: int) -> list[Buffer]:
+    def build_frame(self, rank: int) -> list[Buffer]:
         """Return the call as a frame, in buffers to be written one after the other."""
         head = call_head(self.seq, self.step, rank, self.name, encode(self.fields))
         return encode_frame(FrameKind.CALL, head, encode_body(self.tensors) if self.tensors else ())
@@ -115,7 +115,7 @@ class Outbox:
 
     def __init__(self, most_memory: int, waits: bool = False, most_wait: float = 60.0) -> None:
         self.most_memory = most_memory
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = _do_nothing
         self.refused = False
         self.counts = Counts()
         self._waits, self._most_wait = waits, most_wait
@@ -123,8 +123,8 @@ class Outbox:
         self._changed = threading.Condition()
         self._reserved = 0
         self._next = 0
-        self._queue: deque[Queued] = deque()
-        self._sent: dict[int, Queued] = {}
+        self._queue: deque[QueuedCall] = deque()
+        self._sent: dict[int, QueuedCall] = {}
         self._in_flight = self._queued = 0
         self.most_body = most_memory
         self._window = (most_memory, 1 << 30)
@@ -147,11 +147,11 @@ class Outbox:
         """
         with self._changed:
             if self.refused:
-                return REFUSED
-            if size + OVERHEAD > self.most_memory or size > self.most_body:
-                return TOO_LARGE
+                return REASON_REFUSED
+            if size + CALL_OVERHEAD_BYTES > self.most_memory or size > self.most_body:
+                return REASON_TOO_LARGE
             if self._reserved + size > self.most_memory and not self._wait_for(size):
-                return FULL
+                return REASON_NO_ROOM
             self._reserved += size
             return None
 
@@ -187,10 +187,10 @@ class Outbox:
             before, self._resting = self.delay, False
             if not self._queue:
                 self._since = time.monotonic()
-            self._queue.append(Queued(self._next, step, name, fields, tensors, size))
+            self._queue.append(QueuedCall(self._next, step, name, fields, tensors, size))
             self._next += 1
             self._queued += size
-            self.counts.queued[api_of(name)] += 1
+            self.counts.queued[parse_api(name)] += 1
             is_due = before is None or (before > 0 and self.delay == 0)
         if is_due:
             self.on_change()
@@ -198,7 +198,7 @@ class Outbox:
     def drop(self, name: str, reason: str) -> None:
         """Count a call that will not be sent."""
         with self._changed:
-            self.counts.dropped.setdefault(reason, Counter())[api_of(name)] += 1
+            self.counts.dropped.setdefault(reason, Counter())[parse_api(name)] += 1
 
     def close(self) -> None:
         """Note that nothing more will be queued."""
@@ -215,7 +215,7 @@ class Outbox:
 
     # -- the transport's side ------------------------------------------------------------------
 
-    def rest(self) -> None:
+    def note_idle(self) -> None:
         """Note that the training makes no calls for now, so that those that are queued are sent at once."""
         self._resting = True
         self.on_change()
@@ -225,9 +225,9 @@ class Outbox:
         """Seconds after which the queued calls are to be sent; 0 for now, None if there are none."""
         if not self._queue:
             return None
-        if self._resting or self._closed or self._queued >= min(GATHERED, self.most_memory // 4):
+        if self._resting or self._closed or self._queued >= min(GATHERING_BYTES, self.most_memory // 4):
             return 0.0
-        return max(0.0, self._since + GATHERING - time.monotonic())
+        return max(0.0, self._since + GATHERING_SECONDS - time.monotonic())
 
     def wait_for_end(self, timeout: float) -> None:
         """Wait until nothing more will be queued, or the time is over."""
@@ -255,14 +255,14 @@ class Outbox:
             self.most_body = most_body
             self._window = window_bytes, window_calls
 
-    def take(self) -> Queued | None:
+    def take(self) -> QueuedCall | None:
         """Return the next call to send, or None if there is none or the window is full."""
         with self._changed:
             while self._queue:
                 call = self._queue[0]
                 if call.size > self.most_body:
                     self._queued -= call.size
-                    self._drop_queued(self._queue.popleft(), TOO_LARGE)
+                    self._drop_queued(self._queue.popleft(), REASON_TOO_LARGE)
                     continue
                 size, calls = self._window
                 if self._sent and (self._in_flight + call.size > size or len(self._sent) >= calls):
@@ -283,11 +283,11 @@ class Outbox:
                 call = self._sent.pop(seq, None)
                 if call is not None:
                     self._in_flight -= call.size
-                    self.counts.acknowledged[api_of(call.name)] += 1
-                    self._free(call)
+                    self.counts.acknowledged[parse_api(call.name)] += 1
+                    self._release_memory(call)
             self._changed.notify_all()
 
-    def again(self, place: int) -> None:
+    def requeue_damaged(self, place: int) -> None:
         """Queue the call at this place of the connection once more because it arrived damaged.
 
         It is dropped after the third time.
@@ -299,13 +299,13 @@ class Outbox:
             del self._sent[call.seq]
             self._in_flight -= call.size
             call.damaged += 1
-            if call.damaged >= MOST_TRIES:
-                self._drop_queued(call, DAMAGED)
+            if call.damaged >= MAX_TRIES:
+                self._drop_queued(call, REASON_DAMAGED)
             else:
                 self._queue.appendleft(call)
                 self._queued += call.size
 
-    def reconnected(self) -> None:
+    def requeue_sent_calls(self) -> None:
         """Queue everything that was sent and not acknowledged once more, in its old order."""
         with self._changed:
             self._queue.extendleft(sorted(self._sent.values(), key=lambda call: -call.seq))
@@ -313,15 +313,15 @@ class Outbox:
             self._queued += self._in_flight
             self._in_flight = 0
 
-    def totals(self) -> dict[str, dict[str, int]]:
+    def count_totals(self) -> dict[str, dict[str, int]]:
         """Return the numbers of calls queued and dropped, each by API, as a TALLY or END holds them."""
         with self._changed:
             return {"queued": dict(self.counts.queued), "dropped": dict(self.counts.dropped_by_api)}
 
-    def unacknowledged(self) -> Counter[str]:
+    def count_unacknowledged(self) -> Counter[str]:
         """Return the numbers of calls, by API, that were queued and are neither acknowledged nor dropped."""
         with self._changed:
-            return Counter(api_of(call.name) for call in (*self._queue, *self._sent.values()))
+            return Counter(parse_api(call.name) for call in (*self._queue, *self._sent.values()))
 
     def give_up(self, seq: int, reason: str) -> None:
         """Drop a call that was taken and cannot be sent."""
@@ -331,30 +331,30 @@ class Outbox:
                 self._in_flight -= call.size
                 self._drop_queued(call, reason)
 
-    def _drop_queued(self, call: Queued, reason: str) -> None:
-        api = api_of(call.name)
+    def _drop_queued(self, call: QueuedCall, reason: str) -> None:
+        api = parse_api(call.name)
         self.counts.queued[api] -= 1  # so that calls queued and dropped are all that were made
         self.counts.queued += Counter()
         self.counts.dropped.setdefault(reason, Counter())[api] += 1
-        self._free(call)
+        self._release_memory(call)
 
-    def _free(self, call: Queued) -> None:
+    def _release_memory(self, call: QueuedCall) -> None:
         self._reserved -= call.size
         call.tensors, call.fields = [], None
         self._changed.notify_all()
 
 
-def api_of(name: str) -> str:
+def parse_api(name: str) -> str:
     """Return the API of a forward record: its name without call count and phase."""
     return name.rsplit(".", 2)[0]
 
 
-def most(counts: Mapping[str, int], number: int = 3) -> str:
+def format_largest(counts: Mapping[str, int], number: int = 3) -> str:
     """Return the APIs with the largest counts as a message shows them."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     shown = ", ".join(f"{api} {count:,}" for api, count in ordered[:number])
     return shown + (f" and {len(ordered) - number} more" if len(ordered) > number else "")
 
 
-def _nothing(*_: Any) -> None:
+def _do_nothing(*_: Any) -> None:
     """Do nothing."""

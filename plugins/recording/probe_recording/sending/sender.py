@@ -17,17 +17,17 @@ from probe_recording.place import Destination
 from probe_recording.sending.message import PROTOCOL
 from probe_recording.sending.outbox import Outbox
 from probe_recording.sending.shared import SharedSender
-from probe_recording.sending.summary import Summary
+from probe_recording.sending.summary import SendingSummary
 from probe_recording.sending.tcp import TcpSender
 from probe_recording.sending.tls import sender_context
 from probe_recording.sending.transport import Transport
 
-QUIET = 1.0
+NOTICE_DELAY_SECONDS = 1.0
 """Seconds of waiting at the end of the process before a line says so."""
-CONFIRMING = 10.0
+CONFIRMATION_SECONDS = 10.0
 """Seconds that the receiver may take to confirm the end after it has acknowledged everything."""
-POLL = 0.2
-UNREACHED = 30.0
+POLL_SECONDS = 0.2
+UNREACHED_WAIT_SECONDS = 30.0
 """Seconds of waiting at most for a receiver that never answered."""
 
 
@@ -70,7 +70,7 @@ class Sender:
         self._rank = rank
         self.outbox = Outbox(destination.memory, destination.policy == "wait", destination.wait)
         self.steps: list[int] = []
-        self.summary: Summary | None = None
+        self.summary: SendingSummary | None = None
         hello = {
             "version": PROTOCOL,
             "session": self._session,
@@ -101,7 +101,7 @@ class Sender:
         """
         assert config.online is not None
         rank = int("".join(filter(str.isdecimal, label)) or 0)
-        ranks = [one for one in range(size) if not config.ranks or one in config.ranks]
+        ranks = [number for number in range(size) if not config.ranks or number in config.ranks]
         return cls(config.online, rank, framework, {"probe": version("probe-core"), **versions}, ranks)
 
     def begin_step(self, step: int) -> None:
@@ -118,7 +118,7 @@ class Sender:
         """Send nothing from a forked child."""
         self._transport.abandon()
 
-    def finish(self, directory: Path) -> Summary | None:
+    def finish(self, directory: Path) -> SendingSummary | None:
         """Wait until everything is acknowledged, at most the time allowed, and say what was not.
 
         Ctrl-C ends the wait. Nothing is raised.
@@ -134,8 +134,8 @@ class Sender:
         except KeyboardInterrupt:
             messages.note("probe: interrupted; what is not acknowledged yet is given up.")
         self._transport.stop()
-        self.summary = self._summary()
-        for line in self.summary.lines():
+        self.summary = self._create_summary()
+        for line in self.summary.iterate_lines():
             messages.note(line)
         try:
             write_text(directory / f"online_rank{self._rank}.json", self.summary.text())
@@ -146,31 +146,31 @@ class Sender:
     def _wait(self) -> None:
         """Wait for the transport; a line says so after a moment."""
         transport, begin = self._transport, time.monotonic()
-        most = self._destination.drain if transport.reached else min(self._destination.drain, UNREACHED)
-        told = False
-        while not transport.done.wait(POLL):
+        most = self._destination.drain if transport.reached else min(self._destination.drain, UNREACHED_WAIT_SECONDS)
+        has_reported = False
+        while not transport.done.wait(POLL_SECONDS):
             passed = time.monotonic() - begin
             most = self._destination.drain if transport.reached else most
             if passed > most or transport.refused:
                 return
-            if passed > CONFIRMING and self.outbox.is_empty:
+            if passed > CONFIRMATION_SECONDS and self.outbox.is_empty:
                 return  # everything is acknowledged; only the receiver's last word is missing
-            if passed > QUIET and not told:
-                told = True
+            if passed > NOTICE_DELAY_SECONDS and not has_reported:
+                has_reported = True
                 messages.note(
                     f"probe: waiting until {self._destination} has everything: "
-                    f"{self.outbox.unacknowledged().total():,} calls, at most {most:g} s "
+                    f"{self.outbox.count_unacknowledged().total():,} calls, at most {most:g} s "
                     "(online_drain); Ctrl-C ends the wait."
                 )
 
-    def _summary(self) -> Summary:
-        return Summary(
+    def _create_summary(self) -> SendingSummary:
+        return SendingSummary(
             self._destination,
             self._session,
             self._rank,
             tuple(dict.fromkeys(self.steps)),
             self.outbox.counts,
-            self.outbox.unacknowledged(),
+            self.outbox.count_unacknowledged(),
             self._transport.verdicts,
             None if self._transport.done.is_set() else self._transport.problem,
         )

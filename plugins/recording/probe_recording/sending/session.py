@@ -12,15 +12,15 @@ from probe_recording.leaves import Save, Tree
 from probe_recording.reading.entries import SIZES
 from probe_recording.sending.body import SentTensor
 from probe_recording.sending.message import Buffer
-from probe_recording.sending.outbox import FAILED, OVERHEAD, UNFINISHED, Outbox
+from probe_recording.sending.outbox import CALL_OVERHEAD_BYTES, REASON_RECORDER_ERROR, REASON_UNFINISHED, Outbox
 from probe_recording.session import Entry, Session
 from probe_recording.sites import Stack
 
-DISTRIBUTED = "Distributed."
+DISTRIBUTED_PREFIX = "Distributed."
 
 
 @dataclass(slots=True)
-class _Held:
+class _PendingCall:
     """The copies of a call that is not complete.
 
     Attributes:
@@ -54,44 +54,44 @@ class Sending(Session):
     def send_into(self, outbox: Outbox, step: int) -> None:
         """Send the calls of this session as those of ``step`` through ``outbox``."""
         self.outbox, self.step = outbox, step
-        self._calls: dict[str, _Held] = {}
+        self._calls: dict[str, _PendingCall] = {}
         self._queued = 0
         self._closed = False
 
     # -- to be overridden for a framework -------------------------------------------------
 
     @abstractmethod
-    def described(self, tensor: Any) -> tuple[Hashable, int, str]:
+    def describe_tensor(self, tensor: Any) -> tuple[Hashable, int, str]:
         """Return what tensors share that have the same bytes at one moment, the bytes, and the dtype's name.
 
         The name is that of numpy or ml_dtypes.
         """
 
     @abstractmethod
-    def host_copy(self, tensor: Any) -> tuple[Buffer, tuple[int, ...]]:
+    def copy_to_host(self, tensor: Any) -> tuple[Buffer, tuple[int, ...]]:
         """Return the bytes of a copy of a tensor in host memory that nothing else uses, and the shape."""
 
     # -- reports of captures ---------------------------------------------------------------
 
     def save_for(self, key: str, fleeting: bool = False) -> Save | None:
         """Return the function that copies the tensors of a forward call; None if the call is not sent."""
-        if not key.endswith(".forward") or key.startswith(DISTRIBUTED) or self.lost or self._closed:
+        if not key.endswith(".forward") or key.startswith(DISTRIBUTED_PREFIX) or self.lost or self._closed:
             return None
         held = self._calls.get(key)
         if held is None:
-            held = self._calls[key] = _Held()
-            held.dropped = self.outbox.reserve(OVERHEAD)
-            held.size = 0 if held.dropped else OVERHEAD
+            held = self._calls[key] = _PendingCall()
+            held.dropped = self.outbox.reserve(CALL_OVERHEAD_BYTES)
+            held.size = 0 if held.dropped else CALL_OVERHEAD_BYTES
         else:
             held.seen.clear()  # the call may have changed its inputs
         return None if held.dropped else partial(self._copy, held)
 
-    def _copy(self, held: _Held, name: str, tensor: Any) -> str | None:
+    def _copy(self, held: _PendingCall, name: str, tensor: Any) -> str | None:
         """Copy a tensor, unless its call is dropped because there is no room."""
         if held.dropped:
             return None
         try:
-            identity, size, dtype = self.described(tensor)
+            identity, size, dtype = self.describe_tensor(tensor)
             if dtype not in SIZES:
                 return None
             if identity in held.seen:
@@ -102,9 +102,9 @@ class Sending(Session):
                 self._forget(held)
                 return None
             held.size += size
-            data, shape = self.host_copy(tensor)
+            data, shape = self.copy_to_host(tensor)
         except BaseException:
-            held.dropped = held.dropped or FAILED  # without this tensor the call would be judged wrongly
+            held.dropped = held.dropped or REASON_RECORDER_ERROR  # without this tensor the call would be judged wrongly
             self._forget(held)
             raise
         sent = SentTensor(name, dtype, shape, data)
@@ -112,9 +112,7 @@ class Sending(Session):
         held.tensors.append(sent)
         return name + self.suffix
 
-    def add(
-        self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None
-    ) -> Entry:
+    def add(self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None) -> Entry:
         """Queue a complete call, or count it if there was no room for it."""
         held = self._calls.pop(key, None)
         if held is not None and held.dropped:
@@ -136,9 +134,9 @@ class Sending(Session):
         held = self._calls.pop(name, None)
         if held is not None:
             self._forget(held)
-            self.outbox.drop(name, held.dropped or FAILED)
+            self.outbox.drop(name, held.dropped or REASON_RECORDER_ERROR)
 
-    def _forget(self, held: _Held | None) -> None:
+    def _forget(self, held: _PendingCall | None) -> None:
         """Give back what is reserved for a call."""
         if held is not None:
             size, held.size = held.size, 0
@@ -150,7 +148,7 @@ class Sending(Session):
 
     def flush(self, although_empty: bool = False) -> None:
         """Write nothing, and have everything sent that was queued."""
-        self.outbox.rest()
+        self.outbox.note_idle()
 
     def close(self) -> int:
         """End the step; calls that have not returned by now are counted as dropped."""
@@ -158,7 +156,7 @@ class Sending(Session):
         while self._calls:
             key, held = self._calls.popitem()
             self._forget(held)
-            self.outbox.drop(key, UNFINISHED)
+            self.outbox.drop(key, REASON_UNFINISHED)
         return self.room
 
     @property

@@ -17,18 +17,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe_core.files.atomic import create
+from probe_core.files.atomic import create_file
 from probe_recording.place import Destination
 from probe_recording.sending.message import Buffer, FrameKind, encode_frame
 from probe_recording.sending.outbox import Outbox
 from probe_recording.sending.transport import Transport
 
 SUFFIX = ".prb"
-OTHERS = {FrameKind.HELLO: "hello", FrameKind.TALLY: "tally", FrameKind.END: "end"}
-LOOK_AGAIN = 1.0
+MESSAGE_TAGS = {FrameKind.HELLO: "hello", FrameKind.TALLY: "tally", FrameKind.END: "end"}
+FULL_DIRECTORY_POLL_SECONDS = 1.0
 """Seconds between two looks into a directory that is full of calls that no receiver has claimed."""
-TALLY_EVERY = 5.0
-GREET_EVERY = 3600.0
+TALLY_INTERVAL_SECONDS = 5.0
+HELLO_INTERVAL_SECONDS = 3600.0
 """Seconds between two writings of the first message: a receiver removes what a sender that is silent left."""
 
 _NAME = re.compile(r"([0-9a-f]{32})\.r(\d{1,7})\.(\d{10,16}|hello|tally|end)\.prb")
@@ -50,7 +50,7 @@ class SharedName(NamedTuple):
     seq: int
 
     def __str__(self) -> str:
-        tag = OTHERS.get(self.kind) or f"{self.seq:010d}"
+        tag = MESSAGE_TAGS.get(self.kind) or f"{self.seq:010d}"
         return f"{self.session}.r{self.rank}.{tag}{SUFFIX}"
 
 
@@ -59,7 +59,7 @@ def shared_name(text: str) -> SharedName | None:
     match = _NAME.fullmatch(text)
     if match is None:
         return None
-    kinds = {tag: kind for kind, tag in OTHERS.items()}
+    kinds = {tag: kind for kind, tag in MESSAGE_TAGS.items()}
     kind = kinds.get(match[3], FrameKind.CALL)
     return SharedName(match[1], int(match[2]), kind, int(match[3]) if kind is FrameKind.CALL else -1)
 
@@ -87,23 +87,23 @@ class SharedSender(Transport):
         """Do nothing: no file stays open between two calls."""
         self._abandoned = True
 
-    def _converse(self, welcome: Callable[[], None]) -> None:
+    def _send_until_stopped(self, welcome: Callable[[], None]) -> None:
         if not self._directory.is_dir():
             raise NotADirectoryError(0, "it is not a directory on this machine", str(self._directory))
         self._greet()
         welcome()
         while not self._stopping.is_set():
-            if time.monotonic() > self._greeted + GREET_EVERY:
+            if time.monotonic() > self._greeted + HELLO_INTERVAL_SECONDS:
                 self._greet()
             self._wanted.clear()
             delay = self._outbox.delay
             call = self._outbox.take() if delay == 0 else None
             if call is not None:
-                frame = self._encoded(call)
+                frame = self._encode_call(call)
                 if not frame:
                     continue
                 while not self._has_room(sum(memoryview(part).nbytes for part in frame)):
-                    if self._stopping.wait(LOOK_AGAIN):
+                    if self._stopping.wait(FULL_DIRECTORY_POLL_SECONDS):
                         return
                 self._write(FrameKind.CALL, frame, call.seq)
                 self._outbox.acknowledge([call.seq])
@@ -112,16 +112,16 @@ class SharedSender(Transport):
                 return
             else:
                 self._write_tally(FrameKind.TALLY)
-                self._wanted.wait(delay or TALLY_EVERY)
+                self._wanted.wait(delay or TALLY_INTERVAL_SECONDS)
 
     def _greet(self) -> None:
         self._write(FrameKind.HELLO, encode_frame(FrameKind.HELLO, self._hello))
         self._greeted = time.monotonic()
 
     def _write_tally(self, kind: FrameKind) -> None:
-        totals = self._outbox.totals()
+        totals = self._outbox.count_totals()
         text = str(totals["dropped"])
-        if kind is FrameKind.END or (text != self._tally and time.monotonic() > self._tallied + TALLY_EVERY):
+        if kind is FrameKind.END or (text != self._tally and time.monotonic() > self._tallied + TALLY_INTERVAL_SECONDS):
             self._write(kind, encode_frame(kind, totals))
             self._tally, self._tallied = text, time.monotonic()
 
@@ -139,7 +139,7 @@ class SharedSender(Transport):
         with suppress(FileNotFoundError):
             part.unlink()
         try:
-            with os.fdopen(create(part), "wb", buffering=0) as file:
+            with os.fdopen(create_file(part), "wb", buffering=0) as file:
                 size = 0
                 for buffer in frame:
                     rest = memoryview(buffer).cast("B")

@@ -10,13 +10,13 @@ from typing import Any
 
 from probe_recording.loss import spans
 from probe_recording.place import Destination
-from probe_recording.sending.outbox import Counts, most
+from probe_recording.sending.outbox import Counts, format_largest
 
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SendingSummary:
     """The end of one rank's calls: acknowledged, dropped, or without an answer.
 
     Attributes:
@@ -64,7 +64,7 @@ class Summary:
         }
         return json.dumps(value, indent=1) + "\n"
 
-    def lines(self) -> Iterable[str]:
+    def iterate_lines(self) -> Iterable[str]:
         """Yield the sentences of the summary."""
         counts = self.counts
         queued, dropped = counts.queued.total(), counts.dropped_by_api.total()
@@ -79,10 +79,10 @@ class Summary:
             shown = ", ".join(f"{counts.total():,} {status}" for status, counts in self.verdicts.items())
             yield f"probe: the receiver's verdicts on rank {self.rank}: {shown}."
         for reason, by_api in counts.dropped.items():
-            yield f"probe: calls dropped and not judged ({reason}): {by_api.total():,} ({most(by_api)})."
+            yield f"probe: calls dropped and not judged ({reason}): {by_api.total():,} ({format_largest(by_api)})."
         if self.waiting:
             why = f" {self.destination} {self.problem}." if self.problem else ""
             yield (
                 "probe: calls that were not acknowledged, so that it is not known whether they were judged: "
-                f"{self.waiting.total():,} ({most(self.waiting)}).{why}"
+                f"{self.waiting.total():,} ({format_largest(self.waiting)}).{why}"
             )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from probe_core.errors import printable
+from probe_core.errors import make_printable
 from probe_recording.place import Destination
 from probe_recording.sending.message import (
     PREFIX,
@@ -28,28 +28,28 @@ from probe_recording.sending.message import (
     prefix_of,
     text_in,
 )
-from probe_recording.sending.outbox import Outbox, Queued
+from probe_recording.sending.outbox import Outbox, QueuedCall
 from probe_recording.sending.tls import sender_context
-from probe_recording.sending.transport import Refused, Transport
+from probe_recording.sending.transport import ReceiverRefusal, Transport
 
-CONNECTING = 10.0
+CONNECT_TIMEOUT_SECONDS = 10.0
 """Seconds for a connection and its TLS handshake."""
-WELCOMING = 30.0
+HELLO_TIMEOUT_SECONDS = 30.0
 """Seconds for the receiver's first answer."""
-TALLY_EVERY = 5.0
-AHEAD = 1 << 20
+TALLY_INTERVAL_SECONDS = 5.0
+ENCODE_AHEAD_BYTES = 1 << 20
 """Bytes that are encoded before they can be written."""
-PIECE = 1 << 18
+WRITE_BYTES = 1 << 18
 """Largest piece given to TLS at a time, in bytes."""
-GATHERING = 0.02
+ANSWER_GATHERING_SECONDS = 0.02
 """Seconds for which answers are gathered while no calls are due."""
-BUFFERS = 64
+MAX_BUFFERS = 64
 """Largest number of buffers in one system call."""
 
 TLS_ALERT = b"\x15\x03"
 
-_ANSWERS = FrameLimits(head=1 << 20, body=0)
-_WANTS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_ANSWER_LIMITS = FrameLimits(head=1 << 20, body=0)
+_WOULD_BLOCK_ERRORS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class TcpSender(Transport):
@@ -74,10 +74,10 @@ class TcpSender(Transport):
     def abandon(self) -> None:
         """Close the inherited descriptors, so that the connection ends with the parent process."""
         self._abandoned = True
-        for thing in (self._socket, self._selector, self._wanted, self._waker):
-            if thing is not None:
+        for resource in (self._socket, self._selector, self._wanted, self._waker):
+            if resource is not None:
                 with suppress(OSError):
-                    thing.close()
+                    resource.close()
 
     def stop(self, timeout: float = 2.0) -> None:
         """End the thread and close its connection."""
@@ -89,13 +89,13 @@ class TcpSender(Transport):
 
     # -- one connection ------------------------------------------------------------------------
 
-    def _converse(self, welcome: Callable[[], None]) -> None:
+    def _send_until_stopped(self, welcome: Callable[[], None]) -> None:
         connection = self._connect()
         self._socket = connection
         try:
             answers = _Answers()
-            with self._beginning():
-                connection.settimeout(WELCOMING)
+            with self._explain_early_end():
+                connection.settimeout(HELLO_TIMEOUT_SECONDS)
                 for part in encode_frame(FrameKind.HELLO, self._hello):
                     connection.sendall(part)
                 self._greet(connection, answers)
@@ -111,7 +111,7 @@ class TcpSender(Transport):
     def _connect(self) -> socket.socket:
         """Return a connection to the receiver, with TLS if that is configured."""
         context = sender_context(self._destination.tls) if self._destination.tls is not None else None
-        connection = socket.create_connection((self._destination.host, self._destination.port), CONNECTING)
+        connection = socket.create_connection((self._destination.host, self._destination.port), CONNECT_TIMEOUT_SECONDS)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -119,7 +119,7 @@ class TcpSender(Transport):
                 if hasattr(socket, name):
                     connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             if context is not None:
-                with self._beginning():
+                with self._explain_early_end():
                     return context.wrap_socket(connection, server_hostname=self._destination.host)
             return connection
         except BaseException:
@@ -127,7 +127,7 @@ class TcpSender(Transport):
             raise
 
     @contextmanager
-    def _beginning(self) -> Iterator[None]:
+    def _explain_early_end(self) -> Iterator[None]:
         """Say what a connection that ends before the welcome may mean."""
         try:
             yield
@@ -141,26 +141,24 @@ class TcpSender(Transport):
 
     def _greet(self, connection: socket.socket, answers: _Answers) -> None:
         """Read the receiver's first answer and keep to its limits."""
-        deadline = time.monotonic() + WELCOMING
-        while (frame := answers.next()) is None:
+        deadline = time.monotonic() + HELLO_TIMEOUT_SECONDS
+        while (frame := answers.take_frame()) is None:
             if time.monotonic() > deadline:
                 raise TimeoutError
-            data = _received(connection)
+            data = _receive_bytes(connection)
             if data[:2] == TLS_ALERT and self._destination.tls is None:
                 raise FrameError("it expects TLS, and this end sends plain text (tls_path, or --tls DIR)")
-            answers.feed(data)
+            answers.add_data(data)
         if frame.kind is FrameKind.REFUSED:
-            raise Refused(text_in(frame.head, "text"))
+            raise ReceiverRefusal(text_in(frame.head, "text"))
         if frame.kind is not FrameKind.WELCOME:
             raise FrameError(f"the receiver answers with {frame.kind.name} in place of a welcome")
         version = number_in(frame.head, "version")
         if version != PROTOCOL:
-            raise Refused(f"it speaks version {version} of the protocol, and this probe version {PROTOCOL}")
-        self._outbox.limit(
-            *(number_in(frame.head, key) for key in ("most_body", "window_bytes", "window_calls"))
-        )
+            raise ReceiverRefusal(f"it speaks version {version} of the protocol, and this probe version {PROTOCOL}")
+        self._outbox.limit(*(number_in(frame.head, key) for key in ("most_body", "window_bytes", "window_calls")))
 
-    def heed(self, frame: Frame) -> bool:
+    def handle_answer(self, frame: Frame) -> bool:
         """Act on an answer of the receiver; return True if it was the last."""
         head = frame.head
         if frame.kind is FrameKind.DONE:
@@ -169,13 +167,13 @@ class TcpSender(Transport):
                 raise FrameError('"seqs" of the receiver is not a list of whole numbers')
             self._outbox.acknowledge(seqs)
         elif frame.kind is FrameKind.AGAIN:
-            self._outbox.again(number_in(head, "place"))
+            self._outbox.requeue_damaged(number_in(head, "place"))
         elif frame.kind is FrameKind.REFUSED:
-            raise Refused(text_in(head, "text"))
+            raise ReceiverRefusal(text_in(head, "text"))
         elif frame.kind is not FrameKind.ENDED:
             raise FrameError(f"the receiver sends {frame.kind.name}, which a sender does not expect")
         if "verdicts" in head:
-            self.verdicts = _verdicts(head["verdicts"])
+            self.verdicts = _parse_verdicts(head["verdicts"])
         return frame.kind is FrameKind.ENDED
 
     def sleep(self, is_asleep: bool) -> None:
@@ -196,9 +194,9 @@ class TcpSender(Transport):
         """The queue of calls."""
         return self._outbox
 
-    def encoded(self, call: Queued) -> list[Buffer]:
+    def encode_call(self, call: QueuedCall) -> list[Buffer]:
         """Return the frame of a call; an empty list if it cannot be sent."""
-        return self._encoded(call)
+        return self._encode_call(call)
 
     @property
     def wanted(self) -> socket.socket:
@@ -240,10 +238,10 @@ class _Conversation:
                 self._fill(delay == 0)
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._pending else 0)
             selector.modify(connection, events)
-            ready = {key.fileobj for key, _ in selector.select(delay or TALLY_EVERY)}
+            ready = {key.fileobj for key, _ in selector.select(delay or TALLY_INTERVAL_SECONDS)}
             sender.sleep(is_asleep=False)
             if connection in ready and not self._pending and delay != 0:
-                self._outbox.wait_for_end(GATHERING)
+                self._outbox.wait_for_end(ANSWER_GATHERING_SECONDS)
             if connection in ready and self._read():
                 return
             if self._pending:
@@ -251,8 +249,8 @@ class _Conversation:
 
     def _fill(self, is_due: bool) -> None:
         """Encode the next calls if they are due, as far as the window allows, and the tally or the end."""
-        while is_due and self._ahead < AHEAD and (call := self._outbox.take()) is not None:
-            frame = self._sender.encoded(call)
+        while is_due and self._ahead < ENCODE_AHEAD_BYTES and (call := self._outbox.take()) is not None:
+            frame = self._sender.encode_call(call)
             if frame:
                 call.place = self._calls
                 self._calls += 1
@@ -260,10 +258,10 @@ class _Conversation:
         if self._has_ended:
             return
         if self._outbox.is_closed and self._outbox.is_empty:
-            self._add(encode_frame(FrameKind.END, self._outbox.totals()))
+            self._add(encode_frame(FrameKind.END, self._outbox.count_totals()))
             self._has_ended = True
-        elif not self._pending and time.monotonic() > self._tallied + TALLY_EVERY:
-            totals = self._outbox.totals()
+        elif not self._pending and time.monotonic() > self._tallied + TALLY_INTERVAL_SECONDS:
+            totals = self._outbox.count_totals()
             if (text := str(totals["dropped"])) != self._tally:
                 self._add(encode_frame(FrameKind.TALLY, totals))
                 self._tally = text
@@ -282,9 +280,9 @@ class _Conversation:
         try:
             while self._pending:
                 if isinstance(connection, ssl.SSLSocket) or not hasattr(connection, "sendmsg"):
-                    count = connection.send(self._pending[0][:PIECE])
+                    count = connection.send(self._pending[0][:WRITE_BYTES])
                 else:
-                    count = connection.sendmsg([*self._pending][:BUFFERS])
+                    count = connection.sendmsg([*self._pending][:MAX_BUFFERS])
                 self._ahead -= count
                 while count:
                     first = self._pending[0]
@@ -293,16 +291,16 @@ class _Conversation:
                         break
                     count -= first.nbytes
                     self._pending.popleft()
-        except _WANTS:
+        except _WOULD_BLOCK_ERRORS:
             return
 
     def _read(self) -> bool:
         """Read all answers that have arrived; return True after the last of all."""
-        with suppress(*_WANTS):
+        with suppress(*_WOULD_BLOCK_ERRORS):
             while True:
-                self._answers.feed(_received(self._connection))
-                while (frame := self._answers.next()) is not None:
-                    if self._sender.heed(frame):
+                self._answers.add_data(_receive_bytes(self._connection))
+                while (frame := self._answers.take_frame()) is not None:
+                    if self._sender.handle_answer(frame):
                         return True
         return False
 
@@ -314,16 +312,16 @@ class _Answers:
         self._bytes = bytearray()
         self._prefix: Prefix | None = None
 
-    def feed(self, data: bytes) -> None:
+    def add_data(self, data: bytes) -> None:
         """Add bytes."""
         self._bytes += data
 
-    def next(self) -> Frame | None:
+    def take_frame(self) -> Frame | None:
         """Return the next whole frame, or None."""
         if self._prefix is None:
             if len(self._bytes) < PREFIX.size:
                 return None
-            self._prefix = prefix_of(self._bytes, _ANSWERS)
+            self._prefix = prefix_of(self._bytes, _ANSWER_LIMITS)
             del self._bytes[: PREFIX.size]
         if len(self._bytes) < self._prefix.size:
             return None
@@ -333,14 +331,14 @@ class _Answers:
         return frame_of(prefix, content)
 
 
-def _received(connection: socket.socket) -> bytes:
+def _receive_bytes(connection: socket.socket) -> bytes:
     data = connection.recv(1 << 16)
     if not data:
         raise ConnectionResetError(0, "the receiver closed the connection")
     return data
 
 
-def _verdicts(value: Any) -> dict[str, Counter[str]]:
+def _parse_verdicts(value: Any) -> dict[str, Counter[str]]:
     """Return the numbers of judged calls by status and API, checked and printable."""
     verdicts: dict[str, Counter[str]] = {}
     if not isinstance(value, dict):
@@ -348,7 +346,7 @@ def _verdicts(value: Any) -> dict[str, Counter[str]]:
     for status, counts in value.items():
         if not isinstance(counts, dict):
             raise FrameError('"verdicts" of the receiver is not an object of objects')
-        verdicts[printable(status, 40)] = Counter(
-            {printable(api, 200): number_in(counts, api) for api in counts}
+        verdicts[make_printable(status, 40)] = Counter(
+            {make_printable(api, 200): number_in(counts, api) for api in counts}
         )
     return verdicts

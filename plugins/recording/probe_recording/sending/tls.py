@@ -20,8 +20,8 @@ from probe_core.errors import UserError
 
 SERVER_KEY, SERVER_CERTIFICATE = "server.key", "server.crt"
 CLIENT_KEY, CLIENT_CERTIFICATE = "client.key", "client.crt"
-AUTHORITY = "ca.crt"
-NOT_PINNED = "it is another certificate than the one in this end's directory"
+AUTHORITY_CERTIFICATE = "ca.crt"
+UNPINNED_CERTIFICATE = "it is another certificate than the one in this end's directory"
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -41,8 +41,8 @@ class PinningContext(ssl.SSLContext):
             ssl.SSLCertVerificationError: It is not the pinned one.
         """
         if self.pinned is not None and certificate != self.pinned:
-            error = ssl.SSLCertVerificationError(1, NOT_PINNED)
-            error.verify_code, error.verify_message = 0, NOT_PINNED
+            error = ssl.SSLCertVerificationError(1, UNPINNED_CERTIFICATE)
+            error.verify_code, error.verify_message = 0, UNPINNED_CERTIFICATE
             raise error
 
 
@@ -73,7 +73,7 @@ def receiver_context(directory: Path) -> ssl.SSLContext:
     context = PinningContext(ssl.PROTOCOL_TLS_SERVER)
     _harden(context)
     _load_own(context, directory / SERVER_KEY, directory / SERVER_CERTIFICATE)
-    pinned, authority = directory / CLIENT_CERTIFICATE, directory / AUTHORITY
+    pinned, authority = directory / CLIENT_CERTIFICATE, directory / AUTHORITY_CERTIFICATE
     if pinned.exists() and authority.exists():
         raise UserError(
             f'"{directory}" holds both {pinned.name} and {authority.name}, so who is let in is unclear.',
@@ -93,15 +93,15 @@ def sender_context(directory: Path) -> ssl.SSLContext:
     """
     context = PinningContext(ssl.PROTOCOL_TLS_CLIENT)
     _harden(context)
-    pinned, authority = directory / SERVER_CERTIFICATE, directory / AUTHORITY
+    pinned, authority = directory / SERVER_CERTIFICATE, directory / AUTHORITY_CERTIFICATE
     context.check_hostname = not pinned.exists()  # a pinned certificate is accepted whatever name it has
     if pinned.exists() or authority.exists():
         _trust(context, pinned, authority)
     else:
         raise UserError(
-            f'"{directory}" holds neither {SERVER_CERTIFICATE} nor {AUTHORITY}, so the receiver cannot be '
+            f'"{directory}" holds neither {SERVER_CERTIFICATE} nor {AUTHORITY_CERTIFICATE}, so the receiver cannot be '
             "recognised.",
-            f"Copy the receiver's {SERVER_CERTIFICATE} there, or the {AUTHORITY} that signed it.",
+            f"Copy the receiver's {SERVER_CERTIFICATE} there, or the {AUTHORITY_CERTIFICATE} that signed it.",
         )
     if (directory / CLIENT_KEY).exists() or (directory / CLIENT_CERTIFICATE).exists():
         _load_own(context, directory / CLIENT_KEY, directory / CLIENT_CERTIFICATE)

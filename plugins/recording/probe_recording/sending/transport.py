@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_recording import messages
 from probe_recording.place import Destination
 from probe_recording.sending.message import (
@@ -22,18 +22,18 @@ from probe_recording.sending.message import (
     FrameLimits,
     count_json_values,
 )
-from probe_recording.sending.outbox import FAILED, TOO_LARGE, Outbox, Queued
+from probe_recording.sending.outbox import REASON_RECORDER_ERROR, REASON_TOO_LARGE, Outbox, QueuedCall
 from probe_recording.sending.tls import sentence_of
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 60.0
 """Seconds between two attempts, doubled after each failure."""
-MOMENT = 1.0
-MOST_TOLD = 10
+POLL_SECONDS = 1.0
+MAX_REPORTED_FAILURES = 10
 """Different failures that are kept apart until all is well again."""
-LARGEST_HEAD = FrameLimits().head
+MAX_HEAD_BYTES = FrameLimits().head
 
 
-class Refused(Exception):
+class ReceiverRefusal(Exception):
     """A receiver that does not want the calls of this sender, with its reason."""
 
 
@@ -92,7 +92,7 @@ class Transport(ABC):
         """Release whatever a forked child inherited, without a word to the receiver."""
 
     @abstractmethod
-    def _converse(self, welcome: Callable[[], None]) -> None:
+    def _send_until_stopped(self, welcome: Callable[[], None]) -> None:
         """Send until everything is acknowledged or ``_stopping`` is set; call ``welcome`` once calls flow.
 
         Raises:
@@ -105,50 +105,50 @@ class Transport(ABC):
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._converse(self._welcome)
+                self._send_until_stopped(self._note_connection)
                 if not self._stopping.is_set():
                     self.done.set()
                 return
-            except Refused as error:
+            except ReceiverRefusal as error:
                 self.refused = str(error)
                 self._outbox.refused = True
-                self._failed(f"refuses this training: {error}", lasting=True)
+                self._report_failure(f"refuses this training: {error}", lasting=True)
             except (OSError, FrameError, EOFError) as error:
-                self._failed(f"{self.trouble}: {sentence_of(error)}", lasting=isinstance(error, ssl.SSLError))
+                self._report_failure(f"{self.trouble}: {sentence_of(error)}", lasting=isinstance(error, ssl.SSLError))
             except UserError as error:
-                self._failed(f"{self.trouble}: {error.what} {error.fix}", lasting=True)
+                self._report_failure(f"{self.trouble}: {error.what} {error.fix}", lasting=True)
             except Exception as error:  # the training must go on whatever the error
-                self._failed(f"{self.trouble}: {type(error).__name__}: {error}")
+                self._report_failure(f"{self.trouble}: {type(error).__name__}: {error}")
             if self._abandoned:
                 return
-            self._outbox.reconnected()
-            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._attempts)
+            self._outbox.requeue_sent_calls()
+            pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**self._attempts)
             self._attempts = min(self._attempts + 1, 20)
-            self._rest(pause * self._chance.uniform(0.8, 1.2))  # many ranks must not return all at once
+            self._pause(pause * self._chance.uniform(0.8, 1.2))  # many ranks must not return all at once
 
-    def _rest(self, pause: float) -> None:
+    def _pause(self, pause: float) -> None:
         """Wait before the next attempt; at the end of the process no longer than a moment."""
         end = time.monotonic() + pause
-        while (left := end - time.monotonic()) > 0 and not self._stopping.wait(min(left, MOMENT)):
+        while (left := end - time.monotonic()) > 0 and not self._stopping.wait(min(left, POLL_SECONDS)):
             if self._outbox.is_closed:
                 return
 
-    def _encoded(self, call: Queued) -> list[Buffer]:
+    def _encode_call(self, call: QueuedCall) -> list[Buffer]:
         """Return the frame of a call; an empty list, after dropping the call, if it cannot be encoded."""
         try:
-            frame = call.frame(self._hello["rank"])
+            frame = call.build_frame(self._hello["rank"])
             body = sum(memoryview(part).nbytes for part in frame[1:])
             values = count_json_values(frame[0], PREFIX.size)
-            if body > self._outbox.most_body or len(frame[0]) > LARGEST_HEAD or values > MAX_JSON_VALUES:
-                self._outbox.give_up(call.seq, TOO_LARGE)  # the receiver would end the connection
+            if body > self._outbox.most_body or len(frame[0]) > MAX_HEAD_BYTES or values > MAX_JSON_VALUES:
+                self._outbox.give_up(call.seq, REASON_TOO_LARGE)  # the receiver would end the connection
                 return []
             return frame
         except Exception as error:  # one call that cannot be sent must not keep back the others
             messages.note(f"probe: {call.name} of step {call.step} cannot be sent: {error}")
-            self._outbox.give_up(call.seq, FAILED)
+            self._outbox.give_up(call.seq, REASON_RECORDER_ERROR)
             return []
 
-    def _welcome(self) -> None:
+    def _note_connection(self) -> None:
         self._attempts = 0
         self.reached = True
         self.problem = self.refused = None
@@ -157,17 +157,17 @@ class Transport(ABC):
             self._told.clear()
             messages.note(f"probe: calls are sent to {self._destination} again.")
 
-    def _failed(self, sentence: str, *, lasting: bool = False) -> None:
+    def _report_failure(self, sentence: str, *, lasting: bool = False) -> None:
         """Note a failure, and say it once until all is well again.
 
         After the first one those alone are said that do not pass by themselves, such as a wrong certificate.
         """
-        self.problem = printable(sentence)
+        self.problem = make_printable(sentence)
         if (
             self._abandoned
             or self._stopping.is_set()
             or sentence in self._told
-            or len(self._told) == MOST_TOLD
+            or len(self._told) == MAX_REPORTED_FAILURES
         ):
             return
         if not self._told:

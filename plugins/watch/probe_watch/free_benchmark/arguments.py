@@ -13,7 +13,7 @@ class UnsupportedTensor(Exception):
     """An argument is a tensor of a kind that cannot be copied."""
 
 
-def tensors_in(value: Any, kinds: type | tuple[type, ...], depth: int = 0) -> Iterator[Any]:
+def iterate_tensors(value: Any, kinds: type | tuple[type, ...], depth: int = 0) -> Iterator[Any]:
     """Yield the tensors in an argument, in order.
 
     Args:
@@ -25,9 +25,9 @@ def tensors_in(value: Any, kinds: type | tuple[type, ...], depth: int = 0) -> It
         yield value
     elif isinstance(value, (list, tuple)) and depth < DEPTH:
         for item in value:
-            yield from tensors_in(item, kinds, depth + 1)
+            yield from iterate_tensors(item, kinds, depth + 1)
     elif isinstance(value, dict) and depth < DEPTH:
-        yield from tensors_in(list(value.values()), kinds, depth)
+        yield from iterate_tensors(list(value.values()), kinds, depth)
 
 
 def map_tensors(function: Callable[[Any], Any], value: Any, kind: type, depth: int = 0) -> Any:
@@ -60,7 +60,7 @@ def choose_change(
         None if nothing is changed.
     """
     for value in values:
-        wanted = [tensor for tensor in tensors_in(value, kinds) if is_wanted(tensor)]
+        wanted = [tensor for tensor in iterate_tensors(value, kinds) if is_wanted(tensor)]
         for tensor in wanted:
             changed = change(tensor)
             if changed is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from probe_watch.free_benchmark.array_perturbations import Array, round_to_bfloat16
-from probe_watch.free_benchmark.outcome import Difference
+from probe_watch.free_benchmark.outcome import OutputDifference
 from probe_watch.free_benchmark.outputs import NotComparable
 from probe_watch.free_benchmark.thresholds import CpuLimits
 
@@ -16,7 +16,7 @@ CHUNK_BYTES = 16 * 1024 * 1024
 """The size of the parts that the ratio is computed in, which bounds the memory for it."""
 
 
-def norm_ratio(original: Array, changed: Array, floor: float, dtype: str) -> float | Difference:
+def compute_norm_ratio(original: Array, changed: Array, floor: float, dtype: str) -> float | OutputDifference:
     """Return the largest ratio of two elements at the same place, in either direction.
 
     Magnitudes below ``floor`` count as ``floor``. Elements that are nan in both arrays, or the same
@@ -51,23 +51,23 @@ def norm_ratio(original: Array, changed: Array, floor: float, dtype: str) -> flo
         ratio = 1.0
         size = max(1, CHUNK_BYTES // second.itemsize)
         for start in range(0, second.size, size):
-            part = _ratio_of_chunk(first[start : start + size], second[start : start + size], floor, dtype)
-            if isinstance(part, Difference):
+            part = _compute_chunk_ratio(first[start : start + size], second[start : start + size], floor, dtype)
+            if isinstance(part, OutputDifference):
                 return part
             ratio = max(ratio, part)
     return ratio
 
 
-def _ratio_of_chunk(original: Array, changed: Array, floor: float, dtype: str) -> float | Difference:
+def _compute_chunk_ratio(original: Array, changed: Array, floor: float, dtype: str) -> float | OutputDifference:
     finite = np.isfinite(original) & np.isfinite(changed)
     if not finite.all():
-        same = (original == changed) | (np.isnan(original) & np.isnan(changed))
-        if not (finite | same).all():
-            return Difference.NOT_FINITE
+        is_same = (original == changed) | (np.isnan(original) & np.isnan(changed))
+        if not (finite | is_same).all():
+            return OutputDifference.NOT_FINITE
         ones = np.ones_like(changed)
         original, changed = np.where(finite, original, ones), np.where(finite, changed, ones)
     if float((original * changed).min()) < -(floor**2):
-        return Difference.SIGN
+        return OutputDifference.SIGN
     least: Any = np.asarray(floor, changed.dtype)
     if dtype == "bfloat16":
         least = round_to_bfloat16(least)
@@ -78,7 +78,7 @@ def _ratio_of_chunk(original: Array, changed: Array, floor: float, dtype: str) -
     return max(largest, 1 / smallest if smallest else math.inf)
 
 
-def agrees_with_cpu(actual: Array, reference: Array, limits: CpuLimits) -> bool:
+def is_close_to_cpu(actual: Array, reference: Array, limits: CpuLimits) -> bool:
     """Return True if a device's output agrees with that of the CPU.
 
     Small elements of ``actual`` are compared by their absolute error, others by their relative error, and the
@@ -96,7 +96,7 @@ def agrees_with_cpu(actual: Array, reference: Array, limits: CpuLimits) -> bool:
     """
     if actual.shape != reference.shape:
         raise NotComparable("shapes differ")
-    a, g = _wide(actual), _wide(reference)
+    a, g = _widen(actual), _widen(reference)
     if not np.isfinite(g).all() or not a.size:
         return True
     if a.shape != g.shape or not np.isfinite(a).all():
@@ -112,7 +112,7 @@ def agrees_with_cpu(actual: Array, reference: Array, limits: CpuLimits) -> bool:
         return abs(float((error / scale).mean())) <= limits.balance
 
 
-def _wide(array: Array) -> Array:
+def _widen(array: Array) -> Array:
     if np.iscomplexobj(array):
         return np.stack([array.real, array.imag]).astype(np.float64)
     return array.astype(np.float64)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probe_watch.free_benchmark.settings import Mode
+from probe_watch.free_benchmark.settings import ChangeMode
 
 Array = NDArray[Any]
 HALVES = ("float16", "bfloat16")
@@ -94,17 +94,17 @@ def swap_ends(array: Array) -> Array | None:
     return result
 
 
-def array_changer(mode: Mode, noise: Mapping[str, float]) -> Callable[[Array, str], Array | None]:
+def create_array_changer(mode: ChangeMode, noise: Mapping[str, float]) -> Callable[[Array, str], Array | None]:
     """Return the function that changes one array of a named dtype; it returns None if it changes nothing.
 
     Args:
         mode: A mode that changes one argument.
         noise: The size of the noise, by dtype.
     """
-    if mode is Mode.ADD_NOISE:
+    if mode is ChangeMode.ADD_NOISE:
         return lambda array, dtype: add_noise(array, dtype, noise)
-    if mode is Mode.BIT_NOISE:
+    if mode is ChangeMode.BIT_NOISE:
         return flip_last_bit
-    if mode is Mode.CHANGE_VALUE:
+    if mode is ChangeMode.CHANGE_VALUE:
         return lambda array, dtype: swap_ends(array)
     return lambda array, dtype: array

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from probe_recording import CallInterceptor, InterceptedCall
 
-from probe_watch.free_benchmark.judge import Judge, TensorComparison
-from probe_watch.free_benchmark.outcome import Outcome, Skip
+from probe_watch.free_benchmark.judge import BenchmarkJudge, TensorComparison
+from probe_watch.free_benchmark.outcome import OutputComparison, Skip
 from probe_watch.free_benchmark.preheat import Preheat
-from probe_watch.free_benchmark.settings import Settings
+from probe_watch.free_benchmark.settings import BenchmarkSettings
 from probe_watch.free_benchmark.thresholds import Thresholds
 
 
@@ -53,10 +53,10 @@ class Benchmark(ABC):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BenchmarkSettings,
         thresholds: Thresholds,
         interceptor: CallInterceptor,
-        report: Callable[[str, Outcome], None],
+        report: Callable[[str, OutputComparison], None],
         skip: Callable[[str, Skip], None],
         preheat: Preheat | None,
     ) -> None:
@@ -65,7 +65,7 @@ class Benchmark(ABC):
         self.interceptor = interceptor
         self.skip = skip
         self.preheat = preheat
-        self.judge = Judge(settings, thresholds, report, skip, preheat, self.tensors)
+        self.judge = BenchmarkJudge(settings, thresholds, report, skip, preheat, self.tensors)
         self.is_active = False
 
     def flush(self) -> None:  # noqa: B027 - a framework may compare at once

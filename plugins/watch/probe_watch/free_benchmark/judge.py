@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from probe_watch.free_benchmark.outcome import Outcome, Skip
+from probe_watch.free_benchmark.outcome import OutputComparison, Skip
 from probe_watch.free_benchmark.outputs import NotComparable, compare_outputs
 from probe_watch.free_benchmark.preheat import Preheat
-from probe_watch.free_benchmark.settings import Mode, Settings
+from probe_watch.free_benchmark.settings import BenchmarkSettings, ChangeMode
 from probe_watch.free_benchmark.thresholds import CpuLimits, Thresholds
 
 
@@ -23,20 +23,20 @@ class TensorComparison(Protocol):
 
     tensor_type: type
 
-    def dtype_name(self, tensor: Any) -> str:
+    def name_dtype(self, tensor: Any) -> str:
         """Return the name of a tensor's dtype as in the thresholds, such as ``float32``."""
 
     def is_inexact(self, tensor: Any) -> bool:
         """Return True for floating and complex tensors."""
 
-    def compare_on_device(self, original: Any, changed: Any, floor: float, limit: float) -> Outcome:
+    def compare_on_device(self, original: Any, changed: Any, floor: float, limit: float) -> OutputComparison:
         """Return the outcome of the comparison by ratios."""
 
-    def compare_with_cpu(self, original: Any, reference: Any, limits: CpuLimits) -> Outcome:
+    def compare_with_cpu(self, original: Any, reference: Any, limits: CpuLimits) -> OutputComparison:
         """Return the outcome of the comparison with the result of the CPU."""
 
 
-class Judge:
+class BenchmarkJudge:
     """The comparison of the results of second runs with those of the program.
 
     Args:
@@ -50,9 +50,9 @@ class Judge:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BenchmarkSettings,
         thresholds: Thresholds,
-        report: Callable[[str, Outcome], None],
+        report: Callable[[str, OutputComparison], None],
         skip: Callable[[str, Skip], None],
         preheat: Preheat | None,
         tensors: TensorComparison,
@@ -64,9 +64,7 @@ class Judge:
         self._preheat = preheat
         self._tensors = tensors
 
-    def judge(
-        self, name: str, results: Sequence[tuple[int | None, Any, Any, Any]], *, is_sample: bool
-    ) -> None:
+    def judge(self, name: str, results: Sequence[tuple[int | None, Any, Any, Any]], *, is_sample: bool) -> None:
         """Compare results of the program and of the second runs, and report the outcomes.
 
         Args:
@@ -79,7 +77,7 @@ class Judge:
         api = name.rpartition(".")[0]
         try:
             for place, original, changed, reference in results:
-                outcomes = self._outcomes(original, changed, partial(self._compare, api))
+                outcomes = self._list_outcomes(original, changed, partial(self._compare, api))
                 if reference is not None:
                     self._add_samples(api, outcomes, original, reference)
                 for outcome in outcomes:
@@ -117,32 +115,34 @@ class Judge:
         ]
         self.judge(name, rows, is_sample=is_sample)
 
-    def _outcomes(self, original: Any, changed: Any, compare: Callable[..., Outcome | None]) -> list[Outcome]:
+    def _list_outcomes(
+        self, original: Any, changed: Any, compare: Callable[..., OutputComparison | None]
+    ) -> list[OutputComparison]:
         return compare_outputs(original, changed, compare, self._thresholds, self._tensors.tensor_type)
 
-    def _compare(self, api: str, original: Any, changed: Any) -> Outcome | None:
+    def _compare(self, api: str, original: Any, changed: Any) -> OutputComparison | None:
         tensors, thresholds = self._tensors, self._thresholds
-        dtype = tensors.dtype_name(original)
+        dtype = tensors.name_dtype(original)
         mode = self._settings.mode
-        if not tensors.is_inexact(original) and mode not in (Mode.NO_CHANGE, Mode.TO_CPU):
+        if not tensors.is_inexact(original) and mode not in (ChangeMode.NO_CHANGE, ChangeMode.TO_CPU):
             return None  # positions and truth values have no ratio
-        if mode is Mode.TO_CPU and self._preheat is None:
-            return tensors.compare_with_cpu(original, changed, thresholds.cpu_limits(dtype))
-        floor = thresholds.floor(self._settings.stage, tensors.dtype_name(changed))
+        if mode is ChangeMode.TO_CPU and self._preheat is None:
+            return tensors.compare_with_cpu(original, changed, thresholds.get_cpu_limits(dtype))
+        floor = thresholds.get_floor(self._settings.stage, tensors.name_dtype(changed))
         if self._preheat is None:
-            limit = thresholds.ratio_limit(mode, dtype)
+            limit = thresholds.get_ratio_limit(mode, dtype)
         else:
             limit = self._preheat.limit(mode, api, dtype)
         return tensors.compare_on_device(original, changed, floor, limit)
 
-    def _add_samples(self, api: str, outcomes: list[Outcome], original: Any, reference: Any) -> None:
+    def _add_samples(self, api: str, outcomes: list[OutputComparison], original: Any, reference: Any) -> None:
         """Pass the ratios of a sample to preheating, each with the comparison with the CPU."""
         assert self._preheat is not None
 
-        def compare(actual: Any, expected: Any) -> Outcome:
-            limits = self._thresholds.cpu_limits(self._tensors.dtype_name(actual))
+        def compare(actual: Any, expected: Any) -> OutputComparison:
+            limits = self._thresholds.get_cpu_limits(self._tensors.name_dtype(actual))
             return self._tensors.compare_with_cpu(actual, expected, limits)
 
-        for outcome, expected in zip(outcomes, self._outcomes(original, reference, compare)):
+        for outcome, expected in zip(outcomes, self._list_outcomes(original, reference, compare)):
             if outcome.ratio is not None:
                 self._preheat.add(api, outcome.dtype_name, outcome.ratio, agrees_with_cpu=expected.consistent)

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probe_core.errors import counted, some
-from probe_core.safe_text import safe
-from probe_watch.free_benchmark.outcome import Outcome, Skip
-from probe_watch.free_benchmark.settings import Handler, Settings
+from probe_core.errors import format_count, format_list
+from probe_core.safe_text import escape_invisible
+from probe_watch.free_benchmark.outcome import OutputComparison, Skip
+from probe_watch.free_benchmark.settings import BenchmarkSettings, Handler
 from probe_watch.free_benchmark.table import FILE
 
 REASONS = {
@@ -23,7 +23,7 @@ REASONS = {
 
 
 @dataclass(slots=True)
-class Counts:
+class BenchmarkCounts:
     """Numbers of the results and calls that a run examined.
 
     Attributes:
@@ -36,7 +36,7 @@ class Counts:
     inconsistent: Counter[str] = field(default_factory=Counter)
     skipped: dict[Skip, Counter[str]] = field(default_factory=dict)
 
-    def add(self, name: str, outcome: Outcome) -> None:
+    def add(self, name: str, outcome: OutputComparison) -> None:
         """Count an outcome of a call, named with its phase."""
         self.outcomes += 1
         if not outcome.consistent:
@@ -51,25 +51,25 @@ def note(text: str) -> None:
     """Print one line, made safe for a terminal; a full or closed stderr is ignored."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
-            sys.stderr.write(f"{safe(text)}\n")
+            sys.stderr.write(f"{escape_invisible(text)}\n")
             sys.stderr.flush()
 
 
-def summarize(counts: Counts, settings: Settings, root: Path) -> None:
+def summarize(counts: BenchmarkCounts, settings: BenchmarkSettings, root: Path) -> None:
     """Print what a run examined and found."""
     mode = settings.mode.value
     if not counts.outcomes:
         note(f"probe: free_benchmark ({mode}) compared no call. Check step, rank, list and scope.")
     elif not counts.inconsistent:
-        note(f"probe: free_benchmark ({mode}) compared {counted(counts.outcomes, 'result')}; all agree.")
+        note(f"probe: free_benchmark ({mode}) compared {format_count(counts.outcomes, 'result')}; all agree.")
     else:
-        apis = some([f"{api} ({count})" for api, count in counts.inconsistent.most_common()])
-        total = counted(sum(counts.inconsistent.values()), "result")
+        apis = format_list([f"{api} ({count})" for api, count in counts.inconsistent.most_common()])
+        total = format_count(sum(counts.inconsistent.values()), "result")
         place = "" if settings.handler is Handler.FIX else f" See {root}/step*/rank*/{FILE}."
         note(
-            f"probe: free_benchmark ({mode}) compared {counted(counts.outcomes, 'result')}; "
+            f"probe: free_benchmark ({mode}) compared {format_count(counts.outcomes, 'result')}; "
             f"inconsistent: {total} of {apis}.{place}"
         )
     for reason, apis_skipped in counts.skipped.items():
-        total = counted(sum(apis_skipped.values()), "call")
-        note(f"probe: {total} of {some(list(apis_skipped))} not examined: {REASONS[reason]}.")
+        total = format_count(sum(apis_skipped.values()), "call")
+        note(f"probe: {total} of {format_list(list(apis_skipped))} not examined: {REASONS[reason]}.")

@@ -14,16 +14,16 @@ from probe_recording import InterceptedCall
 from probe_core.errors import UserError
 from probe_watch.free_benchmark.arguments import UnsupportedTensor
 from probe_watch.free_benchmark.benchmark import Benchmark, GradientSwitch
-from probe_watch.free_benchmark.mindspore_repetition import Repetition, repetition_of
-from probe_watch.free_benchmark.mindspore_tensors import MindSporeComparison, mindspore_tensors_in
+from probe_watch.free_benchmark.mindspore_repetition import Repetition, create_repetition
+from probe_watch.free_benchmark.mindspore_tensors import MindSporeComparison, iterate_mindspore_tensors
 from probe_watch.free_benchmark.outcome import Skip
-from probe_watch.free_benchmark.preheat import Part
-from probe_watch.free_benchmark.settings import Handler, Mode, Settings, Stage
+from probe_watch.free_benchmark.preheat import PreheatRole
+from probe_watch.free_benchmark.settings import BenchmarkSettings, ChangeMode, Handler, Stage
 
 UNWRITTEN_CALLS = ("Mint.empty", "Mint.empty_like", "Tensor.new_empty")
 """APIs that return memory without values."""
 
-BATCH_NORM = "BatchNorm"
+BATCH_NORM_PRIMITIVE = "BatchNorm"
 """The primitive whose CPU kernel writes the first of its outputs, and no other one in all cases."""
 
 
@@ -68,7 +68,7 @@ class MindSporeBenchmark(Benchmark):
 
     tensors = MindSporeComparison()
 
-    def __init__(self, settings: Settings, *arguments: Any) -> None:
+    def __init__(self, settings: BenchmarkSettings, *arguments: Any) -> None:
         super().__init__(settings, *arguments)
         _check(settings)
         self._arrived: list[_ArrivedGradients] = []
@@ -86,7 +86,7 @@ class MindSporeBenchmark(Benchmark):
             return call.run()
         is_backward = self.settings.stage is Stage.BACKWARD
         switch = GradientSwitch(partial(self._await, call.name, plan))
-        states = self.interceptor.random_states()
+        states = self.interceptor.read_random_states()
         original = call.run(switch if is_backward else None)
         if states.have_changed():
             self.skip(call.name, Skip.RANDOM)
@@ -97,35 +97,33 @@ class MindSporeBenchmark(Benchmark):
     def _plan(self, call: InterceptedCall) -> _Plan | None:
         """Return the second runs of a call; None if it is not examined."""
         is_fix = self.settings.handler is Handler.FIX
-        if (is_fix and call.writes) or _api(call.name) in UNWRITTEN_CALLS:
+        if (is_fix and call.writes) or _get_api(call.name) in UNWRITTEN_CALLS:
             return None
         try:
-            with self.interceptor.unobserved():
+            with self.interceptor.suspend():
                 inputs = call.differentiable_inputs() if self.settings.stage is Stage.BACKWARD else []
                 if self.settings.stage is Stage.BACKWARD and not inputs:
                     return None
-                changed = repetition_of(
+                changed = create_repetition(
                     call, self.settings.mode, self.thresholds.noise, keeps_graph=is_fix, differentiable=inputs
                 )
-                return None if changed is None else self._preheated(call, changed, inputs)
+                return None if changed is None else self._plan_preheated(call, changed, inputs)
         except UnsupportedTensor:
             self.skip(call.name, Skip.KIND)
         except Exception:  # the call of the program must go on whatever the error
             self.skip(call.name, Skip.FAILED)
         return None
 
-    def _preheated(
-        self, call: InterceptedCall, changed: Repetition, inputs: Sequence[Tensor]
-    ) -> _Plan | None:
+    def _plan_preheated(self, call: InterceptedCall, changed: Repetition, inputs: Sequence[Tensor]) -> _Plan | None:
         """Return the plan of a call by the schedule of preheating; None if the call is only counted."""
-        part = Part.COMPARED if self.preheat is None else self.preheat.take(_api(call.name))
-        if part is Part.COUNTED:
+        part = PreheatRole.COMPARED if self.preheat is None else self.preheat.take(_get_api(call.name))
+        if part is PreheatRole.COUNTED:
             return None
-        if part is Part.COMPARED:
+        if part is PreheatRole.COMPARED:
             return _Plan(changed)
         reference = None
         try:
-            reference = repetition_of(call, Mode.TO_CPU, self.thresholds.noise, differentiable=inputs)
+            reference = create_repetition(call, ChangeMode.TO_CPU, self.thresholds.noise, differentiable=inputs)
         except Exception:  # the call of the program must go on whatever the error
             self.skip(call.name, Skip.FAILED)
         return _Plan(changed, reference, is_sample=True)
@@ -138,15 +136,15 @@ class MindSporeBenchmark(Benchmark):
         except Exception:
             self.skip(call.name, Skip.FAILED)
             return original
-        with self.interceptor.unobserved():
+        with self.interceptor.suspend():
             expected = None
             if plan.reference is not None:
-                expected = _written(call, reference, plan.reference.args)
-            written = (_written(call, original, call.args), _written(call, changed, plan.changed.args))
+                expected = _select_written(call, reference, plan.reference.args)
+            written = (_select_written(call, original, call.args), _select_written(call, changed, plan.changed.args))
             self.judge.judge(call.name, [(None, *written, expected)], is_sample=plan.is_sample)
             if self.settings.handler is Handler.FIX:
-                arguments = {id(tensor) for tensor in mindspore_tensors_in((call.args, call.kwargs))}
-                return _fixed(original, changed, arguments)
+                arguments = {id(tensor) for tensor in iterate_mindspore_tensors((call.args, call.kwargs))}
+                return _fix_result(original, changed, arguments)
         return original
 
     # -- backward --------------------------------------------------------------------------
@@ -158,7 +156,7 @@ class MindSporeBenchmark(Benchmark):
 
     def flush(self) -> None:
         """Run the backward passes of the calls whose gradients arrived, and compare them."""
-        with self.interceptor.unobserved():
+        with self.interceptor.suspend():
             while self._arrived:
                 arrived = self._arrived.pop(0)
                 plan = arrived.plan
@@ -173,42 +171,42 @@ class MindSporeBenchmark(Benchmark):
                 )
 
 
-def _api(name: str) -> str:
+def _get_api(name: str) -> str:
     """Return the name of the API of a call."""
     return name.rpartition(".")[0]
 
 
-def _written(call: InterceptedCall, result: Any, args: tuple[Any, ...]) -> Any:
+def _select_written(call: InterceptedCall, result: Any, args: tuple[Any, ...]) -> Any:
     """Return what a run of a call wrote: its result, or the arguments of a call that returns nothing useful.
 
     Kernels of optimizers write into parameters, and leave their outputs without values.
     """
-    family, _, rest = _api(call.name).partition(".")
+    family, _, rest = _get_api(call.name).partition(".")
     if family != "Primitive":
         return args[0] if result is None and call.writes and args else result
-    if rest.rpartition(".")[2] == BATCH_NORM:
+    if rest.rpartition(".")[2] == BATCH_NORM_PRIMITIVE:
         return result[:1] if isinstance(result, tuple) else result
     if not call.writes:
         return result
     return tuple(arg if isinstance(arg, Parameter) else None for arg in args)
 
 
-def _fixed(original: Any, changed: Any, arguments: set[int]) -> Any:
+def _fix_result(original: Any, changed: Any, arguments: set[int]) -> Any:
     """Return the second result in the dtypes of the program's; results that are arguments are kept."""
     if isinstance(original, Tensor):
         if not isinstance(changed, Tensor) or original.shape != changed.shape or id(original) in arguments:
             return original
         return changed if changed.dtype == original.dtype else changed.astype(original.dtype)
     if isinstance(original, (list, tuple)) and isinstance(changed, (list, tuple)):
-        items = [_fixed(first, second, arguments) for first, second in zip(original, changed)]
+        items = [_fix_result(first, second, arguments) for first, second in zip(original, changed)]
         kind: Any = type(original)
         return kind(*items) if hasattr(original, "_fields") else kind(items)
     return original
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: BenchmarkSettings) -> None:
     """Raise a UserError if the settings need what MindSpore does not have."""
-    needs_cpu = settings.mode is Mode.TO_CPU or settings.preheat
+    needs_cpu = settings.mode is ChangeMode.TO_CPU or settings.preheat
     if needs_cpu and mindspore.get_context("device_target") != "CPU":
         field = "if_preheat" if settings.preheat else "pert_mode"
         raise UserError(

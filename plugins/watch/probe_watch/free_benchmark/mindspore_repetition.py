@@ -14,16 +14,16 @@ from mindspore import Parameter, Tensor, ops
 from probe_recording import InterceptedCall
 
 from probe_watch.free_benchmark.arguments import UnsupportedTensor, choose_change, map_tensors
-from probe_watch.free_benchmark.array_perturbations import HALVES, Array, array_changer
+from probe_watch.free_benchmark.array_perturbations import HALVES, Array, create_array_changer
 from probe_watch.free_benchmark.mindspore_tensors import (
-    array_of,
-    dtype_name,
+    copy_to_array,
+    create_tensor,
+    format_dtype,
     is_floating,
     is_supported,
-    mindspore_tensors_in,
-    tensor_of,
+    iterate_mindspore_tensors,
 )
-from probe_watch.free_benchmark.settings import Mode
+from probe_watch.free_benchmark.settings import ChangeMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class Repetition:
         return result if isinstance(result, (list, tuple)) else (result,)
 
 
-def repetition_of(
-    call: InterceptedCall, mode: Mode, noise: Mapping[str, float], *, keeps_graph: bool = False,
+def create_repetition(
+    call: InterceptedCall, mode: ChangeMode, noise: Mapping[str, float], *, keeps_graph: bool = False,
     differentiable: Sequence[Tensor] = (),
 ) -> Repetition | None:  # fmt: skip
     """Return a second run of a call that has not run yet.
@@ -114,15 +114,15 @@ def repetition_of(
     Raises:
         UnsupportedTensor: An argument is a tensor of a kind that cannot be copied.
     """
-    tensors = list(mindspore_tensors_in((call.args, call.kwargs)))
+    tensors = list(iterate_mindspore_tensors((call.args, call.kwargs)))
     if not all(map(is_supported, tensors)):
         raise UnsupportedTensor
     builder = _Builder(mode, {id(tensor) for tensor in differentiable}, keeps_graph=keeps_graph)
     if mode.raises_precision:
-        has_halves = any(dtype_name(tensor) in HALVES for tensor in tensors)
-        if not tensors or (mode is Mode.IMPROVE_PRECISION and not has_halves):
+        has_halves = any(format_dtype(tensor) in HALVES for tensor in tensors)
+        if not tensors or (mode is ChangeMode.IMPROVE_PRECISION and not has_halves):
             return None
-    elif not builder.choose((*call.args, *call.kwargs.values()), array_changer(mode, noise)):
+    elif not builder.choose((*call.args, *call.kwargs.values()), create_array_changer(mode, noise)):
         return None
     args = map_tensors(builder.copy, call.args, Tensor)
     kwargs = map_tensors(builder.copy, call.kwargs, Tensor)
@@ -139,7 +139,7 @@ class _Builder:
         keeps_graph: True to let gradients of the result reach the program's tensors.
     """
 
-    def __init__(self, mode: Mode, differentiable: set[int], *, keeps_graph: bool) -> None:
+    def __init__(self, mode: ChangeMode, differentiable: set[int], *, keeps_graph: bool) -> None:
         self._mode = mode
         self._differentiable = differentiable
         self._leaves: dict[int, list[Tensor]] = {}
@@ -155,7 +155,7 @@ class _Builder:
             return is_floating(tensor) and (not self._differentiable or id(tensor) in self._differentiable)
 
         chosen = choose_change(
-            values, Tensor, is_wanted, lambda tensor: change(array_of(tensor), dtype_name(tensor))
+            values, Tensor, is_wanted, lambda tensor: change(copy_to_array(tensor), format_dtype(tensor))
         )
         if chosen is not None:
             self._target, self._values = chosen
@@ -165,15 +165,13 @@ class _Builder:
         """Return the copy of a tensor; the chosen tensor is changed at its first place only."""
         if tensor is self._target and self._values is not None:
             values, self._values = self._values, None
-            return self._noted(tensor, tensor_of(values, tensor))
+            return self._noted(tensor, create_tensor(values, tensor))
         copied = self._copies.get(id(tensor))
         if copied is None:
-            copied = self._copies[id(tensor)] = self._noted(tensor, self._copied(tensor))
+            copied = self._copies[id(tensor)] = self._noted(tensor, self._copy_tensor(tensor))
         return copied
 
-    def leaves(
-        self, differentiable: Sequence[Tensor]
-    ) -> tuple[tuple[Tensor, ...], tuple[tuple[int, ...], ...]]:
+    def leaves(self, differentiable: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], tuple[tuple[int, ...], ...]]:
         """Return all leaves, and the positions of those of each tensor, at its first place only."""
         leaves: list[Tensor] = []
         inputs: list[tuple[int, ...]] = []
@@ -192,10 +190,10 @@ class _Builder:
         self._leaves.setdefault(id(tensor), []).append(leaf)
         return leaf
 
-    def _copied(self, tensor: Tensor) -> Any:
-        is_raised = self._mode.raises_precision and dtype_name(tensor) in HALVES
+    def _copy_tensor(self, tensor: Tensor) -> Any:
+        is_raised = self._mode.raises_precision and format_dtype(tensor) in HALVES
         if self._keeps_graph and is_floating(tensor):
             return tensor.astype(mindspore.float32) if is_raised else tensor * 1.0
         if is_raised:
-            return Tensor(array_of(tensor).astype(np.float32))
-        return tensor_of(array_of(tensor), tensor)
+            return Tensor(copy_to_array(tensor).astype(np.float32))
+        return create_tensor(copy_to_array(tensor), tensor)

@@ -9,29 +9,29 @@ import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor
 
-from probe_watch.free_benchmark.arguments import tensors_in
-from probe_watch.free_benchmark.array_comparison import agrees_with_cpu, norm_ratio
+from probe_watch.free_benchmark.arguments import iterate_tensors
+from probe_watch.free_benchmark.array_comparison import compute_norm_ratio, is_close_to_cpu
 from probe_watch.free_benchmark.array_perturbations import Array
-from probe_watch.free_benchmark.outcome import Difference, Outcome
+from probe_watch.free_benchmark.outcome import OutputComparison, OutputDifference
 from probe_watch.free_benchmark.thresholds import CpuLimits
 
-FLOATING = ("float16", "bfloat16", "float32", "float64")
-_SPARSE = (mindspore.COOTensor, mindspore.CSRTensor, mindspore.RowTensor)
+FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
+_SPARSE_TYPES = (mindspore.COOTensor, mindspore.CSRTensor, mindspore.RowTensor)
 
 
-def dtype_name(tensor: Tensor) -> str:
+def format_dtype(tensor: Tensor) -> str:
     """Return the name of a tensor's dtype as in the thresholds, such as ``float32``."""
     return str(tensor.dtype).lower()
 
 
 def is_floating(tensor: Tensor) -> bool:
     """Return True for a tensor of floating numbers."""
-    return dtype_name(tensor) in FLOATING
+    return format_dtype(tensor) in FLOAT_DTYPES
 
 
-def mindspore_tensors_in(value: Any) -> Iterator[Any]:
+def iterate_mindspore_tensors(value: Any) -> Iterator[Any]:
     """Yield the tensors in an argument, in order, with sparse tensors."""
-    return tensors_in(value, (Tensor, *_SPARSE))
+    return iterate_tensors(value, (Tensor, *_SPARSE_TYPES))
 
 
 def is_supported(tensor: Any) -> bool:
@@ -39,14 +39,14 @@ def is_supported(tensor: Any) -> bool:
     return isinstance(tensor, Tensor) and not getattr(tensor, "has_init", False)
 
 
-def array_of(tensor: Tensor) -> Array:
+def copy_to_array(tensor: Tensor) -> Array:
     """Return a copy of the values of a tensor; those of bfloat16 as float32."""
     if tensor.dtype == mindspore.bfloat16:
         tensor = tensor.astype(mindspore.float32)
     return np.array(tensor.asnumpy(), order="C", copy=True)
 
 
-def tensor_of(array: Array, like: Tensor) -> Any:
+def create_tensor(array: Array, like: Tensor) -> Any:
     """Return a tensor, or Parameter, with the values of an array, outside of the graph.
 
     Args:
@@ -66,27 +66,29 @@ class MindSporeComparison:
 
     tensor_type: type = Tensor
 
-    def dtype_name(self, tensor: Tensor) -> str:
+    def name_dtype(self, tensor: Tensor) -> str:
         """Return the name of a tensor's dtype as in the thresholds, such as ``float32``."""
-        return dtype_name(tensor)
+        return format_dtype(tensor)
 
     def is_inexact(self, tensor: Tensor) -> bool:
         """Return True for floating and complex tensors."""
-        return is_floating(tensor) or dtype_name(tensor).startswith("complex")
+        return is_floating(tensor) or format_dtype(tensor).startswith("complex")
 
-    def compare_on_device(self, original: Tensor, changed: Tensor, floor: float, limit: float) -> Outcome:
+    def compare_on_device(self, original: Tensor, changed: Tensor, floor: float, limit: float) -> OutputComparison:
         """Return the outcome of the comparison by ratios."""
-        name = dtype_name(changed)
-        ratio = norm_ratio(array_of(original), array_of(changed), floor, name)
-        if isinstance(ratio, Difference):
-            return Outcome(False, str(original.dtype), _shape(original), ratio)
-        return Outcome(ratio <= limit, str(original.dtype), _shape(original), Difference.RATIO, ratio)
+        name = format_dtype(changed)
+        ratio = compute_norm_ratio(copy_to_array(original), copy_to_array(changed), floor, name)
+        if isinstance(ratio, OutputDifference):
+            return OutputComparison(False, str(original.dtype), _format_shape(original), ratio)
+        return OutputComparison(
+            ratio <= limit, str(original.dtype), _format_shape(original), OutputDifference.RATIO, ratio
+        )
 
-    def compare_with_cpu(self, original: Tensor, reference: Tensor, limits: CpuLimits) -> Outcome:
+    def compare_with_cpu(self, original: Tensor, reference: Tensor, limits: CpuLimits) -> OutputComparison:
         """Return the outcome of the comparison with the result of the CPU."""
-        consistent = agrees_with_cpu(array_of(original), array_of(reference), limits)
-        return Outcome(consistent, str(original.dtype), _shape(original))
+        consistent = is_close_to_cpu(copy_to_array(original), copy_to_array(reference), limits)
+        return OutputComparison(consistent, str(original.dtype), _format_shape(original))
 
 
-def _shape(tensor: Tensor) -> str:
+def _format_shape(tensor: Tensor) -> str:
     return str(tuple(tensor.shape))

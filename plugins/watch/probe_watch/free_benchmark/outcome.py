@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Difference(Enum):
+class OutputDifference(Enum):
     """The kind of a difference between two outputs."""
 
     RATIO = "ratio"
@@ -25,7 +25,7 @@ class Skip(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OutputComparison:
     """The comparison of one output.
 
     Attributes:
@@ -40,7 +40,7 @@ class Outcome:
     consistent: bool
     dtype: str = ""
     shape: str = ""
-    difference: Difference = Difference.VALUE
+    difference: OutputDifference = OutputDifference.VALUE
     ratio: float | None = None
     index: int | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from probe_watch.free_benchmark.outcome import Outcome
+from probe_watch.free_benchmark.outcome import OutputComparison
 from probe_watch.free_benchmark.thresholds import Thresholds
 
 
@@ -18,10 +18,10 @@ class NotComparable(Exception):
 def compare_outputs(
     original: Any,
     changed: Any,
-    compare: Callable[[Any, Any], Outcome | None],
+    compare: Callable[[Any, Any], OutputComparison | None],
     thresholds: Thresholds,
     tensor_type: type,
-) -> list[Outcome]:
+) -> list[OutputComparison]:
     """Return the outcomes of all outputs of a call.
 
     Tensors are compared by ``compare``; numbers and texts by their values; of a tuple with the names values
@@ -51,10 +51,10 @@ def compare_outputs(
         outcome = compare(original, changed)
         return [] if outcome is None else [outcome]
     if isinstance(original, (bool, int, str)):
-        return [Outcome(original == changed, type(original).__name__)]
+        return [OutputComparison(original == changed, type(original).__name__)]
     if isinstance(original, float) and isinstance(changed, float):
         close = (original != original and changed != changed) or math.isclose(
             original, changed, rel_tol=thresholds.number_relative, abs_tol=thresholds.number_absolute
         )
-        return [Outcome(close, "float")]
+        return [OutputComparison(close, "float")]
     return []

@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
-from probe_watch.free_benchmark.settings import Mode, Settings
+from probe_watch.free_benchmark.settings import BenchmarkSettings, ChangeMode
 from probe_watch.free_benchmark.thresholds import Thresholds
 
 
-class Part(Enum):
+class PreheatRole(Enum):
     """The part of a call in preheating."""
 
     COUNTED = "counted"
@@ -43,7 +43,7 @@ class Preheat:
         thresholds: The thresholds, below which no learned threshold falls.
     """
 
-    def __init__(self, settings: Settings, thresholds: Thresholds) -> None:
+    def __init__(self, settings: BenchmarkSettings, thresholds: Thresholds) -> None:
         self._settings = settings
         self._thresholds = thresholds
         self._totals: Counter[str] = Counter()
@@ -54,27 +54,27 @@ class Preheat:
         self._ended: set[str] = set()
         self._step = 0
 
-    def take(self, api: str) -> Part:
+    def take(self, api: str) -> PreheatRole:
         """Count a call of ``api`` that can be repeated, and return its part."""
         self._calls[api] += 1
         if not self._step:
-            return Part.COUNTED
+            return PreheatRole.COUNTED
         if self._step >= self._settings.preheat_step or api in self._ended or not self._totals[api]:
-            return Part.COMPARED
-        numbers = self._numbers(api)
+            return PreheatRole.COMPARED
+        numbers = self._list_sample_numbers(api)
         self._missing.setdefault(api, len(numbers))
-        return Part.SAMPLE if self._calls[api] in numbers else Part.COMPARED
+        return PreheatRole.SAMPLE if self._calls[api] in numbers else PreheatRole.COMPARED
 
-    def _numbers(self, api: str) -> set[int]:
+    def _list_sample_numbers(self, api: str) -> set[int]:
         """Return the numbers of the calls, from 1, that are samples of this step."""
         total, steps = self._totals[api], self._settings.preheat_step
         count = min(math.ceil(total / steps), self._settings.max_sample)
         return {(steps * i + self._step) % total or total for i in range(count)}
 
-    def limit(self, mode: Mode, api: str, dtype: str) -> float:
+    def limit(self, mode: ChangeMode, api: str, dtype: str) -> float:
         """Return the largest consistent ratio of an API's results of a dtype."""
         learned = self._learned.get((api, dtype), self._thresholds.preheat_ratio)
-        return max(learned, self._thresholds.ratio_limit(mode, dtype))
+        return max(learned, self._thresholds.get_ratio_limit(mode, dtype))
 
     def add(self, api: str, dtype: str, ratio: float, *, agrees_with_cpu: bool) -> None:
         """Add the ratio of a sample.
@@ -88,7 +88,7 @@ class Preheat:
         samples = self._samples.setdefault(api, {}).setdefault(dtype, _Samples())
         (samples.consistent if agrees_with_cpu else samples.inconsistent).append(ratio)
 
-    def end_sample(self, mode: Mode, api: str) -> None:
+    def end_sample(self, mode: ChangeMode, api: str) -> None:
         """Adjust the thresholds of an API after its last sample in the step."""
         self._missing[api] = self._missing.get(api, 1) - 1
         if self._missing[api] <= 0:
@@ -104,7 +104,7 @@ class Preheat:
         self._missing.clear()
         self._step += 1
 
-    def _adjust(self, mode: Mode, api: str, dtype: str, samples: _Samples) -> None:
+    def _adjust(self, mode: ChangeMode, api: str, dtype: str, samples: _Samples) -> None:
         limit = self.limit(mode, api, dtype)
         largest = max(samples.consistent, default=-math.inf)
         if samples.inconsistent:
@@ -117,4 +117,4 @@ class Preheat:
             factor = self._thresholds.preheat_factor
             distance = limit - 1
             limit = 1 + (distance * factor if largest > limit else distance / factor)
-        self._learned[api, dtype] = max(limit, self._thresholds.ratio_limit(mode, dtype))
+        self._learned[api, dtype] = max(limit, self._thresholds.get_ratio_limit(mode, dtype))

@@ -12,13 +12,13 @@ from probe_recording import InterceptedCall, RandomStates
 from probe_watch.free_benchmark.arguments import UnsupportedTensor
 from probe_watch.free_benchmark.benchmark import Benchmark, GradientSwitch
 from probe_watch.free_benchmark.outcome import Skip
-from probe_watch.free_benchmark.preheat import Part
+from probe_watch.free_benchmark.preheat import PreheatRole
 from probe_watch.free_benchmark.pytorch_comparison import TorchComparison
-from probe_watch.free_benchmark.pytorch_fix import fixed
-from probe_watch.free_benchmark.pytorch_repetition import Repetition, repetition_of
-from probe_watch.free_benchmark.settings import Handler, Mode, Stage
+from probe_watch.free_benchmark.pytorch_fix import fix_result
+from probe_watch.free_benchmark.pytorch_repetition import Repetition, create_repetition
+from probe_watch.free_benchmark.settings import ChangeMode, Handler, Stage
 
-EXCLUDED = ("Distributed.",)
+EXCLUDED_PREFIXES = ("Distributed.",)
 """Beginnings of the names of calls that are never repeated, because they communicate with other ranks."""
 
 
@@ -63,9 +63,9 @@ class TorchBenchmark(Benchmark):
             return call.run()
         if self.preheat is not None:
             part = self.preheat.take(plan.api)
-            if part is Part.COUNTED:
+            if part is PreheatRole.COUNTED:
                 return call.run()
-            if part is Part.SAMPLE:
+            if part is PreheatRole.SAMPLE:
                 self._add_reference(call, plan)
         if self.settings.stage is Stage.BACKWARD:
             return self._await_gradients(call, plan)
@@ -75,18 +75,18 @@ class TorchBenchmark(Benchmark):
         """Return the second run of a call; None if it is not examined."""
         settings = self.settings
         is_backward = settings.stage is Stage.BACKWARD
-        if call.name.startswith(EXCLUDED) or (is_backward and not call.differentiable_inputs()):
+        if call.name.startswith(EXCLUDED_PREFIXES) or (is_backward and not call.differentiable_inputs()):
             return None
         try:
-            with self.interceptor.unobserved():
-                changed = repetition_of(
+            with self.interceptor.suspend():
+                changed = create_repetition(
                     call, settings.mode, self.thresholds.noise,
                     keeps_graph=settings.handler is Handler.FIX, only_gradients=is_backward,
                 )  # fmt: skip
                 if changed is None:
                     return None
                 generator = call.kwargs.get("generator")
-                return _Plan(call.name, self.interceptor.random_states(generator), changed, generator)
+                return _Plan(call.name, self.interceptor.read_random_states(generator), changed, generator)
         except UnsupportedTensor:
             self.skip(call.name, Skip.KIND)
         except Exception:  # the call of the program must go on whatever the error
@@ -97,8 +97,8 @@ class TorchBenchmark(Benchmark):
         """Make a call a sample of preheating, by a run on the CPU."""
         plan.is_sample = True
         try:
-            with self.interceptor.unobserved():
-                plan.reference = repetition_of(call, Mode.TO_CPU, self.thresholds.noise)
+            with self.interceptor.suspend():
+                plan.reference = create_repetition(call, ChangeMode.TO_CPU, self.thresholds.noise)
         except Exception:  # the call of the program must go on whatever the error
             self.skip(call.name, Skip.FAILED)
 
@@ -109,14 +109,14 @@ class TorchBenchmark(Benchmark):
         original = call.run()
         if results is None:
             return original
-        with self.interceptor.unobserved():
+        with self.interceptor.suspend():
             if self._is_random(plan):
                 return original
             changed = results[0]
             reference = None if plan.reference is None else results[1]  # random numbers have no reference
             self.judge.judge(plan.name, [(None, original, changed, reference)], is_sample=plan.is_sample)
             if self.settings.handler is Handler.FIX:
-                return fixed(call, original, changed)
+                return fix_result(call, original, changed)
         return original
 
     def _is_random(self, plan: _Plan) -> bool:
@@ -151,7 +151,7 @@ class TorchBenchmark(Benchmark):
     def _await_gradients(self, call: InterceptedCall, plan: _Plan) -> Any:
         receiver = GradientSwitch(partial(self._compare_gradients, plan))
         result = call.run(receiver)
-        with self.interceptor.unobserved():
+        with self.interceptor.suspend():
             receiver.is_on = not self._is_random(plan)
         return result
 
@@ -159,11 +159,11 @@ class TorchBenchmark(Benchmark):
         """Repeat the call and its backward pass, and compare the gradients of its inputs."""
         if not self.is_active or all(gradient is None for gradient in passed_on):
             return
-        with self.interceptor.unobserved():
-            now = self.interceptor.random_states(plan.generator)
+        with self.interceptor.suspend():
+            now = self.interceptor.read_random_states(plan.generator)
             try:
                 plan.states.restore()
-                results = self._repeat(plan, lambda repetition: repetition.gradients(received))
+                results = self._repeat(plan, lambda repetition: repetition.compute_gradients(received))
             finally:
                 now.restore()
             if results is not None:

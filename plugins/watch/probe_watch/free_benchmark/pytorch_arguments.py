@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from probe_watch.free_benchmark.arguments import tensors_in
+from probe_watch.free_benchmark.arguments import iterate_tensors
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn.Parameter))
 
 
-def torch_tensors_in(value: Any) -> Iterator[torch.Tensor]:
+def iterate_torch_tensors(value: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in an argument, in order."""
-    return tensors_in(value, torch.Tensor)
+    return iterate_tensors(value, torch.Tensor)
 
 
 def is_supported(tensor: torch.Tensor) -> bool:
@@ -31,7 +31,7 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     source = tensor.detach()
     if source.is_conj() or source.is_neg() or not source.numel():
         return source.clone()
-    if _shares_memory_within(source):
+    if _has_shared_elements(source):
         span = 1 + sum((size - 1) * stride for size, stride in zip(source.shape, source.stride()))
         memory = source.as_strided((span,), (1,)).clone()
         return memory.as_strided(source.shape, source.stride(), 0)
@@ -43,13 +43,13 @@ def lay_out_like(values: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
     If elements of ``tensor`` share memory, the strides of ``values`` are kept.
     """
-    if not values.numel() or _shares_memory_within(tensor):
+    if not values.numel() or _has_shared_elements(tensor):
         return values.clone()
     result = torch.empty_strided(tensor.shape, tensor.stride(), dtype=values.dtype, device=values.device)
     return result.copy_(values)
 
 
-def _shares_memory_within(tensor: torch.Tensor) -> bool:
+def _has_shared_elements(tensor: torch.Tensor) -> bool:
     """Return True if elements of a tensor may share memory, as those of an expanded one do."""
     reach = 1
     for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape) if n > 1):
@@ -76,7 +76,7 @@ class _Argument(torch.autograd.Function):
         return gradients[0], None
 
 
-def new_leaf(values: torch.Tensor) -> torch.Tensor:
+def create_leaf(values: torch.Tensor) -> torch.Tensor:
     """Return a leaf that takes no memory, for the gradient of an argument with ``values``."""
     zero = torch.zeros((), dtype=values.dtype, device=values.device)
     return zero.expand(values.shape).requires_grad_()

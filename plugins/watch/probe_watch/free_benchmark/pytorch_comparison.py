@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import torch
 
-from probe_watch.free_benchmark.array_comparison import CHUNK_BYTES, agrees_with_cpu
+from probe_watch.free_benchmark.array_comparison import CHUNK_BYTES, is_close_to_cpu
 from probe_watch.free_benchmark.array_perturbations import Array
-from probe_watch.free_benchmark.outcome import Difference, Outcome
+from probe_watch.free_benchmark.outcome import OutputComparison, OutputDifference
 from probe_watch.free_benchmark.outputs import NotComparable
-from probe_watch.free_benchmark.pytorch_perturbations import dtype_name
+from probe_watch.free_benchmark.pytorch_perturbations import format_dtype
 from probe_watch.free_benchmark.thresholds import CpuLimits
 
 
-def norm_ratio(original: torch.Tensor, changed: torch.Tensor, floor: float) -> float | Difference:
+def compute_norm_ratio(original: torch.Tensor, changed: torch.Tensor, floor: float) -> float | OutputDifference:
     """Return the largest ratio of two elements at the same place, in either direction.
 
     Magnitudes below ``floor`` count as ``floor``. Elements that are nan in both tensors, or the same
@@ -50,32 +50,32 @@ def norm_ratio(original: torch.Tensor, changed: torch.Tensor, floor: float) -> f
     size = max(1, CHUNK_BYTES // changed.element_size())
     chunks = (torch.split(tensor.reshape(-1), size) for tensor in (original, changed))
     for first, second in zip(*chunks):
-        part = _ratio_of_chunk(first, second, floor)
-        if isinstance(part, Difference):
+        part = _compute_chunk_ratio(first, second, floor)
+        if isinstance(part, OutputDifference):
             return part
         ratio = max(ratio, part)
     return ratio
 
 
-def _ratio_of_chunk(original: torch.Tensor, changed: torch.Tensor, floor: float) -> float | Difference:
+def _compute_chunk_ratio(original: torch.Tensor, changed: torch.Tensor, floor: float) -> float | OutputDifference:
     if not changed.numel():
         return 1.0
     if changed.is_floating_point():
         finite = original.isfinite() & changed.isfinite()
         if not bool(finite.all()):
-            same = (original == changed) | (original.isnan() & changed.isnan())
-            if not bool((finite | same).all()):
-                return Difference.NOT_FINITE
+            is_same = (original == changed) | (original.isnan() & changed.isnan())
+            if not bool((finite | is_same).all()):
+                return OutputDifference.NOT_FINITE
             ones = torch.ones_like(changed)
             original, changed = torch.where(finite, original, ones), torch.where(finite, changed, ones)
     if float((original * changed).min()) < -(floor**2):
-        return Difference.SIGN
+        return OutputDifference.SIGN
     ratios = original.abs().clamp(min=floor) / changed.abs().clamp(min=floor)
     largest, least = float(ratios.max()), float(ratios.min())
     return max(largest, 1 / least if least else math.inf)
 
 
-def compare_on_device(original: torch.Tensor, changed: torch.Tensor, floor: float, limit: float) -> Outcome:
+def compare_on_device(original: torch.Tensor, changed: torch.Tensor, floor: float, limit: float) -> OutputComparison:
     """Return the outcome of the comparison on the device.
 
     Args:
@@ -84,24 +84,24 @@ def compare_on_device(original: torch.Tensor, changed: torch.Tensor, floor: floa
         floor: The smallest magnitude that is distinguished from 0.
         limit: The largest ratio of consistent outputs.
     """
-    outcome = Outcome(True, str(original.dtype), str(original.shape), Difference.RATIO)
-    ratio = norm_ratio(original, changed, floor)
-    if isinstance(ratio, Difference):
+    outcome = OutputComparison(True, str(original.dtype), str(original.shape), OutputDifference.RATIO)
+    ratio = compute_norm_ratio(original, changed, floor)
+    if isinstance(ratio, OutputDifference):
         return replace(outcome, consistent=False, difference=ratio)
     return replace(outcome, consistent=ratio <= limit, ratio=ratio)
 
 
-def _host_array(tensor: torch.Tensor) -> Array:
+def _copy_to_host(tensor: torch.Tensor) -> Array:
     """Return a copy of a tensor as float64, or complex128."""
     wide = torch.complex128 if tensor.is_complex() else torch.float64
     array: Array = tensor.detach().cpu().resolve_conj().resolve_neg().to(wide).numpy()
     return array
 
 
-def compare_with_cpu(original: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> Outcome:
+def compare_with_cpu(original: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> OutputComparison:
     """Return the outcome of the comparison with the CPU, which has no ratio."""
-    consistent = agrees_with_cpu(_host_array(original), _host_array(reference), limits)
-    return Outcome(consistent, str(original.dtype), str(original.shape))
+    consistent = is_close_to_cpu(_copy_to_host(original), _copy_to_host(reference), limits)
+    return OutputComparison(consistent, str(original.dtype), str(original.shape))
 
 
 class TorchComparison:
@@ -109,9 +109,9 @@ class TorchComparison:
 
     tensor_type: type = torch.Tensor
 
-    def dtype_name(self, tensor: torch.Tensor) -> str:
+    def name_dtype(self, tensor: torch.Tensor) -> str:
         """Return the name of a tensor's dtype without ``torch.``."""
-        return dtype_name(tensor.dtype)
+        return format_dtype(tensor.dtype)
 
     def is_inexact(self, tensor: torch.Tensor) -> bool:
         """Return True for floating and complex tensors."""
@@ -119,12 +119,12 @@ class TorchComparison:
 
     def compare_on_device(
         self, original: torch.Tensor, changed: torch.Tensor, floor: float, limit: float
-    ) -> Outcome:
+    ) -> OutputComparison:
         """Return the outcome of the comparison by ratios, on the device."""
         with torch.no_grad():
             return compare_on_device(original, changed, floor, limit)
 
-    def compare_with_cpu(self, original: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> Outcome:
+    def compare_with_cpu(self, original: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> OutputComparison:
         """Return the outcome of the comparison with the result of the CPU."""
         with torch.no_grad():
             return compare_with_cpu(original, reference, limits)

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from probe_recording import InterceptedCall
 
-from probe_watch.free_benchmark.pytorch_arguments import torch_tensors_in
+from probe_watch.free_benchmark.pytorch_arguments import iterate_torch_tensors
 
 
-def fixed(call: InterceptedCall, original: Any, changed: Any) -> Any:
+def fix_result(call: InterceptedCall, original: Any, changed: Any) -> Any:
     """Return the second result in the dtypes and on the devices of the program's.
 
     A result that the call wrote into one of its arguments is written there again.
@@ -20,13 +20,11 @@ def fixed(call: InterceptedCall, original: Any, changed: Any) -> Any:
         original: Its result.
         changed: The result of its second run, of the same structure.
     """
-    arguments = (
-        {id(tensor) for tensor in torch_tensors_in((call.args, call.kwargs))} if call.writes else set()
-    )
-    return _converted(original, changed, arguments)
+    arguments = {id(tensor) for tensor in iterate_torch_tensors((call.args, call.kwargs))} if call.writes else set()
+    return _convert_result(original, changed, arguments)
 
 
-def _converted(original: Any, changed: Any, arguments: set[int]) -> Any:
+def _convert_result(original: Any, changed: Any, arguments: set[int]) -> Any:
     if isinstance(original, torch.Tensor):
         if not isinstance(changed, torch.Tensor) or original.shape != changed.shape:
             return original
@@ -34,7 +32,7 @@ def _converted(original: Any, changed: Any, arguments: set[int]) -> Any:
             return original.copy_(changed)
         return changed.to(original)
     if isinstance(original, (list, tuple)) and isinstance(changed, (list, tuple)):
-        items = [_converted(first, second, arguments) for first, second in zip(original, changed)]
+        items = [_convert_result(first, second, arguments) for first, second in zip(original, changed)]
         is_named = isinstance(original, tuple) and type(original) is not tuple
         if not is_named:
             return type(original)(items)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from probe_watch.free_benchmark.settings import Mode
+from probe_watch.free_benchmark.settings import ChangeMode
 
 HALVES = (torch.float16, torch.bfloat16)
 _BITS = {
@@ -15,7 +15,7 @@ _BITS = {
 }  # fmt: skip
 
 
-def dtype_name(dtype: torch.dtype) -> str:
+def format_dtype(dtype: torch.dtype) -> str:
     """Return the name of a dtype without ``torch.``."""
     return str(dtype).removeprefix("torch.")
 
@@ -27,7 +27,7 @@ def add_noise(tensor: torch.Tensor, noise: Mapping[str, float]) -> torch.Tensor 
         tensor: The tensor; nan and infinities stay as they are.
         noise: The size of the noise, by dtype; tensors of other dtypes are not changed.
     """
-    size = noise.get(dtype_name(tensor.dtype))
+    size = noise.get(format_dtype(tensor.dtype))
     if size is None or not tensor.numel():
         return None
     large = tensor.abs() > size**0.5
@@ -76,17 +76,17 @@ def raise_halves(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float() if tensor.dtype in HALVES else tensor
 
 
-def changer(mode: Mode, noise: Mapping[str, float]) -> Callable[[torch.Tensor], torch.Tensor | None]:
+def create_changer(mode: ChangeMode, noise: Mapping[str, float]) -> Callable[[torch.Tensor], torch.Tensor | None]:
     """Return the function that changes one tensor; it returns None if it changes nothing.
 
     Args:
         mode: A mode that changes one argument.
         noise: The size of the noise, by dtype.
     """
-    if mode is Mode.ADD_NOISE:
+    if mode is ChangeMode.ADD_NOISE:
         return lambda tensor: add_noise(tensor, noise)
-    if mode is Mode.BIT_NOISE:
+    if mode is ChangeMode.BIT_NOISE:
         return flip_last_bit
-    if mode is Mode.CHANGE_VALUE:
+    if mode is ChangeMode.CHANGE_VALUE:
         return swap_ends
     return lambda tensor: tensor

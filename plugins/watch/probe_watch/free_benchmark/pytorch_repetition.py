@@ -14,13 +14,13 @@ from probe_watch.free_benchmark.arguments import UnsupportedTensor, choose_chang
 from probe_watch.free_benchmark.pytorch_arguments import (
     attach_leaf,
     copy_of,
+    create_leaf,
     is_supported,
+    iterate_torch_tensors,
     lay_out_like,
-    new_leaf,
-    torch_tensors_in,
 )
-from probe_watch.free_benchmark.pytorch_perturbations import HALVES, changer, raise_halves
-from probe_watch.free_benchmark.settings import Mode
+from probe_watch.free_benchmark.pytorch_perturbations import HALVES, create_changer, raise_halves
+from probe_watch.free_benchmark.settings import ChangeMode
 
 CPU = torch.device("cpu")
 
@@ -42,17 +42,17 @@ class Repetition:
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    mode: Mode
+    mode: ChangeMode
     autocast: list[tuple[str, bool, torch.dtype]]
     leaves: dict[int, torch.Tensor] = field(default_factory=dict)
     inputs: list[int] = field(default_factory=list)
 
     def run(self) -> Any:
         """Return the result of the call; hooks of the program for saved tensors are not called."""
-        with self._settings():
+        with self._apply_settings():
             return self.function(*self.args, **self.kwargs)
 
-    def gradients(self, received: Sequence[Any]) -> list[torch.Tensor | None]:
+    def compute_gradients(self, received: Sequence[Any]) -> list[torch.Tensor | None]:
         """Run the call and its backward pass, and return the gradients of ``inputs``.
 
         Args:
@@ -74,18 +74,18 @@ class Repetition:
         return [by_input[n] if firsts[n] == place else None for place, n in enumerate(self.inputs)]
 
     @contextmanager
-    def _settings(self) -> Iterator[None]:
+    def _apply_settings(self) -> Iterator[None]:
         with ExitStack() as stack:
             for kind, enabled, dtype in self.autocast:
                 on = enabled and not self.mode.raises_precision
                 with suppress(RuntimeError):  # a device without autocast
                     stack.enter_context(torch.autocast(kind, dtype=dtype, enabled=on, cache_enabled=False))
-            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_same, _same))
+            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_keep_tensor, _keep_tensor))
             yield
 
 
-def repetition_of(
-    call: InterceptedCall, mode: Mode, noise: Mapping[str, float], *, keeps_graph: bool = False,
+def create_repetition(
+    call: InterceptedCall, mode: ChangeMode, noise: Mapping[str, float], *, keeps_graph: bool = False,
     only_gradients: bool = False,
 ) -> Repetition | None:  # fmt: skip
     """Return a second run of a call that has not run yet.
@@ -103,30 +103,30 @@ def repetition_of(
     Raises:
         UnsupportedTensor: An argument is a tensor of a kind that cannot be copied.
     """
-    tensors = list(torch_tensors_in((call.args, call.kwargs)))
+    tensors = list(iterate_torch_tensors((call.args, call.kwargs)))
     if not all(map(is_supported, tensors)):
         raise UnsupportedTensor
     builder = _Builder(mode, keeps_graph)
     if mode.raises_precision:
-        if not tensors or (mode is Mode.IMPROVE_PRECISION and not any(t.dtype in HALVES for t in tensors)):
+        if not tensors or (mode is ChangeMode.IMPROVE_PRECISION and not any(t.dtype in HALVES for t in tensors)):
             return None
     else:
         values = (*call.args, *call.kwargs.values())
-        if not builder.choose(values, changer(mode, noise), only_gradients):
+        if not builder.choose(values, create_changer(mode, noise), only_gradients):
             return None
     args = builder.convert(call.args)
     kwargs = builder.convert(call.kwargs)
-    if mode is Mode.TO_CPU:
-        args, kwargs = _on_cpu(args), {name: _on_cpu(value) for name, value in kwargs.items()}
+    if mode is ChangeMode.TO_CPU:
+        args, kwargs = _move_to_cpu(args), {name: _move_to_cpu(value) for name, value in kwargs.items()}
     kinds = dict.fromkeys(["cpu", *(tensor.device.type for tensor in tensors)])
     inputs = [id(tensor) for tensor in tensors if tensor.requires_grad]
-    return Repetition(call.function, args, kwargs, mode, autocast_of(kinds), builder.leaves, inputs)
+    return Repetition(call.function, args, kwargs, mode, read_autocast(kinds), builder.leaves, inputs)
 
 
 class _Builder:
     """A builder of the arguments of one second run."""
 
-    def __init__(self, mode: Mode, keeps_graph: bool) -> None:
+    def __init__(self, mode: ChangeMode, keeps_graph: bool) -> None:
         self.leaves: dict[int, torch.Tensor] = {}
         self._mode = mode
         self._keeps_graph = keeps_graph
@@ -158,33 +158,33 @@ class _Builder:
     def _convert(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor is self._target and self._values is not None:
             values, self._values = lay_out_like(self._values, tensor), None
-            return self._attached(values, tensor)
+            return self._attach_to_leaf(values, tensor)
         copy = self._copies.get(id(tensor))
         if copy is None:
-            copy = self._copies[id(tensor)] = self._copied(tensor)
+            copy = self._copies[id(tensor)] = self._copy_tensor(tensor)
         return copy
 
-    def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _copy_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         if not self._keeps_graph:
-            return self._attached(self._raised(copy_of(tensor)), tensor)
-        raised = self._raised(tensor)
+            return self._attach_to_leaf(self._raise_precision(copy_of(tensor)), tensor)
+        raised = self._raise_precision(tensor)
         return raised.clone() if raised is tensor else raised
 
-    def _raised(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _raise_precision(self, tensor: torch.Tensor) -> torch.Tensor:
         if not self._mode.raises_precision:
             return tensor
-        return raise_halves(tensor.to(CPU) if self._mode is Mode.TO_CPU else tensor)
+        return raise_halves(tensor.to(CPU) if self._mode is ChangeMode.TO_CPU else tensor)
 
-    def _attached(self, values: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    def _attach_to_leaf(self, values: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
         if not (self._with_leaves and tensor.requires_grad):
             return values
         leaf = self.leaves.get(id(tensor))
         if leaf is None:
-            leaf = self.leaves[id(tensor)] = new_leaf(values)
+            leaf = self.leaves[id(tensor)] = create_leaf(values)
         return attach_leaf(values, leaf)
 
 
-def _on_cpu(value: Any) -> Any:
+def _move_to_cpu(value: Any) -> Any:
     """Return an argument with the CPU in place of other devices."""
     if isinstance(value, torch.device):
         return CPU
@@ -193,11 +193,11 @@ def _on_cpu(value: Any) -> Any:
             torch.device(value)
             return "cpu"
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(map(_on_cpu, value))
+        return tuple(map(_move_to_cpu, value))
     return value
 
 
-def autocast_of(kinds: Iterable[str]) -> list[tuple[str, bool, torch.dtype]]:
+def read_autocast(kinds: Iterable[str]) -> list[tuple[str, bool, torch.dtype]]:
     """Return whether autocast is enabled for each type of device, and its dtype."""
     states = []
     for kind in kinds:
@@ -214,5 +214,5 @@ def autocast_of(kinds: Iterable[str]) -> list[tuple[str, bool, torch.dtype]]:
     return states
 
 
-def _same(tensor: torch.Tensor) -> torch.Tensor:
+def _keep_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return tensor

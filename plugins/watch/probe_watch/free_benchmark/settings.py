@@ -10,11 +10,11 @@ from probe_recording import Config, Fields
 
 from probe_core.errors import UserError
 
-MOST_STEPS = 1_000_000
+MAX_STEPS = 1_000_000
 E = TypeVar("E", bound=Enum)
 
 
-class Mode(Enum):
+class ChangeMode(Enum):
     """The change of the inputs of the second run."""
 
     IMPROVE_PRECISION = "improve_precision"
@@ -27,7 +27,7 @@ class Mode(Enum):
     @property
     def raises_precision(self) -> bool:
         """True if the second run computes all arguments in another dtype or on another device."""
-        return self in (Mode.IMPROVE_PRECISION, Mode.TO_CPU)
+        return self in (ChangeMode.IMPROVE_PRECISION, ChangeMode.TO_CPU)
 
 
 class Handler(Enum):
@@ -45,7 +45,7 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BenchmarkSettings:
     """The settings of the task.
 
     Attributes:
@@ -59,7 +59,7 @@ class Settings:
         names: Names of single calls (``scope``), with or without phase.
     """
 
-    mode: Mode = Mode.IMPROVE_PRECISION
+    mode: ChangeMode = ChangeMode.IMPROVE_PRECISION
     handler: Handler = Handler.CHECK
     stage: Stage = Stage.FORWARD
     preheat: bool = False
@@ -81,7 +81,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-def parse(section: Fields) -> Settings:
+def parse(section: Fields) -> BenchmarkSettings:
     """Return the settings in the section.
 
     Raises:
@@ -89,13 +89,13 @@ def parse(section: Fields) -> Settings:
     """
     section.choice("fuzz_level", ("L1",), "L1")
     names = section.names("scope", "Functional.linear.0.forward")
-    settings = Settings(
-        mode=_choice(section, "pert_mode", Mode.IMPROVE_PRECISION),
-        handler=_choice(section, "handler_type", Handler.CHECK),
-        stage=_choice(section, "fuzz_stage", Stage.FORWARD),
+    settings = BenchmarkSettings(
+        mode=_parse_choice(section, "pert_mode", ChangeMode.IMPROVE_PRECISION),
+        handler=_parse_choice(section, "handler_type", Handler.CHECK),
+        stage=_parse_choice(section, "fuzz_stage", Stage.FORWARD),
         preheat=section.flag("if_preheat", False),
-        preheat_step=section.number("preheat_step", 1, MOST_STEPS, 15),
-        max_sample=section.number("max_sample", 1, MOST_STEPS, 20),
+        preheat_step=section.number("preheat_step", 1, MAX_STEPS, 15),
+        max_sample=section.number("max_sample", 1, MAX_STEPS, 20),
         kinds=section.names("list"),
         names=frozenset(name.removesuffix(".forward").removesuffix(".backward") for name in names),
     )
@@ -114,14 +114,14 @@ def check_level(config: Config) -> None:
         )
 
 
-def _choice(section: Fields, name: str, default: E) -> E:
+def _parse_choice(section: Fields, name: str, default: E) -> E:
     kind = type(default)
     return kind(section.choice(name, tuple(str(item.value) for item in kind), str(default.value)))
 
 
-def _check_device(section: Fields, settings: Settings) -> None:
+def _check_device(section: Fields, settings: BenchmarkSettings) -> None:
     device = section.choice("fuzz_device", ("npu", "cpu"), "npu")
-    if (device == "cpu") != (settings.mode is Mode.TO_CPU):
+    if (device == "cpu") != (settings.mode is ChangeMode.TO_CPU):
         raise section.wrong(
             "fuzz_device",
             f'is "{device}", which does not go with "pert_mode": "{settings.mode.value}"',
@@ -129,7 +129,7 @@ def _check_device(section: Fields, settings: Settings) -> None:
         )
 
 
-def _check_selection(section: Fields, settings: Settings) -> None:
+def _check_selection(section: Fields, settings: BenchmarkSettings) -> None:
     if settings.kinds and settings.names:
         raise section.wrong("list", 'and "scope" are both set', 'Leave one of "list" and "scope" empty.')
     if settings.stage is Stage.BACKWARD and not settings.kinds and not settings.names:
@@ -140,7 +140,7 @@ def _check_selection(section: Fields, settings: Settings) -> None:
         )
 
 
-def _check_fix(section: Fields, settings: Settings) -> None:
+def _check_fix(section: Fields, settings: BenchmarkSettings) -> None:
     if settings.handler is not Handler.FIX:
         return
     if settings.stage is Stage.BACKWARD:

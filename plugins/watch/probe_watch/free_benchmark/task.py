@@ -20,10 +20,10 @@ from probe_recording import (
 from probe_core.errors import UserError
 from probe_watch.free_benchmark import messages
 from probe_watch.free_benchmark.benchmark import Benchmark
-from probe_watch.free_benchmark.outcome import Outcome
+from probe_watch.free_benchmark.outcome import OutputComparison
 from probe_watch.free_benchmark.preheat import Preheat
-from probe_watch.free_benchmark.settings import Handler, Settings, check_level
-from probe_watch.free_benchmark.table import FILE, Row, Table
+from probe_watch.free_benchmark.settings import BenchmarkSettings, Handler, check_level
+from probe_watch.free_benchmark.table import FILE, BenchmarkTable, InconsistentCall
 from probe_watch.free_benchmark.thresholds import load_thresholds
 
 
@@ -41,16 +41,16 @@ class FreeBenchmark(TaskRecorder):
     def __init__(self, config: Config, framework: str) -> None:
         super().__init__(config)
         check_level(config)
-        self._settings: Settings = config.settings
+        self._settings: BenchmarkSettings = config.settings
         thresholds = load_thresholds()
         self._preheat = Preheat(self._settings, thresholds) if self._settings.preheat else None
         self._interceptor = new_interceptor(config, framework)
-        self._counts = messages.Counts()
-        self._benchmark = _new_benchmark(
+        self._counts = messages.BenchmarkCounts()
+        self._benchmark = _create_benchmark(
             framework, self._settings, thresholds, self._interceptor,
             self._report, self._counts.skip, self._preheat,
         )  # fmt: skip
-        self._table: Table | None = None
+        self._table: BenchmarkTable | None = None
         self._lock: Lock | None = None
         self._root = config.dump_path
         self._label = SINGLE
@@ -67,7 +67,7 @@ class FreeBenchmark(TaskRecorder):
         self.activity.add_start()
         if self._running or not self._is_selected() or not self.config.read_enabled():
             return
-        self._interceptor.install(self._around, model)
+        self._interceptor.install(self._run_call, model)
         try:
             self._open()
         except BaseException:
@@ -135,19 +135,19 @@ class FreeBenchmark(TaskRecorder):
             for sentence in remove_earlier_steps(self._root, self._label, self.current_step, count):
                 messages.note(sentence)
         if self._table is None:
-            self._table = Table(self._directory())
+            self._table = BenchmarkTable(self._make_directory())
 
-    def _directory(self) -> Path:
+    def _make_directory(self) -> Path:
         return self._root / f"step{self.current_step}" / self._label
 
     # -- calls -------------------------------------------------------------------------------
 
-    def _around(self, call: InterceptedCall) -> Any:
+    def _run_call(self, call: InterceptedCall) -> Any:
         if not self._settings.selects(call.name) or os.getpid() != self._process:
             return call.run()
         return self._benchmark.run(call)
 
-    def _report(self, name: str, outcome: Outcome) -> None:
+    def _report(self, name: str, outcome: OutputComparison) -> None:
         """Write an outcome that is not consistent; a failed write ends the table, not the training."""
         self._counts.add(name, outcome)
         if outcome.consistent or self._settings.handler is Handler.FIX or self._is_lost:
@@ -155,17 +155,15 @@ class FreeBenchmark(TaskRecorder):
         if self._table is None:  # a gradient that arrived after stop and step
             return
         settings = self._settings
-        row = Row(self.process.rank, settings.mode, settings.stage, self.current_step, name, outcome)
+        row = InconsistentCall(self.process.rank, settings.mode, settings.stage, self.current_step, name, outcome)
         try:
             self._table.add(row)
         except (OSError, UserError) as error:
             self._is_lost = True
-            messages.note(
-                f"probe: {self._directory() / FILE} cannot be written, so later rows are lost: {error}"
-            )
+            messages.note(f"probe: {self._make_directory() / FILE} cannot be written, so later rows are lost: {error}")
 
 
-def _new_benchmark(framework: str, *arguments: Any) -> Benchmark:
+def _create_benchmark(framework: str, *arguments: Any) -> Benchmark:
     """Return the part of the task for a framework, importing the framework only now."""
     if framework == "pytorch":
         from probe_watch.free_benchmark.pytorch import TorchBenchmark

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from probe_watch.free_benchmark.settings import Mode, Stage
+from probe_watch.free_benchmark.settings import ChangeMode, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,19 @@ class Thresholds:
     number_relative: float
     number_absolute: float
 
-    def ratio_limit(self, mode: Mode, dtype: str) -> float:
+    def get_ratio_limit(self, mode: ChangeMode, dtype: str) -> float:
         """Return the largest ratio of a consistent result."""
-        if mode is Mode.NO_CHANGE:
+        if mode is ChangeMode.NO_CHANGE:
             return self.unchanged_ratio
         return self.ratio.get(dtype, self.other_ratio)
 
-    def floor(self, stage: Stage, dtype: str) -> float:
+    def get_floor(self, stage: Stage, dtype: str) -> float:
         """Return the smallest magnitude that is distinguished from 0, for a changed result of ``dtype``."""
         if stage is Stage.BACKWARD:
             return self.backward_floor
         return math.sqrt(self.noise.get(dtype, self.other_noise))
 
-    def cpu_limits(self, dtype: str) -> CpuLimits:
+    def get_cpu_limits(self, dtype: str) -> CpuLimits:
         """Return the limits of the comparison with the CPU for a result of ``dtype`` on the device."""
         return self.cpu.get(dtype) or self.cpu["float32"]
 

@@ -7,38 +7,38 @@ from collections.abc import Sequence
 from typing import Any
 
 from probe_watch.grad_probe import sentences
-from probe_watch.grad_probe.rules import Suspect, load_rules
+from probe_watch.grad_probe.rules import GradientSuspect, load_rules
 from probe_watch.grad_probe.similarity import RankComparison
 
 SCHEMA = 1
 
 
-def as_json(
-    ranks: Sequence[RankComparison], suspects: Sequence[Suspect], main: Suspect | None
+def convert_to_json(
+    ranks: Sequence[RankComparison], suspects: Sequence[GradientSuspect], main: GradientSuspect | None
 ) -> dict[str, Any]:
     """Return the verdict, its numbers and its limits."""
     rules = load_rules()
     return {
         "schema": SCHEMA,
         "verdict": "AGREE" if main is None else "SUSPICIOUS",
-        "sentence": sentences.verdict(ranks, main),
-        "finding": None if main is None else _finding(main),
-        "findings": [_finding(suspect) for suspect in suspects],
+        "sentence": sentences.format_verdict(ranks, main),
+        "finding": None if main is None else _convert_suspect(main),
+        "findings": [_convert_suspect(suspect) for suspect in suspects],
         "limits": {
             "first_similarity": rules.first_similarity,
             "similarity_drop": rules.similarity_drop,
             "norm_ratio": rules.norm_ratio,
             "negligible_norm": rules.negligible_norm,
         },
-        "ranks": [_rank(rank) for rank in ranks],
+        "ranks": [_convert_rank(rank) for rank in ranks],
         "not_compared": [
             {"parameter": name, "reason": pair.gap and pair.gap.value, "detail": pair.detail, "steps": count}
-            for name, pair, count in sentences.not_compared(ranks)
+            for name, pair, count in sentences.list_uncompared(ranks)
         ],
     }
 
 
-def _finding(suspect: Suspect) -> dict[str, Any]:
+def _convert_suspect(suspect: GradientSuspect) -> dict[str, Any]:
     agreement, previous = suspect.pair.agreement, suspect.previous
     return {
         "rule": suspect.rule.value,
@@ -54,7 +54,7 @@ def _finding(suspect: Suspect) -> dict[str, Any]:
     }
 
 
-def _rank(rank: RankComparison) -> dict[str, Any]:
+def _convert_rank(rank: RankComparison) -> dict[str, Any]:
     return {
         "rank": rank.rank,
         "steps": list(rank.steps),

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED
+from probe_core.cli.main import EXIT_FINISHED
 from probe_core.cli.spelling import Command, option
-from probe_core.library import OUTPUT
+from probe_core.library import DEFAULT_OUTPUT
 
 
 @click.group()
@@ -20,7 +20,7 @@ def grad() -> None:
 @grad.command(cls=Command)
 @click.argument("target", type=click.Path(path_type=Path))
 @click.argument("golden", type=click.Path(path_type=Path))
-@option("-o", "--output", default=OUTPUT, show_default=True, type=click.Path(path_type=Path),
+@option("-o", "--output", default=DEFAULT_OUTPUT, show_default=True, type=click.Path(path_type=Path),
     help="Directory of the result files; created if absent.")  # fmt: skip
 def compare(target: Path, golden: Path, output: Path) -> int:
     """Compare the signs of gradients step by step, and name the first suspicious gradient.
@@ -38,11 +38,11 @@ def compare(target: Path, golden: Path, output: Path) -> int:
     paths = comparison.write(output)
     console.show(comparison.sentence)
     if comparison.main is not None:
-        for line in sentences.details(comparison.suspects, comparison.main, load_rules()):
+        for line in sentences.iterate_details(comparison.suspects, comparison.main, load_rules()):
             console.show(f"  {line}", wrap=True)
     skipped_steps = max(comparison.skipped_steps.values())
-    for line in sentences.remarks(comparison.ranks, comparison.skipped_ranks, skipped_steps):
+    for line in sentences.iterate_remarks(comparison.ranks, comparison.skipped_ranks, skipped_steps):
         console.show(f"  {line}", wrap=True)
     for path in paths:
         console.show(f"  {path}")
-    return FINISHED
+    return EXIT_FINISHED

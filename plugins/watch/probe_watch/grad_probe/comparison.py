@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, counted, some
+from probe_core.errors import UserError, format_count, format_list
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.safe_text import safe_json
+from probe_core.safe_text import format_safe_json
 from probe_core.spreadsheet_text import neutralise
 from probe_watch.grad_probe import sentences
-from probe_watch.grad_probe.answer import as_json
-from probe_watch.grad_probe.page import page
-from probe_watch.grad_probe.rules import Suspect, first_suspect, load_rules, main_suspect
+from probe_watch.grad_probe.answer import convert_to_json
+from probe_watch.grad_probe.page import render_page
+from probe_watch.grad_probe.rules import GradientSuspect, find_first_suspect, find_main_suspect, load_rules
 from probe_watch.grad_probe.run_reader import RankRun, open_run
 from probe_watch.grad_probe.similarity import PairGap, RankComparison, compare_rank
 from probe_watch.grad_probe.summary_file import write_csv
@@ -42,15 +42,15 @@ class GradComparison:
     target: Path
     golden: Path
     ranks: tuple[RankComparison, ...]
-    suspects: tuple[Suspect, ...]
-    main: Suspect | None
+    suspects: tuple[GradientSuspect, ...]
+    main: GradientSuspect | None
     skipped_ranks: tuple[int, ...]
     skipped_steps: dict[int, int]
 
     @property
     def sentence(self) -> str:
         """The verdict in one line."""
-        return sentences.verdict(self.ranks, self.main)
+        return sentences.format_verdict(self.ranks, self.main)
 
     def write(self, output: str | Path) -> list[Path]:
         """Write ``similarities.csv`` for each rank, the page and ``grad_answer.json``; return their paths.
@@ -63,10 +63,10 @@ class GradComparison:
         for rank in self.ranks:
             directory = root / f"rank{rank.rank}"
             make_directory(directory)
-            write_csv(directory / CSV_FILE, list(_csv_rows(rank)))
+            write_csv(directory / CSV_FILE, list(_iterate_csv_rows(rank)))
             paths.append(directory / CSV_FILE)
-        write_text(root / PAGE_FILE, page(self.ranks, self.suspects, self.main, (self.target, self.golden)))
-        write_text(root / ANSWER_FILE, safe_json(self.as_json(), indent=2) + "\n")
+        write_text(root / PAGE_FILE, render_page(self.ranks, self.suspects, self.main, (self.target, self.golden)))
+        write_text(root / ANSWER_FILE, format_safe_json(self.as_json(), indent=2) + "\n")
         return [*paths, root / PAGE_FILE, root / ANSWER_FILE]
 
     def as_json(self) -> dict[str, Any]:
@@ -76,12 +76,10 @@ class GradComparison:
             "skipped_ranks": list(self.skipped_ranks),
             "skipped_steps": {str(rank): count for rank, count in self.skipped_steps.items()},
         }
-        return {**as_json(self.ranks, self.suspects, self.main), **paths, **skipped}
+        return {**convert_to_json(self.ranks, self.suspects, self.main), **paths, **skipped}
 
 
-def compare_gradients(
-    target: str | Path, golden: str | Path, output: str | Path | None = None
-) -> GradComparison:
+def compare_gradients(target: str | Path, golden: str | Path, output: str | Path | None = None) -> GradComparison:
     """Compare the gradients of two runs that the task ``grad_probe`` recorded at level L1 or L2.
 
     Args:
@@ -100,27 +98,25 @@ def compare_gradients(
     if output is not None:
         make_directory(Path(output))
     runs = open_run(Path(target)), open_run(Path(golden))
-    steps = _steps_in_common(*runs)
-    ranks = tuple(
-        compare_rank(runs[0][rank], runs[1][rank], numbers) for rank, numbers in steps.items() if numbers
-    )
+    steps = _find_common_steps_of_ranks(*runs)
+    ranks = tuple(compare_rank(runs[0][rank], runs[1][rank], numbers) for rank, numbers in steps.items() if numbers)
     _require_measured(ranks)
-    suspects = tuple(_suspects(ranks))
+    suspects = tuple(_find_suspects(ranks))
     comparison = GradComparison(
         Path(target),
         Path(golden),
         ranks,
         suspects,
-        main_suspect(suspects),
+        find_main_suspect(suspects),
         tuple(sorted(runs[0].keys() ^ runs[1].keys())),
-        {rank: _skipped(runs[0][rank], runs[1][rank], numbers) for rank, numbers in steps.items()},
+        {rank: _count_skipped_steps(runs[0][rank], runs[1][rank], numbers) for rank, numbers in steps.items()},
     )
     if output is not None:
         comparison.write(output)
     return comparison
 
 
-def _steps_in_common(target: dict[int, RankRun], golden: dict[int, RankRun]) -> dict[int, tuple[int, ...]]:
+def _find_common_steps_of_ranks(target: dict[int, RankRun], golden: dict[int, RankRun]) -> dict[int, tuple[int, ...]]:
     """Return the steps to compare of each common rank.
 
     Raises:
@@ -129,50 +125,46 @@ def _steps_in_common(target: dict[int, RankRun], golden: dict[int, RankRun]) -> 
     common_ranks = sorted(target.keys() & golden.keys())
     if not common_ranks:
         raise UserError(
-            f"The runs have no rank in common: the target has {_numbers(target)}, the golden run "
-            f"{_numbers(golden)}.",
+            f"The runs have no rank in common: the target has {_format_ranks(target)}, the golden run "
+            f"{_format_ranks(golden)}.",
             "Record the same ranks in both runs, or compare the directories of two ranks.",
         )
-    steps = {rank: _common_steps(target[rank], golden[rank]) for rank in common_ranks}
+    steps = {rank: _find_common_steps(target[rank], golden[rank]) for rank in common_ranks}
     if not any(steps.values()):
-        raise _nothing_in_common([*target.values(), *golden.values()])
+        raise _create_error([*target.values(), *golden.values()])
     return steps
 
 
-def _suspects(ranks: tuple[RankComparison, ...]) -> Iterator[Suspect]:
+def _find_suspects(ranks: tuple[RankComparison, ...]) -> Iterator[GradientSuspect]:
     rules = load_rules()
     for rank in ranks:
         for series in rank.series:
-            suspect = first_suspect(series, rank.rank, rules)
+            suspect = find_first_suspect(series, rank.rank, rules)
             if suspect is not None:
                 yield suspect
 
 
-def _common_steps(target: RankRun, golden: RankRun) -> tuple[int, ...]:
+def _find_common_steps(target: RankRun, golden: RankRun) -> tuple[int, ...]:
     common = sorted({*target.steps} & {*golden.steps})
     return tuple(step for step in common if target.has_signs(step) and golden.has_signs(step))
 
 
-def _skipped(target: RankRun, golden: RankRun, steps: tuple[int, ...]) -> int:
+def _count_skipped_steps(target: RankRun, golden: RankRun, steps: tuple[int, ...]) -> int:
     return len({*target.steps, *golden.steps} - {*steps})
 
 
-def _nothing_in_common(runs: list[RankRun]) -> UserError:
+def _create_error(runs: list[RankRun]) -> UserError:
     if any(not run.has_signs(step) for run in runs for step in run.steps):
         return UserError(
             "The runs have no signs of gradients to compare: at grad_level L0 only statistics are written.",
             'Record both runs with "grad_level": "L1" or "L2".',
         )
-    return UserError(
-        "The runs have no step in common.", 'Record both runs with the same "step" in the configuration.'
-    )
+    return UserError("The runs have no step in common.", 'Record both runs with the same "step" in the configuration.')
 
 
 def _require_measured(ranks: tuple[RankComparison, ...]) -> None:
     """Raise a UserError if no gradient could be compared."""
-    pairs = [
-        (series.parameter, pair) for rank in ranks for series in rank.series for pair in series.pairs.values()
-    ]
+    pairs = [(series.parameter, pair) for rank in ranks for series in rank.series for pair in series.pairs.values()]
     if any(pair.agreement is not None for _, pair in pairs):
         return
     if any(pair.gap in (PairGap.TARGET_ONLY, PairGap.GOLDEN_ONLY) for _, pair in pairs):
@@ -180,12 +172,11 @@ def _require_measured(ranks: tuple[RankComparison, ...]) -> None:
     for name, pair in pairs:
         if pair.gap is not None and pair.gap is not PairGap.NEITHER:
             raise UserError(
-                f"No gradient could be compared. {name}: {sentences.gap(pair)}.",
+                f"No gradient could be compared. {name}: {sentences.format_gap(pair)}.",
                 "Record both runs again with the same model.",
             )
     lists = [
-        some(name for rank in ranks for name in getattr(rank, side))
-        for side in ("target_only", "golden_only")
+        format_list(name for rank in ranks for name in getattr(rank, side)) for side in ("target_only", "golden_only")
     ]
     raise UserError(
         "The runs have no parameter in common.",
@@ -193,16 +184,16 @@ def _require_measured(ranks: tuple[RankComparison, ...]) -> None:
     )
 
 
-def _csv_rows(rank: RankComparison) -> Iterator[list[str]]:
+def _iterate_csv_rows(rank: RankComparison) -> Iterator[list[str]]:
     yield ["step", *map(str, rank.steps)]
     for series in rank.series:
         agreements = [series.pairs[step].agreement for step in rank.steps]
         yield [neutralise(series.parameter), *("" if a is None else repr(a.similarity) for a in agreements)]
-    yield [SUMMARY_ROW, *(repr(rank.summary(step).similarity) for step in rank.steps)]
+    yield [SUMMARY_ROW, *(repr(rank.compute_summary(step).similarity) for step in rank.steps)]
 
 
-def _numbers(runs: dict[int, RankRun]) -> str:
-    return f"{counted(len(runs), 'rank')} ({some(runs)})"
+def _format_ranks(runs: dict[int, RankRun]) -> str:
+    return f"{format_count(len(runs), 'rank')} ({format_list(runs)})"
 
 
 class GradComparator:

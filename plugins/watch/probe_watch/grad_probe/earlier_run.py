@@ -9,12 +9,12 @@ from probe_core.files.atomic import refuse_link
 from probe_watch.grad_probe.names import (
     NPY_SUFFIX,
     OLD_SUFFIX,
-    directory_step,
-    packed_path,
-    packed_step,
+    make_packed_path,
+    make_summary_path,
+    parse_directory_step,
+    parse_packed_step,
+    parse_summary_step,
     step_directory,
-    summary_path,
-    summary_step,
 )
 
 
@@ -32,7 +32,7 @@ def remove_earlier_steps(directory: Path, first_step: int) -> int:
             step = next(
                 (
                     n
-                    for n in (f(path.name) for f in (summary_step, packed_step, directory_step))
+                    for n in (f(path.name) for f in (parse_summary_step, parse_packed_step, parse_directory_step))
                     if n is not None
                 ),
                 None,
@@ -44,7 +44,7 @@ def remove_earlier_steps(directory: Path, first_step: int) -> int:
 
 def remove_step(directory: Path, step: int) -> bool:
     """Remove the files of a step and return True if there were any."""
-    files = [summary_path(directory, step), packed_path(directory, step)]
+    files = [make_summary_path(directory, step), make_packed_path(directory, step)]
     signs = step_directory(directory, step)
     if signs.is_dir() and not signs.is_symlink():
         files += [path for path in signs.iterdir() if path.suffix in (NPY_SUFFIX, OLD_SUFFIX, ".part")]

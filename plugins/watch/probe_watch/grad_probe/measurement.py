@@ -51,7 +51,7 @@ class MeasuredGradient:
     is_positive: Array | None = None
 
 
-def shares(counts_up_to: Sequence[int], above: int, total: int) -> tuple[float, ...]:
+def compute_shares(counts_up_to: Sequence[int], above: int, total: int) -> tuple[float, ...]:
     """Return the share of elements in each interval between bounds.
 
     Args:
@@ -65,7 +65,7 @@ def shares(counts_up_to: Sequence[int], above: int, total: int) -> tuple[float, 
     return tuple(count / total if total else 0.0 for count in (*counts, above))
 
 
-def crc32(array: Array) -> str:
+def compute_crc32(array: Array) -> str:
     """Return the CRC-32 of an array of float32, as the column ``MD5`` shows it."""
     return CHECKSUMS["md5"](array)
 
@@ -83,31 +83,31 @@ def measure_array(array: Array, settings: GradSettings) -> MeasuredGradient:
     flat = np.ascontiguousarray(wide).reshape(-1)
     intervals: dict[str, Any] = {}
     if settings.has_intervals:
-        intervals = _intervals(flat, settings.bounds)
+        intervals = _count_intervals(flat, settings.bounds)
     with np.errstate(all="ignore"):
         statistics = GradientStatistics(
             shape=array.shape,
             maximum=float(flat.max()) if flat.size else None,
             minimum=float(flat.min()) if flat.size else None,
-            norm=_norm(flat),
-            checksum=crc32(flat.astype(np.float32)) if settings.has_checksum else "",
+            norm=_compute_norm(flat),
+            checksum=compute_crc32(flat.astype(np.float32)) if settings.has_checksum else "",
             **intervals,
         )
     return MeasuredGradient(statistics, wide > 0 if settings.has_directions else None)
 
 
-def _intervals(flat: Array, bounds: Sequence[Bound]) -> dict[str, Any]:
+def _count_intervals(flat: Array, bounds: Sequence[Bound]) -> dict[str, Any]:
     total = flat.size
     counts = [int(np.count_nonzero(flat <= bound)) for bound in bounds]
     above = int(np.count_nonzero(flat > bounds[-1])) if bounds else 0
     zeros = int(np.count_nonzero(flat == 0))
     return {
-        "interval_shares": shares(counts, above, total),
+        "interval_shares": compute_shares(counts, above, total),
         "zero_share": zeros / total if total else 0.0,
     }
 
 
-def _norm(flat: Array) -> float:
+def _compute_norm(flat: Array) -> float:
     """Return the L2 norm, summed in float64 and scaled by the largest element so that no square overflows."""
     largest = float(np.abs(flat).max()) if flat.size else 0.0
     if not largest or not math.isfinite(largest):

@@ -37,22 +37,22 @@ class MindSporeGradRecorder(GradRecorder):
         names = [str(parameter.name) for parameter in parameters]
         self.warn_unknown(names)
 
-        def before(_: Any, inputs: Any) -> None:
-            self.record_step(self._gradients(names, inputs))
+        def record_gradients(_: Any, inputs: Any) -> None:
+            self.record_step(self._iterate_gradients(names, inputs))
 
-        return model.register_forward_pre_hook(before).remove  # type: ignore[no-any-return]
+        return model.register_forward_pre_hook(record_gradients).remove  # type: ignore[no-any-return]
 
-    def _gradients(self, names: list[str], inputs: Any) -> Iterator[Gradient]:
+    def _iterate_gradients(self, names: list[str], inputs: Any) -> Iterator[Gradient]:
         """Yield the gradients to record, which an optimizer receives in the order of its parameters."""
         gradients = inputs[0] if isinstance(inputs, tuple) and len(inputs) == 1 else inputs
         if isinstance(gradients, mindspore.Tensor):
             gradients = (gradients,)
         for name, gradient in zip(names, gradients):
             if gradient is not None and self.is_wanted(name):
-                yield _gradient(name, gradient)
+                yield _create_gradient(name, gradient)
 
 
-def _gradient(name: str, tensor: Any) -> Gradient:
+def _create_gradient(name: str, tensor: Any) -> Gradient:
     shape = tuple(tensor.shape)
     return Gradient(name, shape, lambda settings: _measure(tensor, settings))
 

@@ -9,19 +9,19 @@ from pathlib import Path
 MAX_NAME_BYTES = 255
 NPY_SUFFIX = ".npy"
 OLD_SUFFIX = ".pt"
-_UNSAFE = re.compile(r'[\x00-\x1f\x7f/\\%:*?"<>|\ud800-\udfff]')
+_UNSAFE_CHARACTERS = re.compile(r'[\x00-\x1f\x7f/\\%:*?"<>|\ud800-\udfff]')
 _SUMMARY = re.compile(r"grad_summary_(\d{1,9})\.csv")
 _PACKED = re.compile(r"grad_directions_(\d{1,9})\.safetensors")
 _STEP = re.compile(r"step(\d{1,9})")
 _RANK = re.compile(r"rank(\d{1,9})")
 
 
-def summary_path(rank_directory: Path, step: int) -> Path:
+def make_summary_path(rank_directory: Path, step: int) -> Path:
     """Return the path of the csv of a step."""
     return rank_directory / f"grad_summary_{step}.csv"
 
 
-def packed_path(rank_directory: Path, step: int) -> Path:
+def make_packed_path(rank_directory: Path, step: int) -> Path:
     """Return the path of the packed signs of a step."""
     return rank_directory / f"grad_directions_{step}.safetensors"
 
@@ -31,18 +31,18 @@ def step_directory(rank_directory: Path, step: int) -> Path:
     return rank_directory / f"step{step}"
 
 
-def rank_directory(root: Path, rank: int) -> Path:
+def make_rank_path(root: Path, rank: int) -> Path:
     """Return the directory of a rank."""
     return root / f"rank{rank}"
 
 
-def direction_file(parameter: str, suffix: str = NPY_SUFFIX) -> str:
+def make_direction_file_name(parameter: str, suffix: str = NPY_SUFFIX) -> str:
     """Return the name of the file with the signs of a parameter.
 
     It is the name of the parameter with characters that file names cannot have as ``%2F``. A name that is too
     long is cut and ends with a hash of the whole.
     """
-    stem = _UNSAFE.sub(_percent, parameter)
+    stem = _UNSAFE_CHARACTERS.sub(_escape_character, parameter)
     if len(f"{stem}{suffix}".encode()) > MAX_NAME_BYTES:
         digest = hashlib.sha256(stem.encode()).hexdigest()[:16]
         start = stem.encode()[: MAX_NAME_BYTES - len(digest) - len(suffix) - 1].decode(errors="ignore")
@@ -50,26 +50,26 @@ def direction_file(parameter: str, suffix: str = NPY_SUFFIX) -> str:
     return f"{stem}{suffix}"
 
 
-def _percent(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
 
 
-def summary_step(name: str) -> int | None:
+def parse_summary_step(name: str) -> int | None:
     """Return the step in the name of a csv; None if it is another file."""
     return _number(_SUMMARY, name)
 
 
-def packed_step(name: str) -> int | None:
+def parse_packed_step(name: str) -> int | None:
     """Return the step in the name of a file of packed signs; None if it is another file."""
     return _number(_PACKED, name)
 
 
-def directory_step(name: str) -> int | None:
+def parse_directory_step(name: str) -> int | None:
     """Return the step in the name of a directory; None if it is another directory."""
     return _number(_STEP, name)
 
 
-def rank_number(name: str) -> int | None:
+def parse_rank_number(name: str) -> int | None:
     """Return the rank in the name of a directory; None if it is another directory."""
     return _number(_RANK, name)
 

@@ -18,9 +18,9 @@ from probe_recording import Array
 
 from probe_core.errors import UnreadableTensor
 from probe_core.files.atomic import AtomicFile
-from probe_watch.grad_probe.names import packed_path
+from probe_watch.grad_probe.names import make_packed_path
 
-FORMAT = "probe-gradient-signs"
+FORMAT_NAME = "probe-gradient-signs"
 VERSION = "1"
 MAX_HEADER_BYTES = 256 << 20
 MAX_DIMENSIONS = 32
@@ -47,7 +47,7 @@ class PackedWriter:
         self._entries: dict[str, Any] = {}
         self._shapes: dict[str, list[int]] = {}
         self._position = 0
-        self._atomic = AtomicFile(packed_path(directory, step))
+        self._atomic = AtomicFile(make_packed_path(directory, step))
         self._file: BinaryIO = self._atomic.temporary.open("r+b")
         self._file.seek(self._data_start)
 
@@ -63,7 +63,7 @@ class PackedWriter:
 
     def commit(self) -> None:
         """Write the header, and give the file its name."""
-        metadata = {"format": FORMAT, "version": VERSION, "shapes": json.dumps(self._shapes)}
+        metadata = {"format": FORMAT_NAME, "version": VERSION, "shapes": json.dumps(self._shapes)}
         header = json.dumps({"__metadata__": metadata, **self._entries}).encode()
         room = self._data_start - _PREFIX_BYTES
         assert len(header) <= room, "the room for the header is too small"
@@ -96,18 +96,18 @@ class PackedSigns:
             length = int.from_bytes(file.read(_PREFIX_BYTES), "little")
             if size < _PREFIX_BYTES or length > min(size - _PREFIX_BYTES, MAX_HEADER_BYTES):
                 raise UnreadableTensor(f"{path.name} is cut off: its header is longer than the file")
-            self._entries, self._shapes = self._parsed(file.read(length))
+            self._entries, self._shapes = self._parse_header(file.read(length))
             self._data_start, self._size = _PREFIX_BYTES + length, size
 
     def __contains__(self, parameter: object) -> bool:
         return parameter in self._entries
 
-    def _parsed(self, header: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _parse_header(self, header: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
         damaged = UnreadableTensor(f"{self._name} is damaged: its header is no index of gradient signs")
         try:
             entries = json.loads(header)
             metadata = entries.pop("__metadata__")
-            is_known = (metadata["format"], metadata["version"]) == (FORMAT, VERSION)
+            is_known = (metadata["format"], metadata["version"]) == (FORMAT_NAME, VERSION)
             shapes = json.loads(metadata["shapes"])
         except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
             raise damaged from None

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from probe_diagnosis import ChartLine, draw_chart
 
-from probe_core.errors import counted
-from probe_core.safe_text import safe
+from probe_core.errors import format_count
+from probe_core.safe_text import escape_invisible
 from probe_watch.grad_probe import sentences
-from probe_watch.grad_probe.rules import Suspect, load_rules
+from probe_watch.grad_probe.rules import GradientSuspect, load_rules
 from probe_watch.grad_probe.similarity import ParameterSeries, RankComparison
 
 MAX_CHARTS = 100
 """Number of charts of parameters per rank: suspicious ones first, then those of the lowest similarity."""
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:74em;padding:0 1em;color:#1c2430}
 h1{font-size:1.25em}h2{font-size:1.1em;margin-top:2em}h3{font-size:.95em;margin:.2em 0;overflow-wrap:anywhere}
@@ -27,10 +27,10 @@ svg{width:100%;height:auto}.legend{font-size:.8em;color:#5a6472}li{overflow-wrap
 """
 
 
-def page(
+def render_page(
     ranks: Sequence[RankComparison],
-    suspects: Sequence[Suspect],
-    main: Suspect | None,
+    suspects: Sequence[GradientSuspect],
+    main: GradientSuspect | None,
     runs: tuple[Path, Path],
 ) -> str:
     """Return the page as HTML.
@@ -41,42 +41,42 @@ def page(
         main: The suspect that the verdict names; None if there are none.
         runs: The directories of the target and of the golden run.
     """
-    verdict = sentences.verdict(ranks, main)
+    verdict = sentences.format_verdict(ranks, main)
     return "\n".join(
         [
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8"><title>Comparison of gradients</title>',
             '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_CONTENT_SECURITY_POLICY}">',
             f"<style>{_STYLE}</style></head><body>",
-            f"<h1>{_text(verdict)}</h1>",
-            f"<p>Target: {_text(runs[0])}<br>Golden run: {_text(runs[1])}</p>",
-            *_details(suspects, main),
-            *(line for rank in ranks for line in _rank(rank, [s for s in suspects if s.rank == rank.rank])),
+            f"<h1>{_escape(verdict)}</h1>",
+            f"<p>Target: {_escape(runs[0])}<br>Golden run: {_escape(runs[1])}</p>",
+            *_render_details(suspects, main),
+            *(line for rank in ranks for line in _render_rank(rank, [s for s in suspects if s.rank == rank.rank])),
             "</body></html>",
             "",
         ]
     )
 
 
-def _details(suspects: Sequence[Suspect], main: Suspect | None) -> Iterator[str]:
+def _render_details(suspects: Sequence[GradientSuspect], main: GradientSuspect | None) -> Iterator[str]:
     if main is None:
         return
     yield "<ul>"
-    for line in sentences.details(suspects, main, load_rules()):
-        yield f"<li>{_text(line)}</li>"
+    for line in sentences.iterate_details(suspects, main, load_rules()):
+        yield f"<li>{_escape(line)}</li>"
     yield "</ul>"
 
 
-def _rank(rank: RankComparison, suspects: Sequence[Suspect]) -> Iterator[str]:
+def _render_rank(rank: RankComparison, suspects: Sequence[GradientSuspect]) -> Iterator[str]:
     yield f"<h2>Rank {rank.rank}</h2>"
     yield '<p class="legend">Similarity is the share of gradient signs that are equal. A dot marks the first '
     yield "suspicious step.</p>"
     yield '<div class="charts">'
-    summary = [rank.summary(step).similarity for step in rank.steps]
-    yield _figure("Summary of all parameters", draw_chart(rank.steps, [ChartLine("similarity", summary)]))
+    summary = [rank.compute_summary(step).similarity for step in rank.steps]
+    yield _render_figure("Summary of all parameters", draw_chart(rank.steps, [ChartLine("similarity", summary)]))
     first = {suspect.parameter: suspect for suspect in suspects}
-    shown = _selection(rank.series, first)
+    shown = _select_parameters(rank.series, first)
     for series in shown:
         suspect = first.get(series.parameter)
         values = [a.similarity if (a := series.pairs[step].agreement) else None for step in rank.steps]
@@ -86,28 +86,28 @@ def _rank(rank: RankComparison, suspects: Sequence[Suspect]) -> Iterator[str]:
             ChartLine("golden run norm", [series.pairs[step].golden_norm for step in rank.steps]),
         ]
         drawing += draw_chart(rank.steps, norms, suspect.step if suspect else None, is_logarithmic=True)
-        yield _figure(series.parameter, drawing, is_suspicious=suspect is not None)
+        yield _render_figure(series.parameter, drawing, is_suspicious=suspect is not None)
     yield "</div>"
     if len(shown) < len(rank.series):
-        omitted = counted(len(rank.series) - len(shown), "parameter")
+        omitted = format_count(len(rank.series) - len(shown), "parameter")
         yield f"<p>{omitted} of higher similarity are not drawn; similarities.csv holds all.</p>"
 
 
-def _selection(series: Sequence[ParameterSeries], first: dict[str, Suspect]) -> list[ParameterSeries]:
+def _select_parameters(series: Sequence[ParameterSeries], first: dict[str, GradientSuspect]) -> list[ParameterSeries]:
     """Return the parameters to draw, in the order of the model."""
 
-    def key(each: ParameterSeries) -> tuple[bool, float]:
+    def rank_series(each: ParameterSeries) -> tuple[bool, float]:
         values = [pair.agreement.similarity for pair in each.pairs.values() if pair.agreement]
         return each.parameter not in first, min(values, default=1.0)
 
-    drawn = {each.parameter for each in sorted(series, key=key)[:MAX_CHARTS]}
+    drawn = {each.parameter for each in sorted(series, key=rank_series)[:MAX_CHARTS]}
     return [each for each in series if each.parameter in drawn]
 
 
-def _figure(title: str, drawing: str, *, is_suspicious: bool = False) -> str:
+def _render_figure(title: str, drawing: str, *, is_suspicious: bool = False) -> str:
     kind = "chart suspicious" if is_suspicious else "chart"
-    return f'<div class="{kind}"><h3>{_text(title)}</h3>{drawing}</div>'
+    return f'<div class="{kind}"><h3>{_escape(title)}</h3>{drawing}</div>'
 
 
-def _text(value: object) -> str:
-    return escape(safe(str(value)))
+def _escape(value: object) -> str:
+    return escape(escape_invisible(str(value)))

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from probe_core.errors import UserError
-from probe_watch.grad_probe.measurement import GradientStatistics, MeasuredGradient, crc32, shares
+from probe_watch.grad_probe.measurement import GradientStatistics, MeasuredGradient, compute_crc32, compute_shares
 from probe_watch.grad_probe.recorder import Gradient, GradRecorder
 from probe_watch.grad_probe.settings import Bound, GradSettings
 
@@ -34,37 +34,37 @@ class TorchGradRecorder(GradRecorder):
                 "Write debugger.monitor(model).",
             )
         self._models = models
-        self.warn_unknown([name for name, _ in self._named_parameters()])
-        return self.process.hook_optimizers(lambda: self.record_step(self._gradients()))
+        self.warn_unknown([name for name, _ in self._iterate_parameters()])
+        return self.process.hook_optimizers(lambda: self.record_step(self._iterate_gradients()))
 
-    def _named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+    def _iterate_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield all parameters with their names, shared parameters once for each name."""
         for number, model in enumerate(self._models):
             prefix = f"{number}." if number else ""
             for name, parameter in model.named_parameters(remove_duplicate=False):
                 yield f"{prefix}{name}", parameter
 
-    def _gradients(self) -> Iterator[Gradient]:
+    def _iterate_gradients(self) -> Iterator[Gradient]:
         """Yield the gradients to record; a shared parameter under its first name unless another is listed."""
-        seen: set[int] = set()
-        for name, parameter in self._named_parameters():
+        yielded_ids: set[int] = set()
+        for name, parameter in self._iterate_parameters():
             gradient = getattr(parameter, "main_grad", None)
             gradient = parameter.grad if gradient is None else gradient
             if gradient is None or not self.is_wanted(name):
                 continue
-            if not self.settings.parameters and id(parameter) in seen:
+            if not self.settings.parameters and id(parameter) in yielded_ids:
                 continue
-            seen.add(id(parameter))
-            yield _gradient(name, gradient)
+            yielded_ids.add(id(parameter))
+            yield _create_gradient(name, gradient)
 
 
-def _gradient(name: str, tensor: torch.Tensor) -> Gradient:
-    local = _local_part(tensor)
+def _create_gradient(name: str, tensor: torch.Tensor) -> Gradient:
+    local = _get_local_shard(tensor)
     shape = (*local.shape, 2) if local.is_complex() else tuple(local.shape)
     return Gradient(name, shape, lambda settings: measure(local, settings))
 
 
-def _local_part(tensor: torch.Tensor) -> torch.Tensor:
+def _get_local_shard(tensor: torch.Tensor) -> torch.Tensor:
     """Return the shard of a distributed tensor that this process holds, or the tensor itself."""
     tensor = tensor.detach()
     to_local = getattr(tensor, "to_local", None)
@@ -86,18 +86,16 @@ def measure(gradient: torch.Tensor, settings: GradSettings) -> MeasuredGradient:
         gradient = torch.view_as_real(gradient.resolve_conj())
     is_plain = gradient.dtype in (torch.float32, torch.float64)
     wide = gradient if is_plain else gradient.to(torch.float32)
-    maximum, minimum, norm = _extremes_and_norm(wide)
-    interval_shares, zero_share = _intervals(wide, settings.bounds) if settings.has_intervals else ((), None)
-    checksum = crc32(wide.to(torch.float32).cpu().numpy()) if settings.has_checksum else ""
+    maximum, minimum, norm = _compute_extremes_and_norm(wide)
+    interval_shares, zero_share = _count_intervals(wide, settings.bounds) if settings.has_intervals else ((), None)
+    checksum = compute_crc32(wide.to(torch.float32).cpu().numpy()) if settings.has_checksum else ""
     return MeasuredGradient(
-        GradientStatistics(
-            tuple(gradient.shape), maximum, minimum, norm, checksum, interval_shares, zero_share
-        ),
+        GradientStatistics(tuple(gradient.shape), maximum, minimum, norm, checksum, interval_shares, zero_share),
         (wide > 0).cpu().numpy() if settings.has_directions else None,
     )
 
 
-def _extremes_and_norm(wide: torch.Tensor) -> tuple[float | None, float | None, float]:
+def _compute_extremes_and_norm(wide: torch.Tensor) -> tuple[float | None, float | None, float]:
     if not wide.numel():
         return None, None, 0.0
     values = torch.stack([wide.max(), wide.min(), torch.linalg.vector_norm(wide)])
@@ -108,10 +106,10 @@ def _extremes_and_norm(wide: torch.Tensor) -> tuple[float | None, float | None, 
     return maximum, minimum, norm
 
 
-def _intervals(wide: torch.Tensor, bounds: Sequence[Bound]) -> tuple[tuple[float, ...], float]:
+def _count_intervals(wide: torch.Tensor, bounds: Sequence[Bound]) -> tuple[tuple[float, ...], float]:
     total = wide.numel()
     counted = [(wide == 0).sum(), *((wide <= bound).sum() for bound in bounds)]
     if bounds:
         counted.append((wide > bounds[-1]).sum())
     zeros, *counts = torch.stack(counted).tolist()
-    return shares(counts[:-1], counts[-1] if counts else 0, total), zeros / total if total else 0.0
+    return compute_shares(counts[:-1], counts[-1] if counts else 0, total), zeros / total if total else 0.0

@@ -12,11 +12,11 @@ from typing import Any
 
 from probe_recording import Config, Lock, TaskRecorder, note
 
-from probe_core.errors import UserError, counted, nearest, said, some
+from probe_core.errors import UserError, describe_error, find_nearest_names, format_count, format_list
 from probe_core.files.atomic import make_directory, remove_leftovers
 from probe_watch.grad_probe.earlier_run import remove_earlier_steps, remove_step
 from probe_watch.grad_probe.measurement import MeasuredGradient
-from probe_watch.grad_probe.names import rank_directory
+from probe_watch.grad_probe.names import make_rank_path
 from probe_watch.grad_probe.settings import GradSettings
 from probe_watch.grad_probe.step_writer import StepWriter
 
@@ -96,9 +96,9 @@ class GradRecorder(TaskRecorder):
         self._release()
         is_expected = self.process.is_selected(self.config.ranks) and os.getpid() == self._pid
         if is_expected and not self._has_recorded and not self._has_failed:
-            note(f"probe: no gradients were recorded: {self._missing_reason()}.")
+            note(f"probe: no gradients were recorded: {self._find_missing_reason()}.")
 
-    def _missing_reason(self) -> str:
+    def _find_missing_reason(self) -> str:
         if not self._is_monitored:
             return "monitor() was never called"
         if self.current_step == self._first_step:
@@ -115,9 +115,9 @@ class GradRecorder(TaskRecorder):
         """Report names of ``param_list`` that the model does not have."""
         unknown = [name for name in self.settings.parameters if name not in names]
         if unknown:
-            similar = nearest(unknown[0], names)
+            similar = find_nearest_names(unknown[0], names)
             hint = f" Similar names: {', '.join(similar)}." if similar else ""
-            self._report(f"param_list names parameters that the model does not have: {some(unknown)}.{hint}")
+            self._report(f"param_list names parameters that the model does not have: {format_list(unknown)}.{hint}")
 
     def record_step(self, gradients: Iterable[Gradient]) -> None:
         """Record a step of an optimizer if its number and the rank are selected.
@@ -136,7 +136,7 @@ class GradRecorder(TaskRecorder):
         except UserError as error:
             self._end(step, error.what)
         except Exception as error:  # of the framework or the file system: the training must go on
-            self._end(step, f"{said(error)}.")
+            self._end(step, f"{describe_error(error)}.")
 
     def _is_selected(self, step: int) -> bool:
         steps = self.config.steps
@@ -145,7 +145,7 @@ class GradRecorder(TaskRecorder):
     def _prepare(self) -> None:
         """Lock the rank's directory and remove the files of an earlier run; do nothing if that is done."""
         rank = self.process.rank
-        directory = rank_directory(self.config.dump_path, rank)
+        directory = make_rank_path(self.config.dump_path, rank)
         if directory == self._directory:
             return
         self._release()
@@ -153,7 +153,7 @@ class GradRecorder(TaskRecorder):
         self._directory = directory
         remove_leftovers(directory)
         if step_count := remove_earlier_steps(directory, self._first_step):
-            note(f"probe: replaced {counted(step_count, 'step')} of an earlier run in {directory}.")
+            note(f"probe: replaced {format_count(step_count, 'step')} of an earlier run in {directory}.")
 
     def _release(self) -> None:
         lock, self._lock, self._directory = self._lock, None, None
@@ -178,7 +178,7 @@ class GradRecorder(TaskRecorder):
         try:
             measured = gradient.measure(self.settings)
         except Exception as error:  # of a framework's tensor class
-            self._report(f"the gradient of {gradient.parameter} is not recorded: {said(error)}")
+            self._report(f"the gradient of {gradient.parameter} is not recorded: {describe_error(error)}")
             return
         writer.add(gradient.parameter, measured)
 

@@ -25,7 +25,7 @@ class RuleKind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class GradientRules:
     """The limits of the reading rule.
 
     Attributes:
@@ -43,7 +43,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class GradientSuspect:
     """A gradient that breaks a rule.
 
     Attributes:
@@ -64,29 +64,29 @@ class Suspect:
 
 
 @cache
-def load_rules() -> Rules:
+def load_rules() -> GradientRules:
     """Return the limits of ``rules.yaml``."""
     data: Mapping[str, Any] = load_yaml("probe_watch.grad_probe", "rules.yaml")
     similarity, norm = data["similarity"], data["norm"]
-    return Rules(similarity["first"], similarity["drop"], norm["ratio"], norm["negligible"])
+    return GradientRules(similarity["first"], similarity["drop"], norm["ratio"], norm["negligible"])
 
 
-def first_suspect(series: ParameterSeries, rank: int, rules: Rules) -> Suspect | None:
+def find_first_suspect(series: ParameterSeries, rank: int, rules: GradientRules) -> GradientSuspect | None:
     """Return the first gradient of a parameter that breaks a rule; None if there is none."""
     norms = [norm for pair in series.pairs.values() for norm in (pair.target_norm, pair.golden_norm) if norm]
     negligible = rules.negligible_norm * max(filter(math.isfinite, norms), default=0.0)
     previous: SignAgreement | None = None
     for step, pair in series.pairs.items():
-        rule = _broken_rule(pair, previous, rules, negligible)
+        rule = _find_broken_rule(pair, previous, rules, negligible)
         if rule is not None:
-            return Suspect(rule, rank, step, series.parameter, pair, previous)
+            return GradientSuspect(rule, rank, step, series.parameter, pair, previous)
         if pair.agreement is not None and pair.agreement.total:
             previous = pair.agreement
     return None
 
 
-def _broken_rule(
-    pair: GradientPair, previous: SignAgreement | None, rules: Rules, negligible: float
+def _find_broken_rule(
+    pair: GradientPair, previous: SignAgreement | None, rules: GradientRules, negligible: float
 ) -> RuleKind | None:
     if pair.gap in (PairGap.TARGET_ONLY, PairGap.GOLDEN_ONLY):
         return RuleKind.ONE_SIDED
@@ -94,7 +94,7 @@ def _broken_rule(
     if target is not None and golden is not None:
         if math.isfinite(target) != math.isfinite(golden):
             return RuleKind.NON_FINITE
-        if math.isfinite(target) and _differ(target, golden, rules.norm_ratio, negligible):
+        if math.isfinite(target) and _is_different(target, golden, rules.norm_ratio, negligible):
             return RuleKind.NORM
     agreement = pair.agreement
     if agreement is None or not agreement.total:
@@ -106,12 +106,12 @@ def _broken_rule(
     return RuleKind.SIMILARITY_DROP if is_drop else None
 
 
-def _differ(target: float, golden: float, ratio: float, negligible: float) -> bool:
+def _is_different(target: float, golden: float, ratio: float, negligible: float) -> bool:
     smaller, larger = sorted((target, golden))
     return larger > negligible and larger > ratio * smaller
 
 
-def main_suspect(suspects: Iterable[Suspect]) -> Suspect | None:
+def find_main_suspect(suspects: Iterable[GradientSuspect]) -> GradientSuspect | None:
     """Return the suspect that the verdict names; None if there are none.
 
     It is in the earliest step, and there on the lowest rank. Of several parameters, it belongs to the module
@@ -125,9 +125,9 @@ def main_suspect(suspects: Iterable[Suspect]) -> Suspect | None:
         return None
     earliest = min((suspect.step, suspect.rank) for suspect in listed)
     candidates = [suspect for suspect in listed if (suspect.step, suspect.rank) == earliest]
-    module = _module_of(candidates[-1])
-    return next(suspect for suspect in candidates if _module_of(suspect) == module)
+    module = _get_module(candidates[-1])
+    return next(suspect for suspect in candidates if _get_module(suspect) == module)
 
 
-def _module_of(suspect: Suspect) -> str:
+def _get_module(suspect: GradientSuspect) -> str:
     return suspect.parameter.rpartition(".")[0]

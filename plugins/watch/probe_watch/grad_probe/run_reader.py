@@ -13,12 +13,12 @@ from probe_recording import Array, load_npy
 from probe_core.errors import UnreadableTensor, UserError
 from probe_watch.grad_probe.names import (
     OLD_SUFFIX,
-    direction_file,
-    packed_path,
-    rank_number,
+    make_direction_file_name,
+    make_packed_path,
+    make_summary_path,
+    parse_rank_number,
+    parse_summary_step,
     step_directory,
-    summary_path,
-    summary_step,
 )
 from probe_watch.grad_probe.packed import PackedSigns
 from probe_watch.grad_probe.summary_file import SummaryRow, read_summary
@@ -55,13 +55,13 @@ class StepSigns:
         self._packed: PackedSigns | None = None
         self._problem: UnreadableTensor | None = None
         try:
-            self._packed = PackedSigns(packed_path(directory, step))
+            self._packed = PackedSigns(make_packed_path(directory, step))
         except FileNotFoundError:
             pass
         except UnreadableTensor as error:
             self._problem = error
         except (OSError, ValueError) as error:
-            self._problem = UnreadableTensor(f"{packed_path(directory, step).name}: {error}")
+            self._problem = UnreadableTensor(f"{make_packed_path(directory, step).name}: {error}")
 
     def load(self, parameter: str) -> Signs | None:
         """Return the signs of a parameter; None if there is no file of them.
@@ -71,13 +71,13 @@ class StepSigns:
         Raises:
             UnreadableTensor: The file is damaged, or is one of msprobe 1.0.4 that only unpickling could read.
         """
-        for name in dict.fromkeys((direction_file(parameter), f"{parameter}.npy")):
+        for name in dict.fromkeys((make_direction_file_name(parameter), f"{parameter}.npy")):
             if Path(name).name == name:
                 with suppress(FileNotFoundError):
-                    return _from_npy(self._directory / name)
+                    return _read_npy(self._directory / name)
         if self._packed is not None and parameter in self._packed:
-            return self._from_packed(self._packed, parameter)
-        old = self._directory / direction_file(parameter, OLD_SUFFIX)
+            return self._read_packed(self._packed, parameter)
+        old = self._directory / make_direction_file_name(parameter, OLD_SUFFIX)
         if old.exists():
             raise UnreadableTensor(
                 f"{old.name} is a file of msprobe 1.0.4, which probe does not load; save its tensor as .npy"
@@ -87,14 +87,14 @@ class StepSigns:
         return None
 
     @staticmethod
-    def _from_packed(packed: PackedSigns, parameter: str) -> Signs:
+    def _read_packed(packed: PackedSigns, parameter: str) -> Signs:
         try:
             return Signs(*packed.load(parameter))
         except OSError as error:
             raise UnreadableTensor(f"{parameter}: {error.strerror or error}") from None
 
 
-def _from_npy(path: Path) -> Signs:
+def _read_npy(path: Path) -> Signs:
     try:
         array = load_npy(path)
     except FileNotFoundError:
@@ -121,17 +121,17 @@ class RankRun:
     directory: Path
     steps: tuple[int, ...]
 
-    def summary(self, step: int) -> list[SummaryRow]:
+    def read_step_summary(self, step: int) -> list[SummaryRow]:
         """Return the rows of the csv of a step."""
-        return read_summary(summary_path(self.directory, step))
+        return read_summary(make_summary_path(self.directory, step))
 
-    def signs(self, step: int) -> StepSigns:
+    def open_signs(self, step: int) -> StepSigns:
         """Return the signs of a step."""
         return StepSigns(self.directory, step)
 
     def has_signs(self, step: int) -> bool:
         """Return True if a step has files of signs."""
-        return step_directory(self.directory, step).is_dir() or packed_path(self.directory, step).is_file()
+        return step_directory(self.directory, step).is_dir() or make_packed_path(self.directory, step).is_file()
 
 
 def open_run(root: Path) -> dict[int, RankRun]:
@@ -148,11 +148,11 @@ def open_run(root: Path) -> dict[int, RankRun]:
             "Give the dump_path of a run that the task grad_probe recorded.",
         ) from None
     directories = {
-        rank: path for path in entries if (rank := rank_number(path.name)) is not None and path.is_dir()
+        rank: path for path in entries if (rank := parse_rank_number(path.name)) is not None and path.is_dir()
     }
-    if any(summary_step(path.name) is not None for path in entries):
-        directories = {rank_number(root.name) or 0: root}
-    runs = {rank: _rank_run(rank, path) for rank, path in sorted(directories.items())}
+    if any(parse_summary_step(path.name) is not None for path in entries):
+        directories = {parse_rank_number(root.name) or 0: root}
+    runs = {rank: _open_rank_run(rank, path) for rank, path in sorted(directories.items())}
     runs = {rank: run for rank, run in runs.items() if run.steps}
     if not runs:
         raise UserError(
@@ -162,9 +162,9 @@ def open_run(root: Path) -> dict[int, RankRun]:
     return runs
 
 
-def _rank_run(rank: int, directory: Path) -> RankRun:
+def _open_rank_run(rank: int, directory: Path) -> RankRun:
     try:
-        steps = [step for path in directory.iterdir() if (step := summary_step(path.name)) is not None]
+        steps = [step for path in directory.iterdir() if (step := parse_summary_step(path.name)) is not None]
     except OSError as error:
         raise UserError(
             f'"{directory}" cannot be read: {error.strerror or error}.', "Change its permissions."

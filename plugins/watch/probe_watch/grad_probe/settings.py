@@ -12,7 +12,7 @@ from probe_recording import Fields
 LEVELS = ("L0", "L1", "L2")
 DIRECTION_FILES = ("both", "npy", "packed")
 FIELDS = ("grad_level", "param_list", "bounds", "direction_files")
-SMALLEST_BOUND, LARGEST_BOUND = -(2**63), 2**63 - 1
+MIN_BOUND, MAX_BOUND = -(2**63), 2**63 - 1
 
 Bound = Union[int, float]
 
@@ -68,12 +68,12 @@ def parse(section: Fields) -> GradSettings:
     return GradSettings(
         level=section.choice("grad_level", LEVELS, "L1"),
         parameters=section.names("param_list", "layer1.weight"),
-        bounds=_bounds(section),
+        bounds=_parse_bounds(section),
         direction_files=section.choice("direction_files", DIRECTION_FILES, "both"),
     )
 
 
-def _bounds(section: Fields) -> tuple[Bound, ...]:
+def _parse_bounds(section: Fields) -> tuple[Bound, ...]:
     value = section.value("bounds")
     if value is None:
         return GradSettings().bounds
@@ -83,13 +83,9 @@ def _bounds(section: Fields) -> tuple[Bound, ...]:
     for bound in value:
         if type(bound) not in (int, float) or math.isnan(bound):
             raise section.wrong("bounds", f"must hold numbers only, not {bound!r:.40}", example)
-        if not SMALLEST_BOUND <= bound <= LARGEST_BOUND:
-            raise section.wrong(
-                "bounds", f"must hold numbers in the range of int64, not {bound!r:.40}", example
-            )
+        if not MIN_BOUND <= bound <= MAX_BOUND:
+            raise section.wrong("bounds", f"must hold numbers in the range of int64, not {bound!r:.40}", example)
     for lower, upper in itertools.pairwise(value):
         if not lower < upper:
-            raise section.wrong(
-                "bounds", f"must ascend without duplicates, but {upper} follows {lower}", example
-            )
+            raise section.wrong("bounds", f"must ascend without duplicates, but {upper} follows {lower}", example)
     return tuple(value)

@@ -92,7 +92,7 @@ class RankComparison:
     target_only: tuple[str, ...] = ()
     golden_only: tuple[str, ...] = ()
 
-    def summary(self, step: int) -> SignAgreement:
+    def compute_summary(self, step: int) -> SignAgreement:
         """Return the equal signs of all parameters in a step."""
         agreements = [series.pairs[step].agreement for series in self.series]
         counted = [agreement for agreement in agreements if agreement is not None]
@@ -124,13 +124,13 @@ def compare_rank(target: RankRun, golden: RankRun, steps: tuple[int, ...]) -> Ra
     """
     series: dict[str, ParameterSeries] = {}
     recorded: tuple[dict[str, None], dict[str, None]] = ({}, {})
-    for step, target_rows, golden_rows in _summaries(target, golden, steps):
-        signs = target.signs(step), golden.signs(step)
+    for step, target_rows, golden_rows in _iterate_summaries(target, golden, steps):
+        signs = target.open_signs(step), golden.open_signs(step)
         recorded[0].update(dict.fromkeys(target_rows))
         recorded[1].update(dict.fromkeys(golden_rows))
         for name in (*target_rows, *(name for name in golden_rows if name not in target_rows)):
             rows = target_rows.get(name), golden_rows.get(name)
-            series.setdefault(name, ParameterSeries(name)).pairs[step] = _pair(name, rows, signs)
+            series.setdefault(name, ParameterSeries(name)).pairs[step] = _compare_gradients(name, rows, signs)
     shared = [series[name] for name in recorded[0] if name in recorded[1]]
     for each in shared:
         pairs = {step: each.pairs.get(step, GradientPair(None, PairGap.NEITHER)) for step in steps}
@@ -145,15 +145,15 @@ def compare_rank(target: RankRun, golden: RankRun, steps: tuple[int, ...]) -> Ra
     )
 
 
-def _summaries(
+def _iterate_summaries(
     target: RankRun, golden: RankRun, steps: tuple[int, ...]
 ) -> Iterator[tuple[int, dict[str, SummaryRow], dict[str, SummaryRow]]]:
     for step in steps:
-        rows = [{row.parameter: row for row in run.summary(step)} for run in (target, golden)]
+        rows = [{row.parameter: row for row in run.read_step_summary(step)} for run in (target, golden)]
         yield step, rows[0], rows[1]
 
 
-def _pair(
+def _compare_gradients(
     name: str, rows: tuple[SummaryRow | None, SummaryRow | None], signs: tuple[StepSigns, StepSigns]
 ) -> GradientPair:
     target_row, golden_row = rows

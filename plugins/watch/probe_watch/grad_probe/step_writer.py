@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from probe_recording import Array
 
-from probe_core.files.atomic import make_directory, refuse_link, replacing
+from probe_core.files.atomic import make_directory, refuse_link, replace_file
 from probe_watch.grad_probe.measurement import MeasuredGradient
-from probe_watch.grad_probe.names import direction_file, step_directory, summary_path
+from probe_watch.grad_probe.names import make_direction_file_name, make_summary_path, step_directory
 from probe_watch.grad_probe.packed import PackedWriter
 from probe_watch.grad_probe.settings import GradSettings
-from probe_watch.grad_probe.summary_file import columns, csv_row, write_csv
+from probe_watch.grad_probe.summary_file import format_csv_row, list_columns, write_csv
 
 
 class StepWriter:
@@ -34,8 +34,8 @@ class StepWriter:
     ) -> None:
         refuse_link(directory)
         make_directory(directory)
-        self._csv = summary_path(directory, step)
-        self._rows = [columns(settings)]
+        self._csv = make_summary_path(directory, step)
+        self._rows = [list_columns(settings)]
         self._npy_directory = step_directory(directory, step) if settings.writes_npy else None
         if self._npy_directory is not None:
             refuse_link(self._npy_directory)
@@ -46,10 +46,10 @@ class StepWriter:
         """Write one gradient."""
         if gradient.is_positive is not None:
             if self._npy_directory is not None:
-                _write_npy(self._npy_directory / direction_file(parameter), gradient.is_positive)
+                _write_npy(self._npy_directory / make_direction_file_name(parameter), gradient.is_positive)
             if self._packed is not None:
                 self._packed.add(parameter, gradient.is_positive)
-        self._rows.append(csv_row(parameter, gradient.statistics))
+        self._rows.append(format_csv_row(parameter, gradient.statistics))
 
     def commit(self) -> None:
         """Complete the step."""
@@ -64,5 +64,5 @@ class StepWriter:
 
 
 def _write_npy(path: Path, array: Array) -> None:
-    with replacing(path) as file:
+    with replace_file(path) as file:
         np.save(file, array, allow_pickle=False)

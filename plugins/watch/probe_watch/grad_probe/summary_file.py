@@ -11,7 +11,7 @@ from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import write_text
-from probe_core.files.given import read_given
+from probe_core.files.given import read_regular_file
 from probe_watch.grad_probe.measurement import GradientStatistics
 from probe_watch.grad_probe.settings import Bound, GradSettings
 
@@ -33,7 +33,7 @@ class SummaryRow:
     norm: float | None
 
 
-def interval_columns(bounds: Sequence[Bound]) -> list[str]:
+def list_interval_columns(bounds: Sequence[Bound]) -> list[str]:
     """Return the titles of the columns of intervals, which include their upper ends."""
     if not bounds:
         return []
@@ -41,14 +41,14 @@ def interval_columns(bounds: Sequence[Bound]) -> list[str]:
     return [f"(-inf, {bounds[0]}]", *inner, f"({bounds[-1]}, inf)"]
 
 
-def columns(settings: GradSettings) -> list[str]:
+def list_columns(settings: GradSettings) -> list[str]:
     """Return the titles of all columns."""
     checksum = ["MD5"] if settings.has_checksum else []
-    intervals = [*interval_columns(settings.bounds), "=0"] if settings.has_intervals else []
+    intervals = [*list_interval_columns(settings.bounds), "=0"] if settings.has_intervals else []
     return [NAME_COLUMN, *checksum, *intervals, "max", "min", NORM_COLUMN, "shape"]
 
 
-def csv_row(parameter: str, statistics: GradientStatistics) -> list[str]:
+def format_csv_row(parameter: str, statistics: GradientStatistics) -> list[str]:
     """Return the cells of a gradient; a missing maximum or minimum is an empty cell."""
     checksum = [statistics.checksum] if statistics.checksum else []
     zero = [] if statistics.zero_share is None else [statistics.zero_share]
@@ -82,19 +82,15 @@ def read_summary(path: Path) -> list[SummaryRow]:
         UserError: The file cannot be read, or has no column ``param_name``.
     """
     try:
-        lines = csv.DictReader(io.StringIO(read_given(path).decode("utf-8-sig"), newline=""), strict=True)
+        lines = csv.DictReader(io.StringIO(read_regular_file(path).decode("utf-8-sig"), newline=""), strict=True)
         is_summary = NAME_COLUMN in (lines.fieldnames or ())
-        rows = [
-            SummaryRow(line[NAME_COLUMN] or "", _number(line.get(NORM_COLUMN)))
-            for line in lines
-            if is_summary
-        ]
+        rows = [SummaryRow(line[NAME_COLUMN] or "", _number(line.get(NORM_COLUMN))) for line in lines if is_summary]
     except OSError as error:
-        raise _unreadable(path, str(error.strerror or error)) from None
+        raise _create_error(path, str(error.strerror or error)) from None
     except (ValueError, csv.Error) as error:
-        raise _unreadable(path, f"it is not a csv in UTF-8 ({error})") from None
+        raise _create_error(path, f"it is not a csv in UTF-8 ({error})") from None
     if not is_summary:
-        raise _unreadable(path, f'it has no column "{NAME_COLUMN}"')
+        raise _create_error(path, f'it has no column "{NAME_COLUMN}"')
     return rows
 
 
@@ -106,7 +102,7 @@ def _number(text: str | None) -> float | None:
     return value
 
 
-def _unreadable(path: Path, reason: str) -> UserError:
+def _create_error(path: Path, reason: str) -> UserError:
     return UserError(
         f'"{path}" cannot be read: {reason}.',
         "Record that run again, or remove the file to leave out its step.",

@@ -20,13 +20,20 @@ from probe_diagnosis import (
 from probe_core.model import Kind, Side, Slot
 from probe_core.model.columns import SCALAR, TENSOR
 from probe_core.model.run import Run
-from probe_watch.nan_analysis.findings import Analysis, Arrival, First, Origin, RankRecord, Value
-from probe_watch.nan_analysis.levels import levels_of
-from probe_watch.nan_analysis.marks import Mark, Marks, Source, mark_values, print_of
+from probe_watch.nan_analysis.findings import (
+    NonFiniteAnalysis,
+    NonFiniteArrival,
+    NonFiniteCall,
+    NonFiniteOrigin,
+    NonFiniteValue,
+    RankRecord,
+)
+from probe_watch.nan_analysis.levels import find_levels
+from probe_watch.nan_analysis.marks import InfinitySource, Marks, ValueMark, mark_values, print_of
 from probe_watch.nan_analysis.non_finite import NonFinite, find_non_finite
 
 
-def analyze_step(runs: Mapping[int, Run], step: str = "") -> Analysis:
+def analyze_step(runs: Mapping[int, Run], step: str = "") -> NonFiniteAnalysis:
     """Search all ranks of a step for the first value that is not finite.
 
     Args:
@@ -34,19 +41,19 @@ def analyze_step(runs: Mapping[int, Run], step: str = "") -> Analysis:
         step: The name of the step.
     """
     values = {rank: find_non_finite(run.values) for rank, run in runs.items()}
-    marks = _marks(runs, values)
+    marks = _mark_ranks(runs, values)
     ranks = {
         rank: RankRecord(
             run,
-            tuple(levels_of(run.values, values[rank])),
-            {mark: int((marks[rank].marks == mark).sum()) for mark in Mark if mark is not Mark.FINITE},
+            tuple(find_levels(run.values, values[rank])),
+            {mark: int((marks[rank].marks == mark).sum()) for mark in ValueMark if mark is not ValueMark.FINITE},
             int(values[rank].is_unknown.sum()),
             int((run.values.kind == TENSOR).sum()),
         )
         for rank, run in runs.items()
     }
-    if not any(one.is_harmful.any() for one in marks.values()):
-        return Analysis(step, ranks, (), (), ())
+    if not any(rank_marks.is_harmful.any() for rank_marks in marks.values()):
+        return NonFiniteAnalysis(step, ranks, (), (), ())
     for run in runs.values():
         load_stacks(run, run.stack_path)
     timelines = {
@@ -56,22 +63,20 @@ def analyze_step(runs: Mapping[int, Run], step: str = "") -> Analysis:
     searched = search_timelines(timelines.values())
     nodes = [*searched.first] or [*searched.grown[:1]]
     describe = _Describer(runs, values, marks)
-    return Analysis(
+    return NonFiniteAnalysis(
         step,
         ranks,
-        tuple(map(describe.first, nodes)),
-        tuple(map(describe.first, searched.further)),
-        tuple(_path(timelines, marks, searched, nodes, runs)),
+        tuple(map(describe.describe_call, nodes)),
+        tuple(map(describe.describe_call, searched.further)),
+        tuple(_find_path(timelines, marks, searched, nodes, runs)),
     )
 
 
-def _marks(runs: Mapping[int, Run], values: Mapping[int, NonFinite]) -> dict[int, Marks]:
+def _mark_ranks(runs: Mapping[int, Run], values: Mapping[int, NonFinite]) -> dict[int, Marks]:
     """Return the meanings of the values of all ranks."""
-    orders = {
-        rank: _order(run, rank, values[rank]) if values[rank].any.any() else [] for rank, run in runs.items()
-    }
+    orders = {rank: _order(run, rank, values[rank]) if values[rank].any.any() else [] for rank, run in runs.items()}
     marks = {rank: mark_values(run, rank, values[rank], orders[rank]) for rank, run in runs.items()}
-    meant = {fingerprint for one in marks.values() for fingerprint in one.sources}
+    meant = {fingerprint for rank_marks in marks.values() for fingerprint in rank_marks.sources}
     if len(runs) > 1 and meant:
         for rank, run in runs.items():
             if marks[rank].is_harmful.any():
@@ -86,23 +91,23 @@ def _order(run: Run, rank: int, values: NonFinite) -> list[int]:
     return sorted(numbers, key=lambda number: timeline.place(keys[number]))
 
 
-def _path(
+def _find_path(
     timelines: Mapping[int, Timeline],
     marks: Mapping[int, Marks],
     searched: Searched,
     nodes: Sequence[Node],
     runs: Mapping[int, Run],
-) -> list[Arrival]:
+) -> list[NonFiniteArrival]:
     """Return the first call of each rank with harmful values, each rank after those that sent them."""
-    arrivals: dict[int, Arrival] = {}
+    arrivals: dict[int, NonFiniteArrival] = {}
     for rank, timeline in timelines.items():
         harmful = set(runs[rank].values.record_of[marks[rank].is_harmful].tolist())
         keys = runs[rank].names()
         op = min((keys[number] for number in harmful), key=timeline.place, default="")
         if op:
             senders = searched.senders.get((rank, op), ())
-            arrivals[rank] = Arrival(rank, op, senders, own_frame(frames_of(runs[rank], op)))
-    ordered: list[Arrival] = [arrivals.pop(node.rank) for node in nodes if node.rank in arrivals]
+            arrivals[rank] = NonFiniteArrival(rank, op, senders, own_frame(frames_of(runs[rank], op)))
+    ordered: list[NonFiniteArrival] = [arrivals.pop(node.rank) for node in nodes if node.rank in arrivals]
     reached = {arrival.rank for arrival in ordered}
     while arrivals:
         ready = [rank for rank, arrival in arrivals.items() if reached & {*arrival.senders}]
@@ -119,7 +124,7 @@ class _Describer:
     values: Mapping[int, NonFinite]
     marks: Mapping[int, Marks]
 
-    def first(self, node: Node) -> First:
+    def describe_call(self, node: Node) -> NonFiniteCall:
         """Return the description of a call that the search named."""
         run, rank, op = self.runs[node.rank], node.rank, node.facts.op
         number = run.find(op)
@@ -127,53 +132,58 @@ class _Describer:
         lines = range(run.values.starts[number], run.values.starts[number + 1])
         places = {view.row: line for view, line in zip(node.facts.values, lines)}
         line = places[node.because.value.row]
-        origin, infinity = self._origin(node, rank, lines, line)
-        argument = next((row for row, one in places.items() if self._is_argument(rank, one)), "")
-        return First(
-            rank, number, op, origin, self._value(rank, line), argument if origin is Origin.ARGUMENT else "",
+        origin, infinity = self._find_origin(node, rank, lines, line)
+        argument = next((row for row, candidate in places.items() if self._is_argument(rank, candidate)), "")
+        return NonFiniteCall(
+            rank, number, op, origin, self._get_value(rank, line),
+            argument if origin is NonFiniteOrigin.ARGUMENT else "",
             node.because.absent, infinity, run.construct.ancestors(op), own_frame(frames_of(run, op)),
-            sum(bool(self.values[rank].is_unknown[one]) and self._is_source(rank, one) for one in lines),
+            sum(
+                bool(self.values[rank].is_unknown[place]) and self._is_source(rank, place) for place in lines
+            ),
         )  # fmt: skip
 
-    def _origin(self, node: Node, rank: int, lines: Iterable[int], line: int) -> tuple[Origin, Source | None]:
+    def _find_origin(
+        self, node: Node, rank: int, lines: Iterable[int], line: int
+    ) -> tuple[NonFiniteOrigin, InfinitySource | None]:
         """Return the way in which the value of a line arose, and the origin of an infinity behind it."""
         cause, key = node.because.cause, node.facts.op
         if cause is Cause.GRADIENT:
-            return Origin.PARAMETER_GRADIENT, None
+            return NonFiniteOrigin.PARAMETER_GRADIENT, None
         if cause is Cause.DELIVERED:
             is_known = not (node.because.absent or node.because.is_alone)
-            return Origin.COMMUNICATION if is_known else Origin.UNRECORDED_RANK, None
-        slot = self._slot(rank, line)
+            return NonFiniteOrigin.COMMUNICATION if is_known else NonFiniteOrigin.UNRECORDED_RANK, None
+        slot = self._get_slot(rank, line)
         if slot.side.is_source:
             if slot.side is Side.PARAMETERS:
-                return Origin.PARAMETER, None
+                return NonFiniteOrigin.PARAMETER, None
             if "backward" in key.split("."):
-                return Origin.GRADIENT, None
-            return Origin.PARAMETER if slot.value.requires_grad else Origin.DATA, None
+                return NonFiniteOrigin.GRADIENT, None
+            return NonFiniteOrigin.PARAMETER if slot.value.requires_grad else NonFiniteOrigin.DATA, None
         sources = self.marks[rank].sources
-        for one in lines:
-            if self.marks[rank].marks[one] == Mark.GIVEN:
-                given = self._slot(rank, one)
-                if given.side.is_source and given.value.kind is Kind.TENSOR:
-                    return Origin.INFINITY, sources.get(print_of(given))
-        has_argument = any(self._is_argument(rank, one) for one in lines)
-        return Origin.ARGUMENT if has_argument else Origin.COMPUTED, None
+        for candidate in lines:
+            if self.marks[rank].marks[candidate] == ValueMark.GIVEN:
+                intended_slot = self._get_slot(rank, candidate)
+                if intended_slot.side.is_source and intended_slot.value.kind is Kind.TENSOR:
+                    return NonFiniteOrigin.INFINITY, sources.get(print_of(intended_slot))
+        has_argument = any(self._is_argument(rank, candidate) for candidate in lines)
+        return NonFiniteOrigin.ARGUMENT if has_argument else NonFiniteOrigin.COMPUTED, None
 
     def _is_argument(self, rank: int, line: int) -> bool:
         """Return True for an argument that is not finite."""
         is_scalar = self.runs[rank].values.kind[line] == SCALAR
-        return bool(is_scalar and self.values[rank].kinds(line)) and self._is_source(rank, line)
+        return bool(is_scalar and self.values[rank].list_kinds(line)) and self._is_source(rank, line)
 
     def _is_source(self, rank: int, line: int) -> bool:
         """Return True for a value that its call receives."""
         values = self.runs[rank].values
         return values.places[int(values.place[line])][1].is_source
 
-    def _slot(self, rank: int, line: int) -> Slot:
+    def _get_slot(self, rank: int, line: int) -> Slot:
         return self.runs[rank].values.slots(np.array([line]))[0]
 
-    def _value(self, rank: int, line: int) -> Value:
-        slot = self._slot(rank, line)
+    def _get_value(self, rank: int, line: int) -> NonFiniteValue:
+        slot = self._get_slot(rank, line)
         value = slot.value
-        kinds = tuple(sorted(self.values[rank].kinds(line)))
-        return Value(slot.name, kinds, value.dtype, value.extent, *value.statistics[:2])
+        kinds = tuple(sorted(self.values[rank].list_kinds(line)))
+        return NonFiniteValue(slot.name, kinds, value.dtype, value.extent, *value.statistics[:2])

@@ -12,18 +12,18 @@ from typing import Any
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND
-from probe_core.cli.options import Numbers
+from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
+from probe_core.cli.options import NumberRanges
 from probe_core.cli.spelling import Command, option
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import make_directory, remove_leftovers, write_text
 from probe_core.flow.opening import open_run
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
-from probe_core.store.layout import rank_number, ranks_of
+from probe_core.store.layout import find_ranks, parse_rank_number
 from probe_watch.nan_analysis import msprobe_file, result_file, sentences
 from probe_watch.nan_analysis.analysis import analyze_step
-from probe_watch.nan_analysis.findings import Analysis
+from probe_watch.nan_analysis.findings import NonFiniteAnalysis
 
 DEFAULT_OUTPUT = "./output"
 
@@ -33,13 +33,11 @@ DEFAULT_OUTPUT = "./output"
     help="A step directory of a recorded run; or its root, a rank directory, or a dump.json.")  # fmt: skip
 @option("-o", "--output", also=["--output_path"], default=DEFAULT_OUTPUT, show_default=True,
     type=click.Path(path_type=Path), help="Directory of the result files; created if absent.")  # fmt: skip
-@option("--step", "steps", type=Numbers(), default=(), help="Search these steps only: 0,2-4.")
+@option("--step", "steps", type=NumberRanges(), default=(), help="Search these steps only: 0,2-4.")
 @option("--fail-on", type=click.Choice(["found"]),
     help="Exit with 1 if a value that is not finite was found.")  # fmt: skip
 @click.pass_context
-def nan_analyze(
-    ctx: click.Context, /, run: Path, output: Path, steps: tuple[int, ...], fail_on: str | None
-) -> int:
+def nan_analyze(ctx: click.Context, /, run: Path, output: Path, steps: tuple[int, ...], fail_on: str | None) -> int:
     """Find the first nan or infinity of a run, over all its ranks and what they communicate.
 
     No second run is needed. Of several steps, the first one with such a value is reported.
@@ -50,17 +48,17 @@ def nan_analyze(
     manager = ctx.find_object(Manager) or Manager()
     framework = ctx.meta.get("probe.framework")
     has_finding = False
-    for analysis in analyses(run, manager, steps, framework):
+    for analysis in iterate_analyses(run, manager, steps, framework):
         has_finding = bool(analysis.first)
         _show(analysis, write_files(analysis, output) if has_finding else [])
         if has_finding:
             break
-    return FOUND if has_finding and fail_on else FINISHED
+    return EXIT_FINDINGS if has_finding and fail_on else EXIT_FINISHED
 
 
-def analyses(
+def iterate_analyses(
     path: Path, manager: Manager, steps: Collection[int] = (), framework: str | None = None
-) -> Iterator[Analysis]:
+) -> Iterator[NonFiniteAnalysis]:
     """Yield the analysis of each step of a run, in order.
 
     Args:
@@ -72,14 +70,12 @@ def analyses(
     Raises:
         UserError: The run cannot be read, or holds no statistics.
     """
-    for name, files in ranks_of(path, steps, manager.record_files()).items():
+    for name, files in find_ranks(path, steps, manager.record_files()).items():
         if not files:
-            raise UserError(
-                f"{path / name} has no record of calls.", "Record the run again; check scope and list."
-            )
-        for rank in _ranks_without_record(path / name, files):
+            raise UserError(f"{path / name} has no record of calls.", "Record the run again; check scope and list.")
+        for rank in _list_ranks_without_record(path / name, files):
             console.warn(f"rank {rank} has no record of calls and is left out")
-        with console.progress(), _opened(files, manager, framework) as runs:
+        with console.show_progress(), _open_runs(files, manager, framework) as runs:
             analysis = analyze_step(runs, name or _step_of(path))
             if all(rank.unknown == rank.tensors for rank in analysis.ranks.values()):
                 raise UserError(
@@ -89,15 +85,15 @@ def analyses(
             yield analysis
 
 
-def _ranks_without_record(step: Path, files: Mapping[int, Path]) -> list[int]:
+def _list_ranks_without_record(step: Path, files: Mapping[int, Path]) -> list[int]:
     """Return the numbers of rank directories in a step that hold no record of calls."""
     names = [child.name for child in step.iterdir() if child.is_dir()] if step.is_dir() else []
-    numbers = {rank_number(name) for name in names} - {None, *files}
+    numbers = {parse_rank_number(name) for name in names} - {None, *files}
     return sorted(number for number in numbers if number is not None)
 
 
 @contextmanager
-def _opened(files: Mapping[int, Path], manager: Manager, framework: str | None) -> Iterator[dict[int, Run]]:
+def _open_runs(files: Mapping[int, Path], manager: Manager, framework: str | None) -> Iterator[dict[int, Run]]:
     """Open the runs of all ranks while the block runs."""
     with ExitStack() as stack:
         runs: dict[int, Run] = {}
@@ -113,7 +109,7 @@ def _step_of(path: Path) -> str:
     return next((part for part in parts if part.startswith("step") and part[4:].isdecimal()), "")
 
 
-def write_files(analysis: Analysis, output: Path) -> list[Path]:
+def write_files(analysis: NonFiniteAnalysis, output: Path) -> list[Path]:
     """Write both result files, and return their paths.
 
     Raises:
@@ -123,25 +119,25 @@ def write_files(analysis: Analysis, output: Path) -> list[Path]:
     remove_leftovers(output)
     stamp = time.time_ns()
     contents: dict[str, Any] = {
-        f"anomaly_analyze_{stamp}.json": msprobe_file.content_of(analysis),
-        f"nan_analysis_{stamp}.json": result_file.content_of(analysis),
+        f"anomaly_analyze_{stamp}.json": msprobe_file.create_content(analysis),
+        f"nan_analysis_{stamp}.json": result_file.create_content(analysis),
     }
     for name, content in contents.items():
         write_text(output / name, json.dumps(content, indent=2) + "\n")
     return [output / name for name in contents]
 
 
-def _show(analysis: Analysis, paths: list[Path]) -> None:
+def _show(analysis: NonFiniteAnalysis, paths: list[Path]) -> None:
     """Print the verdict, the path over the ranks, and what was examined."""
-    for line in sentences.gaps(analysis):
+    for line in sentences.iterate_gaps(analysis):
         console.warn(line)
     if analysis.first:
-        text = sentences.verdict(analysis.first[0], analysis.step)
-        console.show(console.style(printable(text), bold=True))
-        for line in sentences.details(analysis):
-            console.show(f"  {printable(line)}")
+        text = sentences.format_verdict(analysis.first[0], analysis.step)
+        console.show(console.style(make_printable(text), bold=True))
+        for line in sentences.iterate_details(analysis):
+            console.show(f"  {make_printable(line)}")
     else:
         place = f"{analysis.step}: " if analysis.step else ""
         console.show(f"{place}{sentences.NOTHING}.")
-    for line in (*sentences.coverage(analysis), *sentences.wrote(paths)):
-        console.show(f"  {printable(line)}")
+    for line in (*sentences.iterate_coverage(analysis), *sentences.format_written_paths(paths)):
+        console.show(f"  {make_printable(line)}")

@@ -8,10 +8,10 @@ from enum import Enum
 
 from probe_core.model.run import Run
 from probe_watch.nan_analysis.levels import CallLevel
-from probe_watch.nan_analysis.marks import Mark, Source
+from probe_watch.nan_analysis.marks import InfinitySource, ValueMark
 
 
-class Origin(str, Enum):
+class NonFiniteOrigin(str, Enum):
     """Ways in which a value that is not finite arose."""
 
     COMPUTED = "computed"
@@ -35,7 +35,7 @@ class Origin(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class NonFiniteValue:
     """A value of a call that is not finite.
 
     Attributes:
@@ -56,7 +56,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class NonFiniteCall:
     """A call with values that are not finite, which no earlier value explains.
 
     Attributes:
@@ -76,18 +76,18 @@ class First:
     rank: int
     number: int
     op: str
-    origin: Origin
-    value: Value
+    origin: NonFiniteOrigin
+    value: NonFiniteValue
     argument: str = ""
     absent: tuple[int, ...] = ()
-    infinity: Source | None = None
+    infinity: InfinitySource | None = None
     modules: tuple[str, ...] = ()
     where: str = ""
     unknown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class NonFiniteArrival:
     """The first call of a rank with values that are not finite.
 
     Attributes:
@@ -117,13 +117,13 @@ class RankRecord:
 
     run: Run
     levels: tuple[CallLevel, ...]
-    marks: Mapping[Mark, int]
+    marks: Mapping[ValueMark, int]
     unknown: int
     tensors: int
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
+class NonFiniteAnalysis:
     """Result of the search in one step.
 
     Attributes:
@@ -136,6 +136,6 @@ class Analysis:
 
     step: str
     ranks: Mapping[int, RankRecord]
-    first: tuple[First, ...]
-    further: tuple[First, ...]
-    path: tuple[Arrival, ...]
+    first: tuple[NonFiniteCall, ...]
+    further: tuple[NonFiniteCall, ...]
+    path: tuple[NonFiniteArrival, ...]

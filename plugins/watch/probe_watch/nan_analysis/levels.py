@@ -11,13 +11,13 @@ import numpy as np
 
 from probe_core.files.packaged import load_yaml
 from probe_core.model.columns import FLOAT, INTEGER, SIDES, TENSOR, Array, ValueColumns
-from probe_core.store.names import without_count
+from probe_core.store.names import drop_count
 from probe_watch.nan_analysis.non_finite import NORM, NonFinite
 
 _IS_SOURCE = np.array([side.is_source for side in SIDES])
 
 
-class Level(str, Enum):
+class CallLevelKind(str, Enum):
     """Levels of a call."""
 
     CRITICAL = "critical"
@@ -34,16 +34,16 @@ class Scene(str, Enum):
     MUTATION = "numeric mutation"
 
     @property
-    def level(self) -> Level:
+    def level(self) -> CallLevelKind:
         """The level of a call of this scene."""
         return _LEVELS[self]
 
 
 _LEVELS = {
-    Scene.ONLY_OUTPUT: Level.CRITICAL,
-    Scene.BOTH: Level.HIGH,
-    Scene.ONLY_INPUT: Level.MEDIUM,
-    Scene.MUTATION: Level.HIGH,
+    Scene.ONLY_OUTPUT: CallLevelKind.CRITICAL,
+    Scene.BOTH: CallLevelKind.HIGH,
+    Scene.ONLY_INPUT: CallLevelKind.MEDIUM,
+    Scene.MUTATION: CallLevelKind.HIGH,
 }
 
 
@@ -64,7 +64,7 @@ class CallLevel(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class LevelRules:
     """The content of ``rules.yaml``.
 
     Attributes:
@@ -77,41 +77,41 @@ class Rules:
 
 
 @cache
-def rules() -> Rules:
+def load_rules() -> LevelRules:
     """Return the rules of levels."""
     loaded: dict[str, Any] = load_yaml(__package__, "rules.yaml")
     ignore = {
         api: {group: frozenset(positions) for group, positions in groups.items()}
         for api, groups in loaded["ignore"].items()
     }
-    return Rules(float(loaded["mutation"]), ignore)
+    return LevelRules(float(loaded["mutation"]), ignore)
 
 
-def levels_of(values: ValueColumns, non_finite: NonFinite) -> list[CallLevel]:
+def find_levels(values: ValueColumns, non_finite: NonFinite) -> list[CallLevel]:
     """Return the calls of a run that have a level, in the order of the record."""
     is_tensor, is_source = values.kind == TENSOR, _IS_SOURCE[values.side]
     is_any = non_finite.any & is_tensor
     inputs, outputs = (_has_any(values, is_any & side) for side in (is_source, ~is_source))
-    ratios = _norm_ratios(values, is_tensor, is_source)
+    ratios = _compute_norm_ratios(values, is_tensor, is_source)
     levels: list[CallLevel] = []
-    for number in np.flatnonzero(inputs | outputs | (ratios > rules().mutation)).tolist():
+    for number in np.flatnonzero(inputs | outputs | (ratios > load_rules().mutation)).tolist():
         if inputs[number] or outputs[number]:
-            lines = [line for line in _lines(values, number) if is_any[line]]
+            lines = [line for line in _list_lines(values, number) if is_any[line]]
             if not _is_ignored(values, number, lines):
-                kinds = sorted(frozenset().union(*map(non_finite.kinds, lines)))
-                levels.append(CallLevel(number, _scene(inputs[number], outputs[number]), tuple(kinds)))
+                kinds = sorted(frozenset().union(*map(non_finite.list_kinds, lines)))
+                levels.append(CallLevel(number, _find_scene(inputs[number], outputs[number]), tuple(kinds)))
         else:
             levels.append(CallLevel(number, Scene.MUTATION, (), float(ratios[number])))
     return levels
 
 
-def _scene(has_input: bool, has_output: bool) -> Scene:
+def _find_scene(has_input: bool, has_output: bool) -> Scene:
     if has_input:
         return Scene.BOTH if has_output else Scene.ONLY_INPUT
     return Scene.ONLY_OUTPUT
 
 
-def _lines(values: ValueColumns, number: int) -> range:
+def _list_lines(values: ValueColumns, number: int) -> range:
     return range(values.starts[number], values.starts[number + 1])
 
 
@@ -122,7 +122,7 @@ def _has_any(values: ValueColumns, wanted: Array) -> Array:
     return has_any
 
 
-def _norm_ratios(values: ValueColumns, is_tensor: Array, is_source: Array) -> Array:
+def _compute_norm_ratios(values: ValueColumns, is_tensor: Array, is_source: Array) -> Array:
     """Return the largest output norm of each call divided by its largest input norm; 0 if either is missing.
 
     Norms of nan are left out. If the largest input norm is 0, the output norm stands for the ratio.
@@ -144,8 +144,8 @@ def _norm_ratios(values: ValueColumns, is_tensor: Array, is_source: Array) -> Ar
 
 def _is_ignored(values: ValueColumns, number: int, lines: list[int]) -> bool:
     """Return True if a rule leaves out all values of a call that are not finite, in each group it names."""
-    api = without_count(values.keys[number]).removesuffix(".forward")
-    groups = rules().ignore.get(api)
+    api = drop_count(values.keys[number]).removesuffix(".forward")
+    groups = load_rules().ignore.get(api)
     if groups is None:
         return False
     for line in lines:

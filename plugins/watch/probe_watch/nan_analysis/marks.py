@@ -14,15 +14,15 @@ from probe_diagnosis import api_of, is_module, is_move, uninitialised_slots
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.columns import Array
-from probe_core.model.dtypes import kind
+from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
 from probe_watch.nan_analysis.non_finite import NonFinite
 
-NEGATIVE = frozenset(["-inf"])
+MASK_KINDS = frozenset(["-inf"])
 """Kinds of the values of a mask that was made outside the recorded calls."""
 
 
-class Mark(IntEnum):
+class ValueMark(IntEnum):
     """Meanings of a value."""
 
     FINITE = 0
@@ -36,7 +36,7 @@ class Mark(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InfinitySource:
     """Origin of an infinity that is meant to be there.
 
     Attributes:
@@ -62,12 +62,12 @@ class Marks:
     """
 
     marks: Array
-    sources: dict[Print, Source] = field(default_factory=dict)
+    sources: dict[Print, InfinitySource] = field(default_factory=dict)
 
     @property
     def is_harmful(self) -> Array:
         """True for values that are not finite and not meant to be there."""
-        return np.asarray(self.marks == Mark.HARMFUL)
+        return np.asarray(self.marks == ValueMark.HARMFUL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,12 @@ def mark_values(
         elsewhere: Infinities that are meant to be there on other ranks, which may send them.
     """
     is_any = values.any
-    result = Marks(np.where(is_any, Mark.HARMFUL, Mark.FINITE).astype(np.uint8))
+    result = Marks(np.where(is_any, ValueMark.HARMFUL, ValueMark.FINITE).astype(np.uint8))
     if not is_any.any():
         return result
     has_any = set(run.values.record_of[is_any].tolist())
     calls = [_call(run, rank, number, values, result.marks) for number in order if number in has_any]
-    calls = [*_without_unfilled_views(calls, result.marks)]
+    calls = [*_exclude_unfilled_views(calls, result.marks)]
     _follow_masks(calls, result, set(elsewhere))
     _drop_absorbed(calls, result.marks)
     return result
@@ -139,30 +139,30 @@ def _call(run: Run, rank: int, number: int, values: NonFinite, marks: Array) -> 
     asked: set[str] = set()
     unfilled: set[Print] = set()
     for place, slot in enumerate(record.slots):
-        kinds = values.kinds(first + place)
+        kinds = values.list_kinds(first + place)
         if not kinds:
             continue
         if place in overwritten:
-            marks[first + place] = Mark.OVERWRITTEN
+            marks[first + place] = ValueMark.OVERWRITTEN
             if not slot.side.is_source:
                 unfilled.add(print_of(slot))
         elif not slot.side.is_source:
-            outputs.append(_leaf(first + place, slot, kinds))
+            outputs.append(_create_leaf(first + place, slot, kinds))
         elif slot.value.kind is Kind.TENSOR:
-            inputs.append(_leaf(first + place, slot, kinds))
+            inputs.append(_create_leaf(first + place, slot, kinds))
         else:
-            marks[first + place] = Mark.GIVEN
+            marks[first + place] = ValueMark.GIVEN
             asked |= kinds - {"nan"}
-    is_known = not values.is_unknown[first : first + len(record.slots)][_returned(record)].any()
+    is_known = not values.is_unknown[first : first + len(record.slots)][_mark_outputs(record)].any()
     return _Call(record, inputs, outputs, frozenset(asked), frozenset(unfilled), is_known)
 
 
-def _returned(record: Record) -> Array:
+def _mark_outputs(record: Record) -> Array:
     """Return True for each value that a call returns."""
     return np.array([not slot.side.is_source for slot in record.slots], bool)
 
 
-def _leaf(line: int, slot: Slot, kinds: frozenset[str]) -> _Leaf:
+def _create_leaf(line: int, slot: Slot, kinds: frozenset[str]) -> _Leaf:
     return _Leaf(line, slot, print_of(slot), kinds)
 
 
@@ -172,13 +172,13 @@ def print_of(slot: Slot) -> Print:
     return high, low
 
 
-def _without_unfilled_views(calls: Iterable[_Call], marks: Array) -> Iterator[_Call]:
+def _exclude_unfilled_views(calls: Iterable[_Call], marks: Array) -> Iterator[_Call]:
     """Yield the calls except views of memory that is not initialised, whose values are marked."""
     unfilled: set[Print] = set()
     for call in calls:
         leaves = [*call.inputs, *call.outputs]
         if call.inputs and is_move(call.record.key) and all(leaf.print in unfilled for leaf in leaves):
-            marks[[leaf.line for leaf in leaves]] = Mark.OVERWRITTEN
+            marks[[leaf.line for leaf in leaves]] = ValueMark.OVERWRITTEN
             continue
         unfilled |= call.unfilled
         unfilled -= {leaf.print for leaf in call.outputs}
@@ -191,48 +191,52 @@ def _follow_masks(calls: Iterable[_Call], result: Marks, elsewhere: Collection[P
     computed: set[Print] = set()
     for call in calls:
         for leaf in call.inputs:
-            is_from_outside = leaf.print not in computed and leaf.kinds == NEGATIVE and call.is_forward
+            is_from_outside = leaf.print not in computed and leaf.kinds == MASK_KINDS and call.is_forward
             if leaf.print not in sources and is_from_outside:
-                sources[leaf.print] = Source(call.record.key, is_argument=False)
+                sources[leaf.print] = InfinitySource(call.record.key, is_argument=False)
             if leaf.print in sources:
-                marks[leaf.line] = Mark.GIVEN
-        given = [leaf for leaf in call.inputs if leaf.print in sources]
-        kinds = call.asked.union(*(leaf.kinds for leaf in given))
-        is_clean = len(given) == len(call.inputs)
+                marks[leaf.line] = ValueMark.GIVEN
+        intended_inputs = [leaf for leaf in call.inputs if leaf.print in sources]
+        kinds = call.asked.union(*(leaf.kinds for leaf in intended_inputs))
+        is_clean = len(intended_inputs) == len(call.inputs)
         for leaf in call.outputs:
             is_passed_on = is_clean and leaf.kinds <= kinds
             if is_passed_on and leaf.print not in sources:
-                origin = sources[given[0].print] if given else Source(call.record.key, is_argument=True)
+                origin = (
+                    sources[intended_inputs[0].print]
+                    if intended_inputs
+                    else InfinitySource(call.record.key, is_argument=True)
+                )
                 sources[leaf.print] = origin
             elif leaf.print in elsewhere and api_of(call.record.key) is not None:
-                sources.setdefault(leaf.print, Source(call.record.key, is_argument=False))
+                sources.setdefault(leaf.print, InfinitySource(call.record.key, is_argument=False))
             elif not is_passed_on and not (leaf.print in sources and is_module(call.record.key)):
                 computed.add(leaf.print)
                 sources.pop(leaf.print, None)
             if leaf.print in sources:
-                marks[leaf.line] = Mark.GIVEN
+                marks[leaf.line] = ValueMark.GIVEN
 
 
 def _drop_absorbed(calls: Sequence[_Call], marks: Array) -> None:
     """Mark harmful values that are read, and only by calls that return finite floating-point numbers."""
     is_absorbed_after: dict[Print, bool] = {}
     for call in reversed(calls):
-        for leaf in _harmful(call.outputs, marks):
+        for leaf in _iterate_harmful(call.outputs, marks):
             if is_absorbed_after.get(leaf.print, False):
-                marks[leaf.line] = Mark.ABSORBED
-        absorbs = _absorbs(call, marks)
-        for leaf in _harmful(call.inputs, marks):
+                marks[leaf.line] = ValueMark.ABSORBED
+        absorbs = _is_absorbing(call, marks)
+        for leaf in _iterate_harmful(call.inputs, marks):
             if absorbs is not None:
                 is_absorbed_after[leaf.print] = absorbs and is_absorbed_after.get(leaf.print, True)
             if is_absorbed_after.get(leaf.print, False):
-                marks[leaf.line] = Mark.ABSORBED
+                marks[leaf.line] = ValueMark.ABSORBED
 
 
-def _harmful(leaves: Iterable[_Leaf], marks: Array) -> Iterator[_Leaf]:
-    return (leaf for leaf in leaves if marks[leaf.line] == Mark.HARMFUL)
+def _iterate_harmful(leaves: Iterable[_Leaf], marks: Array) -> Iterator[_Leaf]:
+    return (leaf for leaf in leaves if marks[leaf.line] == ValueMark.HARMFUL)
 
 
-def _absorbs(call: _Call, marks: Array) -> bool | None:
+def _is_absorbing(call: _Call, marks: Array) -> bool | None:
     """Return True if a call drops what is not finite, False if it passes it on, None if nothing shows it.
 
     Integers and truth values, such as those of a check for nan, show nothing. Communication passes values on
@@ -241,12 +245,12 @@ def _absorbs(call: _Call, marks: Array) -> bool | None:
     if api_of(call.record.key) is not None:
         return False
     outputs = [slot for slot in call.record.slots if not slot.side.is_source]
-    if not outputs or not call.is_known or any(True for _ in _harmful(call.outputs, marks)):
+    if not outputs or not call.is_known or any(True for _ in _iterate_harmful(call.outputs, marks)):
         return False
     returns_floats = any(
         slot.value.kind is Kind.TENSOR
         and slot.side is Side.OUTPUT
-        and kind(slot.value.dtype) in ("float", "complex")
+        and get_dtype_kind(slot.value.dtype) in ("float", "complex")
         and not slot.value.is_empty
         for slot in outputs
     )

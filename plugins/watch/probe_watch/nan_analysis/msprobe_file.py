@@ -10,13 +10,13 @@ from probe_recording import DumpRun
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.run import Run
-from probe_watch.nan_analysis.findings import Analysis
+from probe_watch.nan_analysis.findings import NonFiniteAnalysis
 
 FIELDS = ("input_args", "input_kwargs", "output", "input")
 """Fields of a record that the file repeats."""
 
 
-def content_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
+def create_content(analysis: NonFiniteAnalysis) -> dict[str, list[dict[str, Any]]]:
     """Return the content of the file: the first calls with values that are not finite, by rank."""
     content: dict[str, list[dict[str, Any]]] = {}
     for first in analysis.first:
@@ -24,7 +24,7 @@ def content_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
         content.setdefault(f"rank_{first.rank}", []).append(
             {
                 "op_name": first.op,
-                "data_info": _fields(run, first.number),
+                "data_info": _read_fields(run, first.number),
                 "construct_info": [*reversed(first.modules), first.op],
                 "stack_info": list(frames_of(run, first.op)),
             }
@@ -32,34 +32,34 @@ def content_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
     return content
 
 
-def _fields(run: Run, number: int) -> dict[str, Any]:
+def _read_fields(run: Run, number: int) -> dict[str, Any]:
     """Return the fields of a record as its file has them, or made of its values for other formats."""
     if not isinstance(run, DumpRun):
-        return _composed(run.record(number))
+        return _compose_fields(run.record(number))
     fields = run.fields(number)
     if not isinstance(fields, Mapping):
         return {"output": fields}
     return {name: fields[name] for name in FIELDS if name in fields}
 
 
-def _composed(record: Record) -> dict[str, Any]:
+def _compose_fields(record: Record) -> dict[str, Any]:
     """Return the fields of a record that is not in a dump.json."""
     is_backward = "backward" in record.key.split(".")
     fields: dict[str, Any] = {"input": []} if is_backward else {"input_args": [], "input_kwargs": {}}
     fields["output"] = []
     for slot in record.slots:
         if not slot.side.is_source:
-            fields["output"].append(_leaf(slot))
+            fields["output"].append(_convert_slot(slot))
         elif is_backward:
-            fields["input"].append(_leaf(slot))
+            fields["input"].append(_convert_slot(slot))
         elif slot.path.partition(".")[0].isdecimal() and slot.side is Side.INPUT:
-            fields["input_args"].append(_leaf(slot))
+            fields["input_args"].append(_convert_slot(slot))
         else:
-            fields["input_kwargs"][slot.path] = _leaf(slot)
+            fields["input_kwargs"][slot.path] = _convert_slot(slot)
     return fields
 
 
-def _leaf(slot: Slot) -> Any:
+def _convert_slot(slot: Slot) -> Any:
     value = slot.value
     if value.kind is Kind.NULL:
         return None

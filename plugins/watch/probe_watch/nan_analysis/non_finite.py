@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe_core.model.columns import FLOAT, NONE, SCALAR, TENSOR, TEXT, Array, ValueColumns
-from probe_core.model.dtypes import kind
+from probe_core.model.dtypes import get_dtype_kind
 
 _TEXTS = {
     "nan": np.nan,
@@ -19,7 +19,7 @@ _TEXTS = {
 }
 """Numbers that some recorders write as texts."""
 
-MAX, MIN, NORM = 0, 1, 3
+MAX_INDEX, MIN_INDEX, NORM = 0, 1, 3
 """Places of statistics."""
 
 
@@ -47,7 +47,7 @@ class NonFinite:
         """True for lines with a value that is not finite."""
         return np.asarray(self.has_nan | self.has_positive | self.has_negative)
 
-    def kinds(self, line: int) -> frozenset[str]:
+    def list_kinds(self, line: int) -> frozenset[str]:
         """Return the kinds of values of a line that are not finite: ``nan``, ``inf``, ``-inf``."""
         columns = {"nan": self.has_nan, "inf": self.has_positive, "-inf": self.has_negative}
         return frozenset(name for name, column in columns.items() if column[line])
@@ -55,21 +55,21 @@ class NonFinite:
 
 def find_non_finite(values: ValueColumns) -> NonFinite:
     """Return the lines of a run whose values are not finite."""
-    numbers, types = _numbers(values), values.types
+    numbers, types = _convert_to_numbers(values), values.types
     is_tensor = values.kind == TENSOR
-    is_finite_range = np.isfinite(numbers[:, MAX]) & np.isfinite(numbers[:, MIN])
-    has_nan = np.isnan(numbers[:, MAX]) | np.isnan(numbers[:, MIN])
-    has_nan |= is_tensor & is_finite_range & np.isnan(numbers[:, NORM]) & (types[:, MAX] != NONE)
-    extremes = numbers[:, [MAX, MIN]]
-    is_float = np.array([kind(dtype) in ("float", "complex") for dtype in values.dtypes] or [False])[
+    is_finite_range = np.isfinite(numbers[:, MAX_INDEX]) & np.isfinite(numbers[:, MIN_INDEX])
+    has_nan = np.isnan(numbers[:, MAX_INDEX]) | np.isnan(numbers[:, MIN_INDEX])
+    has_nan |= is_tensor & is_finite_range & np.isnan(numbers[:, NORM]) & (types[:, MAX_INDEX] != NONE)
+    extremes = numbers[:, [MAX_INDEX, MIN_INDEX]]
+    is_float = np.array([get_dtype_kind(dtype) in ("float", "complex") for dtype in values.dtypes] or [False])[
         values.dtype
     ]
     is_empty = np.array([shape is not None and 0 in shape for _, shape in values.extents] or [False])
-    is_unknown = is_tensor & is_float & (types[:, MAX] == NONE) & ~is_empty[values.extent]
+    is_unknown = is_tensor & is_float & (types[:, MAX_INDEX] == NONE) & ~is_empty[values.extent]
     return NonFinite(has_nan, (extremes == np.inf).any(axis=1), (extremes == -np.inf).any(axis=1), is_unknown)
 
 
-def _numbers(values: ValueColumns) -> Array:
+def _convert_to_numbers(values: ValueColumns) -> Array:
     """Return the statistics as numbers; 0 for those that are no floating-point numbers."""
     is_text = values.types == TEXT
     numbers = np.where(values.types == FLOAT, values.numbers, 0.0)

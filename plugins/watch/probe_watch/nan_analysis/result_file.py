@@ -6,26 +6,26 @@ import math
 from collections import Counter
 from typing import Any
 
-from probe_watch.nan_analysis.findings import Analysis, Arrival, First, RankRecord
+from probe_watch.nan_analysis.findings import NonFiniteAnalysis, NonFiniteArrival, NonFiniteCall, RankRecord
 from probe_watch.nan_analysis.levels import CallLevel
 
 VERSION = 1
 """Version of the layout."""
 
 
-def content_of(analysis: Analysis) -> dict[str, Any]:
+def create_content(analysis: NonFiniteAnalysis) -> dict[str, Any]:
     """Return the content of the file; numbers that are not finite are texts."""
     return {
         "version": VERSION,
         "step": analysis.step,
-        "first": [_first(one) for one in analysis.first],
-        "further": [_first(one) for one in analysis.further],
-        "path": [_arrival(one) for one in analysis.path],
-        "ranks": {str(rank): _rank(one) for rank, one in analysis.ranks.items()},
+        "first": [_convert_call(entry) for entry in analysis.first],
+        "further": [_convert_call(entry) for entry in analysis.further],
+        "path": [_convert_arrival(entry) for entry in analysis.path],
+        "ranks": {str(rank): _convert_rank(entry) for rank, entry in analysis.ranks.items()},
     }
 
 
-def _first(first: First) -> dict[str, Any]:
+def _convert_call(first: NonFiniteCall) -> dict[str, Any]:
     infinity = first.infinity
     return {
         "rank": first.rank,
@@ -48,7 +48,7 @@ def _first(first: First) -> dict[str, Any]:
     }
 
 
-def _arrival(arrival: Arrival) -> dict[str, Any]:
+def _convert_arrival(arrival: NonFiniteArrival) -> dict[str, Any]:
     return {
         "rank": arrival.rank,
         "call": arrival.op,
@@ -57,9 +57,9 @@ def _arrival(arrival: Arrival) -> dict[str, Any]:
     }
 
 
-def _rank(rank: RankRecord) -> dict[str, Any]:
+def _convert_rank(rank: RankRecord) -> dict[str, Any]:
     keys = rank.run.names()
-    levels = Counter(one.scene.level.value for one in rank.levels)
+    levels = Counter(record_level.scene.level.value for record_level in rank.levels)
     return {
         "file": rank.run.path.name,
         "calls": len(keys),
@@ -68,11 +68,11 @@ def _rank(rank: RankRecord) -> dict[str, Any]:
         "unfinished": rank.run.header.unfinished or None,
         "values": {mark.name.lower(): count for mark, count in rank.marks.items()},
         "levels": dict(sorted(levels.items())),
-        "records": [_level(keys[one.number], one) for one in rank.levels],
+        "records": [_convert_level(keys[record_level.number], record_level) for record_level in rank.levels],
     }
 
 
-def _level(key: str, level: CallLevel) -> dict[str, Any]:
+def _convert_level(key: str, level: CallLevel) -> dict[str, Any]:
     return {
         "call": key,
         "level": level.scene.level.value,

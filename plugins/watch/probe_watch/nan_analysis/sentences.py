@@ -7,56 +7,54 @@ from pathlib import Path
 
 from probe_diagnosis import api_of
 
-from probe_core.errors import counted, some
-from probe_watch.nan_analysis.findings import Analysis, Arrival, First, Origin
-from probe_watch.nan_analysis.levels import Level
-from probe_watch.nan_analysis.marks import Mark
+from probe_core.errors import format_count, format_list
+from probe_watch.nan_analysis.findings import NonFiniteAnalysis, NonFiniteArrival, NonFiniteCall, NonFiniteOrigin
+from probe_watch.nan_analysis.levels import CallLevelKind
+from probe_watch.nan_analysis.marks import ValueMark
 
-MAX_RANKS = 8
+MAX_LISTED_RANKS = 8
 """Largest number of ranks of which a line is printed."""
-MAX_FURTHER = 3
+MAX_LISTED_CALLS = 3
 """Largest number of later calls with finite inputs that are printed."""
 
-_DELIVERED = (Origin.COMMUNICATION, Origin.UNRECORDED_RANK)
+_DELIVERED_ORIGINS = (NonFiniteOrigin.COMMUNICATION, NonFiniteOrigin.UNRECORDED_RANK)
 
 NOTHING = "No value is harmfully nan or infinite"
 
 _ENDINGS = {
-    Origin.COMPUTED: "returns {kinds}, from finite inputs",
-    Origin.COMMUNICATION: "delivers {kinds}, although all ranks sent finite values",
-    Origin.PARAMETER: "receives {kinds} in a parameter, which no recorded call changed",
-    Origin.DATA: "receives {kinds} in the input data: no recorded call returned it",
-    Origin.GRADIENT: "receives a gradient with {kinds} that no recorded call returned",
-    Origin.PARAMETER_GRADIENT: "holds {kinds}: the gradient of a parameter, and no recorded call returned it",
+    NonFiniteOrigin.COMPUTED: "returns {kinds}, from finite inputs",
+    NonFiniteOrigin.COMMUNICATION: "delivers {kinds}, although all ranks sent finite values",
+    NonFiniteOrigin.PARAMETER: "receives {kinds} in a parameter, which no recorded call changed",
+    NonFiniteOrigin.DATA: "receives {kinds} in the input data: no recorded call returned it",
+    NonFiniteOrigin.GRADIENT: "receives a gradient with {kinds} that no recorded call returned",
+    NonFiniteOrigin.PARAMETER_GRADIENT: "holds {kinds}: the gradient of a parameter, and no recorded call returned it",
 }
 
 
-def verdict(first: First, step: str) -> str:
+def format_verdict(first: NonFiniteCall, step: str) -> str:
     """Return the verdict: rank, step, call, origin, and line of code."""
     place = f"rank {first.rank}, {step}" if step else f"rank {first.rank}"
     where = f" ({first.where})" if first.where else " (line of code not recorded)"
-    return f"{place}: {first.op} {_ending(first)}{where}"
+    return f"{place}: {first.op} {_format_ending(first)}{where}"
 
 
-def _ending(first: First) -> str:
+def _format_ending(first: NonFiniteCall) -> str:
     kinds = " and ".join(first.value.kinds)
-    if first.origin is Origin.ARGUMENT:
+    if first.origin is NonFiniteOrigin.ARGUMENT:
         return f"returns {kinds}, and was called with an argument that is not finite ({first.argument})"
-    if first.origin is Origin.INFINITY and first.infinity is not None:
+    if first.origin is NonFiniteOrigin.INFINITY and first.infinity is not None:
         source = first.infinity
         came = f"an argument of {source.op}" if source.is_argument else f"outside, first read by {source.op}"
         return f"returns {kinds}, from an infinity that came from {came}"
-    if first.origin is Origin.INFINITY:
+    if first.origin is NonFiniteOrigin.INFINITY:
         return f"returns {kinds}, from an infinity among its inputs"
-    if first.origin is Origin.UNRECORDED_RANK:
-        ranks = (
-            f"rank {some(first.absent)}, which has no record" if first.absent else "ranks without a record"
-        )
+    if first.origin is NonFiniteOrigin.UNRECORDED_RANK:
+        ranks = f"rank {format_list(first.absent)}, which has no record" if first.absent else "ranks without a record"
         return f"delivers {kinds}, and may have received it from {ranks}"
     return _ENDINGS[first.origin].format(kinds=kinds)
 
 
-def details(analysis: Analysis) -> Iterator[str]:
+def iterate_details(analysis: NonFiniteAnalysis) -> Iterator[str]:
     """Yield the lines after the verdict."""
     first = analysis.first[0]
     value = first.value
@@ -64,63 +62,64 @@ def details(analysis: Analysis) -> Iterator[str]:
     if first.modules:
         yield f"module: {first.modules[0]}"
     if first.unknown:
-        yield f"{counted(first.unknown, 'input')} of this call were recorded without statistics"
-    independent = [other for other in analysis.first[1:] if other.origin not in _DELIVERED]
-    ranks = {first.rank, *(other.rank for other in independent)}
+        yield f"{format_count(first.unknown, 'input')} of this call were recorded without statistics"
+    independent = [call for call in analysis.first[1:] if call.origin not in _DELIVERED_ORIGINS]
+    ranks = {first.rank, *(call.rank for call in independent)}
     spread = [arrival for arrival in analysis.path if arrival.rank not in ranks]
-    for arrival in spread[:MAX_RANKS]:
+    for arrival in spread[:MAX_LISTED_RANKS]:
         yield _step_of_path(arrival)
-    if len(spread) > MAX_RANKS:
-        yield f"and {counted(len(spread) - MAX_RANKS, 'further rank')}"
-    for other in independent[:MAX_RANKS]:
-        yield f"independently, {verdict(other, '')}"
-    if len(independent) > MAX_RANKS:
-        yield f"and independently on {counted(len(independent) - MAX_RANKS, 'further rank')}"
-    for other in analysis.further[:MAX_FURTHER]:
-        yield f"also, {verdict(other, '')}"
-    if len(analysis.further) > MAX_FURTHER:
-        yield f"and {counted(len(analysis.further) - MAX_FURTHER, 'further call')} with finite inputs"
+    if len(spread) > MAX_LISTED_RANKS:
+        yield f"and {format_count(len(spread) - MAX_LISTED_RANKS, 'further rank')}"
+    for call in independent[:MAX_LISTED_RANKS]:
+        yield f"independently, {format_verdict(call, '')}"
+    if len(independent) > MAX_LISTED_RANKS:
+        yield f"and independently on {format_count(len(independent) - MAX_LISTED_RANKS, 'further rank')}"
+    for call in analysis.further[:MAX_LISTED_CALLS]:
+        yield f"also, {format_verdict(call, '')}"
+    if len(analysis.further) > MAX_LISTED_CALLS:
+        yield f"and {format_count(len(analysis.further) - MAX_LISTED_CALLS, 'further call')} with finite inputs"
 
 
-def _step_of_path(arrival: Arrival) -> str:
+def _step_of_path(arrival: NonFiniteArrival) -> str:
     where = f" ({arrival.where})" if arrival.where else ""
     if arrival.senders:
         name = "rank" if len(arrival.senders) == 1 else "ranks"
-        return f"rank {arrival.rank} receives it from {name} {some(arrival.senders)} by {arrival.op}{where}"
+        return f"rank {arrival.rank} receives it from {name} {format_list(arrival.senders)} by {arrival.op}{where}"
     if api_of(arrival.op) is not None:
         return f"rank {arrival.rank} receives it by {arrival.op}{where}"
     return f"rank {arrival.rank} has its first such value in {arrival.op}{where}"
 
 
-def coverage(analysis: Analysis) -> Iterator[str]:
+def iterate_coverage(analysis: NonFiniteAnalysis) -> Iterator[str]:
     """Yield lines on what was examined, and on what was not."""
     ranks = analysis.ranks.values()
     calls = sum(len(rank.run) for rank in ranks)
     counts = {
-        level: sum(one.scene.level is level for rank in ranks for one in rank.levels) for level in Level
+        level: sum(record_level.scene.level is level for rank in ranks for record_level in rank.levels)
+        for level in CallLevelKind
     }
     levels = ", ".join(f"{count:,} {level.value}" for level, count in counts.items())
-    yield f"{counted(calls, 'call')} of {counted(len(analysis.ranks), 'rank')}; levels: {levels}"
-    for mark, words in (
-        (Mark.GIVEN, "infinite on purpose: arguments, masks, and what calls make of them"),
-        (Mark.ABSORBED, "not finite, and read only by calls that return finite numbers"),
-        (Mark.OVERWRITTEN, "not finite in memory that is not initialised or is overwritten"),
+    yield f"{format_count(calls, 'call')} of {format_count(len(analysis.ranks), 'rank')}; levels: {levels}"
+    for mark, description in (
+        (ValueMark.GIVEN, "infinite on purpose: arguments, masks, and what calls make of them"),
+        (ValueMark.ABSORBED, "not finite, and read only by calls that return finite numbers"),
+        (ValueMark.OVERWRITTEN, "not finite in memory that is not initialised or is overwritten"),
     ):
         if count := sum(rank.marks[mark] for rank in ranks):
-            yield f"{counted(count, 'value')} {words}"
+            yield f"{format_count(count, 'value')} {description}"
 
 
-def gaps(analysis: Analysis) -> Iterator[str]:
+def iterate_gaps(analysis: NonFiniteAnalysis) -> Iterator[str]:
     """Yield warnings on what could not be examined."""
     unknown = sum(rank.unknown for rank in analysis.ranks.values())
     if unknown:
         tensors = sum(rank.tensors for rank in analysis.ranks.values())
-        yield f"{unknown:,} of {counted(tensors, 'tensor')} were recorded without statistics and not examined"
+        yield f"{unknown:,} of {format_count(tensors, 'tensor')} were recorded without statistics and not examined"
     for number, rank in analysis.ranks.items():
         if rank.run.header.unfinished:
             yield f"the record of rank {number} is unfinished: {rank.run.header.unfinished}"
 
 
-def wrote(paths: list[Path]) -> list[str]:
+def format_written_paths(paths: list[Path]) -> list[str]:
     """Return a line for each written file."""
     return [f"wrote {path}" for path in paths]

@@ -39,9 +39,7 @@ def main(msprobe: str) -> None:
                 str(output),
             ]
             environment = {**os.environ, "PYTHONPATH": str(package.parent)}
-            ended = subprocess.run(
-                command, input="yes\n", env=environment, capture_output=True, text=True, check=False
-            )
+            ended = subprocess.run(command, input="yes\n", env=environment, capture_output=True, text=True, check=False)
             expected[case] = json.loads(output.read_text()) if output.exists() else "error"
             print(case, ended.returncode, file=sys.stderr)
     EXPECTED.write_text(json.dumps(expected, separators=(",", ":"), sort_keys=True) + "\n")

@@ -61,9 +61,7 @@ def test_swapped_tensors_are_named_although_all_tensors_differ(tmp_path: Path) -
 def test_a_copied_tensor_is_named(tmp_path: Path) -> None:
     target = llama()
     target[UP] = target[GATE]
-    assert compared(tmp_path, target, llama()).sentence.endswith(
-        f"{UP} equals gate_proj of the other: copied?"
-    )
+    assert compared(tmp_path, target, llama()).sentence.endswith(f"{UP} equals gate_proj of the other: copied?")
     assert "gate_proj equals it in the other: copied?" in compared(tmp_path, llama(), target).sentence
 
 

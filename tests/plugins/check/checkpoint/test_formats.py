@@ -152,9 +152,7 @@ def test_a_joined_tensor_reads_as_the_whole(tmp_path: Path, dimension: int) -> N
     assert joined.shape == (6, 10, 3)
     for start in range(0, flat.size, 7):
         for count in (1, 5, 30, 31, 97):
-            assert np.array_equal(
-                joined.read(start, min(count, flat.size - start)), flat[start : start + count]
-            )
+            assert np.array_equal(joined.read(start, min(count, flat.size - start)), flat[start : start + count])
 
 
 def whole_model(root: Path) -> Path:
@@ -187,9 +185,7 @@ def test_pipeline_stages_equal_the_whole_model(tmp_path: Path) -> None:
     for write, layers in ((pipeline, 2), (virtual_pipeline, 4)):
         root = tmp_path / write.__name__
         write(root / "parts", "golden")
-        whole = (
-            before | {k: v for number in range(layers) for k, v in layer(number, "golden").items()} | after
-        )
+        whole = before | {k: v for number in range(layers) for k, v in layer(number, "golden").items()} | after
         save(root / "whole", "00", {"model": whole})
         assert compare_checkpoints(root / "parts", root / "whole").agrees
 
@@ -202,7 +198,9 @@ def test_unequal_copies_of_ranks_are_named(tmp_path: Path) -> None:
 
 
 def test_arguments_of_unknown_classes_are_settings(tmp_path: Path) -> None:
-    class_file = "import argparse, enum\nclass Kind(enum.Enum):\n    A = 1\nclass Other:\n    def __init__(self): self.x = 1\n"
+    class_file = (
+        "import argparse, enum\nclass Kind(enum.Enum):\n    A = 1\nclass Other:\n    def __init__(self): self.x = 1\n"
+    )
     (tmp_path / "odd_module.py").write_text(class_file)
     script = (
         "import argparse, torch, odd_module\n"
@@ -213,9 +211,7 @@ def test_arguments_of_unknown_classes_are_settings(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
     checkpoint = open_checkpoint(tmp_path / "x.pt")
     assert checkpoint.settings["args.lr"] == 0.1 and checkpoint.settings["args.dtype"] == "torch.bfloat16"
-    assert checkpoint.settings["args.other.x"] == 1 and "odd_module.Kind" in str(
-        checkpoint.settings["args.kind"]
-    )
+    assert checkpoint.settings["args.other.x"] == 1 and "odd_module.Kind" in str(checkpoint.settings["args.kind"])
     assert "odd_module" not in sys.modules and isinstance(argparse.Namespace(), argparse.Namespace)
 
 

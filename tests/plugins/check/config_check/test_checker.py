@@ -173,9 +173,7 @@ def test_patched_functions_are_compiled_like_the_originals(tmp_path: Path) -> No
 def test_patched_functions_equal_the_originals() -> None:
     originals = torch.rand, torch.Tensor.exponential_
     ConfigChecker.apply_patches("pytorch")
-    assert (
-        torch.rand == originals[0] and originals[0] == torch.rand and hash(torch.rand) == hash(originals[0])
-    )
+    assert torch.rand == originals[0] and originals[0] == torch.rand and hash(torch.rand) == hash(originals[0])
     assert torch.rand != torch.randn
     assert torch.Tensor.exponential_ == originals[1]
     assert torch.empty(2).exponential_(2.0).shape == (2,)
@@ -223,9 +221,7 @@ def test_a_failed_write_does_not_end_the_training(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().err.count("config-check: pack of step 0 cannot be collected") == 1
 
 
-def test_an_interrupted_write_leaves_the_earlier_content(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_write_leaves_the_earlier_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.nn.Linear(2, 2)
     ConfigChecker(model, output_zip_path=str(tmp_path / "pack.zip"))
     model(torch.ones(1, 2))

@@ -35,9 +35,7 @@ def test_a_changed_learning_rate_and_variable_are_named(
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     cmp = collect(tmp_path, "cmp", "2e-4", probe)
     assert probe("config-check", "-c", bench, cmp, "-o", tmp_path / "out") == 0, probe.err
-    assert (
-        probe.out.splitlines()[0] == "The hyper-parameter lr differs: 2e-4 against 1e-4 (1 more difference)"
-    )
+    assert probe.out.splitlines()[0] == "The hyper-parameter lr differs: 2e-4 against 1e-4 (1 more difference)"
     assert "the environment variable CUDA_LAUNCH_BLOCKING differs: 1 against 0" in probe.out
     result = result_of(tmp_path / "out")
     assert [(one["kind"], one["name"], one["bench"], one["cmp"]) for one in result["differences"]] == [
@@ -118,9 +116,7 @@ def test_a_value_of_two_files_becomes_both(tmp_path: Path, probe: Any) -> None:
     assert json.loads(text) == {"lr": "{'description': 'duplicate_value', 'values': [1, 2]}", "seed": 1}
 
 
-def test_secrets_are_neither_stored_nor_shown(
-    tmp_path: Path, probe: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_neither_stored_nor_shown(tmp_path: Path, probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_PASSWORD", "hunter2")
     monkeypatch.setenv("ASCEND_SECRET_PATH", "hunter2")
     pack = collect(tmp_path, "pack", "1", probe)
@@ -133,9 +129,7 @@ def test_secrets_are_neither_stored_nor_shown(
         out = tmp_path / "out"
         assert probe("config-check", "-c", *packs, "-o", out) == 0, probe.err
         texts = [path.read_text() for path in out.rglob("*") if path.suffix != ".xlsx" and path.is_file()]
-        assert not [
-            text for text in (*texts, probe.out, probe.err) if "hunter" in text or "t0psecret" in text
-        ]
+        assert not [text for text in (*texts, probe.out, probe.err) if "hunter" in text or "t0psecret" in text]
         sheets = cells_of(out / "result.xlsx")
         assert "hunter" not in str(sheets) and "t0psecret" not in str(sheets)
 
@@ -160,9 +154,7 @@ def test_a_variable_that_is_set_to_its_default_does_not_differ(
     bench = collect(tmp_path, "bench", "1", probe)
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
     cmp = collect(tmp_path, "cmp", "1", probe)
-    assert probe("config-check", "-c", bench, cmp, "-o", tmp_path / "out", "--fail-on", "warning") == 0, (
-        probe.out
-    )
+    assert probe("config-check", "-c", bench, cmp, "-o", tmp_path / "out", "--fail-on", "warning") == 0, probe.out
 
 
 def test_what_only_one_pack_has_is_a_warning_line(tmp_path: Path, probe: Any) -> None:

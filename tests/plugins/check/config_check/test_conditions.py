@@ -6,22 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from probe_diagnosis import condition_differences, parse_conditions
+from probe_diagnosis import find_condition_differences, parse_conditions
 from support.runs.config_packs import cells_of, write_zip
 
 
 def conditions(**facts: dict[str, Any]) -> str:
-    return json.dumps(
-        {"schema": 1, "framework": "pytorch", "facts": facts, "random": [], "batch": {}, "draws": []}
-    )
+    return json.dumps({"schema": 1, "framework": "pytorch", "facts": facts, "random": [], "batch": {}, "draws": []})
 
 
 BENCH = conditions(
     environment={"OMP_NUM_THREADS": "1"}, numerics={"matmul_precision": "highest"}, versions={"torch": "2.1"}
 )
-CMP = conditions(
-    environment={"OMP_NUM_THREADS": "2"}, numerics={"matmul_precision": "high"}, versions={"torch": "2.2"}
-)
+CMP = conditions(environment={"OMP_NUM_THREADS": "2"}, numerics={"matmul_precision": "high"}, versions={"torch": "2.2"})
 
 
 def write_run(root: Path, text: str, place: str) -> Path:
@@ -37,7 +33,7 @@ def test_two_recorded_runs_are_compared_as_a_diagnosis_does(tmp_path: Path, prob
     bench, cmp = parse_conditions(BENCH.encode()), parse_conditions(CMP.encode())
     assert bench is not None and cmp is not None
     assert [(one["kind"], one["name"]) for one in result["differences"]] == [
-        (one.kind.value, one.name) for one in condition_differences(cmp, bench)
+        (one.kind.value, one.name) for one in find_condition_differences(cmp, bench)
     ]
     assert probe.out.startswith("The setting matmul_precision differs: high against highest")
     assert list(cells_of(tmp_path / "out" / "result.xlsx")) == ["summary", "conditions"]
@@ -69,10 +65,7 @@ def test_damaged_conditions_are_a_warning(tmp_path: Path, probe: Any) -> None:
 
 
 def test_runs_without_readable_conditions_do_not_agree(tmp_path: Path, probe: Any) -> None:
-    runs = [
-        write_run(tmp_path / name, text, "step0/rank")
-        for name, text in (("a", BENCH), ("b", '{"schema": 1}'))
-    ]
+    runs = [write_run(tmp_path / name, text, "step0/rank") for name, text in (("a", BENCH), ("b", '{"schema": 1}'))]
     assert probe("config-check", "-c", *runs, "-o", tmp_path / "out") == 2
     assert "nothing in common" in probe.err
 

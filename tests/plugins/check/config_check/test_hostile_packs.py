@@ -87,9 +87,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(
     monkeypatch.setattr(source, "MAX_MEMBER_BYTES", 1 << 20)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("env", b" " * (8 << 20))
-    assert (
-        probe("config-check", "-c", tmp_path / "bomb.zip", tmp_path / "bomb.zip", "-o", tmp_path / "out") == 2
-    )
+    assert probe("config-check", "-c", tmp_path / "bomb.zip", tmp_path / "bomb.zip", "-o", tmp_path / "out") == 2
     assert "larger than" in probe.err and one_sentence(probe.err)
 
 

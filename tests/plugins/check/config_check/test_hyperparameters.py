@@ -40,24 +40,18 @@ def test_a_name_is_matched_once() -> None:
 
 
 def test_the_first_difference_is_the_one_that_changes_numbers() -> None:
-    result = compare_hyperparameters(
-        [("f", {"log-dir": "a", "lr": 1}, {"log-dir": "b", "lr": 2})], load_rules()
-    )
+    result = compare_hyperparameters([("f", {"log-dir": "a", "lr": 1}, {"log-dir": "b", "lr": 2})], load_rules())
     first = min(result.differences, key=lambda one: one.place)
     assert first.condition.name == "lr"
 
 
-@pytest.mark.parametrize(
-    "name", ["hf-token", "wandb_api_key", "password", "train.auth_token", "aws-secret-id"]
-)
+@pytest.mark.parametrize("name", ["hf-token", "wandb_api_key", "password", "train.auth_token", "aws-secret-id"])
 def test_values_of_secrets_are_hidden(name: str) -> None:
     assert rows({name: "abc"}, {name: "abd"})[0][2:4] == ("(hidden)", "(hidden)")
     assert rows({name: "(hidden)"}, {name: "abd"}) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["max-tokens", "num-key-value-heads", "tokenizer", "key_size", "vocab_token_id"]
-)
+@pytest.mark.parametrize("name", ["max-tokens", "num-key-value-heads", "tokenizer", "key_size", "vocab_token_id"])
 def test_other_names_are_shown(name: str) -> None:
     assert rows({name: 1}, {name: 2})[0][2:4] == ("1", "2")
 

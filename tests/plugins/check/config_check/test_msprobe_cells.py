@@ -82,9 +82,7 @@ def test_packs_collected_by_msprobe_differ_only_as_listed(tmp_path: Path, probe:
     with zipfile.ZipFile(COLLECTED) as packs:
         packs.extractall(tmp_path)
     out = tmp_path / "out"
-    assert probe("config-check", "-c", tmp_path / "bench.zip", tmp_path / "cmp.zip", "-o", out) == 0, (
-        probe.err
-    )
+    assert probe("config-check", "-c", tmp_path / "bench.zip", tmp_path / "cmp.zip", "-o", out) == 0, probe.err
     assert {*cells_that_differ(case, cells_of(out / "result.xlsx"))} == {
         cell for entry in differences() for cell in listed(entry) if cell[0] == case
     }

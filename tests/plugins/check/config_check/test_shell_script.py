@@ -77,8 +77,6 @@ def test_values_that_grow_without_end_are_cut_off() -> None:
     assert len(str(found)) < 100_000
 
 
-@pytest.mark.parametrize(
-    "text", ['"' * 20001, "${" * 20000, "$(" * 20000, "'" * 20001, "\\" * 20001, "(" * 20000]
-)
+@pytest.mark.parametrize("text", ['"' * 20001, "${" * 20000, "$(" * 20000, "'" * 20001, "\\" * 20001, "(" * 20000])
 def test_damaged_scripts_take_no_longer_than_others(text: str) -> None:
     parameters(f"torchrun t.py {text}")

@@ -95,9 +95,7 @@ def test_damaged_files_are_named_and_the_others_are_read(control: Path, tmp_path
     (run / "exp_avg_0-29.csv").write_bytes(b"\x00\xff damaged")
     (run / "exp_avg_sq_0-29.csv").write_text("")
     (run / "grad_reduced_60-89.csv").write_bytes((run / "grad_reduced_60-89.csv").read_bytes()[:-7])
-    (run / "param_origin_0-29.csv").write_text(
-        "vpp_stage,name,step,norm,shape,dtype\n0,x,one,1.0,[],f\n0,y\n"
-    )
+    (run / "param_origin_0-29.csv").write_text("vpp_stage,name,step,norm,shape,dtype\n0,x,one,1.0,[],f\n0,y\n")
     (run / "notes.csv").write_text("a")
     assert probe("monitor", tmp_path / "run", "-o", tmp_path / "out") == 0
     assert probe.out.startswith("NORMAL") and probe.out.count("Not read:") == 2

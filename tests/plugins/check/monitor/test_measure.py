@@ -75,9 +75,7 @@ def test_an_empty_tensor_has_a_norm_and_a_count_only() -> None:
     found = figures(torch.empty(0, 3))
     assert (found.pop("norm"), found.pop("nans")) == (0.0, 0.0)
     assert all(map(math.isnan, found.values()))
-    assert all(
-        math.isnan(value) or value == 0 for value in measure_array(np.empty(0, np.float32), OPERATIONS, 1e-8)
-    )
+    assert all(math.isnan(value) or value == 0 for value in measure_array(np.empty(0, np.float32), OPERATIONS, 1e-8))
 
 
 def test_a_scalar_a_strided_and_a_sparse_tensor() -> None:

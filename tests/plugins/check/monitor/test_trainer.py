@@ -186,9 +186,7 @@ def test_a_module_with_hooks_can_be_copied_and_pickled(tmp_path: Path) -> None:
 
 def test_hooks_are_removed_at_the_end(tmp_path: Path) -> None:
     model = network()
-    with monitoring(
-        tmp_path / "run", model, torch.optim.Adam(model.parameters()), **EVERYTHING, stack_info=True
-    ):
+    with monitoring(tmp_path / "run", model, torch.optim.Adam(model.parameters()), **EVERYTHING, stack_info=True):
         assert model[0]._forward_hooks
     assert not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in model.modules())
 
@@ -261,9 +259,7 @@ def test_tensorboard_that_is_not_installed_is_named(tmp_path: Path, monkeypatch:
         train(tmp_path / "run", format="tensorboard")
 
 
-def test_a_failure_ends_the_monitoring_and_not_the_training(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_ends_the_monitoring_and_not_the_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def fault(_: nn.Module, step: int) -> None:
         if step == 1:
             run_of(tmp_path / "run").rename(tmp_path / "moved")
@@ -322,9 +318,7 @@ def test_wrapped_optimizers_and_main_gradients_are_observed(tmp_path: Path) -> N
     assert {row["name"] for row in rows(tmp_path / "run", "exp_avg_1-1.csv")} == {"weight", "bias"}
 
 
-def test_arguments_may_have_the_order_of_the_code_of_msprobe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arguments_may_have_the_order_of_the_code_of_msprobe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MONITOR_OUTPUT_DIR", str(tmp_path / "run"))
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

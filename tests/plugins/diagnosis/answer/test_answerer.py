@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_diagnosis.answer.answerer import Verdict
+from probe_diagnosis.answer.answerer import VerdictAnswerer
 from support.runs.answer_files import read_answer
 from support.runs.answered import back, call, normal, record
 
@@ -53,6 +53,6 @@ def test_a_cause_across_ranks_has_its_line_of_code(tmp_path: Path) -> None:
     for one in finished:
         assert one.report is not None and one.report.answer is not None
         one.report.answer = replace(one.report.answer, causes=())
-    (concluded,) = Verdict().conclude(Compared(plan, Manager(), ranks.pairing, finished))
+    (concluded,) = VerdictAnswerer().conclude(Compared(plan, Manager(), ranks.pairing, finished))
     assert [cause.op for cause in concluded.answer.causes] == [A, A]
     assert concluded.answer.causes[0].where.startswith("File train.py, line 7, in step")

@@ -113,9 +113,7 @@ def test_a_baseline_of_another_model(tmp_path: Path) -> None:
 
 
 def test_a_baseline_that_cannot_be_read(tmp_path: Path) -> None:
-    assert (
-        refused(tmp_path, tmp_path / "nowhere") == f'"{tmp_path}/nowhere" cannot be read: it does not exist'
-    )
+    assert refused(tmp_path, tmp_path / "nowhere") == f'"{tmp_path}/nowhere" cannot be read: it does not exist'
 
 
 def test_calls_that_one_golden_makes_more_often_are_aligned(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from probe_diagnosis.answer.all_ranks import over_all
-from probe_diagnosis.answer.condition_causes import BatchDifference, batch_difference
+from probe_diagnosis.answer.all_ranks import merge_answers
+from probe_diagnosis.answer.condition_causes import BatchDifference, classify_batch_difference
 from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind
-from probe_diagnosis.phases.ladder_file import read_ladder
+from probe_diagnosis.phases.ladder_file import read_phases
 from support.probe import Probe
 from support.runs.recording import recording
 from torch import nn
@@ -41,9 +41,7 @@ class Net(nn.Module):
 TOKENS = torch.arange(24).reshape(4, 6) * 7 % 50
 
 
-def record(
-    path: Path, seed: int, tokens: torch.Tensor = TOKENS, step: Step | None = None, **fields: Any
-) -> Path:
+def record(path: Path, seed: int, tokens: torch.Tensor = TOKENS, step: Step | None = None, **fields: Any) -> Path:
     """Return the run of one step of the net, whose parameters do not depend on the random seed."""
     torch.manual_seed(0)
     model = Net(fields.pop("eps", 1e-5))
@@ -99,9 +97,7 @@ def test_a_fault_with_equal_seeds_is_no_condition(tmp_path: Path, probe: Probe) 
 
 
 @pytest.mark.parametrize("task", ["statistics", "tensor"])
-def test_another_order_of_the_batch_is_the_cause_and_not_the_embedding(
-    tmp_path: Path, probe: Probe, task: str
-) -> None:
+def test_another_order_of_the_batch_is_the_cause_and_not_the_embedding(tmp_path: Path, probe: Probe, task: str) -> None:
     target = record(tmp_path / "t", 1, TOKENS.flip(0), task=task)
     golden = record(tmp_path / "g", 1, task=task)
     answer = compare(probe, target, golden, tmp_path / "o")
@@ -190,18 +186,16 @@ def test_a_condition_of_one_rank_names_it() -> None:
     version = Condition("versions", "torch", "2.1", "2.2", "the version differs")
     answers = {f"step{step}/rank{rank}": answer(rank, version._replace(rank=rank), *([one._replace(rank=1)] * rank))
                for step in (0, 1) for rank in (0, 1)}  # fmt: skip
-    whole = over_all(answers, [], 0, ranks_are_several=True)
+    whole = merge_answers(answers, [], 0, multi_rank=True)
     assert [found.text for found in whole.conditions] == [
         "on rank 1, the variable differs",
         "the version differs",
     ]
     single = {f"step{step}": answer(0, one) for step in (0, 1)}
-    assert [found.text for found in over_all(single, [], 0).conditions] == ["the variable differs"]
+    assert [found.text for found in merge_answers(single, [], 0).conditions] == ["the variable differs"]
 
 
-@pytest.mark.parametrize(
-    "tokens", [(TOKENS + 1) % 50, TOKENS.flip(0), TOKENS[:2]], ids=["values", "order", "size"]
-)
+@pytest.mark.parametrize("tokens", [(TOKENS + 1) % 50, TOKENS.flip(0), TOKENS[:2]], ids=["values", "order", "size"])
 def test_another_batch_is_the_cause_without_the_phases_of_the_step(
     tmp_path: Path, probe: Probe, tokens: torch.Tensor
 ) -> None:
@@ -229,10 +223,10 @@ def test_a_mask_of_infinities_in_one_run_is_another_batch_and_no_other_order(tmp
         (tmp_path / name).mkdir(exist_ok=True)
         content = {"schema": 1, "framework": "pytorch", "not_captured": {}, "rungs": [rung]}
         (tmp_path / name / "ladder.json").write_text(json.dumps(content))
-        return read_ladder(tmp_path / name)
+        return read_phases(tmp_path / name)
 
     both = phases("t", infinite), phases("g", finite)
-    assert batch_difference(difference, both, 1e-5) is BatchDifference.VALUES
-    assert batch_difference(difference, both[::-1], 1e-5) is BatchDifference.VALUES
-    assert batch_difference(difference, (both[0], both[0]), 1e-5) is BatchDifference.UNKNOWN
-    assert batch_difference(difference, (both[1], None), 1e-5) is BatchDifference.UNKNOWN
+    assert classify_batch_difference(difference, both, 1e-5) is BatchDifference.VALUES
+    assert classify_batch_difference(difference, both[::-1], 1e-5) is BatchDifference.VALUES
+    assert classify_batch_difference(difference, (both[0], both[0]), 1e-5) is BatchDifference.UNKNOWN
+    assert classify_batch_difference(difference, (both[1], None), 1e-5) is BatchDifference.UNKNOWN

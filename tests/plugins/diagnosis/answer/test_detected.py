@@ -50,9 +50,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, directory: Path, target: Calls, *det
 def test_statements_come_in_the_order_of_the_calls(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ops: tuple[str, ...], causes: list[tuple[str, str]]
 ) -> None:
-    found = answer(
-        monkeypatch, tmp_path, {**CHAIN, B: call(X, out=Y), C: call(Y, out=Y)}, Blames(*ops)
-    ).answer
+    found = answer(monkeypatch, tmp_path, {**CHAIN, B: call(X, out=Y), C: call(Y, out=Y)}, Blames(*ops)).answer
     assert found is not None and found.outcome is Outcome.DIVERGED
     assert [(cause.op, cause.reason.code) for cause in found.causes] == causes
 

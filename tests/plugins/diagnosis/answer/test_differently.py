@@ -113,9 +113,7 @@ def test_equal_truth_values_do_not_differ(tmp_path: Path) -> None:
 
 
 def test_where_a_result_is_stored_is_no_difference(tmp_path: Path) -> None:
-    target, golden = (
-        CHAIN | {"Functional.relu.0.forward": call(X, out=X, inplace=one)} for one in (True, False)
-    )
+    target, golden = (CHAIN | {"Functional.relu.0.forward": call(X, out=X, inplace=one)} for one in (True, False))
     found = answer(tmp_path, target, golden)
     assert found.outcome.value == "AGREE"
     assert not found.causes
@@ -150,9 +148,7 @@ def test_a_computation_with_complex_numbers_is_another_one(tmp_path: Path) -> No
 def test_another_constant_of_a_mask_is_a_note(task: str, tmp_path: Path) -> None:
     """It hides the same elements, and the row fails by the rule of its table alone."""
     fill = "Tensor.masked_fill.0.forward"
-    target, golden = (
-        CHAIN | {fill: call(X, one, out=np.where(X > 0, X, np.float32(one)))} for one in (-1e9, -np.inf)
-    )
+    target, golden = (CHAIN | {fill: call(X, one, out=np.where(X > 0, X, np.float32(one)))} for one in (-1e9, -np.inf))
     found = answer(tmp_path, target, golden, task)
     assert found.outcome.value == "AGREE"
     assert not found.causes
@@ -163,9 +159,7 @@ def test_another_constant_of_a_mask_is_a_note(task: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("axes", "outcome"), [((1, -1), 0), ((-1, 1), 0), ((0, -1), 1), ((1, 3), 1)])
-def test_an_axis_counted_from_the_end_is_the_same(
-    axes: tuple[int, int], outcome: int, tmp_path: Path
-) -> None:
+def test_an_axis_counted_from_the_end_is_the_same(axes: tuple[int, int], outcome: int, tmp_path: Path) -> None:
     square = normal(4, 4)
     runs = [CHAIN | {"Torch.softmax.0.forward": call(square, one, out=square)} for one in axes]
     assert len(answer(tmp_path, *runs).causes) == outcome

@@ -155,9 +155,7 @@ def test_the_duration_of_a_step_is_no_cause(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [None, (1.0, 2.0)])
-def test_it_is_one_unless_the_parameters_are_known_to_agree(
-    tmp_path: Path, after: tuple[float, float] | None
-) -> None:
+def test_it_is_one_unless_the_parameters_are_known_to_agree(tmp_path: Path, after: tuple[float, float] | None) -> None:
     found = timed_answer(tmp_path, timed(X[:3]), timed(Y[:3]), after)
     assert found.outcome.value == "DIVERGED"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.answer.history import with_earlier_step
+from probe_diagnosis.answer.history import add_earlier_origin
 from probe_diagnosis.difference.reasons import Cause
 from support.probe import Probe
 from support.runs.answered import back, call, normal, record
@@ -63,9 +63,7 @@ def test_parameters_may_differ_by_the_rounding_of_the_step_before(
     assert (by_itself in probe.out) is coarse
 
 
-def test_a_difference_that_the_rounding_of_earlier_steps_does_not_explain_counts(
-    probe: Probe, tmp_path: Path
-) -> None:
+def test_a_difference_that_the_rounding_of_earlier_steps_does_not_explain_counts(probe: Probe, tmp_path: Path) -> None:
     other = moved(WEIGHT, 0.5)
     target = [step(X, WEIGHT, True), step(LATER, other, False)]
     golden = [step(X, WEIGHT, True), step(LATER, WEIGHT, False)]
@@ -139,16 +137,12 @@ def test_a_cause_with_an_origin_of_its_own_stays(probe: Probe, tmp_path: Path) -
 
 def test_only_the_rank_itself_and_all_other_causes_are_kept() -> None:
     taken = Finding("Torch.a.0.forward", "", Reason(Cause.TAKEN_IN.value, "receives"), step="step1", rank=1)
-    further = Finding(
-        "Torch.b.0.forward", "", Reason(Cause.INTRODUCED.value, "returns"), step="step1", rank=1
-    )
-    earlier = [
-        Finding(f"Torch.c.{rank}.forward", "", Reason("argument", "was called"), rank=rank) for rank in (0, 1)
-    ]
-    first, second = with_earlier_step([taken, further], [[], earlier])
+    further = Finding("Torch.b.0.forward", "", Reason(Cause.INTRODUCED.value, "returns"), step="step1", rank=1)
+    earlier = [Finding(f"Torch.c.{rank}.forward", "", Reason("argument", "was called"), rank=rank) for rank in (0, 1)]
+    first, second = add_earlier_origin([taken, further], [[], earlier])
     assert (first.op, first.reason.detail) == (
         "Torch.c.1.forward",
         "was called; in step1, Torch.a.0.forward receives",
     )
     assert second is further
-    assert with_earlier_step([taken, further], [earlier[:1]]) == [taken, further]
+    assert add_earlier_origin([taken, further], [earlier[:1]]) == [taken, further]

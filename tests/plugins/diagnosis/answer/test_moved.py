@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from probe_diagnosis.answer.moved import moved_call
+from probe_diagnosis.answer.moved import find_moved_call
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import CallView
@@ -37,15 +37,15 @@ class StandIn:
 
 def moved(target: list[str], golden: list[str], size: float = 2.0, partners: Any = ()) -> str:
     """The statement on the first call at another place; empty for none."""
-    calls = CallColumns.of(CallView(key, ()) for key in target)
+    calls = CallColumns.from_calls(CallView(key, ()) for key in target)
     calls.goldens.update({calls.numbers[key]: partner for key, partner in dict(partners).items()})
     facts = RankFacts(0, calls, target_only={MOVED: None}, golden_only={MOVED: None})
     runs: Any = SimpleNamespace(
         both=(StandIn(*target, size=size), StandIn(*golden, size=1.0)),
-        modules=lambda op: (),
-        where=lambda op: "",
+        list_modules=lambda op: (),
+        find_line=lambda op: "",
     )
-    finding = moved_call(facts, runs)
+    finding = find_moved_call(facts, runs)
     return "" if finding is None else finding.reason.detail
 
 
@@ -59,9 +59,7 @@ def moved(target: list[str], golden: list[str], size: float = 2.0, partners: Any
         ([A, B, MOVED], [A, B, MOVED], ""),
     ],
 )
-def test_an_order_is_stated_if_the_runs_disagree_on_it(
-    target: list[str], golden: list[str], start: str
-) -> None:
+def test_an_order_is_stated_if_the_runs_disagree_on_it(target: list[str], golden: list[str], start: str) -> None:
     assert moved(target, golden).startswith(start) and bool(moved(target, golden)) is bool(start)
 
 

@@ -36,9 +36,7 @@ def run(parts: int, factor: float = 1.0, at: int = 1, loss: str = "mean") -> dic
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
 @pytest.mark.parametrize(("parts", "side"), [((2, 1), "target"), ((1, 4), "golden")])
-def test_parts_that_agree_with_the_whole(
-    parts: tuple[int, int], side: str, task: str, tmp_path: Path
-) -> None:
+def test_parts_that_agree_with_the_whole(parts: tuple[int, int], side: str, task: str, tmp_path: Path) -> None:
     found = answered(tmp_path, run(parts[0]), run(parts[1]), task).answer
     assert found is not None
     assert found.outcome.value == "AGREE"

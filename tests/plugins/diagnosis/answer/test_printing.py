@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from probe_diagnosis.answer.printing import LONGEST, show
+from probe_diagnosis.answer.printing import MAX_LINE_CHARACTERS, print_answer
 
 from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
 from probe_core.model.rows import Reason
@@ -18,10 +18,8 @@ CAUSE = Finding(
 )  # fmt: skip
 
 
-def printed(
-    capsys: pytest.CaptureFixture[str], answer: Answer, file: Path | None = None, brief: bool = False
-) -> str:
-    show(answer, file, brief=brief)
+def printed(capsys: pytest.CaptureFixture[str], answer: Answer, file: Path | None = None, brief: bool = False) -> str:
+    print_answer(answer, file, brief=brief)
     return capsys.readouterr().out
 
 
@@ -74,13 +72,13 @@ def test_the_order_of_two_values_is_explained_once(capsys: pytest.CaptureFixture
     ],
 )
 def test_a_row_is_named_with_its_file(capsys: pytest.CaptureFixture[str], table: str, row: str) -> None:
-    show(Answer(Outcome.DIVERGED, "a", (CAUSE,), Coverage(1, 1)), None, lambda _: table, brief=False)
+    print_answer(Answer(Outcome.DIVERGED, "a", (CAUSE,), Coverage(1, 1)), None, lambda _: table, brief=False)
     assert f"Torch.a.0.forward  {row}\n" in capsys.readouterr().out
 
 
 def test_rank_0_is_named_among_several_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     answer = Answer(Outcome.DIVERGED, "a", (replace(CAUSE, rank=0),), Coverage(1, 1))
-    show(answer, None, brief=False, names_ranks=True)
+    print_answer(answer, None, brief=False, names_ranks=True)
     assert "\n  1. rank 0, Torch.a.0.forward" in capsys.readouterr().out
     assert "rank" not in printed(capsys, answer)
 
@@ -92,9 +90,7 @@ def test_one_and_several_are_told_apart(capsys: pytest.CaptureFixture[str]) -> N
     )  # fmt: skip
     out = printed(capsys, Answer(Outcome.DIVERGED, "a", (cause,), Coverage(1, 1)))
     assert "        values differ in 1 later call: Torch.b.0.forward\n" in out
-    assert (
-        "        the same argument differs in 2 other calls; the first of them is Torch.a.1.forward\n" in out
-    )
+    assert "        the same argument differs in 2 other calls; the first of them is Torch.a.1.forward\n" in out
 
 
 def test_a_brief_answer_is_its_verdict_and_its_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +105,7 @@ def test_many_causes_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_names_of_a_run_cannot_write_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    cause = Finding("Torch.\x1b[31m.0.forward", "", Reason("x", "d\nd" * LONGEST), where="\x07")
+    cause = Finding("Torch.\x1b[31m.0.forward", "", Reason("x", "d\nd" * MAX_LINE_CHARACTERS), where="\x07")
     out = printed(capsys, Answer(Outcome.DIVERGED, "\x1b[2J", (cause,), Coverage(1, 1)))
     assert "\x1b" not in out and "\x07" not in out
-    assert max(map(len, out.splitlines())) <= LONGEST + 40
+    assert max(map(len, out.splitlines())) <= MAX_LINE_CHARACTERS + 40

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.answer.findings import finding
-from probe_diagnosis.difference.reasons import Because, Cause
+from probe_diagnosis.answer.findings import create_finding
+from probe_diagnosis.difference.reasons import Cause, DivergenceReason
 from probe_diagnosis.difference.walking import Node
 from support.runs.answered import answered, back, call, causes, normal
 from support.runs.ops import op, value
@@ -103,9 +103,7 @@ def test_checksums_of_floats_that_differ_cannot_tell(tmp_path: Path) -> None:
 
 
 def test_checksums_of_integers_that_differ_do(tmp_path: Path) -> None:
-    target, golden = (
-        {A: call(leaf("00000001", "int64"), out=leaf(one, "int64"))} for one in ("00000002", "00000003")
-    )
+    target, golden = ({A: call(leaf("00000001", "int64"), out=leaf(one, "int64"))} for one in ("00000002", "00000003"))
     assert answer(tmp_path, target, golden, "statistics").outcome.value == "DIVERGED"
 
 
@@ -115,9 +113,7 @@ def grown(times: float, calls: int = 40) -> tuple[Any, Any]:
     noise = normal(4096, seed=8)
     amounts = np.linspace(0, times * 7.6e-6, calls + 1)
     values = [[(base + side * amount * noise).astype(np.float32) for amount in amounts] for side in (1, 0)]
-    return tuple(
-        {f"Torch.f{n}.0.forward": call(one[n], out=one[n + 1]) for n in range(calls)} for one in values
-    )  # type: ignore[return-value]
+    return tuple({f"Torch.f{n}.0.forward": call(one[n], out=one[n + 1]) for n in range(calls)} for one in values)  # type: ignore[return-value]
 
 
 def test_a_difference_that_grew_slowly(tmp_path: Path) -> None:
@@ -165,9 +161,7 @@ def test_an_argument_that_is_none_in_one_run_and_without_effect_is_a_note(tmp_pa
     found = answer(tmp_path, target, golden)
     assert not found.causes
     (note,) = found.notes
-    assert note.text.startswith(
-        "Torch.sdpa.0.forward was called with a different argument (input.1: None against "
-    )
+    assert note.text.startswith("Torch.sdpa.0.forward was called with a different argument (input.1: None against ")
     assert note.text.endswith("and what it returns agrees within rounding")
 
 
@@ -197,9 +191,7 @@ def test_a_difference_is_gone_where_the_statistics_of_many_later_calls_agree(tmp
         f"but for differences without an effect on what follows, the first of them in {A}"
     ), "not all values agree"
     moved = {f"Tensor.view.{number}.forward": value for number, value in enumerate(behind.values())}
-    few = [
-        {key: value for key, value in one.items() if key not in behind} | moved for one in (target, golden)
-    ]
+    few = [{key: value for key, value in one.items() if key not in behind} | moved for one in (target, golden)]
     assert answer(tmp_path / "2", *few, "statistics", INSIDE).outcome.value == "CANNOT TELL"
     off = (Y * np.float32(1.001)).astype(np.float32)
     small = golden | {A: call(X, out=off), B: call(off, out=Z)}
@@ -207,8 +199,8 @@ def test_a_difference_is_gone_where_the_statistics_of_many_later_calls_agree(tmp
 
 
 def test_the_golden_call_is_evidence_where_it_is_another() -> None:
-    because = Because(Cause.INTRODUCED, value(50))
+    because = DivergenceReason(Cause.INTRODUCED, value(50))
     for golden in ("", B):
         facts = op(A, [0], [50], golden=golden)
-        evidence = finding(Node(0, facts, because, 0, 0), lambda _: "").evidence
+        evidence = create_finding(Node(0, facts, because, 0, 0), lambda _: "").evidence
         assert evidence.get("golden_op", "") == golden

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.timeline.value_table import ValueTable, table_of
+from probe_diagnosis.timeline.value_table import ValueTable, build_call_table
 from probe_diagnosis.timeline.views import Difference
 from support.runs.answered import Calls, call, normal, record
 
@@ -85,14 +85,9 @@ def test_a_target_that_is_farther_stays_diverged(task: str, tmp_path: Path) -> N
     assert cause.op == B
     ratio = cause.evidence["farther_from_reference"]
     if task == "tensor":
-        norms = [
-            np.linalg.norm((Y + e * n).astype(np.float32) - Y) for e, n in ((1e-2, OTHER), (1e-3, NOISE))
-        ]
+        norms = [np.linalg.norm((Y + e * n).astype(np.float32) - Y) for e, n in ((1e-2, OTHER), (1e-3, NOISE))]
         assert ratio == pytest.approx(norms[0] / norms[1], rel=1e-6)
-    assert (
-        f"; the target is {ratio:.3g} times farther from the reference than the golden)"
-        in cause.reason.detail
-    )
+    assert f"; the target is {ratio:.3g} times farther from the reference than the golden)" in cause.reason.detail
 
 
 def test_a_golden_that_equals_the_reference_is_stated(tmp_path: Path) -> None:
@@ -116,10 +111,7 @@ def test_a_fault_smaller_than_the_error_of_the_golden_is_mentioned(tmp_path: Pat
     found = answer(tmp_path, run(later=2e-2), run(1e-2))
     assert found.outcome.value == "AGREE"
     assert found.reference["first_jump"] == D
-    assert (
-        f"in 1 excused call, the first of them {D}, the target's distance from it grows"
-        in found.notes[-1].text
-    )
+    assert f"in 1 excused call, the first of them {D}, the target's distance from it grows" in found.notes[-1].text
 
 
 def test_the_call_where_the_distance_jumps_comes_first(tmp_path: Path) -> None:
@@ -177,9 +169,7 @@ def refused(directory: Path, reference: Calls | Path) -> str:
 
 def test_the_golden_or_the_target_is_no_reference(tmp_path: Path) -> None:
     assert refused(tmp_path, tmp_path / "g").endswith("is the golden itself, which is always nearest to it")
-    assert refused(tmp_path / "2", tmp_path / "2" / "t").endswith(
-        "is the target itself, which is always nearest to it"
-    )
+    assert refused(tmp_path / "2", tmp_path / "2" / "t").endswith("is the target itself, which is always nearest to it")
 
 
 def test_a_run_with_another_seed_is_no_reference(tmp_path: Path) -> None:
@@ -221,10 +211,8 @@ def test_steps_and_ranks_in_several_processes(tmp_path: Path, probe: Any) -> Non
 
 def test_what_a_process_found_is_restored() -> None:
     """A comparison that is resumed continues with the excused values."""
-    value = Difference(
-        f"{B}.output.0", Side.OUTPUT, "same", 1e-2, 1.0, 1e-6, floor=1e-2, farther=0.5, is_excused=True
-    )
-    restored = ValueTable.of(json.loads(json.dumps(table_of(B, [value]).plain())))
+    value = Difference(f"{B}.output.0", Side.OUTPUT, "same", 1e-2, 1.0, 1e-6, floor=1e-2, farther=0.5, is_excused=True)
+    restored = ValueTable.from_plain(json.loads(json.dumps(build_call_table(B, [value]).plain())))
     (found,) = restored.views(0, 1, B)
     assert (found.farther, found.is_excused, found.floor) == (0.5, True, 1e-2)
 

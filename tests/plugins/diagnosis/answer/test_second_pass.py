@@ -72,7 +72,7 @@ def test_an_interruption_leaves_the_table(tmp_path: Path, monkeypatch: pytest.Mo
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(suspects, "align", interrupted)
+    monkeypatch.setattr(suspects, "compare_aligned", interrupted)
     found = report(tmp_path)
     assert found.interrupted
     assert [path.name for path in found.files] == ["compare_result_0.csv"]

@@ -44,9 +44,7 @@ def test_a_call_in_place_of_another(tmp_path: Path) -> None:
     golden = BEFORE | {RELU: call(Y, out=Z), END: call(Z, out=Y)}
     cause = first(tmp_path, target, golden)
     assert cause.op == TANH
-    assert cause.reason.detail.startswith(
-        f"is called where the golden calls {RELU}, and returns what {END} receives"
-    )
+    assert cause.reason.detail.startswith(f"is called where the golden calls {RELU}, and returns what {END} receives")
     assert (cause.evidence["target_only"], cause.evidence["golden_only"]) == (TANH, RELU)
 
 
@@ -62,9 +60,7 @@ def test_a_call_that_may_have_changed_values_in_place(tmp_path: Path) -> None:
 def test_values_out_of_nowhere_stay_where_they_are_taken_in(tmp_path: Path) -> None:
     cause = first(tmp_path, BEFORE | {END: call(W, out=X)}, PLAIN)
     assert (cause.op, cause.row) == (END, f"{END}.input.0")
-    assert cause.reason.detail.startswith(
-        "receives values that differ, and no earlier difference explains them"
-    )
+    assert cause.reason.detail.startswith("receives values that differ, and no earlier difference explains them")
 
 
 def test_a_call_far_before_is_not_accused(tmp_path: Path) -> None:
@@ -86,9 +82,7 @@ def test_an_order_that_statistics_do_not_show(tmp_path: Path) -> None:
     cause = first(tmp_path, *runs, task="statistics")
     assert cause.op == RELU
     assert cause.reason.code == "order"
-    assert (
-        "returns values that agree in their statistics, but not element by element: " in cause.reason.detail
-    )
+    assert "returns values that agree in their statistics, but not element by element: " in cause.reason.detail
 
 
 MATMUL, REPEAT = "Torch.matmul.0.forward", "Tensor.repeat.0.forward"

@@ -96,8 +96,7 @@ def test_a_withdrawn_difference_explains_the_gradients_of_its_module(tmp_path: P
     module, scale = "Module.m.LoRA.backward.0", "Torch.mul.0.backward"
     construct = {scale: module}
     target, golden = (
-        CHAIN
-        | {scale: back(X, gradient), module: back(X, X), "Module.m.b.Linear.parameters_grad": {"weight": [g]}}
+        CHAIN | {scale: back(X, gradient), module: back(X, X), "Module.m.b.Linear.parameters_grad": {"weight": [g]}}
         for gradient, g in ((Y * 3, Z * 3), (Y, Z))
     )
     found = answered(tmp_path, target, golden, construct=construct).answer
@@ -187,8 +186,7 @@ def test_agreement_counts_no_argument_that_differs(tmp_path: Path) -> None:
     target, golden = (CHAIN | {ADD: call(X, number, out=X)} for number in (5, 4))
     found = answer(tmp_path, target, golden)
     assert found.sentence == (
-        "AGREE: equal in all 14 other values that both runs recorded; 1 call was made differently: "
-        "Torch.add.0.forward"
+        "AGREE: equal in all 14 other values that both runs recorded; 1 call was made differently: Torch.add.0.forward"
     )
 
 
@@ -207,14 +205,10 @@ def test_agreement_names_a_tensor_that_requires_a_gradient_in_one_run(tmp_path: 
 
 def test_all_arguments_that_differ_are_named(tmp_path: Path) -> None:
     target, golden = (
-        CHAIN | {ADD: call(X, *arguments, out=out)}
-        for arguments, out in (((5, "a", 1, 2), Y), ((4, "b", 2, 3), X))
+        CHAIN | {ADD: call(X, *arguments, out=out)} for arguments, out in (((5, "a", 1, 2), Y), ((4, "b", 2, 3), X))
     )
     found = answer(tmp_path, target, golden)
-    assert (
-        "(input.1: 5 against 4; input.2: 'a' against 'b'; input.3: 1 against 2; 1 more differ)"
-        in found.sentence
-    )
+    assert "(input.1: 5 against 4; input.2: 'a' against 'b'; input.3: 1 against 2; 1 more differ)" in found.sentence
 
 
 def test_a_tensor_without_a_gradient_explains_no_update_if_no_gradient_is_missing(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_diagnosis.answer.verdict import answer_of
-from probe_diagnosis.timeline.coverage import Tally
+from probe_diagnosis.answer.verdict import build_rank_answer
+from probe_diagnosis.timeline.coverage import CoverageTally
 from support.probe import Probe
 from support.runs.answered import call, normal, record
 from support.runs.differences import strictly
@@ -20,10 +20,10 @@ CAUSE = Finding("Torch.a.0.forward", "", Reason("introduced", "differs"), where=
 OTHER = Finding("Torch.b.0.forward", "", Reason("made differently", "computes in another dtype"))
 
 
-def tally(compared: int = 100, of: int = 100, golden: int | None = None, **fields: Any) -> Tally:
+def tally(compared: int = 100, of: int = 100, golden: int | None = None, **fields: Any) -> CoverageTally:
     """Counts of tensors of floating point."""
     floats = [of, of if golden is None else golden]
-    return Tally(of, compared, floats, [compared, compared], **fields)
+    return CoverageTally(of, compared, floats, [compared, compared], **fields)
 
 
 def lacking(**counts: int) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def lacking(**counts: int) -> dict[str, Any]:
 
 
 def sentence(*arguments: Any, **keywords: Any) -> str:
-    return answer_of(*arguments, **keywords).sentence
+    return build_rank_answer(*arguments, **keywords).sentence
 
 
 # -- AGREE -----------------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def sentence(*arguments: Any, **keywords: Any) -> str:
 
 def test_agreement_needs_every_value_of_both_runs() -> None:
     assert sentence([], [], tally()) == "AGREE: within rounding in all 100 values that both runs recorded"
-    assert answer_of([], [], tally(compared=99, **lacking(unreadable=1))).outcome is Outcome.CANNOT_TELL
+    assert build_rank_answer([], [], tally(compared=99, **lacking(unreadable=1))).outcome is Outcome.CANNOT_TELL
     assert sentence([], [], tally(equal=100)) == "AGREE: equal in all 100 values that both runs recorded"
     assert sentence([], [], tally(equal=99)).startswith("AGREE: within rounding in all 100 values")
 
@@ -50,19 +50,19 @@ def test_verdict_agrees_with_a_single_value_in_number() -> None:
     assert sentence([], [], tally(0, 1, **lost)).startswith(
         "NOT COMPARABLE: the target's only floating-point tensor could not be compared"
     )
-    assert sentence([], [], Tally(2, 1, tensors=1, **lost)).startswith(
+    assert sentence([], [], CoverageTally(2, 1, tensors=1, **lost)).startswith(
         "NOT COMPARABLE: the only recorded tensor could not be compared"
     )
-    by_statistics = Tally(2, 1, by_statistics=Counter(no_target_file=1), **lost)
+    by_statistics = CoverageTally(2, 1, by_statistics=Counter(no_target_file=1), **lost)
     assert (
         "1 value without a tensor file in the target (only its statistics are on record)"
-        in by_statistics.sentences()[0]
+        in by_statistics.format_reasons()[0]
     )
 
 
 @pytest.mark.parametrize("code", ["uninitialised", "empty", "not_recorded"])
 def test_exceptions_are_excused_by_name(code: str) -> None:
-    answer = answer_of([], [], tally(compared=98, **lacking(**{code: 2})))
+    answer = build_rank_answer([], [], tally(compared=98, **lacking(**{code: 2})))
     assert answer.outcome is Outcome.AGREE
     assert answer.sentence.startswith("AGREE: within rounding in all 98 values that both runs recorded; ")
     assert "besides, 2 " in answer.sentence
@@ -78,7 +78,7 @@ def test_an_agreement_says_what_one_run_lacks_and_what_was_made_differently() ->
     assert text.endswith(
         "values that both runs recorded; 2 calls were made differently, the first of them Torch.b.0.forward"
     )
-    assert answer_of([], [OTHER], tally()).causes == (OTHER,)
+    assert build_rank_answer([], [OTHER], tally()).causes == (OTHER,)
 
 
 # -- NOT COMPARABLE ----------------------------------------------------------------------------------------
@@ -86,14 +86,14 @@ def test_an_agreement_says_what_one_run_lacks_and_what_was_made_differently() ->
 
 @pytest.mark.parametrize(("compared", "outcome"), [(9, "NOT COMPARABLE"), (10, "CANNOT TELL")])
 def test_less_than_a_tenth_of_the_target_is_not_comparable(compared: int, outcome: str) -> None:
-    answer = answer_of([], [], tally(compared, **lacking(no_golden_file=100 - compared)))
+    answer = build_rank_answer([], [], tally(compared, **lacking(no_golden_file=100 - compared)))
     assert answer.outcome.value == outcome
     assert f"({100 - compared} values without a tensor file in the golden; the first is " in answer.sentence
     assert answer.next == ("Copy or record the missing tensor files again, and compare again.",)
 
 
 def test_causes_in_less_than_a_tenth_show_nothing() -> None:
-    answer = answer_of([CAUSE], [], tally(compared=9, **lacking(target_only=91)))
+    answer = build_rank_answer([CAUSE], [], tally(compared=9, **lacking(target_only=91)))
     assert answer.sentence.startswith(
         "NOT COMPARABLE: only 9 of the target's 100 floating-point tensors could be compared (91 values "
         "recorded in the target only; the first is Torch.target_only.0.forward"
@@ -101,10 +101,10 @@ def test_causes_in_less_than_a_tenth_show_nothing() -> None:
 
 
 def test_runs_without_tensors_of_floating_point_are_judged_by_all_values() -> None:
-    assert answer_of([], [], Tally(both=10, compared=10)).outcome is Outcome.AGREE
-    text = sentence([], [], Tally(both=100, compared=5, **lacking(target_only=900)))
+    assert build_rank_answer([], [], CoverageTally(both=10, compared=10)).outcome is Outcome.AGREE
+    text = sentence([], [], CoverageTally(both=100, compared=5, **lacking(target_only=900)))
     assert text.startswith("NOT COMPARABLE: only 5 of the target's 1,000 values could be compared (")
-    assert answer_of([], [], Tally()).outcome is Outcome.NOT_COMPARABLE
+    assert build_rank_answer([], [], CoverageTally()).outcome is Outcome.NOT_COMPARABLE
 
 
 # -- CANNOT TELL -----------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_much_that_one_run_lacks(golden: int | None) -> None:
     assert sentence([], [], found).startswith(
         f"CANNOT TELL: nothing that was compared differs, but only 40% of the {'golden' if golden else 'target'}'s"
     )
-    assert answer_of([], [], tally(50, 100, **lacking(target_only=50))).outcome is Outcome.AGREE
+    assert build_rank_answer([], [], tally(50, 100, **lacking(target_only=50))).outcome is Outcome.AGREE
 
 
 def test_rows_that_fail_by_the_rule_of_the_table() -> None:
@@ -133,17 +133,17 @@ def test_rows_that_fail_by_the_rule_of_the_table() -> None:
 
 
 def test_an_interrupted_comparison() -> None:
-    answer = answer_of([], [], tally(), interrupted=True)
+    answer = build_rank_answer([], [], tally(), interrupted=True)
     assert answer.sentence == (
         "CANNOT TELL: the comparison was interrupted, and nothing that was compared until then differs"
     )
-    answer = answer_of([CAUSE], [], tally(), interrupted=True)
+    answer = build_rank_answer([CAUSE], [], tally(), interrupted=True)
     assert answer.outcome is Outcome.DIVERGED
     assert answer.missing == ("the comparison was interrupted before its end",)
 
 
 def test_causes_in_doubt() -> None:
-    answer = answer_of([CAUSE], [], tally(), doubt="checksums do not say")
+    answer = build_rank_answer([CAUSE], [], tally(), doubt="checksums do not say")
     assert answer.sentence == "CANNOT TELL: Torch.a.0.forward differs, at a.py:3; checksums do not say"
     assert answer.causes == (CAUSE,)
 
@@ -155,7 +155,7 @@ NOTE = Note(NoteKind.NO_EFFECT, "a note")
 
 
 def test_the_first_cause_is_the_sentence() -> None:
-    answer = answer_of([CAUSE, OTHER], [], tally(), notes=[NOTE], unfinished=["the target is unfinished"])
+    answer = build_rank_answer([CAUSE, OTHER], [], tally(), notes=[NOTE], unfinished=["the target is unfinished"])
     assert answer.sentence == "DIVERGED: Torch.a.0.forward differs, at a.py:3"
     assert (answer.causes, answer.notes) == ((CAUSE, OTHER), (NOTE,))
     assert answer.missing == ("the target is unfinished",)
@@ -218,9 +218,7 @@ def test_ranks_that_agree(tmp_path: Path, probe: Probe) -> None:
 
 def test_one_rank_of_two_diverged(tmp_path: Path, probe: Probe) -> None:
     found = folded(tmp_path, probe, [GOOD, BAD], [GOOD, GOOD])
-    assert found["sentence"].startswith(
-        "DIVERGED: on rank 1, Torch.f1.0.forward returns values that differ, "
-    )
+    assert found["sentence"].startswith("DIVERGED: on rank 1, Torch.f1.0.forward returns values that differ, ")
     assert found["sentence"].endswith("(1 of 2 comparisons diverged)")
     assert [rank["verdict"] for rank in found["steps"][0]["ranks"]] == ["AGREE", "DIVERGED"]
     (cause,) = found["causes"]

@@ -38,9 +38,7 @@ def exchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training of two ranks that calls every collective by hand."""
     home = tmp_path_factory.mktemp("exchanged")
     config = home / "config.json"
-    config.write_text(
-        json.dumps({"task": "tensor", "level": "L1", "dump_path": str(home / "run"), "step": [0]})
-    )
+    config.write_text(json.dumps({"task": "tensor", "level": "L1", "dump_path": str(home / "run"), "step": [0]}))
     recorder = "--recorder", "probe_pytorch.debugger", "--config", str(config)
     distributed_training.launch("collectives", home / "out", "--steps", "1", *recorder)
     return home / "run"
@@ -55,9 +53,7 @@ class Said:
         self.unchecked: dict[str, dict[str, int]] = {}
         step = ""
         for line in text.splitlines():
-            if found := re.match(
-                r"(?:(.*): )?([\d,]+) communication calls? of (\d+) ranks? checked, ([\d,]+) d", line
-            ):
+            if found := re.match(r"(?:(.*): )?([\d,]+) communication calls? of (\d+) ranks? checked, ([\d,]+) d", line):
                 step = found[1] or ""
                 self.kept[step] = int(found[2].replace(",", "")) - int(found[4].replace(",", ""))
                 self.named[step], self.unchecked[step] = [], {}
@@ -146,9 +142,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("fault, rank, api", [("communication", 1, "all_reduce"), ("receive", 1, "recv")])
-def test_a_planted_fault_is_named_on_its_rank(
-    fault: str, rank: int, api: str, check: Any, faulty: Path
-) -> None:
+def test_a_planted_fault_is_named_on_its_rank(fault: str, rank: int, api: str, check: Any, faulty: Path) -> None:
     """All that the process receives by this way is wrong, and nothing that others receive."""
     run = faulty / fault / "tensor"
     said = check(run)
@@ -266,9 +260,7 @@ def test_a_rank_that_is_missing_costs_the_calls_of_its_groups(live: Path, check:
     for rank in (0, 1):
         path = run / f"rank{rank}" / "dump.json"
         document = json.loads(path.read_text("utf-8"))
-        document["data"] = {
-            key: one for key, one in records(path.parent).items() if "ProcessGroup" in json.dumps(one)
-        }
+        document["data"] = {key: one for key, one in records(path.parent).items() if "ProcessGroup" in json.dumps(one)}
         path.write_text(json.dumps(document))
     shutil.rmtree(run / "rank2")
     said = check(run)
@@ -342,8 +334,6 @@ def test_many_breaches_are_all_written_and_some_are_shown(copy: Path, probe: Any
 
 def test_values_that_are_not_finite_are_told(copy: Path, probe: Any, tmp_path: Path) -> None:
     for number, value in enumerate((np.nan, np.inf)):
-        spoil(
-            copy / "rank1" / "dump_tensor_data" / "Distributed.broadcast.0.forward.output.0.pt", number, value
-        )
+        spoil(copy / "rank1" / "dump_tensor_data" / "Distributed.broadcast.0.forward.output.0.pt", number, value)
     assert probe("merge_result", "--check-collectives", copy, "-o", tmp_path / "o") == 0
     assert "2 of 3 values are wrong; the worst, at flat index 0, is nan instead of 1.0" in probe.out

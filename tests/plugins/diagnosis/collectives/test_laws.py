@@ -66,7 +66,7 @@ def wrapped(values: Sequence[int], dtype: np.dtype[Any]) -> Array:
 
 
 def broken(found: Array, given: Sequence[Array], operation: str) -> bool:
-    return bool(laws.breach(found, laws.reduce(given, operation)))
+    return bool(laws.describe_breach(found, laws.reduce(given, operation)))
 
 
 def draws(number: int, ranks: int, dtype: np.dtype[Any], size: int = 40) -> list[Array]:
@@ -108,7 +108,7 @@ def test_more_than_rounding_breaks_the_law(dtype: np.dtype[Any], operation: str)
     for place in (0, 17, 39):
         wrong = right.copy()
         wrong[place] *= 1 + 12 * eps
-        text = laws.breach(wrong.astype(dtype), laws.reduce(given, operation))
+        text = laws.describe_breach(wrong.astype(dtype), laws.reduce(given, operation))
         assert text.startswith("1 of 40 values is wrong") and f"index {place}," in text
 
 
@@ -138,7 +138,7 @@ def test_whole_numbers_are_exact(dtype: np.dtype[Any], operation: str) -> None:
     found = folded(given, operation)
     assert not broken(found, given, operation)
     found[11] += 1
-    assert laws.breach(found, laws.reduce(given, operation)).startswith(
+    assert laws.describe_breach(found, laws.reduce(given, operation)).startswith(
         "1 of 30 values is wrong; the worst, at flat index 11"
     )
 
@@ -176,7 +176,7 @@ def test_sums_in_any_order_keep_the_law(dtype: np.dtype[Any], values: list[list[
         wrong = found.astype(np.float64)
         wrong[place] = float(sum(column)) + 1.5 * float(bound) + 1e-3
         assert abs(Fraction(float(found[place])) - sum(column)) <= bound
-        assert laws.breach(wrong, laws.Expected(*_expected(given)))
+        assert laws.describe_breach(wrong, laws.ExpectedBuffer(*_expected(given)))
 
 
 def _expected(given: Sequence[Array]) -> tuple[Array, Array]:
@@ -225,9 +225,7 @@ INF, NAN = np.inf, np.nan
         (NAN, NAN, NAN, "MAX"),
     ],
 )
-def test_nan_and_inf_are_due(
-    dtype: np.dtype[Any], ours: float, theirs: float, due: float, operation: str
-) -> None:
+def test_nan_and_inf_are_due(dtype: np.dtype[Any], ours: float, theirs: float, due: float, operation: str) -> None:
     given = [np.array([1.0, ours]).astype(dtype), np.array([1.0, theirs]).astype(dtype)]
     with np.errstate(all="ignore"):
         first = folded([array[:1] for array in given], operation)
@@ -238,9 +236,7 @@ def test_nan_and_inf_are_due(
 @by_float
 @every("operation", ["SUM", "AVG", "MAX"])
 @every("found", [NAN, INF, -INF])
-def test_nan_and_inf_that_are_not_due_break_the_law(
-    dtype: np.dtype[Any], operation: str, found: float
-) -> None:
+def test_nan_and_inf_that_are_not_due_break_the_law(dtype: np.dtype[Any], operation: str, found: float) -> None:
     given = [np.array([1.0, 2.0]).astype(dtype)] * 2
     right = folded(given, operation)
     right[1] = found
@@ -257,9 +253,7 @@ def test_a_number_where_nan_is_due_breaks_the_law(dtype: np.dtype[Any], found: f
 @by_float
 @every("operation", ["SUM", "AVG", "PRODUCT"])
 @every("found", [3.0, 0.0, -INF, NAN])
-def test_another_number_where_inf_is_due_breaks_the_law(
-    dtype: np.dtype[Any], operation: str, found: float
-) -> None:
+def test_another_number_where_inf_is_due_breaks_the_law(dtype: np.dtype[Any], operation: str, found: float) -> None:
     given = [np.array([INF, 1.0]).astype(dtype), np.array([1.0, 1.0]).astype(dtype)]
     right = folded(given, operation)
     right[0] = found
@@ -281,9 +275,7 @@ def test_a_sum_that_leaves_its_range_on_the_way(operation: str, values: Sequence
     assert not broken(folded(given, operation), given, operation)
 
 
-@every(
-    "operation, values", [("AVG", (6e-8, 0.0)), ("AVG", (6e-8, 6e-8, 6e-8, 0.0)), ("PRODUCT", (1e-4, 1e-4))]
-)
+@every("operation, values", [("AVG", (6e-8, 0.0)), ("AVG", (6e-8, 6e-8, 6e-8, 0.0)), ("PRODUCT", (1e-4, 1e-4))])
 def test_what_is_too_small_for_its_dtype_vanishes(operation: str, values: Sequence[float]) -> None:
     given = [np.array([value], np.float16) for value in values]
     assert not broken(folded(given, operation), given, operation)
@@ -337,8 +329,8 @@ def test_a_sum_of_truth_values_is_true_or_false() -> None:
     ],
 )
 def test_what_is_moved_arrives_bit_by_bit(sent: Array, arrived: Array) -> None:
-    assert not laws.breach(sent.copy(), laws.gather([sent]))
-    assert laws.breach(arrived, laws.gather([sent]))
+    assert not laws.describe_breach(sent.copy(), laws.gather([sent]))
+    assert laws.describe_breach(arrived, laws.gather([sent]))
 
 
 def test_large_whole_numbers_are_exact() -> None:
@@ -349,9 +341,9 @@ def test_large_whole_numbers_are_exact() -> None:
 
 def test_nothing_at_all_keeps_every_law() -> None:
     empty = np.empty((0, 3), np.float32)
-    assert not laws.breach(empty, laws.gather([empty, empty]))
-    assert not laws.breach(empty, laws.reduce([empty, empty], "SUM"))
-    assert laws.breach(np.ones(3), laws.gather([empty])) == "3 values instead of 0"
+    assert not laws.describe_breach(empty, laws.gather([empty, empty]))
+    assert not laws.describe_breach(empty, laws.reduce([empty, empty], "SUM"))
+    assert laws.describe_breach(np.ones(3), laws.gather([empty])) == "3 values instead of 0"
 
 
 def test_a_part_has_its_own_tolerance() -> None:
@@ -359,7 +351,7 @@ def test_a_part_has_its_own_tolerance() -> None:
     whole = laws.reduce(given, "SUM")
     start = 0
     for number, size in enumerate((1, 3, 2)):
-        part = laws.part(whole, (1, 3, 2), number)
+        part = laws.extract_part(whole, (1, 3, 2), number)
         right = (given[0] * np.float16(2))[start : start + size]
-        assert not laws.breach(right, part) and laws.breach(right + np.float16(1), part)
+        assert not laws.describe_breach(right, part) and laws.describe_breach(right + np.float16(1), part)
         start += size

@@ -85,9 +85,7 @@ def deliver_scatter(ranks: World, group: tuple[int, ...], buffer: Any, named: di
     return list(group)
 
 
-def deliver_reduce_scatter(
-    ranks: World, group: tuple[int, ...], buffer: Any, named: dict[str, Any]
-) -> list[int]:
+def deliver_reduce_scatter(ranks: World, group: tuple[int, ...], buffer: Any, named: dict[str, Any]) -> list[int]:
     """Pieces of unequal sizes."""
     given = {rank: [values(rank + number, number + 1) for number in range(len(group))] for rank in group}
     for number, rank in enumerate(group):
@@ -120,9 +118,7 @@ def deliver_all_to_all(ranks: World, group: tuple[int, ...], buffer: Any, named:
     return list(group)
 
 
-def deliver_all_to_all_single(
-    ranks: World, group: tuple[int, ...], buffer: Any, named: dict[str, Any]
-) -> list[int]:
+def deliver_all_to_all_single(ranks: World, group: tuple[int, ...], buffer: Any, named: dict[str, Any]) -> list[int]:
     count = len(group)
     given = {rank: values(rank, 4 * count).reshape(2 * count, 2) for rank in group}
     for number, rank in enumerate(group):
@@ -132,9 +128,7 @@ def deliver_all_to_all_single(
     return list(group)
 
 
-def deliver_all_to_all_split(
-    ranks: World, group: tuple[int, ...], buffer: Any, named: dict[str, Any]
-) -> list[int]:
+def deliver_all_to_all_split(ranks: World, group: tuple[int, ...], buffer: Any, named: dict[str, Any]) -> list[int]:
     """Rank number i gives i + j rows to rank number j; nothing to itself where i is 0."""
     count = len(group)
     sizes = {rank: [number + to for to in range(count)] for number, rank in enumerate(group)}
@@ -336,9 +330,7 @@ def test_the_rank_that_gives_by_its_number_in_the_world_or_in_the_group(words: d
 def test_without_a_root_the_first_of_the_group_takes_it() -> None:
     ranks = world(1, 3)
     for rank in ranks:
-        ranks[rank].call(
-            "reduce", [values(rank)], [values(1) + values(3) if rank == 1 else None], group=Group((1, 3))
-        )
+        ranks[rank].call("reduce", [values(rank)], [values(1) + values(3) if rank == 1 else None], group=Group((1, 3)))
     found = checked(ranks)
     assert (found.kept, found.breaches, found.unchecked) == (1, [], {})
 
@@ -368,9 +360,7 @@ def test_values_of_every_dtype_are_moved(dtype: np.dtype[Any]) -> None:
             if wrong and rank == 1:
                 due[2, 0] = 0
             ranks[rank].call("all_gather_into_tensor", [None, given[rank]], [due, given[rank]])
-        assert named(checked(ranks)) == (
-            [(1, "Distributed.all_gather_into_tensor.0.forward")] if wrong else []
-        )
+        assert named(checked(ranks)) == ([(1, "Distributed.all_gather_into_tensor.0.forward")] if wrong else [])
 
 
 def test_empty_pieces_and_numbers_without_dimensions() -> None:
@@ -381,8 +371,6 @@ def test_empty_pieces_and_numbers_without_dimensions() -> None:
         ranks[rank].call("all_reduce", [number], [np.array(6, np.int64)])
         ranks[rank].call("all_gather", [None, number], [[number, number], number])
         pieces = [empty, empty] if rank == 0 else [np.arange(4), empty]
-        ranks[rank].call(
-            "all_to_all", [None, pieces], [[empty, np.arange(4) if rank == 0 else empty], pieces]
-        )
+        ranks[rank].call("all_to_all", [None, pieces], [[empty, np.arange(4) if rank == 0 else empty], pieces])
     found = checked(ranks)
     assert (found.kept, found.breaches, found.unchecked) == (8, [], {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe_diagnosis.conditions.differences import condition_differences
+from probe_diagnosis.conditions.differences import find_condition_differences
 from probe_diagnosis.conditions.file import RunConditions
 
 FACTS = {
@@ -16,7 +16,7 @@ def run(name: str, framework: str, **variables: str) -> RunConditions:
 
 
 def names(target: RunConditions, golden: RunConditions) -> set[str]:
-    return {f"{one.kind.value} {one.name}" for one in condition_differences(target, golden)}
+    return {f"{one.kind.value} {one.name}" for one in find_condition_differences(target, golden)}
 
 
 def test_a_missing_library_is_a_difference_within_a_framework() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from probe_diagnosis.conditions.file import Draw, RandomSample, RunConditions
-from probe_diagnosis.conditions.random_states import Draws, RandomDifference, Since, random_differences
+from probe_diagnosis.conditions.file import RandomDraw, RandomSample, RunConditions
+from probe_diagnosis.conditions.random_states import DrawingCalls, RandomDifference, Since, find_random_differences
 
 
 def run(states: str, draws: str = "", seed: int | None = None, name: str = "torch") -> RunConditions:
@@ -14,12 +14,12 @@ def run(states: str, draws: str = "", seed: int | None = None, name: str = "torc
     found = []
     for text in draws.split():
         op, _, change = text.partition(":")
-        found.append(Draw(op, name, *change.split(">")))
+        found.append(RandomDraw(op, name, *change.split(">")))
     return RunConditions(samples=samples, draws=tuple(found))
 
 
 def difference(target: RunConditions, golden: RunConditions) -> RandomDifference | None:
-    return next(random_differences(target, golden), None)
+    return next(find_random_differences(target, golden), None)
 
 
 def test_equal_states_have_no_difference() -> None:
@@ -63,11 +63,11 @@ def test_states_that_differ_at_the_end_only() -> None:
 
 
 def test_calls_that_drew_from_another_state() -> None:
-    draws = Draws(run("a a b", "x:a>b y:b>c"), run("a a b", "x:a>b z:d>c"))
-    assert draws.differing_generator("x", "x") == ""
-    assert draws.differing_generator("y", "z") == "torch"
-    assert draws.differing_generator("y", "missing") == ""
-    assert list(draws.ops()) == ["x", "y"]
+    draws = DrawingCalls(run("a a b", "x:a>b y:b>c"), run("a a b", "x:a>b z:d>c"))
+    assert draws.find_differing_generator("x", "x") == ""
+    assert draws.find_differing_generator("y", "z") == "torch"
+    assert draws.find_differing_generator("y", "missing") == ""
+    assert list(draws.iterate_ops()) == ["x", "y"]
 
 
 def test_a_seed_that_is_set_within_the_step_replaces_the_state_at_its_start() -> None:

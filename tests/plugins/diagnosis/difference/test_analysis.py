@@ -51,9 +51,7 @@ def test_the_fault_of_a_recorded_run(case: str, version: str, analyze: Analysis,
 
 
 @pytest.mark.parametrize(("case", "version"), RECORDED)
-def test_the_files_of_the_ranks_of_a_recorded_run(
-    case: str, version: str, analyze: Analysis, runs: Any
-) -> None:
+def test_the_files_of_the_ranks_of_a_recorded_run(case: str, version: str, analyze: Analysis, runs: Any) -> None:
     run = runs(case, version)
     analyze(run / "npu_dump/step0", run / "bench_dump/step0")
     mode = Mode.MD5 if case.startswith("md5") else Mode.STATISTICS
@@ -148,9 +146,7 @@ def test_one_pair_of_files(analyze: Analysis, runs: Any) -> None:
     run = runs("tensor_L1_dist2")
     target, golden = run / "npu_dump/step0/rank1", run / "bench_dump/step0/rank1"
     compare = analyze.out.with_suffix(".compare.json")
-    compare.write_text(
-        json.dumps({"npu_path": str(target / "dump.json"), "bench_path": str(golden / "dump.json")})
-    )
+    compare.write_text(json.dumps({"npu_path": str(target / "dump.json"), "bench_path": str(golden / "dump.json")}))
     for arguments in ((target / "dump.json", golden / "dump.json"), (target, golden), ("-i", compare)):
         assert named(analyze(*arguments)) == [("rank_1", FAULT)]
         assert analyze.names() == ["answer.json", "compare_result_rank1.json", "diff_analyze.json"]
@@ -167,9 +163,7 @@ def test_a_pair_of_files_without_number_is_rank_0(analyze: Analysis, tmp_path: P
 def test_a_row_is_named_only_of_a_table_that_is_written(analyze: Analysis, runs: Any) -> None:
     both = [runs("tensor_L1_dist2") / f"{side}_dump/step0/rank1" for side in ("npu", "bench")]
     analyze(*both)
-    assert (
-        "\n  1. rank 1, Tensor.__mul__.0.forward\n" in analyze.probe.out and "(row" not in analyze.probe.out
-    )
+    assert "\n  1. rank 1, Tensor.__mul__.0.forward\n" in analyze.probe.out and "(row" not in analyze.probe.out
     analyze(*both, "--format", "csv", "-c")
     row = r"\n  1\. rank 1, Tensor\.__mul__\.0\.forward  \(row 10 of \w+\.csv, counting the header\)\n"
     assert re.search(row, analyze.probe.out)

@@ -104,8 +104,7 @@ def test_lists_of_sends_and_receives(analyze: Analysis, written: Any) -> None:
 
 def test_the_peer_is_shown_where_a_list_of_sends_is_named(analyze: Analysis, written: Any) -> None:
     target, golden = (
-        {"Distributed.batch_isend_irecv.0.forward": forward([transfer("isend", 1, value)])}
-        for value in (1.05, 1.0)
+        {"Distributed.batch_isend_irecv.0.forward": forward([transfer("isend", 1, value)])} for value in (1.05, 1.0)
     )
     (node,) = analyze(*written([target, {**GOOD}], [golden, {**GOOD}]))["rank_0"]
     (shown,) = node["data_info"]["input"].values()
@@ -199,9 +198,7 @@ def test_saved_variables_beside_a_recorded_run(analyze: Analysis, written: Any) 
     target, golden = written([program(1.05, 1.05), GOOD], [GOOD, GOOD])
     for side in (target, golden):
         for rank in (0, 1):
-            write_run(
-                side / f"rank{rank}", {"x.0.debug": tensor(value=float(side == target))}, name="debug.json"
-            )
+            write_run(side / f"rank{rank}", {"x.0.debug": tensor(value=float(side == target))}, name="debug.json")
     assert named(analyze(target, golden)) == [("rank_0", "Torch.mul.0.forward")]
     assert list(analyze.rank(0)) == list(GOOD)
 
@@ -259,9 +256,7 @@ def test_a_full_disk_leaves_no_half_of_a_table(
     assert list(analyze.out.iterdir()) == []
 
 
-def test_a_full_disk_while_ranks_are_compared(
-    analyze: Analysis, written: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_while_ranks_are_compared(analyze: Analysis, written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One rank finds no room; the other is compared and analysed."""
     target, golden = written([program(1.05, 1.05), program(1.05, 1.05)], [GOOD] * 2)
     fill(monkeypatch, 1000, "compare_result_rank1")
@@ -272,7 +267,7 @@ def test_a_full_disk_while_ranks_are_compared(
 
 def test_no_room_for_the_analysis(analyze: Analysis, written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files of the ranks are whole and stay."""
-    plain = atomic.replacing
+    plain = atomic.replace_file
 
     def full(path: Path) -> AbstractContextManager[BinaryIO]:
         if path.name.startswith("diff_analyze"):
@@ -280,7 +275,7 @@ def test_no_room_for_the_analysis(analyze: Analysis, written: Any, monkeypatch: 
         return plain(path)
 
     target, golden = written([program(1.05, 1.05)], [GOOD])
-    monkeypatch.setattr(atomic, "replacing", full)
+    monkeypatch.setattr(atomic, "replace_file", full)
     assert analyze(target / "rank0", golden / "rank0", code=2) == {}
     assert "No space left on device" in analyze.probe.err
     assert analyze.names() == ["answer.json", "compare_result_rank0.json"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from probe_diagnosis.collectives.calls import Call, Peer, apis, call_of
+from probe_diagnosis.collectives.calls import CommunicationCall, Peer, load_apis, parse_call
 from support.runs.ops import number
 from support.runs.records import record_of
 
 # -- what a call is, by its record -------------------------------------------------------------------
 
 
-def recorded(api: str, *inputs: Any, **keywords: Any) -> Call:
+def recorded(api: str, *inputs: Any, **keywords: Any) -> CommunicationCall:
     """The call that a record of ``api`` with these arguments is."""
     fields = {"input_args": list(inputs), "input_kwargs": keywords, "output": []}
-    found = call_of(record_of(0, f"Distributed.{api}.0.forward", fields))
+    found = parse_call(record_of(0, f"Distributed.{api}.0.forward", fields))
     assert found is not None
     return found
 
@@ -35,7 +35,7 @@ def test_the_group_of_a_call() -> None:
 @pytest.mark.parametrize(("api", "name"), [("broadcast", "src"), ("scatter", "src"), ("reduce", "dst"),
                                            ("gather", "dst")])  # fmt: skip
 def test_the_root_of_a_call(api: str, name: str) -> None:
-    place = apis()[api].arguments.index(name)
+    place = load_apis()[api].arguments.index(name)
     assert recorded(api, TENSOR, **{name: number(2)}).root == 2
     assert recorded(api, *[TENSOR] * place, number(2)).root == 2
     assert recorded(api, TENSOR, **{f"group_{name}": number(2)}, group=GROUP).root == 6
@@ -70,4 +70,4 @@ def test_the_peers_of_a_transfer() -> None:
     ],
 )
 def test_records_that_are_no_communication(key: str) -> None:
-    assert call_of(record_of(0, key, {"output": []})) is None
+    assert parse_call(record_of(0, key, {"output": []})) is None

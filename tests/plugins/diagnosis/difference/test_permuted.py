@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from probe_diagnosis.difference.permuted import is_permutation, with_order
-from probe_diagnosis.difference.reasons import Because, Cause, Inputs
+from probe_diagnosis.difference.permuted import is_permutation, mark_permuted
+from probe_diagnosis.difference.reasons import Cause, DivergenceReason, InputAgreement
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.views import DIFFERS, Basis, CallView, Difference, DifferenceKind
 
@@ -28,9 +28,7 @@ DTYPES = ("float16", "float32", "float64", "bool", "int8", "uint8", "int64", "co
 class Fixed(HeldRun):
     """A run of one call, with one tensor."""
 
-    def __init__(
-        self, key: str, values: Any, statistics: Statistics | None = None, shape: Any = None
-    ) -> None:
+    def __init__(self, key: str, values: Any, statistics: Statistics | None = None, shape: Any = None) -> None:
         self.values_of_it = values
         shape = np.shape(values) if shape is None else shape
         value = Value(Kind.TENSOR, "torch.float32", str(list(shape)), shape, statistics or Statistics())
@@ -52,7 +50,7 @@ def plain(value: Any) -> Any:
 
 def kind(target: Fixed, golden: Fixed, *, by: Basis = Basis.TENSOR, other: str = "") -> DifferenceKind:
     value = Difference(ROW, Side.OUTPUT, DIFFERS, 1.0, 1.0, 1e-6, by=by)
-    return with_order(value, CallView(OP, (value,), golden=other), (target, golden)).kind
+    return mark_permuted(value, CallView(OP, (value,), golden=other), (target, golden)).kind
 
 
 @given(st.data(), st.sampled_from(DTYPES))
@@ -126,9 +124,7 @@ def test_checksums_say_only_that_values_may_be_in_another_order(by: Basis) -> No
     ],
 )
 def test_statements_say_so(cause: Cause, statement: str) -> None:
-    value = Difference(
-        ROW, Side.OUTPUT, DIFFERS, 1.0, 1.0, 1e-6, by=Basis.TENSOR, kind=DifferenceKind.PERMUTED
-    )
-    because = Because(cause, value, Inputs(compared=1))
+    value = Difference(ROW, Side.OUTPUT, DIFFERS, 1.0, 1.0, 1e-6, by=Basis.TENSOR, kind=DifferenceKind.PERMUTED)
+    because = DivergenceReason(cause, value, InputAgreement(compared=1))
     assert because.statement.brief == statement
     assert because.evidence["difference_kind"] == "permuted"

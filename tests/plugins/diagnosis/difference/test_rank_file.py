@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.first_difference.rank_file import read
+from probe_diagnosis.first_difference.rank_file import read_rank_file
 from support.runs.differences import GOOD, Analysis, analyze, named, written  # noqa: F401
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
 
@@ -44,9 +44,7 @@ def test_tensors_of_all_sorts_are_valid_json(analyze: Analysis, tmp_path: Path) 
         plain + 2**60,
     ]
     for side, arrays in (("t", odd), ("g", [np.roll(array, 1) if array.ndim else array for array in odd])):
-        write_tensor_run(
-            tmp_path / side, {f"Mint.a{n}.0.forward": ([one], [one]) for n, one in enumerate(arrays)}
-        )
+        write_tensor_run(tmp_path / side, {f"Mint.a{n}.0.forward": ([one], [one]) for n, one in enumerate(arrays)})
     analyze(tmp_path / "t", tmp_path / "g")
     states = {op: [item["difference"]["state"] for item in entry["op_items"]]
               for op, entry in analyze.rank().items()}  # fmt: skip
@@ -161,11 +159,11 @@ def test_a_file_that_was_cut_off_is_no_file(analyze: Analysis, written: Any) -> 
     path = next(path for path in analyze.out.rglob("compare_result_rank0*.json"))
     whole = path.read_bytes()
     ops = list(json.loads(whole))
-    facts = list(read(path))
+    facts = list(read_rank_file(path))
     assert [fact.op for fact in facts] == ops
     for fact in facts:
         assert json.loads(whole[slice(*fact.place)]) == json.loads(whole)[fact.op]
     for length in range(0, len(whole) - 2, 7):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match="is damaged"):
-            list(read(path))
+            list(read_rank_file(path))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from probe_diagnosis.difference.reasons import (
-    Because,
     Cause,
-    Inputs,
-    Returned,
-    first_differing,
-    inputs_of,
-    shown_value,
+    DivergenceReason,
+    InputAgreement,
+    OutputAgreement,
+    find_first_differing,
+    format_difference,
+    summarize_inputs,
 )
 from probe_diagnosis.timeline.views import SAME, UNJUDGED, Basis, Difference
 from support.runs.ops import UNSET, argument, op, value
@@ -23,9 +23,11 @@ from probe_core.model import Side
 SHOWN = value(50, row="Torch.a.0.forward.output.0", side=Side.OUTPUT)
 END = " (output.0: rms 50 apart)"
 
+TWO_AGREE = InputAgreement(2)
 
-def statement(cause: Cause = Cause.INTRODUCED, inputs: Inputs = Inputs(2), **fields: Any) -> str:  # noqa: B008
-    found = Because(cause, SHOWN, inputs, **fields).statement.text
+
+def statement(cause: Cause = Cause.INTRODUCED, inputs: InputAgreement = TWO_AGREE, **fields: Any) -> str:
+    found = DivergenceReason(cause, SHOWN, inputs, **fields).statement.text
     assert found.endswith(END)
     return found.removesuffix(END)
 
@@ -36,43 +38,43 @@ def statement(cause: Cause = Cause.INTRODUCED, inputs: Inputs = Inputs(2), **fie
 @pytest.mark.parametrize(
     ("inputs", "told"),
     [
-        (Inputs(), "and it receives no tensor"),
-        (Inputs(lacking=1), "and no input tensor was compared"),
-        (Inputs(2), "although its inputs agree"),
-        (Inputs(2, worst=0.4), "although its inputs agree within rounding"),
-        (Inputs(2, worst=7.0), "far more than its inputs do"),
-        (Inputs(2, by_statistics=True), "although the statistics of its inputs agree"),
-        (Inputs(1, 2), "although 1 of its 3 inputs agree and 2 could not be compared"),
-        (Inputs(1, 2, 0.4), "although 1 of its 3 inputs agree within rounding and 2 could not be compared"),
+        (InputAgreement(), "and it receives no tensor"),
+        (InputAgreement(lacking=1), "and no input tensor was compared"),
+        (InputAgreement(2), "although its inputs agree"),
+        (InputAgreement(2, worst=0.4), "although its inputs agree within rounding"),
+        (InputAgreement(2, worst=7.0), "far more than its inputs do"),
+        (InputAgreement(2, by_statistics=True), "although the statistics of its inputs agree"),
+        (InputAgreement(1, 2), "although 1 of its 3 inputs agree and 2 could not be compared"),
+        (InputAgreement(1, 2, 0.4), "although 1 of its 3 inputs agree within rounding and 2 could not be compared"),
         (
-            Inputs(1, 2, by_statistics=True),
+            InputAgreement(1, 2, by_statistics=True),
             "although the statistics of 1 of its 3 inputs agree and 2 could not be compared",
         ),
-        (Inputs(2, masked=True), "although its inputs differ at most in what is masked"),
+        (InputAgreement(2, masked=True), "although its inputs differ at most in what is masked"),
         (
-            Inputs(2, worst=0.4, masked=True),
+            InputAgreement(2, worst=0.4, masked=True),
             "although its inputs differ at most within rounding and in what is masked",
         ),
         (
-            Inputs(2, by_statistics=True, masked=True),
+            InputAgreement(2, by_statistics=True, masked=True),
             "although the statistics of its inputs differ at most where a mask determines them",
         ),
     ],
 )
-def test_the_inputs_of_what_a_call_introduced(inputs: Inputs, told: str) -> None:
+def test_the_inputs_of_what_a_call_introduced(inputs: InputAgreement, told: str) -> None:
     assert statement(inputs=inputs) == f"returns values that differ, {told}"
 
 
 @pytest.mark.parametrize(
     ("inputs", "told"),
     [
-        (Inputs(2), "although its inputs agree"),
-        (Inputs(2, worst=7.0), "although its inputs are finite"),
-        (Inputs(2, worst=7.0, holds_rare=True), "and its inputs differ"),
-        (Inputs(lacking=2), "and no input tensor was compared"),
+        (InputAgreement(2), "although its inputs agree"),
+        (InputAgreement(2, worst=7.0), "although its inputs are finite"),
+        (InputAgreement(2, worst=7.0, holds_rare=True), "and its inputs differ"),
+        (InputAgreement(lacking=2), "and no input tensor was compared"),
     ],
 )
-def test_the_inputs_of_a_call_that_returns_nan(inputs: Inputs, told: str) -> None:
+def test_the_inputs_of_a_call_that_returns_nan(inputs: InputAgreement, told: str) -> None:
     assert statement(Cause.NOT_FINITE, inputs) == f"returns nan or inf where the golden does not, {told}"
 
 
@@ -81,11 +83,11 @@ def test_agreement_is_counted_over_tensors_only() -> None:
     by_statistics = value(0.5, by=Basis.STATISTICS)
     rare = value(0, is_rare=True)
     facts = op("Torch.a.0.forward", [masked, by_statistics, rare, UNSET, argument()], [50])
-    assert inputs_of(facts, 0.5) == Inputs(3, 1, 0.5, True, True, True)
-    assert inputs_of(op("Torch.a.0.forward", [], [50]), 0) == Inputs()
+    assert summarize_inputs(facts, 0.5) == InputAgreement(3, 1, 0.5, True, True, True)
+    assert summarize_inputs(op("Torch.a.0.forward", [], [50]), 0) == InputAgreement()
     parameters = op("Module.a.A.forward.0", [], [])
     weight = value(0, row="Module.a.A.forward.0.parameters.weight", side=Side.PARAMETERS)
-    assert inputs_of(type(parameters)(parameters.op, (weight,)), 0).compared == 1
+    assert summarize_inputs(type(parameters)(parameters.op, (weight,)), 0).compared == 1
 
 
 # -- arguments ---------------------------------------------------------------------------------------------
@@ -99,21 +101,21 @@ def test_another_argument_is_said_before_the_values() -> None:
     assert statement(Cause.NOT_FINITE, argument=other).startswith(
         "was called with a different argument (input.1: 1.05 against 1.0) and returns nan or inf"
     )
-    evidence = Because(Cause.ARGUMENT, SHOWN, Inputs(2), other).evidence
+    evidence = DivergenceReason(Cause.ARGUMENT, SHOWN, InputAgreement(2), other).evidence
     assert (evidence["argument"], evidence["argument_values"]) == (other.row, "1.05 against 1.0")
 
 
 def test_a_call_that_was_made_differently_within_rounding() -> None:
     other = argument()._replace(row="Torch.a.0.forward.input.1")
     for returned, end in (
-        (Returned.AGREES, ", and what it returns agrees within rounding"),
-        (Returned.DIFFERS, ", and what it returns differs"),
-        (Returned.NOT_COMPARED, "; what it returns was not compared"),
+        (OutputAgreement.AGREES, ", and what it returns agrees within rounding"),
+        (OutputAgreement.DIFFERS, ", and what it returns differs"),
+        (OutputAgreement.NOT_COMPARED, "; what it returns was not compared"),
     ):
-        found = Because(Cause.DIFFERENTLY, SHOWN, argument=other, returned=returned).statement.text
+        found = DivergenceReason(Cause.DIFFERENTLY, SHOWN, argument=other, returned=returned).statement.text
         assert found.endswith(f"(input.1: 1.05 against 1.0){end}")
     recast = SHOWN._replace(dtypes="torch.bfloat16 against torch.float32")
-    found = Because(Cause.DIFFERENTLY, recast, returned=Returned.AGREES).statement.text
+    found = DivergenceReason(Cause.DIFFERENTLY, recast, returned=OutputAgreement.AGREES).statement.text
     assert found == (
         "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and what it returns "
         "agrees within rounding"
@@ -123,9 +125,9 @@ def test_a_call_that_was_made_differently_within_rounding() -> None:
 def test_the_first_argument_that_differs() -> None:
     rounded = Difference("x", Side.INPUT, SAME, 1e-9, 1.0, 1e-6, is_scalar=True)
     other = argument()
-    assert first_differing([argument(False), rounded, other], 0.0) is other
-    assert first_differing([argument(False), rounded], 0.0) is None
-    assert first_differing([other._replace(state=UNJUDGED)], 0.0) is None
+    assert find_first_differing([argument(False), rounded, other], 0.0) is other
+    assert find_first_differing([argument(False), rounded], 0.0) is None
+    assert find_first_differing([other._replace(state=UNJUDGED)], 0.0) is None
 
 
 # -- what came before ----------------------------------------------------------------------------------------
@@ -135,22 +137,19 @@ def test_the_first_argument_that_differs() -> None:
     ("cause", "begin", "it"),
     [(Cause.TAKEN_IN, "receives values that differ", "them"), (Cause.GRADIENT, "differs", "it")],
 )
-def test_nothing_is_claimed_of_earlier_values_that_were_not_compared(
-    cause: Cause, begin: str, it: str
-) -> None:
+def test_nothing_is_claimed_of_earlier_values_that_were_not_compared(cause: Cause, begin: str, it: str) -> None:
     assert statement(cause) == f"{begin}, and no earlier difference explains {it}"
     assert statement(cause, earlier=1) == (
         f"{begin}, and no difference that was found earlier explains {it}; 1 earlier value was not compared"
     )
     assert statement(cause, earlier=1200) == (
-        f"{begin}, and no difference that was found earlier explains {it}; 1,200 earlier values were not "
-        "compared"
+        f"{begin}, and no difference that was found earlier explains {it}; 1,200 earlier values were not compared"
     )
-    assert Because(cause, SHOWN, earlier=3).evidence["earlier_values_not_compared"] == 3
+    assert DivergenceReason(cause, SHOWN, earlier=3).evidence["earlier_values_not_compared"] == 3
 
 
 def test_a_difference_that_grew_accuses_no_call() -> None:
-    found = statement(Cause.GROWN, Inputs(2, worst=3.0))
+    found = statement(Cause.GROWN, InputAgreement(2, worst=3.0))
     assert found == (
         "is the first whose values differ by more than rounding explains; the difference grew call by call, "
         "and no single call explains it"
@@ -158,7 +157,7 @@ def test_a_difference_that_grew_accuses_no_call() -> None:
 
 
 def test_a_difference_that_cancellation_explains_did_not_grow() -> None:
-    found = statement(Cause.GROWN, Inputs(2, worst=0.5), given=0.5)
+    found = statement(Cause.GROWN, InputAgreement(2, worst=0.5), given=0.5)
     assert "grew" not in found
     assert found == (
         "returns values that differ, although its inputs agree within rounding, but rounding of its inputs "
@@ -188,7 +187,7 @@ def test_ranks_that_may_have_sent_what_differs() -> None:
     assert statement(Cause.DELIVERED, absent=(3, 5)).endswith(
         "; ranks 3, 5 may have sent them, and were not compared in this call"
     )
-    assert Because(Cause.DELIVERED, SHOWN, absent=(3, 5)).evidence["ranks_not_compared"] == "3, 5"
+    assert DivergenceReason(Cause.DELIVERED, SHOWN, absent=(3, 5)).evidence["ranks_not_compared"] == "3, 5"
 
 
 # -- evidence ----------------------------------------------------------------------------------------------
@@ -196,7 +195,7 @@ def test_ranks_that_may_have_sent_what_differs() -> None:
 
 def test_evidence_holds_the_numbers_of_the_statement() -> None:
     shown = SHOWN._replace(by=Basis.TENSOR, distance=0.5, scale=2.0, noise=0.01)
-    assert Because(Cause.INTRODUCED, shown, Inputs(2, 1, 0.5), times=25.0).evidence == {
+    assert DivergenceReason(Cause.INTRODUCED, shown, InputAgreement(2, 1, 0.5), times=25.0).evidence == {
         "value": shown.row, "judged_by": "tensor", "difference": "rms 50 apart", "difference_kind": "value", "relative_distance": 0.25,
         "rounding": 0.01, "times_rounding": 25.0, "inputs_compared": 2, "inputs_not_compared": 1,
         "inputs_times_rounding": 0.5,
@@ -205,7 +204,7 @@ def test_evidence_holds_the_numbers_of_the_statement() -> None:
 
 def test_evidence_of_a_difference_without_size_holds_no_number_of_it() -> None:
     shown = SHOWN._replace(distance=math.inf, scale=1.0, why="checksum a against b", by=Basis.CHECKSUM)
-    evidence = Because(Cause.INTRODUCED, shown, Inputs(2, worst=math.inf)).evidence
+    evidence = DivergenceReason(Cause.INTRODUCED, shown, InputAgreement(2, worst=math.inf)).evidence
     assert not evidence.keys() & {"relative_distance", "times_rounding", "inputs_times_rounding"}
     assert evidence["difference"] == "checksum a against b"
 
@@ -220,5 +219,5 @@ def test_evidence_of_a_difference_without_size_holds_no_number_of_it() -> None:
     ],
 )
 def test_the_short_name_of_a_value(row: str, name: str) -> None:
-    assert shown_value(SHOWN._replace(row=row)) == f"{name}: rms 50 apart"
-    assert shown_value(SHOWN._replace(row=row, why="")) == name
+    assert format_difference(SHOWN._replace(row=row)) == f"{name}: rms 50 apart"
+    assert format_difference(SHOWN._replace(row=row, why="")) == name

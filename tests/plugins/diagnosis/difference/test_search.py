@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from probe_diagnosis.difference.search import search
-from probe_diagnosis.difference.walking import Past
+from probe_diagnosis.difference.walking import RankHistory
 from probe_diagnosis.timeline.views import DIFFERS, Basis, CallView, Difference
 from support.runs.ops import (
     BAD,
@@ -73,9 +73,7 @@ def test_an_argument_that_changes_nothing_is_not_named() -> None:
 def test_values_that_differ_out_of_nowhere_are_named_where_they_are_taken_in() -> None:
     ops = [GOOD, torch("linear", [0, FAULT], [FAULT]), BEHIND]
     assert named(ops) == [(0, "linear")]
-    assert why(ops).startswith(
-        "receives values that differ, and no earlier difference explains them (input.1: "
-    )
+    assert why(ops).startswith("receives values that differ, and no earlier difference explains them (input.1: ")
 
 
 def test_only_the_first_of_two_faults_of_one_rank() -> None:
@@ -222,9 +220,7 @@ def test_gradients_are_made_last_wherever_they_are_recorded(name: str) -> None:
         (torch("mul", [0, argument()], [0.5], is_shifted=True), "no earlier difference explains it"),
     ],
 )
-def test_another_argument_whose_effect_is_within_rounding_may_cause_a_gradient(
-    before: CallView, end: str
-) -> None:
+def test_another_argument_whose_effect_is_within_rounding_may_cause_a_gradient(before: CallView, end: str) -> None:
     gradient = op("Module.l.Linear.parameters_grad", [], [FAULT])
     assert why([before, gradient]).startswith(f"differs, and {end}")
 
@@ -293,7 +289,7 @@ def test_gradients_are_compared_with_the_largest_difference_before_them() -> Non
 
 @pytest.mark.parametrize("times, first", [(0.5, []), (5.0, []), (FAULT, [(0, "a")])])
 def test_the_rounding_of_earlier_steps_explains_inputs(times: float, first: list[tuple[int, str]]) -> None:
-    past = Past(worst=1.0, noise=NOISE)
+    past = RankHistory(worst=1.0, noise=NOISE)
     nodes = search({0: [torch("a", [times], [times])]}, pasts={0: past}).first
     assert [(node.rank, node.facts.op.split(".")[1]) for node in nodes] == first
     assert (past.worst, past.noise, past.named) == (1.0, NOISE, False)
@@ -314,7 +310,7 @@ def test_integers_may_be_chosen_by_values_that_rounding_decides(
 
 BIAS = value(FAULT)
 KNOWN = {0: [(BIAS.distance, BIAS.scale)]}
-PAST = {0: Past(worst=1.0, noise=NOISE)}
+PAST = {0: RankHistory(worst=1.0, noise=NOISE)}
 
 
 def after_steps(*ops: CallView) -> list[str]:
@@ -343,9 +339,7 @@ def test_a_backward_call_is_not_computed_from_carried_parameters_alone() -> None
 
 
 @pytest.mark.parametrize("has_gradients, named_ops", [(True, ["mul"]), (False, [])])
-def test_an_optimizer_is_judged_by_the_gradients_that_it_receives(
-    has_gradients: bool, named_ops: list[str]
-) -> None:
+def test_an_optimizer_is_judged_by_the_gradients_that_it_receives(has_gradients: bool, named_ops: list[str]) -> None:
     """The gradient of a bias of keys is rounding: it differs from itself by far more than others do."""
     bias = value(FAULT, scale=1e-5)
     backward = op("Torch.linear.0.backward", [0], [0.1, bias])

@@ -118,9 +118,7 @@ def test_large_numbers_that_cancel_out_in_a_sum_are_no_fault() -> None:
 
 
 def test_rounding_that_a_sum_adds_up_names_nothing() -> None:
-    assert (
-        named(*[[torch("a", [0], [0.5]), call("all_reduce", [0.5], [4.5]), torch("b", [4.5], [9])]] * 8) == []
-    )
+    assert named(*[[torch("a", [0], [0.5]), call("all_reduce", [0.5], [4.5]), torch("b", [4.5], [9])]] * 8) == []
 
 
 @pytest.mark.parametrize("api", FROM_ROOT)
@@ -328,9 +326,7 @@ def test_a_rank_that_was_not_compared_and_sent_what_agrees() -> None:
 
 def test_ranks_may_have_any_numbers() -> None:
     reduce = call("all_reduce", [0], [FAULT], [3, 11])
-    assert told({11: [BAD, call("all_reduce", [FAULT], [FAULT], [3, 11])], 3: [reduce, BEHIND]}) == [
-        (11, "bad")
-    ]
+    assert told({11: [BAD, call("all_reduce", [FAULT], [FAULT], [3, 11])], 3: [reduce, BEHIND]}) == [(11, "bad")]
     assert told({7: [call("all_reduce", [0], [0], [0, 1])]}) == [], "numbered otherwise than we know"
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from probe_diagnosis.collectives.calls import Call, Flow, Peer, apis
+from probe_diagnosis.collectives.calls import CommunicationCall, Flow, Peer, load_apis
 from probe_diagnosis.difference.search import search
-from probe_diagnosis.first_difference.rank_file import items_at, read
+from probe_diagnosis.first_difference.rank_file import read_items, read_rank_file
 from probe_diagnosis.timeline.views import CallView
 from support.measuring import PROPERTY
 from support.runs.ops import FAULT, UNSET, op, within
@@ -110,7 +110,7 @@ class Machine:
         self.record(rank, op(name, taken, [given]))
 
     def collective(self, moment: int, event: Event, fault: int | None) -> None:
-        flow = apis()[event.api].flow
+        flow = load_apis()[event.api].flow
         sent = {rank: self.read(rank, event)[0] for rank in event.ranks}
         heard = {rank: set(self.heard[rank]) for rank in event.ranks}
         for rank in event.ranks:
@@ -126,7 +126,7 @@ class Machine:
                     got = max(got, FAULT)
                     self.blame(rank, moment, name)
                 self.memory[rank][event.writes] = got
-            call_ = Call(apis()[event.api], event.group, event.root)
+            call_ = CommunicationCall(load_apis()[event.api], event.group, event.root)
             outputs = [got] if got is not None else []
             self.record(rank, op(name, [sent[rank]] if flow is not Flow.NONE else [], outputs, call=call_))
 
@@ -140,9 +140,9 @@ class Machine:
             got = FAULT
             self.blame(drain, moment, name)
         self.memory[drain][event.writes] = got
-        to, origin = Call(apis()["send"], (), drain, (Peer(drain, True),)), Peer(source, False)
+        to, origin = CommunicationCall(load_apis()["send"], (), drain, (Peer(drain, True),)), Peer(source, False)
         self.record(source, op(f"Distributed.send.{moment}.forward", [sent], [], call=to))
-        self.record(drain, op(name, [UNSET], [got], call=Call(apis()["recv"], (), source, (origin,))))
+        self.record(drain, op(name, [UNSET], [got], call=CommunicationCall(load_apis()["recv"], (), source, (origin,))))
 
     def ring(self, moment: int, event: Event, fault: int | None) -> None:
         heard = {rank: set(self.heard[rank]) for rank in event.ranks}
@@ -152,14 +152,14 @@ class Machine:
             self.heard[rank] = self.heard[rank] | heard[before]
             self.memory[rank][event.writes] = sent[before]
             peers = (Peer(after, True), Peer(before, False))
-            found = Call(apis()["batch_isend_irecv"], (), None, peers)
+            found = CommunicationCall(load_apis()["batch_isend_irecv"], (), None, peers)
             name = f"Distributed.batch_isend_irecv.{moment}.forward"
             self.record(rank, op(name, [sent[rank], UNSET], [], call=found))
 
 
 def can_fail(event: Event) -> list[int]:
     """The ranks on which a fault of an event would show in what it gives out."""
-    flow = Flow.NONE if event.api == "compute" else apis()[event.api].flow
+    flow = Flow.NONE if event.api == "compute" else load_apis()[event.api].flow
     if event.api == "compute" or flow is Flow.ALL or flow is Flow.FROM_ROOT:
         return list(event.ranks)
     if event.api == "send":
@@ -210,18 +210,14 @@ def test_the_one_fault_of_a_program_is_named_and_nothing_else(seed: int, world: 
 
 @PROPERTY
 @given(SEEDS, WORLDS, st.integers(1, 60), st.integers(2, 6))
-def test_faults_that_have_not_heard_of_each_other_are_all_named(
-    seed: int, world: int, length: int, count: int
-) -> None:
+def test_faults_that_have_not_heard_of_each_other_are_all_named(seed: int, world: int, length: int, count: int) -> None:
     made = machine(seed, world, length, count)
     assert sorted(full(made.ops)) == sorted(made.culprits)
 
 
 @PROPERTY
 @given(SEEDS, WORLDS, st.integers(1, 60), st.integers(0, 3))
-def test_the_search_ends_on_records_that_end_too_early(
-    seed: int, world: int, length: int, count: int
-) -> None:
+def test_the_search_ends_on_records_that_end_too_early(seed: int, world: int, length: int, count: int) -> None:
     """A rank names one op at most, and one of those on its record."""
     made = machine(seed, world, length, count)
     rng = random.Random(seed)
@@ -273,7 +269,7 @@ def test_what_stands_for_no_stack_is_none(tmp_path: Path) -> None:
     ]
     path = tmp_path / "compare_result_rank0_1.json"
     path.write_text(json.dumps({"op": {"is_same": False, "op_items": rows}}, indent=4))
-    (facts,) = read(path)
-    items = items_at(path, facts.place)
+    (facts,) = read_rank_file(path)
+    items = read_items(path, facts.place)
     assert [item.stack for item in items] == [(), (), ("line 1", "line 2")]
     assert [item.apart for item in items] == list(facts.values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from probe_diagnosis.judges.rounding import Rounding
+from probe_diagnosis.judges.rounding import RoundingJudge
 from support.measuring import tensor_value
 
 from probe_core.model import Drift, How, Level, Op, Pair, Row, Side, Slot, Verdict
@@ -34,11 +34,11 @@ WEIGHT = row("[8, 3, 3, 3]", 1e-9, 0.02, bad=False)
     ],
 )
 def test_only_what_a_sum_cancelled_is_rounding(op: str, bias: Row, level: Level) -> None:
-    found = Rounding().judge(Op(op), [bias, WEIGHT])[0].verdict
+    found = RoundingJudge().judge(Op(op), [bias, WEIGHT])[0].verdict
     assert found.level is level and found.label == "No"
     assert found.failed is (level is Level.ERROR)
     assert found.drift is None  # what fails is no drift
 
 
 def test_rows_that_pass_stay_as_they_are() -> None:
-    assert Rounding().judge(Op(GRADIENT), [WEIGHT]) == {}
+    assert RoundingJudge().judge(Op(GRADIENT), [WEIGHT]) == {}

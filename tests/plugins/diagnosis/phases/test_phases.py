@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from probe_diagnosis.phases.ladder_file import SCHEMA, LadderFile, read_ladder
-from probe_diagnosis.phases.ladder_search import Search
-from probe_diagnosis.phases.ladder_steps import Step
-from probe_diagnosis.phases.ladder_values import limits, noise_of
+from probe_diagnosis.phases.ladder_file import SCHEMA, PhasesFile, read_phases
+from probe_diagnosis.phases.ladder_search import PhaseSearch
+from probe_diagnosis.phases.ladder_steps import PhaseDifference
+from probe_diagnosis.phases.ladder_values import get_noise, limits
 from probe_metrics.accuracy import eps
-from probe_metrics.thresholds import thresholds
+from probe_metrics.thresholds import load_thresholds
 from probe_recording.ladder import LADDER_FILE, PHASES
 from probe_recording.ladder import SCHEMA as WRITTEN
 
@@ -63,17 +63,19 @@ def step(
     ]  # fmt: skip
 
 
-def ladder(directory: Path, rungs: Rungs) -> LadderFile:
+def ladder(directory: Path, rungs: Rungs) -> PhasesFile:
     directory.mkdir()
     content = {"schema": SCHEMA, "framework": "pytorch", "not_captured": {}, "rungs": rungs}
     (directory / LADDER_FILE).write_text(json.dumps(content))
-    found = read_ladder(directory)
+    found = read_phases(directory)
     assert found is not None
     return found
 
 
-def steps(directory: Path, target: Rungs, golden: Rungs, noise: float = 0.0) -> list[Step]:
-    return list(Search(ladder(directory / "t", target), ladder(directory / "g", golden), noise).steps())
+def steps(directory: Path, target: Rungs, golden: Rungs, noise: float = 0.0) -> list[PhaseDifference]:
+    return list(
+        PhaseSearch(ladder(directory / "t", target), ladder(directory / "g", golden), noise).iterate_differences()
+    )
 
 
 def test_equal_steps_say_nothing(tmp_path: Path) -> None:
@@ -127,9 +129,7 @@ def test_clipping_in_one_run(tmp_path: Path) -> None:
     clip = rung("clipped", {"total_norm": 3.0}, function="clip_grad_norm_", max_norm=1.0)
     third = {name: norm / 3 for name, norm in GRADIENTS.items()}
     (found,) = steps(tmp_path, step(), step(between=[clip], applied=third))
-    assert found.statement.brief.endswith(
-        "; the golden calls clip_grad_norm_(max_norm=1), the target does not"
-    )
+    assert found.statement.brief.endswith("; the golden calls clip_grad_norm_(max_norm=1), the target does not")
     assert "in clipped" in found.where
 
 
@@ -182,15 +182,13 @@ def test_coarse_calls_before_make_gradients_coarse(tmp_path: Path) -> None:
     assert len(steps(tmp_path, step(applied=near), step())) == 1
     again = tmp_path / "again"
     again.mkdir()
-    assert steps(again, step(applied=near), step(), noise_of("bfloat16")) == []
+    assert steps(again, step(applied=near), step(), get_noise("bfloat16")) == []
 
 
 def test_a_step_that_is_computed_otherwise(tmp_path: Path) -> None:
     other = step(after=each(1.0, 2.1, 3.0))
     (found,) = steps(tmp_path, other, step())
-    assert found.statement.text.startswith(
-        "AdamW leaves other parameters, although its settings and the statistics of"
-    )
+    assert found.statement.text.startswith("AdamW leaves other parameters, although its settings and the statistics of")
     near = {name: norm * (1 + 1e-7) for name, norm in GRADIENTS.items()}
     again = tmp_path / "again"
     again.mkdir()
@@ -200,8 +198,7 @@ def test_a_step_that_is_computed_otherwise(tmp_path: Path) -> None:
 def test_updates_that_are_lost(tmp_path: Path) -> None:
     (found,) = steps(tmp_path, step(unchanged=90), step(unchanged=10))
     assert (
-        found.statement.text
-        == "AdamW leaves 90% of 300 sampled elements of its parameters unchanged, the golden's 10%"
+        found.statement.text == "AdamW leaves 90% of 300 sampled elements of its parameters unchanged, the golden's 10%"
     )
     assert not found.is_effective
 
@@ -223,16 +220,16 @@ def test_a_batch_and_parameters_that_differ(tmp_path: Path) -> None:
                                      '{"schema": 1, "not_captured": {}, "rungs": [{"phase": 1}]}'])  # fmt: skip
 def test_a_file_that_cannot_be_read_counts_as_none(tmp_path: Path, content: str) -> None:
     (tmp_path / LADDER_FILE).write_text(content)
-    assert read_ladder(tmp_path) is None
+    assert read_phases(tmp_path) is None
 
 
 def test_reader_and_limits_are_those_of_the_recorder_and_the_policy() -> None:
     assert WRITTEN == SCHEMA
-    drift = thresholds("drift")
+    drift = load_thresholds("drift")
     assert limits()["noise"] == drift["noise"]
     assert limits()["jump"] == drift["jump"]
     for dtype, count in drift["noise"].items():
-        assert noise_of(dtype) == count * eps(dtype)
+        assert get_noise(dtype) == count * eps(dtype)
     text = files("probe_diagnosis.phases").joinpath("ladder.yaml").read_text("utf-8")
     assert set(yaml.safe_load(text)) == {"eps", "noise", "jump", "harmless", "unchanged", "one_factor"}
     assert {"accumulated", "reduced", "applied"} < set(PHASES)
@@ -250,9 +247,9 @@ def test_carried_rounding_is_that_of_gradients_that_are_zero_in_theory(tmp_path:
         )
         for name, norm in (("t", 1.0), ("g", 2.0))
     ]  # fmt: skip
-    search = Search(*runs, noise_of("float32"), noise_of("float32"))
-    assert search.unsettled() == {"a"}
-    assert [value.statistics[3] for value in search.unsettled_values()] == [1.0, 1e-9]
-    assert not [found for found in search.steps() if found.rung.phase == "parameters_before"]
-    alone = Search(*runs, noise_of("float32"))
-    assert [found.rung.phase for found in alone.steps()] == ["parameters_before"]
+    search = PhaseSearch(*runs, get_noise("float32"), get_noise("float32"))
+    assert search.find_unsettled() == {"a"}
+    assert [value.statistics[3] for value in search.list_unsettled_values()] == [1.0, 1e-9]
+    assert not [found for found in search.iterate_differences() if found.rung.phase == "parameters_before"]
+    alone = PhaseSearch(*runs, get_noise("float32"))
+    assert [found.rung.phase for found in alone.iterate_differences()] == ["parameters_before"]

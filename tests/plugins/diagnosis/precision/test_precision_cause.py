@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from plugins.diagnosis.precision.test_recomputation import rounded
-from probe_diagnosis.precision.settings import settings
+from probe_diagnosis.precision.settings import load_settings
 from support.runs.answered import Calls, answered, call, normal
 
 LAYERS = 4
@@ -35,11 +35,11 @@ def first(report: Any) -> Any:
 @pytest.mark.parametrize("name", ["bfloat16", "TF32", "HF32"])
 @pytest.mark.parametrize("side", [0, 1])
 def test_tensors_show_which_run_rounds(tmp_path: Path, name: str, side: int) -> None:
-    runs = [model(settings().formats[name]), model()]
+    runs = [model(load_settings().formats[name]), model()]
     report = answered(tmp_path, runs[side], runs[1 - side])
     assert first(report).op == "conditions.precision"
     run = ("target", "golden")[side]
-    bits = settings().formats[name]
+    bits = load_settings().formats[name]
     clause = f"matrix products of the {run} round their inputs to {name} (by about 2^-{bits} in 4 calls"
     assert clause in report.answer.sentence
     assert first(report).evidence["run"] == run
@@ -48,7 +48,7 @@ def test_tensors_show_which_run_rounds(tmp_path: Path, name: str, side: int) -> 
 
 @pytest.mark.parametrize("name", ["bfloat16", "TF32"])
 def test_statistics_show_that_one_run_rounds(tmp_path: Path, name: str) -> None:
-    report = answered(tmp_path, model(settings().formats[name]), model(), "statistics")
+    report = answered(tmp_path, model(load_settings().formats[name]), model(), "statistics")
     assert first(report).op == "conditions.precision"
     assert "as if one run rounded their inputs to" in report.answer.sentence
     assert name in report.answer.sentence

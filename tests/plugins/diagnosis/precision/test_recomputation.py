@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from probe_diagnosis.precision.recomputation import formats_near, recorded_product, rounding_of
-from probe_diagnosis.precision.settings import Arrangement, arrangement_of, settings
+from probe_diagnosis.precision.recomputation import find_formats, load_product, measure_rounding
+from probe_diagnosis.precision.settings import Arrangement, find_arrangement, load_settings
 from support.runs.answered import call, normal, record
 from torch.nn import functional as F
 
@@ -53,23 +53,23 @@ CASES: dict[str, tuple[str, tuple[Any, ...], Any]] = {
 @pytest.mark.parametrize("format", ["bfloat16", "TF32", "HF32"])
 def test_the_rounding_of_a_product_is_measured(tmp_path: Path, name: str, format: str) -> None:
     key, inputs, compute = CASES[name]
-    bits = settings().formats[format]
-    is_added = arrangement_of(key) is Arrangement.ADDMM
+    bits = load_settings().formats[format]
+    is_added = find_arrangement(key) is Arrangement.ADDMM
     factors = {1, 2} if is_added else {0, 1}
     given = [rounded(value, bits) if place in factors else value for place, value in enumerate(inputs)]
     run = opened(tmp_path, key, *inputs, out=compute(*given).astype(np.float32))
-    rounding = rounding_of(run, key)
+    rounding = measure_rounding(run, key)
     assert rounding is not None and 0.75 < rounding * 2.0**bits < 1.25
-    assert formats_near(rounding, settings().factors["tensor"]) == (format,)
+    assert find_formats(rounding, load_settings().factors["tensor"]) == (format,)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_products_in_full_precision_round_no_input(tmp_path: Path, name: str) -> None:
     key, inputs, compute = CASES[name]
     run = opened(tmp_path, key, *inputs, out=compute(*inputs).astype(np.float32))
-    rounding = rounding_of(run, key)
+    rounding = measure_rounding(run, key)
     assert rounding is not None and rounding < 2.0**-20
-    assert formats_near(rounding, settings().factors["statistics"]) == ()
+    assert find_formats(rounding, load_settings().factors["statistics"]) == ()
 
 
 CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
@@ -92,20 +92,20 @@ def test_convolutions_are_computed_as_torch_does(
     given = (x, w, bias, *places) if by_place else (x, w, bias)
     key = f"Functional.{name}.0.forward"
     run = opened(tmp_path, key, *given, out=out, **({} if by_place else arguments))
-    product = recorded_product(run, key)
+    product = load_product(run, key)
     assert product is not None
     np.testing.assert_allclose(product.left @ product.right + product.added, product.result, atol=1e-4)
-    rounding = rounding_of(run, key)
+    rounding = measure_rounding(run, key)
     assert rounding is not None and rounding < 2.0**-20
 
 
 def test_large_products_are_computed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 
-    limits = dataclasses.replace(settings(), multiplications=96 * 32 * 3)
-    monkeypatch.setattr("probe_diagnosis.precision.recomputation.settings", lambda: limits)
+    limits = dataclasses.replace(load_settings(), multiplications=96 * 32 * 3)
+    monkeypatch.setattr("probe_diagnosis.precision.recomputation.load_settings", lambda: limits)
     run = opened(tmp_path, "Functional.linear.0.forward", X, W, B, out=linear(X, W, B))
-    product = recorded_product(run, "Functional.linear.0.forward")
+    product = load_product(run, "Functional.linear.0.forward")
     assert product is not None
     assert (product.left.shape, product.right.shape) == ((3, 96), (96, 32))
     np.testing.assert_allclose(product.left @ product.right + product.added, product.result, atol=1e-4)
@@ -135,20 +135,20 @@ def test_what_cannot_be_computed_again_is_unknown(
     tmp_path: Path, key: str, inputs: Any, keywords: dict[str, Any]
 ) -> None:
     run = opened(tmp_path, key, *inputs, out=normal(3, 3), **keywords)
-    assert rounding_of(run, key) is None
+    assert measure_rounding(run, key) is None
 
 
 def test_a_call_that_is_not_recorded_is_unknown(tmp_path: Path) -> None:
     run = opened(tmp_path, "Torch.mm.0.forward", X[0], W.T, out=X[0] @ W.T)
-    assert rounding_of(run, "Torch.mm.1.forward") is None
+    assert measure_rounding(run, "Torch.mm.1.forward") is None
     (tmp_path / "dump_tensor_data" / "Torch.mm.0.forward.input.0.npy").write_bytes(b"")
-    assert rounding_of(run, "Torch.mm.0.forward") is None
+    assert measure_rounding(run, "Torch.mm.0.forward") is None
 
 
 @pytest.mark.parametrize(("rounding", "names"), [(0.0, ()), (-1.0, ()), (float("nan"), ()), (1.0, ())])
 def test_no_format_is_near(rounding: float, names: tuple[str, ...]) -> None:
-    assert formats_near(rounding, 3.0) == names
+    assert find_formats(rounding, 3.0) == names
 
 
 def test_near_formats_are_all_named() -> None:
-    assert formats_near(2.0**-11.5, 3.0) == ("TF32", "HF32")
+    assert find_formats(2.0**-11.5, 3.0) == ("TF32", "HF32")

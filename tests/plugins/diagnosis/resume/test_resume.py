@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_diagnosis.resume.restored import CheckpointPart, Omission, not_restored
+from probe_diagnosis.resume.restored import CheckpointPart, Omission, find_restore_failures
 from support.probe import Probe
 from support.runs.answered import call, normal, record
 
@@ -99,15 +99,15 @@ def test_each_omission_is_found_alone(
         target_phases = ladder(**changes)
     target = step(tmp_path / "t", target_phases, conditions(STATES))
     golden = step(tmp_path / "g", ladder(), conditions(STATES))
-    (found,) = not_restored(target, golden)
+    (found,) = find_restore_failures(target, golden)
     assert (found.part, found.omission, found.name) == (thing, omission, name)
-    assert not_restored(golden, golden) == []
+    assert find_restore_failures(golden, golden) == []
 
 
 def test_random_states_and_the_position_in_the_data(tmp_path: Path) -> None:
     golden = step(tmp_path / "g", ladder(), conditions(STATES))
     other = step(tmp_path / "t", ladder(), conditions({**STATES, "python": "b9"}, batch=1))
-    assert [(one.part, one.name) for one in not_restored(other, golden)] == [
+    assert [(one.part, one.name) for one in find_restore_failures(other, golden)] == [
         (CheckpointPart.DATA, "batch"),
         (CheckpointPart.RANDOM, "python"),
     ]
@@ -116,7 +116,7 @@ def test_random_states_and_the_position_in_the_data(tmp_path: Path) -> None:
 def test_rounding_is_no_omission(tmp_path: Path) -> None:
     golden = step(tmp_path / "g", ladder(), conditions(STATES))
     target = step(tmp_path / "t", ladder(embed=leaf(2.0 * (1 + 1e-7))), conditions(STATES))
-    assert not_restored(target, golden) == []
+    assert find_restore_failures(target, golden) == []
 
 
 def runs(tmp_path: Path, **changes: Any) -> tuple[Path, Path]:

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.timeline.batch_values import values_of
+from probe_diagnosis.timeline.batch_values import build_value_table
 from probe_diagnosis.timeline.floors import apply_floors
 from support.references.differences import differences_of
 from support.runs.random_runs import random_run, random_tensor_runs
 from support.runs.recorded import forward, tensor, write_run
 
-from probe_core.flow.comparison import Comparison
-from probe_core.flow.judging import Judging
+from probe_core.flow.comparison import RunComparison
+from probe_core.flow.judging import JudgeChain
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager
@@ -28,8 +28,8 @@ def judged_batches(target: Path, golden: Path, output: Path, **options: Any) -> 
     """Yield the batches of a comparison after all judges."""
     manager = Manager()
     plan = replace(Plan(target, golden, output, "0"), **options)
-    with closing(Comparison(plan, manager, target, golden)) as comparison:
-        judging = Judging(manager, False, comparison.blame)
+    with closing(RunComparison(plan, manager, target, golden)) as comparison:
+        judging = JudgeChain(manager, False, comparison.blame)
         for batch in comparison.batches():
             judging.apply(batch)
             yield batch
@@ -39,7 +39,7 @@ def check(batches: Iterator[RowBatch]) -> set[str]:
     """Compare the differences of batches with the reference; return their states."""
     states: set[str] = set()
     for batch in batches:
-        table = values_of(batch)
+        table = build_value_table(batch)
         apply_floors(batch, table)
         table.lines["row"] = -1
         for number, (key, rows) in enumerate(batch.all_rows()):

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_diagnosis.difference.largest import LargestDifferences
-from probe_diagnosis.difference.walking import worst_of
+from probe_diagnosis.difference.walking import find_worst
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.order import in_time
-from probe_diagnosis.timeline.value_table import table_of
+from probe_diagnosis.timeline.order import order_by_effect
+from probe_diagnosis.timeline.value_table import build_call_table
 from probe_diagnosis.timeline.views import SAME, STATES, Basis, CallView, Difference
 from support.measuring import PROPERTY
 
@@ -43,7 +43,7 @@ CALLS = st.lists(st.lists(differences(), max_size=4), max_size=6)
 
 def columns_of(values: list[list[Difference]]) -> CallColumns:
     """Return calls with these values."""
-    return CallColumns.of(CallView(f"Torch.k.{n}.forward", tuple(own)) for n, own in enumerate(values))
+    return CallColumns.from_calls(CallView(f"Torch.k.{n}.forward", tuple(own)) for n, own in enumerate(values))
 
 
 @PROPERTY
@@ -51,25 +51,23 @@ def columns_of(values: list[list[Difference]]) -> CallColumns:
 def test_views_return_what_was_set(values: list[list[Difference]]) -> None:
     columns = columns_of(values)
     assert [list(call.values) for call in columns] == values
-    restored = CallColumns.of_plain(json.loads(json.dumps(columns.plain())))
+    restored = CallColumns.from_plain(json.loads(json.dumps(columns.plain())))
     assert (restored == columns and restored.table.lines.tobytes() != b"") or not any(values)
 
 
 @PROPERTY
 @given(st.lists(differences(), max_size=6), SIZES, NOISES)
-def test_multiples_of_rounding_are_those_of_the_views(
-    values: list[Difference], scale: float, noise: float
-) -> None:
+def test_multiples_of_rounding_are_those_of_the_views(values: list[Difference], scale: float, noise: float) -> None:
     expected = [value.times(max(value.scale, scale), noise) for value in values]
     expected = [0.0 if math.isnan(number) else number for number in expected]
-    assert table_of("k", values).times(scale, noise).tolist() == expected
+    assert build_call_table("k", values).times(scale, noise).tolist() == expected
 
 
 @PROPERTY
 @given(CALLS, NOISES)
 def test_the_largest_differences_are_those_of_the_views(values: list[list[Difference]], noise: float) -> None:
     columns = columns_of(values)
-    order = in_time(columns)
+    order = order_by_effect(columns)
     largest = LargestDifferences(columns, order, noise)
     bound = noise
     for number in order:
@@ -80,7 +78,7 @@ def test_the_largest_differences_are_those_of_the_views(values: list[list[Differ
             (call.inputs(), largest.taken, largest.taken_lines),
             (call.outputs(), largest.own, largest.own_lines),
         ):
-            times, worst = worst_of(wanted, bound)
+            times, worst = find_worst(wanted, bound)
             assert found[number] == times
             line = lines[number]
             assert worst is None or call.values[line - columns.starts[number]] == worst
@@ -99,7 +97,7 @@ def test_no_values_are_no_difference(count: int) -> None:
 def test_calls_that_were_being_added_are_dropped(attribute: str) -> None:
     """An interruption may come between any two statements."""
     columns = columns_of([[Difference("k.input.0", Side.INPUT, SAME)]] * 2)
-    table = table_of("k", [Difference("k.input.0", Side.INPUT, SAME)] * 3)
+    table = build_call_table("k", [Difference("k.input.0", Side.INPUT, SAME)] * 3)
     complete = [*columns]
     columns.table.extend(table, np.arange(3))
     if attribute != "table":
@@ -108,4 +106,4 @@ def test_calls_that_were_being_added_are_dropped(attribute: str) -> None:
         columns.within.append(())
     columns.drop_incomplete()
     assert [*columns] == complete and len(columns.table) == 2
-    assert LargestDifferences(columns, in_time(columns)).own == [0.0, 0.0]
+    assert LargestDifferences(columns, order_by_effect(columns)).own == [0.0, 0.0]

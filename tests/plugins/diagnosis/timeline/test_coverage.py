@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.timeline.coverage import WORDS, Tally, words_of
+from probe_diagnosis.timeline.coverage import REASON_PHRASES, CoverageTally, describe_reason
 from support.probe import Probe
 from support.runs.answered import answered, call, compared, normal, record
 from support.runs.recorded import tensor
@@ -70,14 +70,10 @@ def test_a_run_of_modules_against_one_of_all_calls(tmp_path: Path, probe: Probe)
     assert probe("compare", *runs, "-o", tmp_path / "o") == 0
     assert probe.out.startswith("NOT COMPARABLE: only 4 of the target's 64 floating-point tensors could be ")
     assert "All data in the comparison result meets" not in _advice(tmp_path / "o")
-    assert (
-        "Check that both runs are of the same model, record them with the same level and scope" in probe.out
-    )
+    assert "Check that both runs are of the same model, record them with the same level and scope" in probe.out
     assert probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "suspect") == 1
     assert probe("compare", *reversed(runs), "-o", tmp_path / "o2") == 0
-    assert probe.out.startswith(
-        "CANNOT TELL: nothing that was compared differs, but only 6% of the golden's "
-    )
+    assert probe.out.startswith("CANNOT TELL: nothing that was compared differs, but only 6% of the golden's ")
 
 
 def test_two_rows_of_fifteen_hundred(tmp_path: Path, probe: Probe) -> None:
@@ -117,17 +113,12 @@ def test_all_values_count_once(tmp_path: Path) -> None:
 
 def test_tensors_without_elements_and_uninitialised_memory_are_harmless(tmp_path: Path) -> None:
     empty = np.zeros((0, 3), np.float32)
-    calls = [
-        chain(2) | {"Torch.empty.0.forward": call(out=values), MUL: call(empty, out=empty)}
-        for values in (X, Y)
-    ]
+    calls = [chain(2) | {"Torch.empty.0.forward": call(out=values), MUL: call(empty, out=empty)} for values in (X, Y)]
     found = answered(tmp_path, *calls)
     assert verdict(found) == "AGREE", found.answer
     assert found.answer is not None
     assert found.answer.coverage.excused == {"empty": 2, "uninitialised": 1}
-    assert "; besides, 2 values without elements; besides, 1 value of uninitialised memory" in (
-        found.answer.sentence
-    )
+    assert "; besides, 2 values without elements; besides, 1 value of uninitialised memory" in (found.answer.sentence)
 
 
 def test_values_without_any_data_are_named(tmp_path: Path) -> None:
@@ -162,25 +153,25 @@ def test_a_row_that_fails_though_rounding_explains_it_is_no_agreement(tmp_path: 
 
 
 def test_shares_of_floating_point_tensors() -> None:
-    tally = Tally(both=10, compared=6, floats=[8, 4], floats_compared=[4, 4])
+    tally = CoverageTally(both=10, compared=6, floats=[8, 4], floats_compared=[4, 4])
     assert (tally.share, tally.least_share) == (0.5, 0.5)
-    tally = Tally(both=10, compared=6, floats=[4, 8], floats_compared=[4, 4])
+    tally = CoverageTally(both=10, compared=6, floats=[4, 8], floats_compared=[4, 4])
     assert (tally.share, tally.least_share) == (1.0, 0.5)
-    tally = Tally(both=10, compared=6)
+    tally = CoverageTally(both=10, compared=6)
     assert tally.share == tally.least_share == 0.6, "of all values, where there is no floating point"
-    assert Tally().share == 0.0
+    assert CoverageTally().share == 0.0
 
 
 def test_a_tally_survives_being_written() -> None:
-    tally = Tally(both=3, compared=2, floats=[2, 2], floats_compared=[1, 1], failing_at={"a": 0.5})
+    tally = CoverageTally(both=3, compared=2, floats=[2, 2], floats_compared=[1, 1], failing_at={"a": 0.5})
     tally.lacking["empty"] += 1
     tally.by_statistics["unreadable"] += 1
     tally.first["empty"] = "b"
-    assert Tally.of(tally.plain()) == tally
-    assert Tally.of(tally.plain()).sentences() == ("1 value without elements; the first is b",)
+    assert CoverageTally.from_plain(tally.plain()) == tally
+    assert CoverageTally.from_plain(tally.plain()).format_reasons() == ("1 value without elements; the first is b",)
 
 
 def test_reasons_have_words() -> None:
-    assert all(WORDS.values())
-    assert words_of("empty") == WORDS["empty"]
-    assert words_of("another_reason") == "not compared (another reason)"
+    assert all(REASON_PHRASES.values())
+    assert describe_reason("empty") == REASON_PHRASES["empty"]
+    assert describe_reason("another_reason") == "not compared (another reason)"

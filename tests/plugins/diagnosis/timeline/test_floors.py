@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.timeline.floors import class_of, data, floor_of
-from probe_metrics.thresholds import thresholds
+from probe_diagnosis.timeline.floors import find_class, find_floor, load_floors
+from probe_metrics.thresholds import load_thresholds
 from support.cases import every
 from support.runs.answered import answered, back, call, normal
 
@@ -18,10 +18,10 @@ from probe_core.model.answers import Answer
 
 ROOT = Path(__file__).parents[4]
 NORM, ROUNDED = "Functional.layer_norm.0.backward", "float16"
-NOISE = thresholds("drift")["noise"]
+NOISE = load_thresholds("drift")["noise"]
 LONG = 4096
 """Number of summands up to which the constants of all classes but one hold."""
-CONSTANT = [name for name in data()["apis"] if name != "normalisation_backward"]
+CONSTANT = [name for name in load_floors()["apis"] if name != "normalisation_backward"]
 
 
 def test_the_data_are_of_the_classes_and_lengths_that_are_calibrated() -> None:
@@ -29,32 +29,34 @@ def test_the_data_are_of_the_classes_and_lengths_that_are_calibrated() -> None:
     assert spec is not None and spec.loader is not None
     calibrate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(calibrate)
-    assert list(data()["floors"]) == list(calibrate.CLASSES) and set(data()["apis"]) <= set(calibrate.CLASSES)
-    assert data()["lengths"] == list(calibrate.LENGTHS)
+    assert list(load_floors()["floors"]) == list(calibrate.CLASSES) and set(load_floors()["apis"]) <= set(
+        calibrate.CLASSES
+    )
+    assert load_floors()["lengths"] == list(calibrate.LENGTHS)
     for name, (_, lengths) in calibrate.CLASSES.items():
         for kind in calibrate.DTYPES:
-            found = data()["floors"][name][str(kind).removeprefix("torch.")]
+            found = load_floors()["floors"][name][str(kind).removeprefix("torch.")]
             assert len(found) == len(lengths) and all(0 <= floor < math.inf for floor in found)
 
 
 @every("name", CONSTANT)
-@every("kind", list(data()["eps"]))
+@every("kind", list(load_floors()["eps"]))
 def test_the_constants_are_above_what_was_measured(name: str, kind: str) -> None:
     """``drift.noise`` of the thresholds, which holds for calls of every class."""
-    for length in data()["lengths"]:
+    for length in load_floors()["lengths"]:
         if length <= LONG:
-            assert floor_of(name, kind, length) < NOISE[kind] * data()["eps"][kind]
+            assert find_floor(name, kind, length) < NOISE[kind] * load_floors()["eps"][kind]
 
 
 def test_floors_grow_with_the_length_up_to_a_ceiling() -> None:
     name = "normalisation_backward"
     lengths = (1, 100, 5000, 2**16, 2**20)
-    floors = [floor_of(name, "float32", length) for length in lengths]
-    assert floors == sorted(floors) and floors[1] == floor_of(name, "float32", 256)
+    floors = [find_floor(name, "float32", length) for length in lengths]
+    assert floors == sorted(floors) and floors[1] == find_floor(name, "float32", 256)
     assert floors[-1] == pytest.approx(4 * floors[-2])
-    assert floor_of(name, "bfloat16", 2**20) == data()["ceiling"]
-    assert floor_of(name, "bfloat16", 4) <= 2 * data()["eps"]["bfloat16"]
-    assert floor_of(name, "float8_e5m2", 2**20) == 0
+    assert find_floor(name, "bfloat16", 2**20) == load_floors()["ceiling"]
+    assert find_floor(name, "bfloat16", 4) <= 2 * load_floors()["eps"]["bfloat16"]
+    assert find_floor(name, "float8_e5m2", 2**20) == 0
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_floors_grow_with_the_length_up_to_a_ceiling() -> None:
     ],
 )  # fmt: skip
 def test_classes_go_by_api_and_direction(op: str, name: str) -> None:
-    assert class_of(op) == name
+    assert find_class(op) == name
 
 
 def summed(given: Any, x: Any) -> Any:
@@ -93,7 +95,7 @@ def test_sums_of_many_rows_in_another_order_agree(tmp_path: Path) -> None:
     order = np.random.default_rng(3).permutation(rows)
     gradients = (summed(given, x), summed(given[order], x[order]))
     apart = np.linalg.norm(np.subtract(*gradients, dtype=float)) / np.linalg.norm(gradients[1].astype(float))
-    assert NOISE[ROUNDED] * data()["eps"][ROUNDED] < apart
+    assert NOISE[ROUNDED] * load_floors()["eps"][ROUNDED] < apart
     assert answer(tmp_path / "long", gradients, rows, "tensor").outcome.value == "AGREE"
     for number, (count, op) in enumerate(((16, NORM), (rows, "Functional.other.0.backward"))):
         found = answer(tmp_path / str(number), gradients, count, "tensor", op)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.coverage import Tally
+from probe_diagnosis.timeline.coverage import CoverageTally
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from support.runs.answered import answered, back, normal
 from support.runs.ops import BAD, BEHIND, GOOD, UNSET, argument, call, op, value
@@ -24,14 +24,14 @@ def kept() -> RankFacts:
         call("all_reduce", [0], [5], group=(0, 1), root=1),
         call("send", [0], [], peers=[(1, True)]),
     ]  # fmt: skip
-    tally = Tally(both=3, compared=2, first={"empty": "a"})
+    tally = CoverageTally(both=3, compared=2, first={"empty": "a"})
     tally.lacking["empty"] += 1
-    return RankFacts(3, CallColumns.of(ops), tally, {"Torch.t.0.forward": None}, {"Torch.g.0.forward": None})
+    return RankFacts(3, CallColumns.from_calls(ops), tally, {"Torch.t.0.forward": None}, {"Torch.g.0.forward": None})
 
 
 def test_facts_survive() -> None:
     facts = kept()
-    assert RankFacts.of(json.loads(json.dumps(facts.plain()))) == facts
+    assert RankFacts.from_plain(json.loads(json.dumps(facts.plain()))) == facts
 
 
 def test_a_finder_survives() -> None:
@@ -71,7 +71,7 @@ def test_damaged_facts_are_refused(damage: Any) -> None:
     plain = json.loads(json.dumps(kept().plain()))
     damage(plain)
     with pytest.raises((LookupError, TypeError, ValueError)):
-        RankFacts.of(plain)
+        RankFacts.from_plain(plain)
 
 
 # -- gradients of other outputs ----------------------------------------------------------------------------

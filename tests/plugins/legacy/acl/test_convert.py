@@ -45,10 +45,7 @@ def test_the_dumps_of_another_encoder(acl_dumps: Path, probe: Probe, tmp_path: P
         assert found[name].read_bytes() == path.read_bytes(), name
     assert "wrote 17 files of 8 dumps" in probe.out
     assert found[f"{blocked}.l1buffer.0.bin"].read_bytes() == b"\x01\x02\x03\x04"
-    assert (
-        found["Add.Add.45.0.1675157077183551.input.0.npy"].parent
-        == tmp_path / "o" / "20230131172437" / "1" / "0"
-    )
+    assert found["Add.Add.45.0.1675157077183551.input.0.npy"].parent == tmp_path / "o" / "20230131172437" / "1" / "0"
 
 
 def test_reports_are_explained_and_name_the_operator(acl_dumps: Path, probe: Probe, tmp_path: Path) -> None:
@@ -91,9 +88,7 @@ def test_nothing_is_replaced_without_being_asked_to(acl_dumps: Path, probe: Prob
     one.write_bytes(b"mine")
     before = sorted(path.name for path in tmp_path.rglob("*"))
     assert probe("convert", acl_dumps / "output", "-o", tmp_path) == 2
-    assert (
-        "exists, and nothing is replaced without being asked to." in probe.err and "--overwrite" in probe.err
-    )
+    assert "exists, and nothing is replaced without being asked to." in probe.err and "--overwrite" in probe.err
     assert one.read_bytes() == b"mine" and sorted(path.name for path in tmp_path.rglob("*")) == before
     assert probe("convert", acl_dumps / "output", "-o", tmp_path, "--overwrite") == 0
     assert np.load(one).shape == (2, 3)
@@ -168,9 +163,7 @@ def test_many_problems_are_counted(probe: Probe, tmp_path: Path) -> None:
 
 
 def test_what_is_kept_as_the_device_had_it_is_said(probe: Probe, tmp_path: Path) -> None:
-    content = acl.dump(
-        acl.tensor("input", b"1234", 3, 28, (4,), (2, 2)), acl.tensor("input", b"1234", 99, 2, (4,))
-    )
+    content = acl.dump(acl.tensor("input", b"1234", 3, 28, (4,), (2, 2)), acl.tensor("input", b"1234", 99, 2, (4,)))
     path = acl.write(tmp_path / acl.NAME, content)
     assert probe("convert", path, "-o", tmp_path / "o") == 0
     assert "not in the wanted shape: 2 arrays; the column Message says why" in probe.out

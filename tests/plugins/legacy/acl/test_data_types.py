@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from probe_legacy.acl.data_types import data_types
+from probe_legacy.acl.data_types import load_data_types
 from support.cases import every
 
 PLAIN = {
@@ -23,11 +23,11 @@ SHORT_FLOATS = {
 
 
 def values(number: int, data: bytes, count: int | None = None) -> Any:
-    return data_types()[number].values(data, count)
+    return load_data_types()[number].decode_values(data, count)
 
 
 def test_all_types_are_known() -> None:
-    assert set(data_types()) == set(range(41))
+    assert set(load_data_types()) == set(range(41))
 
 
 @every("number", PLAIN)
@@ -52,7 +52,7 @@ def test_bfloat16_is_exact() -> None:
 @pytest.mark.parametrize("number", SHORT_FLOATS)
 def test_short_floats_have_the_values_of_their_definition(number: int) -> None:
     dtype = SHORT_FLOATS[number]
-    codes = np.arange(1 << data_types()[number].bits, dtype=np.uint8)
+    codes = np.arange(1 << load_data_types()[number].bits, dtype=np.uint8)
     found = values(number, codes.tobytes(), len(codes))
     expected = codes.view(dtype).astype(np.float32)
     assert np.array_equal(found, expected, equal_nan=True)
@@ -93,8 +93,8 @@ def test_half_precision_complex_numbers() -> None:
     ],
 )
 def test_packed_values_begin_with_the_lowest_bits(number: int, data: bytes, expected: list[float]) -> None:
-    kind = data_types()[number]
-    assert kind.fits(len(expected), len(data))
+    kind = load_data_types()[number]
+    assert kind.can_hold(len(expected), len(data))
     assert values(number, data, len(expected)).tolist() == expected
     assert values(number, data).tolist() == expected
     if kind.bits < 6:  # three values of six bits are as long as three bytes
@@ -102,8 +102,8 @@ def test_packed_values_begin_with_the_lowest_bits(number: int, data: bytes, expe
 
 
 def test_short_values_may_take_a_byte_each() -> None:
-    assert data_types()[28].fits(3, 3) and values(28, b"\xff\x08\x07", 3).tolist() == [-1, -8, 7]
-    assert not data_types()[28].fits(5, 4) and not data_types()[1].fits(2, 7)
+    assert load_data_types()[28].can_hold(3, 3) and values(28, b"\xff\x08\x07", 3).tolist() == [-1, -8, 7]
+    assert not load_data_types()[28].can_hold(5, 4) and not load_data_types()[1].can_hold(2, 7)
 
 
 def test_bytes_without_a_type_are_kept() -> None:

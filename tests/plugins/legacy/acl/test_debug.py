@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import pytest
-from probe_legacy.acl.debug import report_of, sentences
+from probe_legacy.acl.debug import describe_overflows, report_of
 from probe_legacy.acl.wire import DamagedDump
 from support.runs import acl_dumps as acl
 
@@ -18,7 +18,7 @@ UNITS = {
 
 def told(data: bytes, **dumps: list[str]) -> list[str]:
     return list(
-        sentences(report_of(memoryview(data)), {"45": [], **{key[1:]: names for key, names in dumps.items()}})
+        describe_overflows(report_of(memoryview(data)), {"45": [], **{key[1:]: names for key, names in dumps.items()}})
     )
 
 

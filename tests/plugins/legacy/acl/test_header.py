@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probe_legacy.acl.dump import Dump, parts_of
-from probe_legacy.acl.header import MOST_SECTIONS, parse_header, read_header
-from probe_legacy.acl.wire import MOST_FIELDS, DamagedDump
+from probe_legacy.acl.dump import AclDump, parse_dump_name
+from probe_legacy.acl.header import MAX_SECTIONS, parse_header, read_header
+from probe_legacy.acl.wire import MAX_FIELDS, DamagedDump
 from support.runs import acl_dumps as acl
 from support.runs.acl_dumps import acl_dumps  # noqa: F401
 from support.sampling import examples
@@ -48,26 +48,21 @@ def test_every_field_of_a_header(tmp_path: Path) -> None:
     assert (two.shape, two.host_shape, two.sub_format) == ((1, 1, 1, 1, 4), (1, 4, 1, 1), 1)
     assert [(s.side, s.kind, s.size) for s in (three, four)] == [("buffer", 0, 3), ("space", 5, 2)]
     assert header.end == header.size == len(SOUND)
-    dump = Dump(tmp_path / "a")
-    assert [bytes(dump.data(s)) for s in header.sections] == [b"12345678", b"abcd", b"xyz", b"!?"]
+    dump = AclDump(tmp_path / "a")
+    assert [bytes(dump.read_data(s)) for s in header.sections] == [b"12345678", b"abcd", b"xyz", b"!?"]
     assert dump.problem == ""
 
 
 def test_sections_lie_in_the_order_of_the_format_not_of_the_header(tmp_path: Path) -> None:
     content = acl.dump(acl.tensor("output", b"out"), acl.tensor("input", b"in"), acl.tensor("input", b"2nd"))
-    dump = Dump(acl.write(tmp_path / "a", content))
-    found = {f"{s.side}.{s.index}": bytes(dump.data(s)) for s in dump.header.sections}
+    dump = AclDump(acl.write(tmp_path / "a", content))
+    found = {f"{s.side}.{s.index}": bytes(dump.read_data(s)) for s in dump.header.sections}
     assert found == {"input.0": b"in", "input.1": b"2nd", "output.0": b"out"}
 
 
 def test_unknown_fields_of_every_kind_are_skipped() -> None:
     more = (
-        acl.entry(99, 7)
-        + acl.entry(98, b"x")
-        + acl.varint(97 * 8 + 1)
-        + b"8bytes!!"
-        + acl.varint(96 * 8 + 5)
-        + b"four"
+        acl.entry(99, 7) + acl.entry(98, b"x") + acl.varint(97 * 8 + 1) + b"8bytes!!" + acl.varint(96 * 8 + 5) + b"four"
     )
     header = parse_header(section(4, acl.entry(5, 4), more) + more, 0)
     assert [s.size for s in header.sections] == [4]
@@ -136,8 +131,8 @@ HOSTILE = {
         "a shape of more than 64 dimensions",
     ),
     "a cut dimension": (with_length(section(4, acl.entry(3, acl.entry(1, b"\x80")))), "ends within a number"),
-    "too many sections": (with_length(section(4) * (MOST_SECTIONS + 1)), "more than 2000 inputs and outputs"),
-    "too many fields": (with_length(acl.entry(99, 1) * (MOST_FIELDS + 1)), "more than 50000 fields"),
+    "too many sections": (with_length(section(4) * (MAX_SECTIONS + 1)), "more than 2000 inputs and outputs"),
+    "too many fields": (with_length(acl.entry(99, 1) * (MAX_FIELDS + 1)), "more than 50000 fields"),
     "no sections": (with_length(acl.entry(6, b"Add")), "a header without inputs and outputs"),
 }
 
@@ -149,7 +144,7 @@ def test_a_hostile_header_is_refused_with_one_sentence(tmp_path: Path, name: str
     tracemalloc.start()
     try:
         with pytest.raises(DamagedDump) as caught:
-            Dump(path)
+            AclDump(path)
         assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
     finally:
         tracemalloc.stop()
@@ -171,15 +166,13 @@ def test_sizes_beyond_the_file(tmp_path: Path, size: int) -> None:
         acl.tensor("input", b"", 3, 2, (4,), size=size),
         acl.tensor("output", b"x"),
     )
-    dump = Dump(acl.write(tmp_path / "a", content))
+    dump = AclDump(acl.write(tmp_path / "a", content))
     assert dump.problem.startswith("is cut off: its header promises")
     whole, cut, after = dump.header.sections
-    assert dump.array(whole, "host").array.tobytes() == b"abcd"
+    assert dump.read_array(whole, "host").array.tobytes() == b"abcd"
     for part in (cut, after):
-        with pytest.raises(
-            DamagedDump, match=f"ends before the {part.size} bytes of {part.side} {part.index}"
-        ):
-            dump.array(part, "host")
+        with pytest.raises(DamagedDump, match=f"ends before the {part.size} bytes of {part.side} {part.index}"):
+            dump.read_array(part, "host")
 
 
 @pytest.mark.parametrize("host", [None, (4,)])
@@ -191,8 +184,8 @@ def test_sizes_beyond_the_file(tmp_path: Path, size: int) -> None:
 def test_shapes_that_the_bytes_do_not_have(
     tmp_path: Path, shape: tuple[int, ...], host: tuple[int, ...] | None
 ) -> None:
-    dump = Dump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"12345678", 5, 2, shape, host))))
-    placed = dump.array(dump.header.sections[0], "host")
+    dump = AclDump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"12345678", 5, 2, shape, host))))
+    placed = dump.read_array(dump.header.sections[0], "host")
     assert placed.array.dtype == np.int16 and placed.array.shape == (4,)
     assert placed.note.startswith("8 bytes are no int16 of shape [") and len(placed.note) < 250
 
@@ -206,29 +199,25 @@ def test_shapes_of_the_program_that_none_has(tmp_path: Path, host: tuple[int, ..
         (4, (1, 1, 1, 4)),
         (32, (1, 1, 1, 1, 1, 4)),
     ):
-        dump = Dump(
-            acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"12345678", 5, layout, shape, host)))
-        )
-        placed = dump.array(dump.header.sections[0], "host")
+        dump = AclDump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"12345678", 5, layout, shape, host))))
+        placed = dump.read_array(dump.header.sections[0], "host")
         assert placed.array.shape == shape and placed.array.tobytes() == b"12345678"
 
 
 def test_bytes_that_are_no_whole_values_are_kept(tmp_path: Path) -> None:
-    dump = Dump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"12345", 5, 2, (2,)))))
-    placed = dump.array(dump.header.sections[0], "host")
+    dump = AclDump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"12345", 5, 2, (2,)))))
+    placed = dump.read_array(dump.header.sections[0], "host")
     assert placed.array.dtype == np.uint8 and placed.array.tobytes() == b"12345"
     assert placed.note == "5 bytes are no int16 of shape [2]"
 
 
 @pytest.mark.parametrize("number", [41, 255, *HUGE])
 def test_unknown_data_types_and_layouts(tmp_path: Path, number: int) -> None:
-    dump = Dump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"1234", number, 2, (2,), (2,)))))
-    placed = dump.array(dump.header.sections[0], "host")
+    dump = AclDump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"1234", number, 2, (2,), (2,)))))
+    placed = dump.read_array(dump.header.sections[0], "host")
     assert placed.array.tobytes() == b"1234" and placed.note == f"its data type {number} is not known"
-    dump = Dump(
-        acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"1234", 3, number + 300, (4,), (2, 2))))
-    )
-    placed = dump.array(dump.header.sections[0], "host")
+    dump = AclDump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"1234", 3, number + 300, (4,), (2, 2)))))
+    placed = dump.read_array(dump.header.sections[0], "host")
     assert placed.array.tolist() == list(b"1234") and "unknown layout" in placed.note
 
 
@@ -239,9 +228,9 @@ def test_a_file_that_is_cut_anywhere(tmp_path: Path) -> None:
         acl.write(path, SOUND[:end])
         if end < length:
             with pytest.raises(DamagedDump):
-                Dump(path)
+                AclDump(path)
             continue
-        dump = Dump(path)
+        dump = AclDump(path)
         assert dump.problem == f"is cut off: its header promises {len(SOUND)} bytes and it has {end}"
         assert [dump.is_whole(s) for s in dump.header.sections].count(False) == sum(
             end < s.offset + s.size for s in dump.header.sections
@@ -273,9 +262,9 @@ def test_changed_bytes_of_a_header_make_no_other_exception(data: st.DataObject) 
 
 
 def test_a_longer_file_is_read_and_said_to_be(tmp_path: Path) -> None:
-    dump = Dump(acl.write(tmp_path / "a", SOUND + b"123"))
+    dump = AclDump(acl.write(tmp_path / "a", SOUND + b"123"))
     assert dump.problem == "has 3 bytes more than its header promises"
-    assert bytes(dump.data(dump.header.sections[-1])) == b"!?"
+    assert bytes(dump.read_data(dump.header.sections[-1])) == b"!?"
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
@@ -283,7 +272,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
     os.mkfifo(tmp_path / acl.NAME)
     with pytest.raises(OSError, match="a named pipe"):
-        Dump(tmp_path / acl.NAME)
+        AclDump(tmp_path / acl.NAME)
 
 
 @pytest.mark.parametrize(
@@ -297,11 +286,11 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     ],
 )
 def test_names_of_files(name: str, parts: tuple[str, ...] | None) -> None:
-    assert parts_of(name) == parts
+    assert parse_dump_name(name) == parts
 
 
 def test_the_dumps_of_another_encoder(acl_dumps: Path) -> None:
     paths = [path for path in (acl_dumps / "output").rglob("*") if path.is_file()]
     assert len(paths) == 8
     for path in paths:
-        assert Dump(path).problem == "" and Dump(path).header.version == "2.0"
+        assert AclDump(path).problem == "" and AclDump(path).header.version == "2.0"

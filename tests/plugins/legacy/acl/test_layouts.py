@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probe_legacy.acl.dump import Dump
-from probe_legacy.acl.layouts import Placed
+from probe_legacy.acl.dump import AclDump
+from probe_legacy.acl.layouts import ArrayInLayout
 from support.runs import acl_dumps as acl
 
 SIZES = st.integers(1, 5)
@@ -18,14 +18,14 @@ ORDERS = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), "HWCN": (2, 3, 1, 0), "CHW
 NUMBERS = {"NCHW": 0, "NHWC": 1, "ND": 2, "HWCN": 16, "CHWN": 14, "NDHWC": 27, "NCDHW": 30}
 
 
-def read(tmp_path: Path, device: Any, layout: int, wanted: str = "host", **more: Any) -> Placed:
+def read(tmp_path: Path, device: Any, layout: int, wanted: str = "host", **more: Any) -> ArrayInLayout:
     """Write a dump with one output and return that output."""
     path = acl.write(
         tmp_path / acl.NAME,
         acl.dump(acl.tensor("output", device.tobytes(), 2, layout, device.shape, **more)),
     )
-    dump = Dump(path)
-    return dump.array(dump.header.sections[0], wanted)
+    dump = AclDump(path)
+    return dump.read_array(dump.header.sections[0], wanted)
 
 
 def numbered(*shape: int) -> Any:
@@ -87,13 +87,9 @@ def test_a_vector_in_tiles(tmp_path: Path) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(n=st.integers(1, 40), c=st.integers(1, 40), h=st.integers(1, 3), w=st.integers(1, 3))
-def test_weights_of_a_convolution(
-    tmp_path_factory: pytest.TempPathFactory, n: int, c: int, h: int, w: int
-) -> None:
+def test_weights_of_a_convolution(tmp_path_factory: pytest.TempPathFactory, n: int, c: int, h: int, w: int) -> None:
     values = numbered(n, c, h, w)
-    placed = read(
-        tmp_path_factory.mktemp("d"), acl.weights(values, 16, 16), 4, host=values.shape, host_layout=0
-    )
+    placed = read(tmp_path_factory.mktemp("d"), acl.weights(values, 16, 16), 4, host=values.shape, host_layout=0)
     assert (placed.layout, placed.note) == ("NCHW", "") and np.array_equal(placed.array, values)
 
 
@@ -108,9 +104,7 @@ def test_without_a_recorded_layout_the_shapes_decide(tmp_path: Path) -> None:
     square = read(tmp_path, acl.five_dimensions(numbered(2, 3, 3, 3), 16), 3, host=(2, 3, 3, 3))
     assert square.layout == "NCHW"
     assert (
-        read(
-            tmp_path, acl.five_dimensions(numbered(2, 3, 3, 3), 16), 3, host=(2, 3, 3, 3), host_layout=1
-        ).layout
+        read(tmp_path, acl.five_dimensions(numbered(2, 3, 3, 3), 16), 3, host=(2, 3, 3, 3), host_layout=1).layout
         == "NHWC"
     )
 

@@ -53,9 +53,7 @@ def in_the_header(data: bytes, random_: random.Random) -> bytes:
     return struct.pack("<Q", len(header)) + header + data[8 + length :]
 
 
-def mutate(
-    acl_root: Path, text_root: Path, room: Path, probe: Probe, seeds: range
-) -> Counter[tuple[str, int]]:
+def mutate(acl_root: Path, text_root: Path, room: Path, probe: Probe, seeds: range) -> Counter[tuple[str, int]]:
     """Use a mutated file for each seed, and return how often each command ended with each code."""
     sources = sorted(path for path in (acl_root / "output").rglob("*") if path.is_file())
     arrays = sorted((acl_root / "expected").glob("*.npy"))
@@ -87,9 +85,7 @@ def mutate(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 code = probe(*command)
-            assert code in (0, 2, 3) and "Traceback" not in probe.err, (
-                f"seed {seed}, {command}, {code}\n{probe.err}"
-            )
+            assert code in (0, 2, 3) and "Traceback" not in probe.err, f"seed {seed}, {command}, {code}\n{probe.err}"
             assert code == 0 or "error: " in probe.err or "warning: " in probe.err, f"seed {seed}, {command}"
             assert not list(room.rglob("*.part")), f"seed {seed}: a part of a file is left"
             found[" ".join(map(str, command[: 1 + (command[0] == "parse")])), code] += 1
@@ -105,7 +101,5 @@ def test_mutated_files(acl_dumps: Path, dumps: Path, tmp_path: Path, probe: Prob
     finally:
         tracemalloc.stop()
     assert peak < MOST_MEMORY, f"{peak >> 20} MiB"
-    assert {("convert", 0), ("convert", 2), ("parse pk", 0), ("parse pt", 0), ("parse pt", 2)} <= set(
-        found
-    ), found
+    assert {("convert", 0), ("convert", 2), ("parse pk", 0), ("parse pt", 0), ("parse pt", 2)} <= set(found), found
     assert ("convert", 3) in found or count < 1000, found

@@ -40,16 +40,12 @@ def differing(own: list[Any], theirs: list[Any], place: int) -> set[str]:
     return {
         row[0]
         for row, other in zip(own, theirs)
-        if not np.allclose(
-            np.array(row[place], float), np.array(other[place], float), **CLOSE, equal_nan=True
-        )
+        if not np.allclose(np.array(row[place], float), np.array(other[place], float), **CLOSE, equal_nan=True)
     }
 
 
 @pytest.mark.parametrize(("dump", "make"), [("ptdbg23_conv_all", conv), ("ptdbg23_unmatched", branch)])
-def test_a_file_of_ptdbg_is_that_of_the_tool(
-    ptdbg: Any, dumps: Path, tmp_path: Path, dump: str, make: Any
-) -> None:
+def test_a_file_of_ptdbg_is_that_of_the_tool(ptdbg: Any, dumps: Path, tmp_path: Path, dump: str, make: Any) -> None:
     wanted = dumps / dump / "bench" / RANK / "bench_dump"
     model, step = make(wanted), step_of(wanted)
     ptdbg.set_dump_path(tmp_path / "own.pkl")
@@ -82,9 +78,7 @@ def test_a_file_of_hooks_is_that_of_the_tool(hooks: Any, dumps: Path, tmp_path: 
         return inputs[0][call], inputs[1][call]
 
     model = Conv()
-    load_weights(
-        model, {"conv1": weights("conv2d", 0), "conv2": weights("conv2d", 1), "fc": weights("linear", 0)}
-    )
+    load_weights(model, {"conv1": weights("conv2d", 0), "conv2": weights("conv2d", 1), "fc": weights("linear", 0)})
     step = step_of_conv(
         values["Functional_conv2d_forward_input.0"][0], values["Functional_nll_loss_backward_input.0"][0]
     )

@@ -42,9 +42,7 @@ def start(ptdbg: Any, tmp_path: Path) -> Any:
     def start(name: str, model: torch.nn.Module) -> None:
         (tmp_path / "dump.json").write_text(json.dumps({"dump": {"dump_path": str(tmp_path)}}))
         ptdbg.set_dump_path(tmp_path / "d.pkl")
-        ptdbg.register_hook(
-            model, ptdbg.acc_cmp_dump, dump_mode="acl", dump_config=str(tmp_path / "dump.json")
-        )
+        ptdbg.register_hook(model, ptdbg.acc_cmp_dump, dump_mode="acl", dump_config=str(tmp_path / "dump.json"))
         ptdbg.set_dump_switch("ON", mode="acl", scope=[name])
 
     return start
@@ -61,9 +59,7 @@ def test_the_forward_of_one_call(ptdbg: Any, told: list[str], start: Any, tmp_pa
     assert not (tmp_path / "ptdbg_dump_v2.3/rank0/d").exists()
 
 
-def test_the_backward_of_a_call_with_a_given_gradient(
-    ptdbg: Any, told: list[str], start: Any, tmp_path: Path
-) -> None:
+def test_the_backward_of_a_call_with_a_given_gradient(ptdbg: Any, told: list[str], start: Any, tmp_path: Path) -> None:
     """It runs on copies: the program's gradients and random numbers are as without."""
     gradient = tmp_path / "Functional_linear_0_backward_input.0.npy"
     np.save(gradient, np.full((2, 3), 7, np.float32))
@@ -85,9 +81,7 @@ def test_the_backward_of_a_call_with_a_given_gradient(
     assert torch.equal(torch.get_rng_state(), expected)
 
 
-def test_without_a_gradient_the_backward_of_the_program_is_dumped(
-    ptdbg: Any, told: list[str], start: Any
-) -> None:
+def test_without_a_gradient_the_backward_of_the_program_is_dumped(ptdbg: Any, told: list[str], start: Any) -> None:
     start("Torch_exp_0_backward", torch.nn.ReLU())
     y = torch.exp(torch.ones(2, requires_grad=True)).sum()
     assert told == []
@@ -107,9 +101,7 @@ def test_gradients_and_names_come_in_equal_numbers(ptdbg: Any, told: list[str], 
 def test_an_overflowing_forward_is_run_again(ptdbg: Any, told: list[str], tmp_path: Path) -> None:
     (tmp_path / "dump.json").write_text("{}")
     ptdbg.set_dump_path(tmp_path / "d.pkl")
-    ptdbg.register_hook(
-        torch.nn.ReLU(), ptdbg.overflow_check, dump_mode="acl", dump_config=str(tmp_path / "dump.json")
-    )
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check, dump_mode="acl", dump_config=str(tmp_path / "dump.json"))
     with pytest.raises(ValueError, match="overflow 1 times"):
         torch.log(torch.zeros(2))
     assert told == ROUND

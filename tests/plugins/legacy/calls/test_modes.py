@@ -83,16 +83,12 @@ def test_a_second_range_opens_anew(ptdbg: Any, tmp_path: Path) -> None:
     ptdbg.set_dump_path(tmp_path / "d.pkl")
     ptdbg.register_hook(torch.nn.ReLU(), ptdbg.acc_cmp_dump)
     for number in (0, 1):
-        ptdbg.set_dump_switch(
-            "ON", mode="range", scope=[f"Torch_exp_{number}_forward", f"Torch_cos_{number}_forward"]
-        )
+        ptdbg.set_dump_switch("ON", mode="range", scope=[f"Torch_exp_{number}_forward", f"Torch_cos_{number}_forward"])
         for call in (torch.sin, torch.exp, torch.tan, torch.cos, torch.sin):
             call(torch.tensor([1.0]))
         ptdbg.set_dump_switch("OFF")
     names = [row[0] for row in rows_of(tmp_path / RANK / "d.pkl") if row[0].endswith("output")]
-    assert names == [
-        f"Torch_{op}_{number}_forward_output" for number in (0, 1) for op in ("exp", "tan", "cos")
-    ]
+    assert names == [f"Torch_{op}_{number}_forward_output" for number in (0, 1) for op in ("exp", "tan", "cos")]
 
 
 def test_calls_are_counted_while_the_switch_is_off(ptdbg: Any, dumps: Path, tmp_path: Path) -> None:

@@ -80,9 +80,7 @@ def test_an_overflow_of_the_backward_is_found(ptdbg: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("switch", ["ON", "OFF"])
-def test_memory_without_values_is_allocated_while_calls_are_checked(
-    ptdbg: Any, tmp_path: Path, switch: str
-) -> None:
+def test_memory_without_values_is_allocated_while_calls_are_checked(ptdbg: Any, tmp_path: Path, switch: str) -> None:
     ptdbg.set_dump_path(tmp_path / "d.pkl")
     ptdbg.set_overflow_check_switch(switch)
     ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)

@@ -83,10 +83,7 @@ set_dump_switch("OFF")
     file.write_text(code)
     for side in ("npu", "gpu"):
         run_ranks([sys.executable, str(file), side, str(tmp_path)], tmp_path, 2)
-    script(
-        PTDBG
-        + 'compare_distributed("npu/ptdbg_dump_v2.3", "gpu/ptdbg_dump_v2.3", "./output", auto_analyze=False)'
-    )
+    script(PTDBG + 'compare_distributed("npu/ptdbg_dump_v2.3", "gpu/ptdbg_dump_v2.3", "./output", auto_analyze=False)')
     tables = sorted((tmp_path / "output").iterdir())
     assert [file.name.rpartition("_")[0] for file in tables] == [
         "compare_result_rank0-rank0", "compare_result_rank1-rank1",
@@ -111,8 +108,7 @@ def test_the_ranks_of_both_sides_are_the_same(script: Any, tmp_path: Path) -> No
     for rank in ("npu/rank0", "npu/rank1", "gpu/rank0"):
         (tmp_path / rank).mkdir(parents=True)
     out = script(
-        PTDBG
-        + "try:\n    compare_distributed('npu', 'gpu', 'out')\nexcept Exception as error:\n    print(error)"
+        PTDBG + "try:\n    compare_distributed('npu', 'gpu', 'out')\nexcept Exception as error:\n    print(error)"
     )
     assert "npu holds the ranks [0, 1], and gpu the ranks [0]" in out
 
@@ -155,9 +151,7 @@ def test_call_stacks_then_a_list_then_a_range(script: Any, tmp_path: Path) -> No
 def test_the_backward_input(script: Any, tmp_path: Path) -> None:
     """The gradient of an earlier dump, and mode acl; the device is a stand-in that notes its calls."""
     script(PTDBG + NET + ONE_CARD, "npu")
-    (tmp_path / "dump.json").write_text(
-        '{"dump": {"dump_list": [], "dump_path": "/tmp", "dump_mode": "all"}}'
-    )
+    (tmp_path / "dump.json").write_text('{"dump": {"dump_list": [], "dump_path": "/tmp", "dump_mode": "all"}}')
     device = """
 import sys, types
 told = []

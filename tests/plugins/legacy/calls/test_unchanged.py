@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from probe_legacy.calls.recorder import node_of
-from probe_legacy.calls.versions import operators
+from probe_legacy.calls.recorder import find_node
+from probe_legacy.calls.versions import load_operators
 from probe_pytorch import compat
 from probe_pytorch.reader import PyTorchReader
 from support.programs.preloaded import run
@@ -73,9 +73,7 @@ def check_equal(own: list[torch.Tensor], other: list[torch.Tensor]) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.3", "4.0"])
-def test_training_under_ptdbg_is_bit_equal(
-    ptdbg: Any, models: tuple[Net, Net], tmp_path: Path, version: str
-) -> None:
+def test_training_under_ptdbg_is_bit_equal(ptdbg: Any, models: tuple[Net, Net], tmp_path: Path, version: str) -> None:
     plain = trained(models[0])
     ptdbg.set_version(version)
     ptdbg.set_dump_path(tmp_path / ("d.pkl" if version == "2.3" else "d"))
@@ -87,9 +85,7 @@ def test_training_under_ptdbg_is_bit_equal(
     assert list(tmp_path.rglob("api_stack_d*.pkl"))
 
 
-def test_training_under_the_overflow_check_is_bit_equal(
-    ptdbg: Any, models: tuple[Net, Net], tmp_path: Path
-) -> None:
+def test_training_under_the_overflow_check_is_bit_equal(ptdbg: Any, models: tuple[Net, Net], tmp_path: Path) -> None:
     plain = trained(models[0])
     ptdbg.set_dump_path(tmp_path / "d.pkl")
     ptdbg.register_hook(models[1], ptdbg.overflow_check)
@@ -121,14 +117,14 @@ def test_calls_inside_of_calls_are_recorded(ptdbg: Any, models: tuple[Net, Net],
 
 
 def test_the_end_leaves_no_capture_in_place(ptdbg: Any, models: tuple[Net, Net], tmp_path: Path) -> None:
-    before = compat.function_modes()
+    before = compat.list_function_modes()
     ptdbg.set_dump_path(tmp_path / "d.pkl")
     ptdbg.register_hook(models[0], ptdbg.acc_cmp_dump)
-    assert len(compat.function_modes()) == len(before) + 1
+    assert len(compat.list_function_modes()) == len(before) + 1
     ptdbg.set_dump_switch("ON")
     models[0](torch.randn(6, 4))
     ptdbg._dumping.finish()
-    assert compat.function_modes() == before
+    assert compat.list_function_modes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["ptdbg_dump_v2.3"]
 
 
@@ -171,7 +167,7 @@ def test_a_switch_without_register_hook_says_so(ptdbg: Any) -> None:
 
 @pytest.mark.parametrize("version", LISTED)
 def test_the_operators_of_a_version(version: str) -> None:
-    listed = operators(version)
+    listed = load_operators(version)
     assert tuple(len(set(listed[family])) for family in ("functional", "tensor", "torch")) == LISTED[version]
     assert len(listed["torch_npu"]) == {"2.3": 47, "4.0": 54, "3.0.rc3": 0}[version]
 
@@ -179,17 +175,13 @@ def test_the_operators_of_a_version(version: str) -> None:
 def test_the_node_is_that_of_the_first_result() -> None:
     x = torch.ones(2, requires_grad=True)
     y, z = x * 2, x + 1
-    assert node_of((y, z)) is node_of([[y], z]) is node_of({"a": 1, "b": y}) is y.grad_fn
-    assert node_of(()) is node_of((None, y)) is node_of(3) is node_of(x) is None
+    assert find_node((y, z)) is find_node([[y], z]) is find_node({"a": 1, "b": y}) is y.grad_fn
+    assert find_node(()) is find_node((None, y)) is find_node(3) is find_node(x) is None
 
 
 def test_importing_the_calls_imports_no_command_line(tmp_path: Path) -> None:
-    code = (
-        "import sys, probe_legacy.ptdbg, probe_legacy.hooks; print({'click', 'pluggy'} & sys.modules.keys())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    code = "import sys, probe_legacy.ptdbg, probe_legacy.hooks; print({'click', 'pluggy'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 
 

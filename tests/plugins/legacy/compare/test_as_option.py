@@ -30,9 +30,7 @@ def test_files_of_several_ranks(dumps: Path, probe: Probe, tmp_path: Path) -> No
             source = dumps / "ptdbg23_conv_all" / side / "ptdbg_dump_v2.3" / "rank0"
             shutil.copytree(source, tmp_path / side / f"rank{rank}")
     out = tmp_path / "out"
-    assert probe("compare", tmp_path / "npu", tmp_path / "bench", "-o", out, "--as", "ptdbg", "-c") == 0, (
-        probe.err
-    )
+    assert probe("compare", tmp_path / "npu", tmp_path / "bench", "-o", out, "--as", "ptdbg", "-c") == 0, probe.err
     assert names_in(out) == [f"compare_result_rank{rank}-rank{rank}_T.csv" for rank in range(2)]
 
 

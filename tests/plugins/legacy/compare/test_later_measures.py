@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_legacy.compare.dump import Release
-from probe_legacy.compare.later_measures import accuracy_later, measure_later
+from probe_legacy.compare.later_measures import judge_later, measure_later
 
 NAN, INF = float("nan"), float("inf")
 NO, NOT = "Nan", "N/A"
@@ -45,7 +45,7 @@ ZERO = "Cannot compare by Cosine Similarity, All the data is Zero in {} dump dat
 def test_measurements(release: Release, npu: Any, bench: Any, cells: tuple[Any, ...], verdict: str) -> None:
     measured = measure_later(np.array(npu), np.array(bench), release)
     assert measured == cells
-    assert accuracy_later(*measured[:2]) == verdict
+    assert judge_later(*measured[:2]) == verdict
 
 
 def test_zeros_of_the_bench_alone_have_no_cosine() -> None:
@@ -64,7 +64,7 @@ def test_arrays_are_not_changed() -> None:
     ("0.98", "0.0011", "No"), ("0.98", "0.001", "Yes"), ("0.89", "0.0", "No"), ("1.0", "1.1", "No"), ("1.0", "1.0", "Yes"),
 ])  # fmt: skip
 def test_verdicts(cosine: str, difference: str, verdict: str) -> None:
-    assert accuracy_later(cosine, difference) == verdict
+    assert judge_later(cosine, difference) == verdict
 
 
 def test_whole_numbers_of_other_dtypes() -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 from probe_legacy.compare.dump import Release
-from probe_legacy.compare.groups import Group, OldRow, aligned
-from probe_legacy.compare.later_rule import LikeTensors
+from probe_legacy.compare.groups import OldRow, RowGroup, align_groups
+from probe_legacy.compare.later_rule import AlikeTensorsRule
 
 HALF, SINGLE, BRAIN = "torch.float16", "torch.float32", "torch.bfloat16"
 
 
-def group(call: str, dtype: str = SINGLE, shape: tuple[int, ...] = (2,), sides: str = "io") -> Group:
+def group(call: str, dtype: str = SINGLE, shape: tuple[int, ...] = (2,), sides: str = "io") -> RowGroup:
     joint = "." if ".forward" in call or ".backward" in call else "_"
     names = {"i": f"{call}{joint}input.0", "o": f"{call}{joint}output"}
-    return Group([OldRow(names[side], dtype, list(shape), (), 0) for side in sides])
+    return RowGroup([OldRow(names[side], dtype, list(shape), (), 0) for side in sides])
 
 
-def matches(one: Group, two: Group, release: Release = Release.V4, *, fuzzy: bool = False) -> bool:
-    pairs = list(aligned([one], [two], LikeTensors(release, fuzzy=fuzzy)))
+def matches(one: RowGroup, two: RowGroup, release: Release = Release.V4, *, fuzzy: bool = False) -> bool:
+    pairs = list(align_groups([one], [two], AlikeTensorsRule(release, fuzzy=fuzzy)))
     assert len(pairs) == 1
     return pairs[0][1] is not None
 

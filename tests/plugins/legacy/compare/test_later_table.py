@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_legacy.compare import ptdbg_table
-from probe_legacy.compare.dump import Release, Table, open_dump
+from probe_legacy.compare.dump import LegacyTable, Release, open_dump
 from support.runs.older_dumps import dumps, write_rows  # noqa: F401
 
 from probe_core.model import Colour
@@ -16,19 +16,17 @@ from probe_core.model import Colour
 IN, OUT = "Torch_relu_{}_forward_input.0", "Torch_relu_{}_forward_output"
 
 
-def row(
-    name: str, *statistics: Any, flag: int = 0, extra: Any = (), dtype: str = "torch.float32"
-) -> list[Any]:
+def row(name: str, *statistics: Any, flag: int = 0, extra: Any = (), dtype: str = "torch.float32") -> list[Any]:
     return [name, flag, extra or [], dtype, [2], list(statistics)]
 
 
-def table(directory: Path, npu: list[Any], bench: list[Any], arrays: bool = False, **options: bool) -> Table:
+def table(directory: Path, npu: list[Any], bench: list[Any], arrays: bool = False, **options: bool) -> LegacyTable:
     files = [write_rows(directory / f"{side}.pkl", *rows) for side, rows in (("n", npu), ("b", bench))]
     for file, rows in zip(files, (npu, bench)) if arrays else ():
         file.with_suffix("").mkdir()
         for name, *_, statistics in rows:
             np.save(file.with_suffix("") / f"{name}.npy", np.array(statistics[:2], np.float32))
-    return ptdbg_table.table_of(*files, **options)
+    return ptdbg_table.create_ptdbg_table(*files, **options)
 
 
 def test_the_table_of_3(tmp_path: Path) -> None:
@@ -46,9 +44,7 @@ def test_the_table_of_3(tmp_path: Path) -> None:
 
 def test_statistics_of_4(tmp_path: Path) -> None:
     npu = [row(IN.format(0), 2.0, 1, [], "Nan"), row(OUT.format(9), 1.0, 0.0, 0.5, 1.0)]
-    made = table(
-        tmp_path, npu, [row(IN.format(0), 1.5, 1, [], "Nan"), row(OUT.format(9), 1.0, 0.0, 0.5, 1.0)]
-    )
+    made = table(tmp_path, npu, [row(IN.format(0), 1.5, 1, [], "Nan"), row(OUT.format(9), 1.0, 0.0, 0.5, 1.0)])
     assert made.release is Release.V4 and not made.is_judged
     assert made.columns[6:10] == ["Max diff", "Min diff", "Mean diff", "L2norm diff"]
     assert made.columns[-1] == "Bench l2norm"
@@ -57,11 +53,7 @@ def test_statistics_of_4(tmp_path: Path) -> None:
 
 def calls(outputs: list[list[Any]]) -> list[list[Any]]:
     """Return an input row before each output row, of the same call."""
-    return [
-        given
-        for output in outputs
-        for given in ([output[0].replace("output", "input.0"), *output[1:]], output)
-    ]
+    return [given for output in outputs for given in ([output[0].replace("output", "input.0"), *output[1:]], output)]
 
 
 def test_statistics_of_6_warn_of_large_differences(tmp_path: Path) -> None:
@@ -71,7 +63,7 @@ def test_statistics_of_6_warn_of_large_differences(tmp_path: Path) -> None:
     assert [cells[-2:] for cells in made.rows[1::2]] == [
         ["", ""], ["", ""], ["Warning", "Need double check api accuracy."], ["Nan", "No bench data matched."],
     ]  # fmt: skip
-    assert ptdbg_table.advice_on(made).startswith("Line: 6\nSuspect Nodes: Torch.relu.2.forward.input.0\n")
+    assert ptdbg_table.format_advice(made).startswith("Line: 6\nSuspect Nodes: Torch.relu.2.forward.input.0\n")
 
 
 def test_whole_numbers_beyond_all_dtypes_are_infinite(tmp_path: Path) -> None:
@@ -84,27 +76,20 @@ def test_whole_numbers_beyond_all_dtypes_are_infinite(tmp_path: Path) -> None:
 
 def test_checksums_of_6(tmp_path: Path) -> None:
     name = "Torch.relu.{}.forward.output"
-    npu = [
-        row(name.format(n), extra=checksum) for n, checksum in enumerate(("0badcafe", "00000001", "00000002"))
-    ]
+    npu = [row(name.format(n), extra=checksum) for n, checksum in enumerate(("0badcafe", "00000001", "00000002"))]
     bench = [row(name.format(n), extra=checksum) for n, checksum in enumerate(("0badcafe", "00000003"))]
     made = table(tmp_path, calls(npu), calls(bench))
     assert made.columns[6:] == ["NPU MD5", "BENCH MD5", "Result"] and made.suffix == ".xlsx"
     assert [cells[6:] for cells in made.rows[1::2]] == [
         ["0badcafe", "0badcafe", "Pass"], ["00000001", "00000003", "Different"], ["00000002", "Nan", "Nan"],
     ]  # fmt: skip
-    assert ptdbg_table.advice_on(made).startswith("Line: 4\nSuspect Nodes: Torch.relu.1.forward.input.0\n")
+    assert ptdbg_table.format_advice(made).startswith("Line: 4\nSuspect Nodes: Torch.relu.1.forward.input.0\n")
 
 
 def test_aten_operators_beside_their_callers(tmp_path: Path) -> None:
     """Inputs stand beside inputs and outputs beside outputs; what is too much has no partner."""
-    npu = [
-        row(f"Aten_convolution_0_forward_{place}", 2.0, 1.0, 1.0, 1.0)
-        for place in ("input.0", "input.1", "output")
-    ]
-    bench = [
-        row(f"Functional_conv2d_0_forward_{place}", 2.0, 1.0, 1.0, 1.0) for place in ("input.0", "output")
-    ]
+    npu = [row(f"Aten_convolution_0_forward_{place}", 2.0, 1.0, 1.0, 1.0) for place in ("input.0", "input.1", "output")]
+    bench = [row(f"Functional_conv2d_0_forward_{place}", 2.0, 1.0, 1.0, 1.0) for place in ("input.0", "output")]
     made = table(tmp_path, npu, bench, arrays=True)
     assert [cells[1] for cells in made.rows] == [bench[0][0], "Nan", bench[1][0]]
     assert [cells[-1] for cells in made.rows] == [
@@ -117,7 +102,7 @@ def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
     rows = [row(OUT.format(0), 2.0, 1.0, 1.0, 1.0)]
     made = table(tmp_path, rows, rows, arrays=True)
     (tmp_path / "b" / f"{rows[0][0]}.npy").unlink()
-    made = ptdbg_table.table_of(tmp_path / "n.pkl", tmp_path / "b.pkl")
+    made = ptdbg_table.create_ptdbg_table(tmp_path / "n.pkl", tmp_path / "b.pkl")
     assert made.rows[0][-1] == f"Dump file: {tmp_path}/b/{rows[0][0]}.npy not found."
     assert made.rows[0][6:11] == ["Nan"] * 5 and made.rows[0][-2] == "Nan"
 
@@ -131,8 +116,8 @@ def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_advice_from_4_on(name: str, text: str) -> None:
     columns = ["NPU Name", "Accuracy Reached or Not"]
-    made = Table(columns, [["a", "Yes"], [name, "No"]], Release.V4)
-    assert ptdbg_table.advice_on(made).startswith(f"Line: 3\nSuspect Nodes: {name}\nExpert Advice: {text}")
+    made = LegacyTable(columns, [["a", "Yes"], [name, "No"]], Release.V4)
+    assert ptdbg_table.format_advice(made).startswith(f"Line: 3\nSuspect Nodes: {name}\nExpert Advice: {text}")
 
 
 RELEASES = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_legacy.compare.measures import accuracy, measure_hooks, measure_ptdbg
+from probe_legacy.compare.measures import judge_ptdbg, measure_hooks, measure_ptdbg
 
 NAN, INF = float("nan"), float("inf")
 NO = "Nan"
@@ -37,7 +37,7 @@ NO = "Nan"
 def test_ptdbg(npu: Any, bench: Any, cosine: object, difference: object, verdict: str, said: str) -> None:
     measured = measure_ptdbg(np.array(npu), np.array(bench))
     assert measured == (cosine, difference, said)
-    assert accuracy(*measured[:2]) == verdict
+    assert judge_ptdbg(*measured[:2]) == verdict
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from openpyxl import load_workbook
 from probe_legacy.compare import hooks_table, ptdbg_table
-from probe_legacy.compare.dump import Table
+from probe_legacy.compare.dump import LegacyTable
 from probe_legacy.compare.files import write_csv, write_workbook
 from support import DATA
 from support.runs.older_dumps import dumps  # noqa: F401
@@ -85,9 +85,7 @@ def read_csv(path: Path) -> Sheet:
 def read_workbook(path: Path) -> Sheet:
     header, *rows = list(load_workbook(path).worksheets[0].iter_rows())
     columns = [str(cell.value) for cell in header]
-    cells = [
-        {name: "" if cell.value is None else cell.value for name, cell in zip(columns, row)} for row in rows
-    ]
+    cells = [{name: "" if cell.value is None else cell.value for name, cell in zip(columns, row)} for row in rows]
     return Sheet(columns, cells, [row[0].fill.start_color.rgb for row in rows])
 
 
@@ -96,13 +94,13 @@ def read(path: Path) -> Sheet:
 
 
 @pytest.fixture
-def made(dumps: Path, tmp_path: Path) -> Callable[[str], tuple[Table, Sheet]]:
+def made(dumps: Path, tmp_path: Path) -> Callable[[str], tuple[LegacyTable, Sheet]]:
     """Make the table for one of the tools', write it, and read it again."""
 
-    def make(table: str) -> tuple[Table, Sheet]:
+    def make(table: str) -> tuple[LegacyTable, Sheet]:
         given, folder = TABLES[table], dumps / table.partition("/")[0]
-        module = ptdbg_table if table.startswith("ptdbg") else hooks_table
-        own = module.table_of(*(dump_in(folder / name) for name in given[:2]), **given.options)
+        create = ptdbg_table.create_ptdbg_table if table.startswith("ptdbg") else hooks_table.create_hooks_table
+        own = create(*(dump_in(folder / name) for name in given[:2]), **given.options)
         path = tmp_path / f"own{own.suffix}"
         if own.suffix == ".csv":
             write_csv(path, own)
@@ -153,9 +151,7 @@ def entries(table: str) -> list[str]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_a_table_is_that_of_the_tool(
-    dumps: Path, made: Callable[[str], tuple[Table, Sheet]], table: str
-) -> None:
+def test_a_table_is_that_of_the_tool(dumps: Path, made: Callable[[str], tuple[LegacyTable, Sheet]], table: str) -> None:
     wanted = read(dumps / table)
     made_table, own = made(table)
     used: set[str] = set()
@@ -178,16 +174,14 @@ def test_a_table_is_that_of_the_tool(
         assert own.colours == wanted.colours
     advice = (dumps / table).with_name(ADVICE)
     if advice.exists():
-        tool, probe = advice.read_text(), ptdbg_table.advice_on(made_table)
+        tool, probe = advice.read_text(), ptdbg_table.format_advice(made_table)
         if tool != probe:
             used.add(entry_of(table, "", ADVICE, tool, probe))
     assert used == set(entries(table)), "an entry that no longer differs must go"
 
 
 def test_every_table_is_compared(dumps: Path) -> None:
-    files = {
-        str(path.relative_to(dumps)) for suffix in ("csv", "xlsx") for path in dumps.rglob(f"*.{suffix}")
-    }
+    files = {str(path.relative_to(dumps)) for suffix in ("csv", "xlsx") for path in dumps.rglob(f"*.{suffix}")}
     assert files == set(TABLES) | MADE_BY_HAND
 
 
@@ -208,9 +202,9 @@ def test_the_dump_of_another_tools_unit_tests(dumps: Path, tmp_path: Path) -> No
     for line in file.read_text().splitlines():
         name, _, _, _, shape, _ = json.loads(line)
         np.save(file.with_suffix("") / f"{name}.npy", np.arange(1.0, 1 + np.prod(shape)).reshape(shape))
-    table = ptdbg_table.table_of(file, file)
+    table = ptdbg_table.create_ptdbg_table(file, file)
     write_csv(tmp_path / "own.csv", table)
     folder = dumps / "ptdbg_att_unit_test_data"
     expected = folder / "compare_result_20230703104808.csv"
     assert (tmp_path / "own.csv").read_text().splitlines() == expected.read_text().splitlines()
-    assert ptdbg_table.advice_on(table).splitlines() == (folder / ADVICE).read_text().splitlines()
+    assert ptdbg_table.format_advice(table).splitlines() == (folder / ADVICE).read_text().splitlines()

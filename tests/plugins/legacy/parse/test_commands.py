@@ -104,10 +104,7 @@ def test_tensors_of_every_kind(old: Path, probe: Probe, array: Any, lines: int) 
 
 def test_tensors_of_a_run_of_today(probe: Probe, runs: Any, tmp_path: Path) -> None:
     """Files of any format are read by the reader of their run."""
-    sides = [
-        shutil.copytree(runs("tensor_L1_datamap") / side, tmp_path / side)
-        for side in ("npu_dump", "bench_dump")
-    ]
+    sides = [shutil.copytree(runs("tensor_L1_datamap") / side, tmp_path / side) for side in ("npu_dump", "bench_dump")]
     files = [next(iter(sorted(side.rglob("*.pt")))) for side in sides]
     assert probe("parse", "pt", "-n", files[0]) == 0, probe.err
     assert "[Shape: (" in probe.out and files[0].with_name(f"{files[0].name}.txt").is_file()
@@ -152,17 +149,11 @@ def test_a_shorter_tensor_ends_with_zeros(old: Path, probe: Probe) -> None:
     np.save("g.npy", np.ones(3, np.float32))
     assert probe("parse", "cn", "-m", "m.npy", "-g", "g.npy") == 0
     assert "The shapes [2, 2] and [3] differ" in probe.err
-    assert (
-        "NumCnt:   4" in probe.out
-        and "ErrorPer: 0.25 " in probe.out
-        and "3      1.0   0.0    1.0" in probe.out
-    )
+    assert "NumCnt:   4" in probe.out and "ErrorPer: 0.25 " in probe.out and "3      1.0   0.0    1.0" in probe.out
     assert float(re.findall(r"CosSim: +(\S+)", probe.out)[0]) == pytest.approx(3 / np.sqrt(12))
 
 
-def test_large_tensors_are_compared_in_blocks(
-    old: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_tensors_are_compared_in_blocks(old: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     from probe_legacy.parse import elements
 
     random = np.random.default_rng(0)
@@ -204,9 +195,7 @@ def test_dc_converts_in_the_layout_of_the_device(acl_dumps: Path, old: Path, pro
 
 
 def test_cad_sorts_by_operator_and_time(acl_dumps: Path, old: Path, probe: Probe) -> None:
-    acl.write(
-        old / "d" / "Add.NoStream.45.1675157077183551", acl.dump(acl.tensor("input", b"abcd", 3, 2, (4,)))
-    )
+    acl.write(old / "d" / "Add.NoStream.45.1675157077183551", acl.dump(acl.tensor("input", b"abcd", 3, 2, (4,))))
     shutil.copytree(acl_dumps / "output", old / "d" / "o")
     assert probe("parse", "cad", "-m", "d") == 0, probe.err
     found = sorted((old / "parse_data" / "acl_batch_convert").rglob("*.npy"))

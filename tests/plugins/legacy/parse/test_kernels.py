@@ -41,9 +41,7 @@ def test_dumps_against_converted_dumps(acl_dumps: Path, probe: Probe, tmp_path: 
         assert probe("parse", "vc", "-m", tmp_path / one, "-g", tmp_path / two, "-out", out) == 0, probe.err
         assert "14 arrays compared, 14 equal, 0 without partner" in probe.out
         found = rows(out)
-        assert len(found) == 14 and all(
-            row["Md5 Consistency"] == "True" and not row["Message"] for row in found
-        )
+        assert len(found) == 14 and all(row["Md5 Consistency"] == "True" and not row["Message"] for row in found)
         assert all(row["NPU File Name"] == row["Bench File Name"] for row in found)
 
 
@@ -53,9 +51,7 @@ def test_calls_of_an_operator_are_paired_by_their_times(probe: Probe, tmp_path: 
     kernel(tmp_path / "g" / "1" / "Add.Add.3.1.20", 1, 2)
     kernel(tmp_path / "g" / "1" / "Add.Add.7.1.9", 3, 5)
     kernel(tmp_path / "g" / "1" / "Mul.Mul.8.1.30", 1)
-    assert probe("parse", "vc", "-m", tmp_path / "m", "-g", tmp_path / "g", "-out", tmp_path / "o") == 0, (
-        probe.err
-    )
+    assert probe("parse", "vc", "-m", tmp_path / "m", "-g", tmp_path / "g", "-out", tmp_path / "o") == 0, probe.err
     assert "2 arrays compared, 1 equal, 1 without partner" in probe.out
     first, second, alone = rows(tmp_path / "o")
     assert (first["NPU File Name"], first["Bench File Name"]) == (
@@ -76,9 +72,7 @@ def test_other_shapes_and_damaged_dumps(probe: Probe, tmp_path: Path) -> None:
     cut = kernel(tmp_path / "g" / "Mul.Mul.46.0.1001", 1)
     cut.write_bytes(cut.read_bytes()[:-1])
     acl.write(tmp_path / "g" / "Bad.Bad.46.0.1001", b"abc")
-    assert probe("parse", "vc", "-m", tmp_path / "m", "-g", tmp_path / "g", "-out", tmp_path / "o") == 0, (
-        probe.err
-    )
+    assert probe("parse", "vc", "-m", tmp_path / "m", "-g", tmp_path / "g", "-out", tmp_path / "o") == 0, probe.err
     messages = [row["Message"] for row in rows(tmp_path / "o")]
     assert messages[0] == "float32 [2] and float32 [3] cannot be compared" and "ends before" in messages[1]
     assert "Bad.Bad.46.0.1001 has no header." in probe.err and "ends before" in probe.err

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_legacy.parse.group import parse
-from probe_legacy.parse.shell import completer_of
+from probe_legacy.parse.shell import create_completer
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
@@ -127,7 +127,7 @@ def test_completion(line: str, offered: set[str], tmp_path: Path, monkeypatch: p
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.pkl").touch()
     monkeypatch.chdir(tmp_path)
-    found: Any = completer_of(parse).get_completions(Document(line), CompleteEvent())
+    found: Any = create_completer(parse).get_completions(Document(line), CompleteEvent())
     assert {completion.text for completion in found} == offered
 
 

@@ -127,9 +127,7 @@ def twice(file: Path) -> None:
         (twice, "are not read"),
     ],
 )
-def test_the_check_finds_what_differs(
-    dumps: Path, tmp_path: Path, change: Callable[[Path], None], said: str
-) -> None:
+def test_the_check_finds_what_differs(dumps: Path, tmp_path: Path, change: Callable[[Path], None], said: str) -> None:
     source = dumps / "ptdbg23_conv_all/bench/ptdbg_dump_v2.3/rank0"
     shutil.copytree(source, tmp_path / "ptdbg23", copy_function=shutil.copyfile)
     change(tmp_path / "ptdbg23" / "bench_dump.pkl")

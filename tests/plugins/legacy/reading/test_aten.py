@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from probe_legacy.reading.aten import _table, operators_of
+from probe_legacy.reading.aten import _load_table, find_operators
 
 
 @pytest.mark.parametrize(
@@ -29,18 +29,18 @@ from probe_legacy.reading.aten import _table, operators_of
     ],
 )
 def test_operators(aten: str, operator: str) -> None:
-    assert operator in operators_of(aten)
+    assert operator in find_operators(aten)
 
 
 @pytest.mark.parametrize(("aten", "operator"), [("relu", "relu_"), ("mul", "add"), ("convolution", "linear")])
 def test_others_are_not_taken_for_them(aten: str, operator: str) -> None:
-    assert operator not in operators_of(aten)
+    assert operator not in find_operators(aten)
 
 
 def test_the_table_names_operators_that_exist() -> None:
     """Each listed Aten operator is one of PyTorch, and each name one that the tool can have wrapped."""
     names = set(dir(torch)) | set(dir(torch.Tensor)) | set(dir(torch.nn.functional))
     older = {"__div__", "__idiv__", "nll_loss2d", "solve"}
-    for aten, operators in _table()["operators"].items():
+    for aten, operators in _load_table()["operators"].items():
         assert hasattr(torch.ops.aten, aten), aten
         assert set(operators) <= names | older | set(dir(torch.fft)) | set(dir(torch.linalg)), aten

@@ -12,7 +12,7 @@ import pytest
 from probe_legacy.plugin import probe_readers
 from probe_legacy.reading import run as run_module
 from probe_legacy.reading.lines import HOOKS, PICKLE, PTDBG, format_of
-from probe_legacy.reading.names import hooks_name, ptdbg_name
+from probe_legacy.reading.names import parse_hooks_name, parse_ptdbg_name
 from probe_legacy.reading.reader import HooksReader, PtdbgReader
 from support.runs.older_dumps import dumps, hooks_row, open_dump, ptdbg_row, write_rows  # noqa: F401
 
@@ -65,24 +65,20 @@ class TestHooks(Conforming):
     ],
 )
 def test_names_of_ptdbg(name: str, key: str, side: Side | None, path: str) -> None:
-    parts = ptdbg_name(name)
-    assert parts is not None and parts[0].key(parts[0].number) == key
+    parts = parse_ptdbg_name(name)
+    assert parts is not None and parts[0].format_key(parts[0].number) == key
     assert parts[1] == (f"{side.value}.{path}" if side else "stack_info")
 
 
-@pytest.mark.parametrize(
-    "name", ["", "x", "Torch_relu_forward_input.0", "Torch_relu_0_forward_input.x", "a" * 900]
-)
+@pytest.mark.parametrize("name", ["", "x", "Torch_relu_forward_input.0", "Torch_relu_0_forward_input.x", "a" * 900])
 def test_names_that_are_none_of_ptdbg(name: str) -> None:
-    assert ptdbg_name(name) is None
+    assert parse_ptdbg_name(name) is None
 
 
 def test_gradients_of_hooks_are_named_the_other_way_round() -> None:
-    named = {
-        name: hooks_name(name) for name in ("12_Torch_relu_backward_input.0", "Torch_relu_backward_output")
-    }
+    named = {name: parse_hooks_name(name) for name in ("12_Torch_relu_backward_input.0", "Torch_relu_backward_output")}
     assert [parts[1] for parts in named.values() if parts] == ["output.0", "input.0"]
-    forward = hooks_name("Torch_relu_forward_input.0")
+    forward = parse_hooks_name("Torch_relu_forward_input.0")
     assert forward is not None and forward[1] == "input.0"
 
 
@@ -135,13 +131,11 @@ def test_values_of_a_call_are_in_order_whatever_the_order_of_rows(tmp_path: Path
     assert [slot.side for slot in run.record(0).slots] == [Side.INPUT, Side.OUTPUT]
 
 
-def test_later_rows_are_parsed_again_and_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_later_rows_are_parsed_again_and_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"Torch_exp_{number}_forward_{side}" for number in range(20) for side in ("input.0", "output")]
     path = write_rows(tmp_path / "d.pkl", *[ptdbg_row(name, THREE) for name in names])
     whole = [list(open_dump(path).records()), open_dump(path).signatures]
-    monkeypatch.setattr(run_module, "KEPT_SLOTS", 7)
+    monkeypatch.setattr(run_module, "MAX_CACHED_SLOTS", 7)
     run = open_dump(path)
     assert [list(run.records()), run.signatures] == whole
     path.write_text(path.read_text().replace("torch.float32", "torch.float 2"))
@@ -204,9 +198,7 @@ def test_samples_are_told_from_whole_tensors(tmp_path: Path, size: int) -> None:
             write_rows(tmp_path / name / "d.pkl", hooks_row("Torch_exp_forward_output", *row, shape=(size,)))
         )
         assert run.mode is (Mode.TENSOR if name == "whole" else Mode.STATISTICS), name
-        assert run.record(0).slots[0].value.statistics[:3] == pytest.approx(
-            (values[-1], 0.0, sum(values) / size)
-        )
+        assert run.record(0).slots[0].value.statistics[:3] == pytest.approx((values[-1], 0.0, sum(values) / size))
 
 
 def test_numbers_left_as_text_are_those_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,9 +250,7 @@ def test_blank_lines_are_left_out_and_a_cut_line_is_said(tmp_path: Path) -> None
 def test_a_damaged_line_within_is_left_out_with_a_warning(tmp_path: Path) -> None:
     rows = [ptdbg_row(f"Torch_exp_{number}_forward_output", THREE) for number in range(2)]
     path = write_rows(tmp_path / "d.pkl", rows[0], '["Torch_exp_1_forw', "{}", rows[1])
-    with pytest.warns(
-        PluginWarning, match=r"2 damaged lines are left out .* the first is line 2, which is not valid"
-    ):
+    with pytest.warns(PluginWarning, match=r"2 damaged lines are left out .* the first is line 2, which is not valid"):
         run = open_dump(path)
     assert len(run) == 2 and not run.header.unfinished
 
@@ -304,9 +294,7 @@ def test_formats_are_told_by_their_first_lines(tmp_path: Path) -> None:
     row = hooks_row("Torch_exp_forward_output", 1.0)
     assert format_of(write_rows(tmp_path / "a.pkl", "", row)) == HOOKS
     assert format_of(write_rows(tmp_path / "b.pkl", ["Torch_exp_0_forward_stack_info", []])) == PTDBG
-    assert (
-        format_of(write_rows(tmp_path / "c.pkl", ["Torch_exp_forward_stack_info.0", "FrameInfo()"])) == HOOKS
-    )
+    assert format_of(write_rows(tmp_path / "c.pkl", ["Torch_exp_forward_stack_info.0", "FrameInfo()"])) == HOOKS
     assert format_of(write_rows(tmp_path / "d.pkl", ["Torch_exp_forward_input.3", 1])) == HOOKS
     assert format_of(write_rows(tmp_path / "e.pkl", "some text", "{}")) is None
     assert format_of(tmp_path) is None and format_of(tmp_path / "none") is None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_matching.rows.places import Batch, chosen_places, common_places, read_tokens
+from probe_matching.rows.places import BatchSize, find_common_places, read_tokens, select_places
 
 from probe_core.errors import UserError
 
@@ -26,8 +26,8 @@ def picked(places: Any) -> list[tuple[int, list[int]]]:
 def test_common_places_pair_tokens_of_padded_and_packed_batches(tmp_path: Path) -> None:
     padded = written(tmp_path / "a.json", [2, 4], [[-1, 0, 1], [5, 0, 3], [7, 0, 2], [-1, 0, 2]])
     packed = written(tmp_path / "b.json", [1, 5], [[7, 0, 3], [5, 1, 2]])
-    target, golden = common_places(read_tokens(padded), read_tokens(packed))
-    assert target.batch == Batch(2, 4) and golden.batch == Batch(1, 5)
+    target, golden = find_common_places(read_tokens(padded), read_tokens(packed))
+    assert target.batch == BatchSize(2, 4) and golden.batch == BatchSize(1, 5)
     assert picked(target) == [(0, [2, 3]), (1, [0, 1])]
     assert picked(golden) == [(0, [3, 4]), (0, [0, 1])]
     assert not target.is_whole and not golden.is_whole
@@ -35,12 +35,11 @@ def test_common_places_pair_tokens_of_padded_and_packed_batches(tmp_path: Path) 
 
 def test_common_places_pair_whole_rows_by_their_samples(tmp_path: Path) -> None:
     files = [
-        written(tmp_path / name, [3], [[s, 0, 1] for s in own])
-        for name, own in (("a", (4, 1, 9)), ("b", (9, 4, 2)))
+        written(tmp_path / name, [3], [[s, 0, 1] for s in own]) for name, own in (("a", (4, 1, 9)), ("b", (9, 4, 2)))
     ]
-    target, golden = common_places(*map(read_tokens, files))
+    target, golden = find_common_places(*map(read_tokens, files))
     assert [pick.row for pick in target.picks] == [0, 2] and [pick.row for pick in golden.picks] == [1, 0]
-    assert target.batch == Batch(3) and target.picks[0].tokens is None
+    assert target.batch == BatchSize(3) and target.picks[0].tokens is None
 
 
 @pytest.mark.parametrize(
@@ -72,16 +71,14 @@ def test_read_tokens_names_a_missing_file(tmp_path: Path) -> None:
         ([[[2, 1], [[0, 0, 1], [0, 1, 1]]], [[1, 2], [[0, 0, 2]]]], "in several rows"),
     ],
 )
-def test_common_places_refuses_batches_that_do_not_belong_together(
-    tmp_path: Path, both: Any, words: str
-) -> None:
+def test_common_places_refuses_batches_that_do_not_belong_together(tmp_path: Path, both: Any, words: str) -> None:
     files = [written(tmp_path / f"{n}.json", *own) for n, own in enumerate(both)]
     with pytest.raises(UserError, match=words):
-        common_places(*map(read_tokens, files))
+        find_common_places(*map(read_tokens, files))
 
 
 def test_chosen_places_refuses_rows_that_a_batch_does_not_have() -> None:
     with pytest.raises(UserError, match="no row 3: it holds 2"):
-        chosen_places((Batch(1), Batch(2)), ((0,), (3,)))
+        select_places((BatchSize(1), BatchSize(2)), ((0,), (3,)))
     with pytest.raises(UserError, match="leaves 4 rows"):
-        chosen_places((Batch(4), Batch(2)), ((), (1,)))
+        select_places((BatchSize(4), BatchSize(2)), ((), (1,)))

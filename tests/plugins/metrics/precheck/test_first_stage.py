@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_metrics.precheck.distribution import largest_distance
+from probe_metrics.precheck.distribution import measure_largest_distance
 from probe_metrics.precheck.first_stage import FirstStage
 from probe_precheck.model import Array, Judged, Output, Status
 from probe_precheck.specs import StatusRuleSpec
@@ -247,9 +247,7 @@ def test_bfloat16_has_its_own_eps() -> None:
     """The difference 0.00003 against 0 is 0.0077 of 2^-8, a million of float32's eps."""
     judged = arrays([1.0, 1.0, 0.0], [1.0, 1.002, 0.00003], "bfloat16", np.float32)
     assert judged.numbers["hundredth"] == 1
-    assert arrays([1.0, 1.0, 0.0], [1.0, 1.002, 0.00003], "float16", np.float32).numbers[
-        "hundredth"
-    ] == approx(2 / 3)
+    assert arrays([1.0, 1.0, 0.0], [1.0, 1.002, 0.00003], "float16", np.float32).numbers["hundredth"] == approx(2 / 3)
 
 
 # inf and nan
@@ -263,9 +261,7 @@ def test_inf_and_nan_alike_are_left_out() -> None:
     assert arrays([nan, 1.0], [nan, 1.5]).numbers == {"max_abs_error": 0.5, "thousandth": 0}
 
 
-@pytest.mark.parametrize(
-    "bench, device", [(inf, -inf), (inf, nan), (nan, inf), (nan, 1.0), (1.0, inf), (inf, 1.0)]
-)
+@pytest.mark.parametrize("bench, device", [(inf, -inf), (inf, nan), (nan, inf), (nan, 1.0), (1.0, inf), (inf, 1.0)])
 def test_inf_and_nan_that_differ_are_errors(bench: float, device: float) -> None:
     judged = arrays([1.0, 2.0, bench], [1.0, 2.0, device])
     assert judged[:2] == (ERROR, {}) and said(judged) == "inf/nan differ"
@@ -333,10 +329,7 @@ def test_random_numbers_of_other_distributions_fail() -> None:
 
 def test_random_integers_and_bool() -> None:
     random = np.random.default_rng(5)
-    assert (
-        exact(random.permutation(5000), random.permutation(5000).astype(np.int32), is_random=True).status
-        is PASS
-    )
+    assert exact(random.permutation(5000), random.permutation(5000).astype(np.int32), is_random=True).status is PASS
     coins = [random.random(5000) < share for share in (0.5, 0.5, 0.9)]
     assert exact(coins[0], coins[1], is_random=True).status is PASS
     assert exact(coins[0], coins[2], is_random=True).status is ERROR
@@ -371,7 +364,7 @@ def test_largest_distance_of_distributions() -> None:
         np.append(random.normal(15, 8, 148), [nan, inf]),
     )
     naive = max(abs((first <= x).mean() - (second <= x).mean()) for x in [*first, *second[:-2]])
-    assert largest_distance(first, second) == approx(naive)
+    assert measure_largest_distance(first, second) == approx(naive)
 
 
 # hints
@@ -387,9 +380,7 @@ def test_topk_says_what_sorted_does() -> None:
         assert "sorted=False" not in said(exact(bench, bench[::-1]))
 
 
-@pytest.mark.parametrize(
-    "api", ["npu_rms_norm_dynamic_quant", "npu_dynamic_quant", "npu_quant_lightning_indexer"]
-)
+@pytest.mark.parametrize("api", ["npu_rms_norm_dynamic_quant", "npu_dynamic_quant", "npu_quant_lightning_indexer"])
 def test_quantised_integers_may_be_off_by_one(api: str) -> None:
     for dtype in ("int8", "uint8", "int64"):
         bench = np.array([1, 2, 100], dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from probe_metrics.precheck.mint_stage import MintStage, closeness
+from probe_metrics.precheck.mint_stage import MintStage, measure_closeness
 from probe_precheck.assignment import Assignment
 from probe_precheck.checking import rule_of, tables_of
 from probe_precheck.judging import Judge
@@ -34,9 +34,7 @@ def spread(count: int = 200, low: float = -1, high: float = 1) -> np.ndarray[Any
     return np.random.default_rng(count).uniform(low, high, count)
 
 
-def alone(
-    one: Output, standard: str = "benchmark_ratio", direction: str = "forward", **numbers: float
-) -> Judged:
+def alone(one: Output, standard: str = "benchmark_ratio", direction: str = "forward", **numbers: float) -> Judged:
     return MintStage().judge_alone(one, standard, numbers, direction)
 
 
@@ -45,7 +43,7 @@ def alone(
 
 def test_the_numbers_are_those_of_msprobe() -> None:
     bench, device = np.array([1.0, -2.0, 0.0]), np.array([1.5, -2.0, 1e-9])
-    found = closeness(output(bench, device))
+    found = measure_closeness(output(bench, device))
     dot, norms = bench @ held(device).values, np.linalg.norm(bench) * np.linalg.norm(held(device).values)
     assert found.cosine == pytest.approx((1e-8 + dot) / (1e-8 + norms), rel=1e-12)
     assert (found.max_abs_error, found.max_relative_error) == (0.5, pytest.approx(0.5))
@@ -75,10 +73,10 @@ def test_inf_and_nan_are_left_out_where_alike() -> None:
 def test_equal_values_of_any_size_pass(size: float) -> None:
     """Those whose squares no float64 can hold have a cosine all the same."""
     values = size * np.array([1.0, -0.5, 0.25])
-    found = closeness(output(values, values, "Float64"))
+    found = measure_closeness(output(values, values, "Float64"))
     assert (found.cosine, found.max_abs_error) == (pytest.approx(1), 0)
     assert MintStage().judge(output(values, values, "Float64")).status is PASS
-    other = closeness(output(values, values * [1, 1, -1], "Float64"))
+    other = measure_closeness(output(values, values * [1, 1, -1], "Float64"))
     if size >= 1:
         assert other.cosine == pytest.approx((1 + 0.25 - 0.0625) / (1 + 0.25 + 0.0625), abs=1e-7)
 

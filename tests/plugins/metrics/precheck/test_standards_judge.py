@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from probe_metrics.precheck.thresholds import thresholds
+from probe_metrics.precheck.thresholds import load_thresholds
 from probe_precheck.model import Judgement, Numbers, Status, UnusableCell
 from probe_precheck.specs import StandardSpec
 from probe_precheck.tables import COMPARE_DETAILS
@@ -85,18 +85,14 @@ def test_absolute_says_where_the_gpu_fails_as_well(key: str) -> None:
     npu = row(**{**zeros, key: 0.5})
     for gpu in ({key: 0.1}, {key: nan}):
         found = judge("absolute_threshold", npu, row(**{**zeros, **gpu}))
-        assert found.status is ERROR and all(
-            GPU_FAILS in said(found, language)[0] for language in ("zh", "en")
-        )
+        assert found.status is ERROR and all(GPU_FAILS in said(found, language)[0] for language in ("zh", "en"))
     others = {other: 0.5 for other in ABSOLUTE if other != key}
     for gpu in (others, {key: 0.0}, {key: None}, {key: "text"}):
         assert GPU_FAILS not in said(judge("absolute_threshold", npu, row(**gpu)))[0]
 
 
 @pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize(
-    "rate, status", [(0.0, PASS), (-0.0, PASS), (TINY, ERROR), (1.0, ERROR), (nan, ERROR)]
-)
+@pytest.mark.parametrize("rate, status", [(0.0, PASS), (-0.0, PASS), (TINY, ERROR), (1.0, ERROR), (nan, ERROR)])
 def test_binary_consistency(rate: float, status: Status, release: str) -> None:
     found = judge("binary_consistency", row(error_rate=rate), row(), release)
     assert found.status is found.cells["error_rate_status"] is status
@@ -203,9 +199,7 @@ def test_ratio_of_inf_and_nan(key: str, release: str) -> None:
 
 def test_the_worst_indicator_decides() -> None:
     ones = row(**dict.fromkeys(RATIOS, 1.0))
-    found = judge(
-        "benchmark_ratio", row(**{**dict.fromkeys(RATIOS, 1.0), "rmse": 1.5, "max_relative_error": 11}), ones
-    )
+    found = judge("benchmark_ratio", row(**{**dict.fromkeys(RATIOS, 1.0), "rmse": 1.5, "max_relative_error": 11}), ones)
     assert found.status is ERROR
     assert said(found) == ["WARNING: 均方根误差比值超过阈值", "ERROR: 相对误差最大值比值超过阈值"]
     assert said(found, "en") == [
@@ -219,9 +213,7 @@ def test_the_worst_indicator_decides() -> None:
     [(0, None, PASS, False), (0, 0.5, PASS, False), (0.5, 0.5, PASS, False), (0.5, 0.6, PASS, False),
      (up(0.5), 0.5, ERROR, True), (TINY, 0, ERROR, False), (TINY, None, ERROR, False), (nan, 1, ERROR, True)],
 )  # fmt: skip
-def test_inf_nan_of_the_benchmark_method(
-    npu: float, gpu: Any, status: Status, as_well: bool, release: str
-) -> None:
+def test_inf_nan_of_the_benchmark_method(npu: float, gpu: Any, status: Status, as_well: bool, release: str) -> None:
     """An error is a rate above 0 and above the GPU's, or where the GPU's is blank."""
     ones = dict.fromkeys(RATIOS, 1.0)
     ours, theirs = row(**ones, inf_nan_error_rate=npu), row(**ones, inf_nan_error_rate=gpu)
@@ -234,9 +226,7 @@ def test_inf_nan_of_the_benchmark_method(
 
 def test_no_inf_nan_rate_no_verdict_on_it() -> None:
     ones = dict.fromkeys(RATIOS, 1.0)
-    assert (
-        "inf_nan_status" not in judge("benchmark_ratio", row(**ones), row(**ones, inf_nan_error_rate=1)).cells
-    )
+    assert "inf_nan_status" not in judge("benchmark_ratio", row(**ones), row(**ones, inf_nan_error_rate=1)).cells
 
 
 # ULP
@@ -330,13 +320,9 @@ def test_accumulative_error(kind: str, limit: float, release: str) -> None:
         assert found.status is found.cells["error_balance_status"] is status
         assert said(found) == ([] if status is PASS else ["ERROR: 误差均衡性超过阈值"])
     for key, (verdict, message) in ABSOLUTE.items():
-        found = judge(
-            "accumulative_error", row(kind, **{**zeros, key: TINY}, error_balance=0), row(kind), release
-        )
+        found = judge("accumulative_error", row(kind, **{**zeros, key: TINY}, error_balance=0), row(kind), release)
         assert found.status is found.cells[verdict] is ERROR and said(found) == [message]
-    found = judge(
-        "accumulative_error", row(kind, **zeros, error_balance=1), row(kind, error_balance=1), release
-    )
+    found = judge("accumulative_error", row(kind, **zeros, error_balance=1), row(kind, error_balance=1), release)
     assert GPU_FAILS in said(found)[0]
 
 
@@ -398,4 +384,4 @@ def test_lists_of_apis() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_release_has_every_standard(release: str) -> None:
     for standard in set(NEEDED) - {"binary_consistency"}:
-        assert thresholds(release, standard)
+        assert load_thresholds(release, standard)

@@ -19,7 +19,7 @@ from probe_metrics.precheck.benchmark_ratio import BenchmarkRatio
 from probe_metrics.precheck.binary_consistency import BinaryConsistency
 from probe_metrics.precheck.dual_thousandth import DualThousandth
 from probe_metrics.precheck.first_stage import FirstStage
-from probe_metrics.precheck.thresholds import thresholds
+from probe_metrics.precheck.thresholds import load_thresholds
 from probe_metrics.precheck.ulp import UlpError
 from probe_precheck import model
 from probe_precheck.tables import NUMBERS
@@ -29,7 +29,7 @@ from support.references.precheck_reference import ABSOLUTE, ACCUMULATIVE, LARGES
 from support.sampling import examples
 
 from probe_core.errors import UserError
-from probe_core.model.measure import BLOCK
+from probe_core.model.measure import BLOCK_ELEMENTS
 
 Array = np.ndarray[Any, Any]
 inf, nan = math.inf, math.nan
@@ -125,10 +125,7 @@ def cases(draw: Any, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Array, str,
     with np.errstate(all="ignore"):
         bench = np.array([b for b, _ in elements], np.float64).astype(bench_dtype)
         device = np.array(
-            [
-                nudge[0] if isinstance(nudge, tuple) else b * (1 + nudge)
-                for b, (_, nudge) in zip(bench, elements)
-            ],
+            [nudge[0] if isinstance(nudge, tuple) else b * (1 + nudge) for b, (_, nudge) in zip(bench, elements)],
             np.float64,
         )
     layout = draw(LAYOUTS)
@@ -160,11 +157,11 @@ def test_measures_of_any_data(name: str, release: str) -> None:
 def test_measures_of_several_blocks(name: str, kind: str, release: str) -> None:
     """More than two blocks, the last one short, inf and nan in the second one alone."""
     random = np.random.default_rng(7)
-    bench = random.normal(size=2 * BLOCK + 77) * 10.0 ** random.integers(-8, 4, 2 * BLOCK + 77)
+    bench = random.normal(size=2 * BLOCK_ELEMENTS + 77) * 10.0 ** random.integers(-8, 4, 2 * BLOCK_ELEMENTS + 77)
     bench = bench.astype(np.float64 if kind == "float32" else np.float32)
     device = to_kind(bench * (1 + random.normal(size=bench.size) * 1e-6), kind)
-    bench[BLOCK + 5 : BLOCK + 9] = [inf, nan, 1e5, -inf]
-    device[BLOCK + 5 : BLOCK + 9] = [inf, 1.0, inf if kind == "float16" else 1e5, inf]
+    bench[BLOCK_ELEMENTS + 5 : BLOCK_ELEMENTS + 9] = [inf, nan, 1e5, -inf]
+    device[BLOCK_ELEMENTS + 5 : BLOCK_ELEMENTS + 9] = [inf, 1.0, inf if kind == "float16" else 1e5, inf]
     shape = (7, -1) if bench.size % 7 == 0 else (1, -1)
     device, bench = device.reshape(shape), bench.reshape(shape)
     assert measured(name, device, kind, bench, release) == same(expected(name, device, kind, bench, release))
@@ -214,9 +211,7 @@ def test_ulp_is_the_integer_distance_within_a_binade(kind: str) -> None:
     """A bench that the dtype holds, and a device in the same binade: the places of the two numbers differ by it."""
     integer, bits = patterns(kind)
     random = np.random.default_rng(3)
-    top = (
-        0x7F800000 >> 16 if kind == "bfloat16" else {"float32": 0x7F800000, "float16": 0x7C00}[kind]
-    ) >> bits
+    top = (0x7F800000 >> 16 if kind == "bfloat16" else {"float32": 0x7F800000, "float16": 0x7C00}[kind]) >> bits
     exponents = random.integers(1, top, 2000)
     ours, theirs = random.integers(0, 1 << bits, (2, 2000))
     device, bench = (from_bits(((exponents << bits) | m).astype(integer), kind) for m in (ours, theirs))
@@ -346,9 +341,7 @@ def test_limits_of_each_release(kind: str, release: str) -> None:
         share = "small_value_error_share"
         assert one("benchmark", share, kind, release, 1, SMALL[release][kind][0] * step) != over
         assert one("benchmark", share, kind, release, 0, SMALL[release][kind][1] * step) == over
-        assert (
-            one("accumulative", "relative_error_rate", kind, release, 1e4, 1e4 / (1 + bound * step)) == over
-        )
+        assert one("accumulative", "relative_error_rate", kind, release, 1e4, 1e4 / (1 + bound * step)) == over
         assert one("accumulative", "absolute_error_rate", kind, release, 0, bound * step) == over
         assert one("accumulative", "absolute_error_rate", kind, release, 0, step) != over
         assert one("dual", "thousandth", kind, release, 1e4, 1e4 / (1 + 0.001 * step)) != over
@@ -383,4 +376,4 @@ def test_both_arrays_stay_as_they_were() -> None:
 
 def test_unknown_release_is_said() -> None:
     with pytest.raises(UserError, match=r"9\.9"):
-        thresholds("9.9", "ulp")
+        load_thresholds("9.9", "ulp")

@@ -69,9 +69,7 @@ def test_the_wrong_split_is_named_first_and_alone(swapped: bool, tmp_path: Path)
     report = compared(tmp_path, split=True, swapped=swapped)
     name = "Torch.split.0.backward" if swapped else "Mint.split.0.backward"
     assert [suspect.op for suspect in report.suspects] == [name]
-    assert report.suspects[0].why.startswith(
-        "returns values that differ, although its inputs agree (output.0: "
-    )
+    assert report.suspects[0].why.startswith("returns values that differ, although its inputs agree (output.0: ")
 
 
 def test_the_right_program_names_nothing(tmp_path: Path) -> None:

@@ -24,9 +24,7 @@ def blocking() -> None:
 
 def bits(values: Any) -> list[bytes]:
     found = values if isinstance(values, (list, tuple)) else (values,)
-    return [
-        part for v in found for part in (bits(v) if isinstance(v, (list, tuple)) else [v.asnumpy().tobytes()])
-    ]
+    return [part for v in found for part in (bits(v) if isinstance(v, (list, tuple)) else [v.asnumpy().tobytes()])]
 
 
 def trained(split: bool = False, found: Any = None) -> list[list[bytes]]:

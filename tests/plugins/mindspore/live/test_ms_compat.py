@@ -33,17 +33,17 @@ def seen(look: Any) -> Any:
 
 def test_nodes_of_the_graph_2_10() -> None:
     assert compat.has_nodes()
-    assert compat.node_of(Tensor(X)) is None and compat.node_of(Tensor(X) * 2) is None  # nobody asks for it
+    assert compat.get_node(Tensor(X)) is None and compat.get_node(Tensor(X) * 2) is None  # nobody asks for it
 
     def look(x: Tensor, weight: Parameter, parts: Any) -> Any:
-        nodes = [compat.node_of(part) for part in parts]
-        assert len({compat.identity(node) for node in nodes}) == 1
+        nodes = [compat.get_node(part) for part in parts]
+        assert len({compat.get_identity(node) for node in nodes}) == 1
         assert [compat.place_of(part) for part in parts] == [0, 1, 2]
-        ((product, place),) = [edge for edge in compat.edges_of(nodes[0]) if edge[0] is not None]
+        ((product, place),) = [edge for edge in compat.list_edges(nodes[0]) if edge[0] is not None]
         assert place == 0 and compat.number_of(nodes[0]) > compat.number_of(product) > 0
-        ends = [compat.identity(node) for node, _ in compat.edges_of(product)]
-        assert ends == [compat.identity(compat.node_of(x)), compat.identity(compat.node_of(weight))]
-        assert compat.number_of(compat.node_of(x)) == compat.number_of(compat.node_of(weight)) == 0
+        ends = [compat.get_identity(node) for node, _ in compat.list_edges(product)]
+        assert ends == [compat.get_identity(compat.get_node(x)), compat.get_identity(compat.get_node(weight))]
+        assert compat.number_of(compat.get_node(x)) == compat.number_of(compat.get_node(weight)) == 0
         return True
 
     assert seen(look)
@@ -53,7 +53,7 @@ def test_hooks_of_nodes_2_10() -> None:
     calls: list[Any] = []
 
     def look(x: Tensor, weight: Parameter, parts: Any) -> None:
-        node = compat.node_of(parts[0])
+        node = compat.get_node(parts[0])
         node.register_prehook(lambda gradients: calls.append([g is None for g in gradients]))
         node.register_hook(lambda out, into: calls.append([out[0].asnumpy().tolist(), len(into)]))
 
@@ -63,18 +63,18 @@ def test_hooks_of_nodes_2_10() -> None:
 
 def test_no_grad_2_10() -> None:
     def look(x: Tensor, *_: Any) -> bool:
-        with compat.no_grad():
-            return compat.node_of(x * 2) is None and compat.node_of(x) is not None
+        with compat.disable_gradients():
+            return compat.get_node(x * 2) is None and compat.get_node(x) is not None
 
     assert seen(look)
 
 
 def test_primitives_2_10() -> None:
-    classes = compat.primitive_classes()
+    classes = compat.list_primitive_classes()
     assert len(classes) > 1000 and ops.Primitive in classes and len(set(classes)) == len(classes)
     layer = nn.Conv2d(3, 4, 3)
-    assert list(compat.primitives_of(layer)) == ["conv2d", "bias_add"]
-    assert compat.primitive_name(layer.conv2d) == "Conv2D"
+    assert list(compat.list_primitives(layer)) == ["conv2d", "bias_add"]
+    assert compat.get_primitive_name(layer.conv2d) == "Conv2D"
 
 
 def test_waiting_raises_what_went_wrong_2_10() -> None:
@@ -100,10 +100,10 @@ def test_eager_leaves_things_as_they_were_2_10(monkeypatch: pytest.MonkeyPatch) 
 
 def test_seeds_of_operators_2_10() -> None:
     ms.set_seed(5)
-    assert compat.operator_seeds() == []
+    assert compat.list_operator_seeds() == []
     ops.standard_normal((2,))
-    assert [entry[:2] for entry in compat.operator_seeds()] == [("standard_normal", 0)]
-    attributes = compat.attributes_of(nn.Dropout(p=0.5).dropout)
+    assert [entry[:2] for entry in compat.list_operator_seeds()] == [("standard_normal", 0)]
+    attributes = compat.read_attributes(nn.Dropout(p=0.5).dropout)
     assert {name: attributes[name] for name in ("Seed0", "Seed1")} == {"Seed0": 5, "Seed1": 0}
 
 
@@ -113,7 +113,7 @@ def test_steps_of_generators_2_10(monkeypatch: pytest.MonkeyPatch) -> None:
     original = kind.__call__
 
     def call(primitive: Any, *args: Any) -> Any:
-        steps.append(compat.generator_step(primitive, args))
+        steps.append(compat.find_generator_step(primitive, args))
         return original(primitive, *args)
 
     monkeypatch.setattr(kind, "__call__", call)
@@ -129,13 +129,13 @@ def test_steps_of_generators_2_10(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_level_of_mixed_precision_2_10() -> None:
     net = nn.SequentialCell(nn.Dense(3, 3))
-    assert compat.amp_level(net) == ""
-    assert compat.amp_level(ms.amp.auto_mixed_precision(net, "O2")) == "O2"
+    assert compat.get_amp_level(net) == ""
+    assert compat.get_amp_level(ms.amp.auto_mixed_precision(net, "O2")) == "O2"
 
 
 def test_differentiation_2_10() -> None:
     def look(x: Tensor, weight: Parameter, parts: Any) -> bool:
-        with compat.no_grad():
+        with compat.disable_gradients():
             assert not compat.is_differentiating()
         return compat.is_differentiating()
 

@@ -66,9 +66,7 @@ def kinds_of(answer: Any) -> set[str]:
 def test_seed_is_the_cause_and_not_the_dropout(story: Story, level: str, kind: str, clause: str) -> None:
     target, golden = (story.record(f"seed{seed}", level, kind, seed) for seed in ("6", "5"))
     first, answer = story.answer(target, golden)
-    assert first.startswith(
-        f"DIVERGED: in step0, the random seed of mindspore differs (6 against 5), {clause}"
-    )
+    assert first.startswith(f"DIVERGED: in step0, the random seed of mindspore differs (6 against 5), {clause}")
     assert kinds_of(answer) == {"random_state"}
     assert not [cause["op"] for cause in answer["causes"] if "ropout" in cause["op"]]
 

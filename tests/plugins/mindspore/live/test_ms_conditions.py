@@ -46,9 +46,7 @@ def run_step(found: Recording, model: nn.Cell, *batch: Any) -> None:
     [("L0", ["Cell.1.Dropout.forward.0"]), ("L1", ["Primitive.dropout.Dropout.0.forward"]),
      ("mix", ["Primitive.dropout.Dropout.0.forward", "Cell.1.Dropout.forward.0"])],
 )  # fmt: skip
-def test_calls_that_draw_are_recorded_with_their_states(
-    tmp_path: Path, level: str, ops_that_draw: list[str]
-) -> None:
+def test_calls_that_draw_are_recorded_with_their_states(tmp_path: Path, level: str, ops_that_draw: list[str]) -> None:
     ms.set_seed(5)
     model = net()
     with recording(tmp_path / "run", level=level) as found:
@@ -92,7 +90,7 @@ def test_the_default_generator_is_read_before_and_after_its_steps(tmp_path: Path
         found.debugger._recorder.register(holder, "draws", "Mine.draws")
         found.start()
         before = read_states(b"")["mindspore.Generator"]
-        for generator in (compat.default_generator(), given):
+        for generator in (compat.get_default_generator(), given):
             holder.draws(generator)
         after = read_states(b"")["mindspore.Generator"]
         found.stop()
@@ -143,9 +141,7 @@ def test_recording_draws_no_random_number(tmp_path: Path, level: str) -> None:
         found.step()
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"]
-)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"])
 def test_a_batch_has_the_hash_that_torch_computes(tmp_path: Path, dtype: str) -> None:
     values = np.random.RandomState(1).normal(size=(5, 7)) * 9
     theirs = torch.from_numpy(values).to(torch.float32).to(getattr(torch, dtype))
@@ -195,13 +191,11 @@ def test_settings_are_those_at_the_call_of_the_model(tmp_path: Path) -> None:
     assert numerics["runtime_num_threads"] == ms.get_context("runtime_num_threads")
 
 
-def test_errors_are_logged_and_do_not_reach_the_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_are_logged_and_do_not_reach_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("probe_mindspore.capture.draws.seeding_of", fail)
+    monkeypatch.setattr("probe_mindspore.capture.draws.find_seeds", fail)
     monkeypatch.setattr("probe_mindspore.capture.conditions.read_states", fail)
     found = Recording(tmp_path / "run", level="mix")
     run_step(found, net(), X)

@@ -67,9 +67,7 @@ def packed(path: Path, name: str) -> Any:
         return json.loads(pack.read(name))
 
 
-def test_results_have_the_same_bits_with_the_checker(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_have_the_same_bits_with_the_checker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path / "pack.zip") == train(None)
     assert "config-check" not in capsys.readouterr().err
     dataset = packed(tmp_path / "pack.zip", "dataset/step2/rank0/dataset.json")
@@ -86,9 +84,7 @@ def test_a_seed_is_named(tmp_path: Path, probe: Any) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         train(tmp_path / f"{name}.zip", seed)
     a, b, c, out = (tmp_path / name for name in ("a.zip", "b.zip", "c.zip", "out"))
-    assert probe("-f", "mindspore", "config_check", "-c", a, b, "-o", out, "--fail-on", "warning") == 0, (
-        probe.out
-    )
+    assert probe("-f", "mindspore", "config_check", "-c", a, b, "-o", out, "--fail-on", "warning") == 0, probe.out
     assert probe("-f", "mindspore", "config_check", "-c", a, c, "-o", out) == 0
     assert "the random seed of" in probe.out.splitlines()[0].lower()
 

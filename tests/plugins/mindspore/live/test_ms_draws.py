@@ -14,7 +14,7 @@ ms = pytest.importorskip("mindspore")
 import mindspore.ops.operations as P  # noqa: E402
 from mindspore import Tensor, ops  # noqa: E402
 from mindspore.ops.operations import _inner_ops  # noqa: E402
-from probe_mindspore.capture.drawing_primitives import Seeding, seeding_of  # noqa: E402
+from probe_mindspore.capture.drawing_primitives import PrimitiveSeeds, find_seeds  # noqa: E402
 
 ms.runtime.launch_blocking()
 X = Tensor(np.ones((40, 3), np.float32))
@@ -40,35 +40,35 @@ def first_of(result: Any) -> bytes:
     return bytes(found.asnumpy().tobytes())
 
 
-def repeated(construct: Callable[[], Any], inputs: tuple[Any, ...]) -> tuple[Seeding | None, bool]:
+def repeated(construct: Callable[[], Any], inputs: tuple[Any, ...]) -> tuple[PrimitiveSeeds | None, bool]:
     """Return the seeds of a primitive, and True if two of the same seeds return the same numbers."""
     results = [first_of(construct()(*inputs)) for _ in range(2)]
-    return seeding_of(construct(), inputs), results[0] == results[1]
+    return find_seeds(construct(), inputs), results[0] == results[1]
 
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_primitives_with_seeds_follow_the_rule(name: str) -> None:
     construct, inputs = CASES[name]
     seeding, is_same = repeated(lambda: construct(3, 4), inputs)
-    assert seeding == Seeding(name, (3, 4), is_unseeded=False) and is_same
+    assert seeding == PrimitiveSeeds(name, (3, 4), is_unseeded=False) and is_same
     seeding, is_same = repeated(lambda: construct(0, 0), inputs)
-    assert seeding == Seeding(name, (0, 0), is_unseeded=True) and not is_same
+    assert seeding == PrimitiveSeeds(name, (0, 0), is_unseeded=True) and not is_same
 
 
-EXCEPTIONS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], Seeding]] = {
-    "Bernoulli": (lambda: P.Bernoulli(-1), (X, Tensor(0.5)), Seeding("Bernoulli", (-1,), True)),
-    "Bernoulli 3": (lambda: P.Bernoulli(3), (X, Tensor(0.5)), Seeding("Bernoulli", (3,), False)),
-    "RandomCategorical": (lambda: P.RandomCategorical(), (X, 30, 0), Seeding("RandomCategorical", (0,), True)),
+EXCEPTIONS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], PrimitiveSeeds]] = {
+    "Bernoulli": (lambda: P.Bernoulli(-1), (X, Tensor(0.5)), PrimitiveSeeds("Bernoulli", (-1,), True)),
+    "Bernoulli 3": (lambda: P.Bernoulli(3), (X, Tensor(0.5)), PrimitiveSeeds("Bernoulli", (3,), False)),
+    "RandomCategorical": (lambda: P.RandomCategorical(), (X, 30, 0), PrimitiveSeeds("RandomCategorical", (0,), True)),
     "RandomCategorical 3": (
-        lambda: P.RandomCategorical(), (X, 30, 3), Seeding("RandomCategorical", (3,), False)
+        lambda: P.RandomCategorical(), (X, 30, 3), PrimitiveSeeds("RandomCategorical", (3,), False)
     ),
-    "LogNormalReverse": (lambda: P.LogNormalReverse(), (X,), Seeding("LogNormalReverse", (), True)),
+    "LogNormalReverse": (lambda: P.LogNormalReverse(), (X,), PrimitiveSeeds("LogNormalReverse", (), True)),
     "RandpermV2": (
-        lambda: ops.auto_generate.RandpermV2(0, 0), (60,), Seeding("RandpermV2", (0, 0), False)
+        lambda: ops.auto_generate.RandpermV2(0, 0), (60,), PrimitiveSeeds("RandpermV2", (0, 0), False)
     ),
     "LogUniformCandidateSampler": (
         lambda: ops.LogUniformCandidateSampler(1, 5, True, 500, 0), (Tensor([[1], [2]]),),
-        Seeding("LogUniformCandidateSampler", (0,), False),
+        PrimitiveSeeds("LogUniformCandidateSampler", (0,), False),
     ),
 }  # fmt: skip
 
@@ -83,12 +83,12 @@ def test_exceptions_are_as_listed(name: str) -> None:
 
 @pytest.mark.parametrize("kind", [P.Dropout2D, P.Dropout3D])
 def test_kernels_that_no_seed_reaches_draw(kind: Any) -> None:
-    assert seeding_of(kind(0.5), (X,)) == Seeding(kind.__name__, (), False)
+    assert find_seeds(kind(0.5), (X,)) == PrimitiveSeeds(kind.__name__, (), False)
 
 
 @pytest.mark.parametrize("primitive", [ops.MatMul(), ops.ReLU(), ops.BiasAdd()])
 def test_other_primitives_draw_nothing(primitive: Any) -> None:
-    assert seeding_of(primitive, (X, X)) is None
+    assert find_seeds(primitive, (X, X)) is None
 
 
 def test_all_constructors_with_seeds_are_known() -> None:
@@ -111,6 +111,6 @@ def test_a_dropout_keeps_the_seeds_of_its_construction() -> None:
 
     ms.set_seed(5)
     layer = nn.Dropout(p=0.5)
-    before = seeding_of(layer.dropout, (X,))
+    before = find_seeds(layer.dropout, (X,))
     ms.set_seed(6)
-    assert seeding_of(layer.dropout, (X,)) == before == Seeding("Dropout", (5, 0), False)
+    assert find_seeds(layer.dropout, (X,)) == before == PrimitiveSeeds("Dropout", (5, 0), False)

@@ -128,9 +128,7 @@ def test_names_are_those_of_the_recorder(tmp_path: Path) -> None:
         ("improve_precision", "Float16"),
     ],
 )
-def test_all_of_mint_can_be_repeated(
-    tmp_path: Path, mode: str, dtype: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_of_mint_can_be_repeated(tmp_path: Path, mode: str, dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
     with watching(tmp_path / "run", pert_mode=mode) as task:
         task.start()
         called = every_call_of_mint(dtype)
@@ -178,9 +176,7 @@ def test_a_wrong_half_operator_is_reported_and_fixed(tmp_path: Path, monkeypatch
         assert gradient.dtype == ms.float16 and gradient.asnumpy().tolist() == [1.0, 1.0]
 
 
-def test_calls_in_place_are_compared_on_their_inputs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_calls_in_place_are_compared_on_their_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x = Tensor(np.array([1.0, 2.0], np.float32))
     weight = Parameter(Tensor(np.array([1.0, 2.0], np.float32)), name="weight")
 

@@ -125,17 +125,13 @@ def test_all_kinds_of_arguments_are_repeated(tmp_path: Path, capsys: pytest.Capt
 def test_a_repeated_tensor_has_one_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x = tensor(3, 3)
     section = {"fuzz_stage": "backward", "list": ["matmul"], "pert_mode": "change_value"}
-    found = watched(
-        tmp_path / "run", lambda: ms.grad(lambda x: mint.sum(mint.matmul(x, x) * x))(x), **section
-    )
+    found = watched(tmp_path / "run", lambda: ms.grad(lambda x: mint.sum(mint.matmul(x, x) * x))(x), **section)
     assert "compared 1 result" in capsys.readouterr().err
     assert [row["output_index"] for row in found] in ([], ["0"])
 
 
 @pytest.mark.parametrize("dtype", ["Float32", "Float16"])
-def test_all_gradients_of_mint_can_be_repeated(
-    tmp_path: Path, dtype: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_gradients_of_mint_can_be_repeated(tmp_path: Path, dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
     with watching(tmp_path / "run", pert_mode="no_change", fuzz_stage="backward", list=["Mint"]) as task:
         task.start()
         called = every_call_of_mint(dtype, gradients=True)
@@ -154,9 +150,7 @@ def test_random_calls_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "1 call of Functional.dropout not examined: they draw random numbers" in text
 
 
-def test_calls_without_a_gradient_are_not_repeated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_calls_without_a_gradient_are_not_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x = tensor(3)
     ms.grad(lambda x: mint.exp(x).sum())(x)  # leaves a node at x
 
@@ -232,9 +226,7 @@ def test_rows_of_several_steps_are_in_their_steps(tmp_path: Path) -> None:
     assert [names(rows(tmp_path / "run", step)) for step in range(3)] == [[], ["Mint.sin.0.backward"], []]
 
 
-def test_settings_that_backward_cannot_follow_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_that_backward_cannot_follow_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(**section: Any) -> None:
         fields = {"fuzz_stage": "backward", "pert_mode": "no_change", **section}
         Recording(tmp_path / "run", task="free_benchmark", level="L1", free_benchmark=fields)

@@ -16,8 +16,8 @@ pytest.importorskip("mindspore")
 
 from mindspore import mint, ops
 from probe_mindspore.precheck import device
-from probe_mindspore.precheck.random_arrays import generator_for, random_array
-from probe_mindspore.precheck.tensors import Arguments, Made
+from probe_mindspore.precheck.random_arrays import create_generator, draw_array
+from probe_mindspore.precheck.tensors import Arguments, TensorArgument
 from probe_precheck.model import Array, Outputs, Result, Skipped, Status
 from probe_precheck.rebuild import Unbuildable
 from probe_precheck.settings import RunnerOptions, Settings
@@ -53,10 +53,8 @@ def arrays(outputs: Any) -> tuple[Array, Array]:
 # -- random tensors --------------------------------------------------------------------------------
 
 
-def drawn(
-    dtype: str, low: Any, high: Any, shape: tuple[int, ...] = (50,), place: str = "a", **more: Any
-) -> Any:
-    return random_array({"Min": low, "Max": high, **more}, dtype, shape, generator_for(1234, place))
+def drawn(dtype: str, low: Any, high: Any, shape: tuple[int, ...] = (50,), place: str = "a", **more: Any) -> Any:
+    return draw_array({"Min": low, "Max": high, **more}, dtype, shape, create_generator(1234, place))
 
 
 def test_each_tensor_has_a_seed_of_its_own_and_keeps_it() -> None:
@@ -108,7 +106,7 @@ def test_arguments_come_back_as_they_were(tmp_path: Path) -> None:
         {"type": "slice", "value": [0, 4, 2]}, {"type": "mindspore.dtype", "value": "mindspore.float16"},
         {"type": "str", "value": "mean"}, at=leaf("Bool", [2], False, True))})  # fmt: skip
     call = checks.calls.call(0, Settings())
-    found = checks.runner._rebuilder.arguments(call)
+    found = checks.runner._rebuilder.rebuild_arguments(call)
     assert [made.dtype for made in found.tensors] == ["Float32", "Int64", "Bool"]
     assert found.positional[1][1] == 2 and found.positional[2] is None
     assert found.positional[3] == slice(0, 4, 2) and found.positional[4] == D("Float16")
@@ -123,9 +121,7 @@ def test_indices_fit_and_do_not_depend_on_what_was_recorded(tmp_path: Path) -> N
                                           leaf("Float32", [2, 3], -1.0, 1.0)),
         "MintFunctional.nll_loss.0.forward": forward(leaf("Float32", [4, 3], -1.0, 1.0), leaf("Int64", [4], -7, 7)),
     })  # fmt: skip
-    assert {name: found.forward for name, found in checks.all().items()} == dict.fromkeys(
-        checks.calls.names, PASS
-    )
+    assert {name: found.forward for name, found in checks.all().items()} == dict.fromkeys(checks.calls.names, PASS)
 
 
 # -- backward --------------------------------------------------------------------------------------
@@ -199,9 +195,7 @@ NO_GRADIENT = (
         ("Tensor.transpose", (T(2, 3, 4), 1, 2)),
     ],
 )
-def test_arguments_by_position_mean_what_mindspore_means(
-    api: str, positional: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_arguments_by_position_mean_what_mindspore_means(api: str, positional: tuple[Any, ...], tmp_path: Path) -> None:
     recording = Recording(tmp_path)
 
     name = recording.call(api, *positional, backward=api not in NO_GRADIENT)
@@ -212,8 +206,8 @@ def test_arguments_by_position_mean_what_mindspore_means(
 def test_gradients_agree_with_finite_differences() -> None:
     """Finite differences show that both sides are not wrong in the same way."""
     values = np.linspace(0.5, 2.0, 6, dtype=np.float32).reshape(2, 3)
-    made = [Made(values, "Float32", "a"), Made(values[::-1].copy(), "Float32", "b")]
-    ones = Made(np.ones((2, 3), np.float32), "Float32")
+    made = [TensorArgument(values, "Float32", "a"), TensorArgument(values[::-1].copy(), "Float32", "b")]
+    ones = TensorArgument(np.ones((2, 3), np.float32), "Float32")
     found = device.run_backward(mint.mul, "mul", Arguments((made[0],), {"other": made[1]}), [ones], 0)
     assert [np.allclose(one.values, other.values) for one, other in zip(found, reversed(made))] == [
         True,
@@ -316,9 +310,9 @@ ONE = leaf("Float32", [2, 3], -1.0, 1.0)
     ],
 )
 def test_reasons(name: str, says: str, tmp_path: Path) -> None:
-    found: Result = written(
-        tmp_path, {f"{name}.forward": forward(ONE), "Mint.neg.0.forward": forward(ONE)}
-    ).result(name)
+    found: Result = written(tmp_path, {f"{name}.forward": forward(ONE), "Mint.neg.0.forward": forward(ONE)}).result(
+        name
+    )
     assert found.forward is SKIP and says in texts(found), texts(found)
 
 
@@ -357,9 +351,7 @@ def test_saved_data_and_script(tmp_path: Path) -> None:
     checks.runner.open(RunnerOptions(dump, error_directory=tmp_path))
     call = checks.calls.call(0, Settings())
     script = checks.runner.save(call, checks.outcome(name))
-    said = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=True, cwd="/"
-    ).stdout
+    said = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, cwd="/").stdout
     assert f"tested {name}.forward.output.device.0: shape (4, 6), max abs error" in said
     again = next(line for line in said.splitlines() if line.startswith("again"))
     assert float(again.partition("max abs error ")[2].partition(",")[0]) < 1e-6
@@ -367,5 +359,5 @@ def test_saved_data_and_script(tmp_path: Path) -> None:
 
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(UserError, match="There is no accelerator here for device 0"):
-        device.open_device("0")
-    assert device.open_device("cpu") == "CPU"
+        device.select_device("0")
+    assert device.select_device("cpu") == "CPU"

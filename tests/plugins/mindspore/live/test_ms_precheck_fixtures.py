@@ -52,9 +52,7 @@ def statuses(row: dict[str, str]) -> tuple[str, str, str]:
     return row["Forward Test Success"], row["Backward Test Success"], row["Standard"]
 
 
-def test_the_real_bug_comes_out_and_nothing_else(
-    fixtures: Path, tmp_path: Path, probe: Callable[..., int]
-) -> None:
+def test_the_real_bug_comes_out_and_nothing_else(fixtures: Path, tmp_path: Path, probe: Callable[..., int]) -> None:
     result, details = check(probe, fixtures / "msbug_mix_tensor" / "dump.json", tmp_path)
     rows = {row["API Name"]: row for row in result}
     split = rows.pop("Mint.split.0")

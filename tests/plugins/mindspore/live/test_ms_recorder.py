@@ -51,9 +51,7 @@ def test_filters(tmp_path: Path, section: Any, names: list[str]) -> None:
 
 def test_list_of_a_cell_brings_what_is_inside(tmp_path: Path) -> None:
     net = Net()
-    found = recorded(
-        tmp_path, lambda x: net(x).sum(), batch(0)[0], model=net, level="mix", tensor={"list": ["mlp.up"]}
-    )
+    found = recorded(tmp_path, lambda x: net(x).sum(), batch(0)[0], model=net, level="mix", tensor={"list": ["mlp.up"]})
     assert {name for name in found.records() if "forward" in name} == {
         "Cell.block.mlp.up.Linear.forward.0", "MintFunctional.linear.2.forward"}  # fmt: skip
 

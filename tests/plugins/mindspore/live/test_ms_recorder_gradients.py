@@ -29,9 +29,7 @@ def test_gradients_of_lists_and_keywords(tmp_path: Path) -> None:
     got = outputs_of(found, "Mint.cat.0.backward")
     assert np.array_equal(got[0], c[:2]) and np.array_equal(got[1], c[2:])
     got = outputs_of(found, "Mint.mul.0.backward")
-    assert np.allclose(got[0], c[2:] * y.asnumpy(), rtol=1e-6) and np.allclose(
-        got[1], c[2:] * x.asnumpy(), rtol=1e-6
-    )
+    assert np.allclose(got[0], c[2:] * y.asnumpy(), rtol=1e-6) and np.allclose(got[1], c[2:] * x.asnumpy(), rtol=1e-6)
     assert [g.tolist() for g in outputs_of(found, "Functional.stack.0.backward")] == [[[3.0] * 3] * 2] * 2
 
 

@@ -80,9 +80,7 @@ def test_parameters_and_their_gradients(whole: Recording) -> None:
     assert np.array_equal(whole.array(leaf), (found[0] if isinstance(found, tuple) else found).asnumpy())
 
 
-@pytest.mark.parametrize(
-    ("level", "cells", "calls"), [("L0", True, False), ("L1", False, True), ("mix", True, True)]
-)
+@pytest.mark.parametrize(("level", "cells", "calls"), [("L0", True, False), ("L1", False, True), ("mix", True, True)])
 def test_levels(tmp_path: Path, level: str, cells: bool, calls: bool) -> None:
     net = Net()
     found = recorded(tmp_path, lambda x: net(x).sum(), batch(0)[0], model=net, level=level, task="statistics")

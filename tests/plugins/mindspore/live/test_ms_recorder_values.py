@@ -29,14 +29,8 @@ DTYPES = ["float32", "float16", "float64", "int32", "int64", "uint8"]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_statistics_are_those_of_numpy(tmp_path: Path, dtype: str) -> None:
-    x = (
-        tensor(7, 33, dtype=dtype)
-        if dtype != "uint8"
-        else Tensor(np.arange(231, dtype="uint8").reshape(7, 33))
-    )
-    leaf = recorded(tmp_path, lambda x: mint.reshape(x, (33, 7)), x, grad=False).records()[
-        "Mint.reshape.0.forward"
-    ]
+    x = tensor(7, 33, dtype=dtype) if dtype != "uint8" else Tensor(np.arange(231, dtype="uint8").reshape(7, 33))
+    leaf = recorded(tmp_path, lambda x: mint.reshape(x, (33, 7)), x, grad=False).records()["Mint.reshape.0.forward"]
     leaf, given = leaf["input_args"][0], x.asnumpy().astype(np.float64)
     assert (leaf["type"], leaf["dtype"].lower(), leaf["shape"]) == ("mindspore.Tensor", dtype, [7, 33])
     assert (leaf["Max"], leaf["Min"]) == (given.max(), given.min())
@@ -92,10 +86,7 @@ def test_md5_is_the_crc_of_the_bytes(tmp_path: Path) -> None:
     records = found.records()
     turned = np.ascontiguousarray(x.asnumpy().T)  # a view: row by row of what it shows
     assert records["Mint.transpose.0.forward"]["output"][0]["md5"] == f"{zlib.crc32(turned.tobytes()):08x}"
-    assert (
-        records["Mint.transpose.0.forward"]["input_args"][0]["md5"]
-        == f"{zlib.crc32(x.asnumpy().tobytes()):08x}"
-    )
+    assert records["Mint.transpose.0.forward"]["input_args"][0]["md5"] == f"{zlib.crc32(x.asnumpy().tobytes()):08x}"
 
 
 def test_tensors_come_back_through_the_reader(whole: Recording) -> None:

@@ -12,13 +12,13 @@ pytest.importorskip("mindspore")
 
 from mindspore import Tensor, mint
 from probe_mindspore.precheck.runner import MindSporeRunner
-from probe_online.judging import SentChecking, SentRows, outcome_of
+from probe_online.judging import JudgeSetup, SentRows, run_sent_call
 from probe_precheck import Call, RunnerOptions
 from probe_recording import SentTensor, encode_body
 
 from probe_core.plugins.manager import Manager
 
-SETUP = SentChecking("mindspore", RunnerOptions(Path("none/dump.json"), "cpu"), ("cpu",), "guide")
+SETUP = JudgeSetup("mindspore", RunnerOptions(Path("none/dump.json"), "cpu"), ("cpu",), "guide")
 X = np.random.default_rng(1).standard_normal((6, 8)).astype(np.float32)
 
 
@@ -39,8 +39,8 @@ def judged(name: str, output: np.ndarray[Any, Any], **keywords: Any) -> SentRows
     runner.open(SETUP.options)
     call = Call(name, 0, fields)
     body = memoryview(b"".join(map(bytes, encode_body(sent))))
-    outcome, given = outcome_of(runner, call, body)
-    return SETUP.rows(Manager()).judged(call, outcome, given)
+    outcome, given = run_sent_call(runner, call, body)
+    return SETUP.create_row_maker(Manager()).make_rows(call, outcome, given)
 
 
 def test_what_mindspore_gives_passes_and_a_broken_operator_does_not() -> None:

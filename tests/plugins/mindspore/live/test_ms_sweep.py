@@ -17,8 +17,8 @@ import mindspore as ms
 from mindspore import mint, ops
 from probe_mindspore import PrecisionDebugger
 from probe_mindspore.precheck import device
-from probe_mindspore.precheck.tensors import Arguments, DType, Made, leaves, mapped
-from probe_precheck.calls import api_name
+from probe_mindspore.precheck.tensors import Arguments, DType, TensorArgument, iterate_leaves, map_leaves
+from probe_precheck.calls import get_api_name
 from probe_precheck.model import Status
 from support.on_mindspore.mint_calls import CALLS
 from support.on_mindspore.mint_checks import Checks, texts
@@ -34,11 +34,7 @@ def supported() -> set[str]:
     with (DATA / "mindspore_cpu_support.csv").open(encoding="utf-8") as file:
         found = {row["api"] for row in csv.DictReader(file) if row["fwd_210"] == "ok"}
     places = {"mint": "Mint.", "F": "MintFunctional.", "special": "Mint.special."}
-    names = {
-        f"{places[scope]}{name}"
-        for scope, _, name in (api.partition(".") for api in found)
-        if scope in places
-    }
+    names = {f"{places[scope]}{name}" for scope, _, name in (api.partition(".") for api in found) if scope in places}
     return names - {"Mint.empty", "Mint.empty_like"}  # which compute nothing
 
 
@@ -176,8 +172,8 @@ def test_what_the_recorder_records_passes(tmp_path: Path) -> None:
     checks = Checks(dump)
     results = checks.all()
     expected = Counter(one.api for one in CALLS if is_recorded(one))
-    of_apis = {name: result for name, result in results.items() if api_name(name) in expected}
-    assert Counter(map(api_name, of_apis)) == expected and len(of_apis) >= 180
+    of_apis = {name: result for name, result in results.items() if get_api_name(name) in expected}
+    assert Counter(map(get_api_name, of_apis)) == expected and len(of_apis) >= 180
     wrong = {name: texts(result) for name, result in of_apis.items() if not set(result.statuses) <= {PASS}}
     assert len(wrong) <= (1 - ALL) * len(of_apis), wrong
     assert sum(result.backward is PASS for result in of_apis.values()) > 120
@@ -198,14 +194,13 @@ def run(one: Any, arguments: Arguments) -> None:
         for part in name.split("."):
             place = getattr(place, part)
         built = [
-            mapped(part, lambda item: built_of(item, given))
-            for part in (arguments.positional, arguments.keywords)
+            map_leaves(part, lambda item: built_of(item, given)) for part in (arguments.positional, arguments.keywords)
         ]
         output = place(*built[0], **built[1])
-        flat = [item for item in leaves(output) if isinstance(item, ms.Tensor) and item.dtype == ms.float32]
+        flat = [item for item in iterate_leaves(output) if isinstance(item, ms.Tensor) and item.dtype == ms.float32]
         return sum((ops.sum(item * 0.5) for item in flat[1:]), ops.sum(flat[0] * 0.5)) if flat else output
 
-    inputs = [device.tensor_of(made) for made in arguments.tensors if made.is_float]
+    inputs = [device.create_tensor(made) for made in arguments.tensors if made.is_float]
     differentiated = one.backward and inputs and one.api not in NOT_DIFFERENTIATED
     (ops.GradOperation(get_all=True)(call) if differentiated else call)(*inputs)
 
@@ -220,6 +215,6 @@ NOT_DIFFERENTIATED = {
 def built_of(item: Any, given: Any) -> Any:
     if isinstance(item, DType):
         return getattr(ms, item.name.lower())
-    if not isinstance(item, Made):
+    if not isinstance(item, TensorArgument):
         return item
-    return next(given) if item.is_float else device.tensor_of(item)
+    return next(given) if item.is_float else device.create_tensor(item)

@@ -14,8 +14,8 @@ pytest.importorskip("torch")
 
 import mindspore as ms
 from mindspore import nn
-from probe_matching.name_table import api_parts, module_parts
-from probe_mindspore.names import table
+from probe_matching.name_table import parse_api_key, parse_module_key
+from probe_mindspore.names import load_table
 from probe_pytorch import PrecisionDebugger
 from support.on_mindspore.ms_recording import Recording
 from support.on_mindspore.twins import NETS, batch, mindspore_training, torch_training
@@ -26,7 +26,7 @@ from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager
 
 ms.runtime.launch_blocking()
-TABLE = table()
+TABLE = load_table()
 Rows = list[dict[str, Any]]
 
 
@@ -59,15 +59,13 @@ def word(name: str, is_target: bool) -> str:
     key = name.partition(".input.")[0].partition(".output.")[0].partition(".parameters.")[0]
     if "parameters_grad" in key:
         key = key.partition(".parameters_grad")[0] + ".parameters_grad"
-    found = module_parts(key)
+    found = parse_module_key(key)
     if found is not None:
         return f"{found[0]}.{found[2]}"
-    parts = api_parts(key)
+    parts = parse_api_key(key)
     assert parts is not None, name
     api = (TABLE.source if is_target else TABLE.target).word(parts[0])
-    return (
-        f"{'Torch.permute' if api == 'Torch.transpose' else api}.{parts[2]}"  # transpose(0, 2, 1) is permute
-    )
+    return f"{'Torch.permute' if api == 'Torch.transpose' else api}.{parts[2]}"  # transpose(0, 2, 1) is permute
 
 
 def compared(runs: list[Path], out: Path) -> tuple[Any, Rows]:
@@ -81,14 +79,8 @@ def compared(runs: list[Path], out: Path) -> tuple[Any, Rows]:
 def test_what_both_have_pairs_and_nothing_is_wrong(net: str, level: str, tmp_path: Path) -> None:
     report, rows = compared(recorded(net, level, tmp_path), tmp_path / "out")
     assert not report.suspects and not report.counts.levels[Level.ERROR]
-    assert not [note for note in report.notes if "of the last inner call" in note], (
-        "probe's own gradients are whole"
-    )
-    pairs = [
-        (row["NPU Name"], row["Bench Name"])
-        for row in rows
-        if "N/A" not in (row["NPU Name"], row["Bench Name"])
-    ]
+    assert not [note for note in report.notes if "of the last inner call" in note], "probe's own gradients are whole"
+    pairs = [(row["NPU Name"], row["Bench Name"]) for row in rows if "N/A" not in (row["NPU Name"], row["Bench Name"])]
     alone = [
         {word(row[column], column == "NPU Name") for row in rows if row[column] != "N/A"}
         for column in ("NPU Name", "Bench Name")

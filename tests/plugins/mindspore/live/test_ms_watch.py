@@ -92,9 +92,7 @@ FAULTS: list[tuple[Change, str, int, str]] = [
 """Each fault with the kind, the delay in steps and the name of what rises first."""
 
 
-SPIKES = [
-    pytest.param(number, marks=[pytest.mark.slow] if number >= len(FAULTS) else []) for number in range(20)
-]
+SPIKES = [pytest.param(number, marks=[pytest.mark.slow] if number >= len(FAULTS) else []) for number in range(20)]
 
 
 @pytest.mark.parametrize("number", SPIKES)
@@ -446,9 +444,7 @@ def test_random_states_of_kernels_cannot_be_restored() -> None:
     assert bits(dropout(x)) != first
 
 
-def test_the_code_of_the_page_writes_the_steps_before_a_nan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_code_of_the_page_writes_the_steps_before_a_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[4] / "docs" / "watch.md").read_text("utf-8")
     codes = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)

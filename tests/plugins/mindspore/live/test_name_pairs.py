@@ -20,7 +20,7 @@ import yaml
 from mindspore import Tensor, mint, nn, ops
 from probe_matching.name_table import Positions
 from probe_mindspore import names
-from probe_mindspore.names import table
+from probe_mindspore.names import load_table
 
 mindspore.runtime.launch_blocking()
 MINDSPORE: dict[str, Any] = {
@@ -30,7 +30,7 @@ MINDSPORE: dict[str, Any] = {
     "Tensor": Tensor,
 }
 PYTORCH: dict[str, Any] = {"Torch": torch, "Functional": torch.nn.functional, "Tensor": torch.Tensor}
-TABLE = table()
+TABLE = load_table()
 ARGUMENTS = Positions(TABLE.source, TABLE.target)
 
 random = np.random.default_rng(7)
@@ -151,7 +151,7 @@ def in_torch(api: str, positional: tuple[Any, ...], keywords: dict[str, Any]) ->
     found: dict[int, Any] = {}
     spelled: dict[str, Any] = {}
     for own, value in (*enumerate(positional), *keywords.items()):
-        place = ARGUMENTS.place(api, str(own), is_scalar=isinstance(value, int))
+        place = ARGUMENTS.find_place(api, str(own), is_scalar=isinstance(value, int))
         head, _, rest = place.partition(".")
         if not head.isdecimal():
             if value not in (None, "pad", "valid"):  # defaults of PyTorch, which has no words for them
@@ -190,26 +190,18 @@ def agree(one: list[Any], other: list[Any]) -> bool:
 
 
 @pytest.mark.parametrize(("api", "positional", "keywords"), CALLS, ids=lambda value: str(value)[:40])
-def test_a_pair_gives_the_same_values(
-    api: str, positional: tuple[Any, ...], keywords: dict[str, Any]
-) -> None:
+def test_a_pair_gives_the_same_values(api: str, positional: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     assert agree(*both(api, positional, keywords))
 
 
 @pytest.mark.parametrize(("api", "positional", "keywords"), UNEQUAL, ids=lambda value: str(value)[:40])
-def test_a_known_difference_is_one_and_is_told(
-    api: str, positional: tuple[Any, ...], keywords: dict[str, Any]
-) -> None:
+def test_a_known_difference_is_one_and_is_told(api: str, positional: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     assert not agree(*both(api, positional, keywords))
     assert any(TABLE.source.word(api) in hint.names for hint in TABLE.hints)
 
 
 def test_every_name_exists_in_its_framework() -> None:
-    lacking = [
-        name
-        for name in TABLE.source.apis
-        if not name.startswith("Primitive.") and not exists(MINDSPORE, name)
-    ]
+    lacking = [name for name in TABLE.source.apis if not name.startswith("Primitive.") and not exists(MINDSPORE, name)]
     lacking += [word for word in TABLE.source.apis.values() if not exists(PYTORCH, word)]
     lacking += [name for pair in TABLE.target.apis.items() for name in pair if not exists(PYTORCH, name)]
     lacking += [name for name in TABLE.target.composites if not exists(PYTORCH, name)]
@@ -240,9 +232,7 @@ def test_every_mint_function_that_torch_has_by_name_is_paired() -> None:
 def test_parameters_have_partners_of_their_shape(cell: str, arguments: tuple[Any, ...]) -> None:
     own = {name: tuple(value.shape) for name, value in getattr(nn, cell)(*arguments).parameters_and_names()}
     module = getattr(torch.nn, TABLE.source.classes.get(cell, cell))(*arguments)
-    theirs = {
-        name: tuple(value.shape) for name, value in [*module.named_parameters(), *module.named_buffers()]
-    }
+    theirs = {name: tuple(value.shape) for name, value in [*module.named_parameters(), *module.named_buffers()]}
     known = TABLE.source.slots.get(cell)
     for name, shape in own.items():
         partner = name if known is None or known.parameters is None else known.parameters[name]
@@ -260,6 +250,4 @@ def test_the_file_is_what_the_generator_writes(tmp_path: Path, monkeypatch: pyte
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "NAMES", tmp_path)
     module.main()
-    assert yaml.safe_load((tmp_path / "apis.yaml").read_text()) == yaml.safe_load(
-        (home / "apis.yaml").read_text()
-    )
+    assert yaml.safe_load((tmp_path / "apis.yaml").read_text()) == yaml.safe_load((home / "apis.yaml").read_text())

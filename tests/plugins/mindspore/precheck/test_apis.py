@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from probe_mindspore.precheck import apis
-from probe_mindspore.precheck.apis import NotRun, device_function
+from probe_mindspore.precheck.apis import NotRun, find_device_function
 from support.cases import every
 
 
@@ -29,14 +29,14 @@ def mindspore(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     place = SimpleNamespace(os=os, **{name: len for name in names})
     monkeypatch.setattr(apis, "_place", lambda address: place)
-    monkeypatch.setattr(apis, "_recorded", lambda: frozenset({"Mint.extra"}))
+    monkeypatch.setattr(apis, "_list_recorded_names", lambda: frozenset({"Mint.extra"}))
     return place
 
 
 @pytest.mark.parametrize("name", ["Mint.abs", "Functional.abs", "Tensor.abs", "Mint.extra"])
 def test_what_the_recorder_or_the_table_lists_is_run(name: str) -> None:
     scope, _, api = name.partition(".")
-    assert device_function(scope, api) is len
+    assert find_device_function(scope, api) is len
 
 
 @every(
@@ -48,4 +48,4 @@ def test_what_the_recorder_or_the_table_lists_is_run(name: str) -> None:
 def test_what_does_more_than_compute_is_refused(name: str) -> None:
     scope, _, api = name.partition(".")
     with pytest.raises(NotRun, match="is not known to only compute"):
-        device_function(scope, api)
+        find_device_function(scope, api)

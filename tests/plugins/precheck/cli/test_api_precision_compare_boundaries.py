@@ -35,10 +35,7 @@ def check(directory: Path, method: str, kind: str, release: str, label: str, cas
     """All cases as one pair of files; what the details and the result say of each."""
     names = [f"Torch.{API[method]}.{number}.forward.output.0" for number in range(len(cases))]
     npu, gpu = (
-        [
-            row(name, kind, **{**GOOD[method], **(case.npu, case.gpu)[side]})
-            for name, case in zip(names, cases)
-        ]
+        [row(name, kind, **{**GOOD[method], **(case.npu, case.gpu)[side]}) for name, case in zip(names, cases)]
         for side in (0, 1)
     )
     found = compare(directory, npu, gpu, release)

@@ -297,11 +297,7 @@ def test_command_looks_around(probe: Any, tmp_path: Path, monkeypatch: pytest.Mo
     """A side that is not given is the one details csv in the working directory."""
     monkeypatch.chdir(tmp_path)
     gpu = write(tmp_path / "gpu" / "accuracy_checking_details_20260102000000.csv", ROWS)
-    assert (
-        probe("api_precision_compare", "-gpu", gpu) == 2
-        and "There is no" in probe.err
-        and "-npu" in probe.err
-    )
+    assert probe("api_precision_compare", "-gpu", gpu) == 2 and "There is no" in probe.err and "-npu" in probe.err
     write(tmp_path / "accuracy_checking_result_20260101000000.csv", BAD)
     write(tmp_path / "accuracy_checking_details_20260101000000.csv", BAD)
     assert probe("api_precision_compare", "-gpu", gpu, "-o", "out") == 0

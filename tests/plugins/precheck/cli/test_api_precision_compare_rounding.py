@@ -67,9 +67,7 @@ def first_stage(directory: Path, wrong: tuple[str, ...], release: str) -> tuple[
 
 
 def second_stage(directory: Path, npu: tuple[str, ...], gpu: tuple[str, ...], release: str) -> Compared:
-    details = [
-        first_stage(directory / side, wrong, release)[0] for side, wrong in (("npu", npu), ("gpu", gpu))
-    ]
+    details = [first_stage(directory / side, wrong, release)[0] for side, wrong in (("npu", npu), ("gpu", gpu))]
     return compare_details(*details, assignment(release))
 
 
@@ -127,8 +125,7 @@ def test_the_command_counts_them_as_failed(tmp_path: Path, probe: Probe) -> None
     options = ("--npu", paths[0], "--gpu", paths[1], "-o", out, "--lang", "en")
     assert probe("api-precision-compare", *options, "--fail-on", "error") == 1
     assert (
-        "2 error (2 by no rule of the tables, but off by more than rounding explains), 0 warning, 7 pass"
-        in probe.out
+        "2 error (2 by no rule of the tables, but off by more than rounding explains), 0 warning, 7 pass" in probe.out
     )
     assert "Functional.gelu.1  error  NPU: Within the limits; beyond rounding: " in probe.out
     assert probe("api-precision-compare", *options[:-4], "-o", tmp_path / "zh") == 0

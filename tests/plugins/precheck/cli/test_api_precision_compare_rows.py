@@ -187,9 +187,7 @@ def test_small_numbers_survive_printing(tmp_path: Path) -> None:
     for number, value in enumerate(ratios):
         line = found.details[output("benchmark", number)]
         if value > 1e-300:
-            assert (
-                float(line["均方根误差比值"]) == pytest.approx(4, rel=1e-10) and line["比对结果"] == "error"
-            )
+            assert float(line["均方根误差比值"]) == pytest.approx(4, rel=1e-10) and line["比对结果"] == "error"
         line = found.details[output("absolute", number)]
         assert line["比对结果"] == "error" and line["相对误差错误率"] == printed(value)
         assert float(line["相对误差错误率"]) == pytest.approx(value, rel=1e-13)
@@ -207,18 +205,14 @@ def test_the_ratio_to_zero_has_its_digits(tmp_path: Path) -> None:
     assert found.details[output("ulp")]["ULP误差大于阈值占比比值"] == "10000.00000000000000"
 
 
-@pytest.mark.parametrize(
-    "dtype, floor", [("float16", 2.0**-11), ("bfloat16", 2.0**-8), ("float32", 2.0**-14)]
-)
+@pytest.mark.parametrize("dtype, floor", [("float16", 2.0**-11), ("bfloat16", 2.0**-8), ("float32", 2.0**-14)])
 def test_the_ratio_of_ulp_shares_has_a_floor(dtype: str, floor: float, tmp_path: Path) -> None:
     """Shares of 8.3 are judged as shown; an equal share is not smaller."""
     shares = {(0.0, 0.0): 0.0, (1e-9, 0.0): 1e-9 / floor, (floor / 4, floor / 2): 0.25, (0.25, 0.5): 0.5}
     sides = [[row(output("ulp", n), dtype, ulp_mean=0, ulp_share=pair[side]) for n, pair in enumerate(shares)]
              for side in (0, 1)]  # fmt: skip
     found = compare(tmp_path, sides[0], sides[1], "8.3")
-    assert [line["ULP误差大于阈值占比比值"] for line in found.details.values()] == list(
-        map(printed, shares.values())
-    )
+    assert [line["ULP误差大于阈值占比比值"] for line in found.details.values()] == list(map(printed, shares.values()))
 
 
 # what makes up an API
@@ -343,9 +337,9 @@ def test_a_softmax_that_is_all_nan(tmp_path: Path) -> None:
     assert found.results == {"Functional.softmax.0": ("error", " ", "ERROR: inf/nan错误率超过阈值")}
     line = found.details[name]
     assert line["inf/nan错误率"] == printed(1.0) and line["inf/nan判定结果"] == "error"
-    assert {
-        line[f"{column}判定结果"] for column in ("小值域", "均方根误差", "相对误差最大值", "相对误差平均值")
-    } == {"pass"}
+    assert {line[f"{column}判定结果"] for column in ("小值域", "均方根误差", "相对误差最大值", "相对误差平均值")} == {
+        "pass"
+    }
 
 
 @pytest.mark.parametrize("share, status", [(below(0.999), "error"), (0.999, "error"), (above(0.999), "pass")])

@@ -119,9 +119,7 @@ def test_a_positional_tensor_without_gradient_is_skipped_and_says_so(checked: Wr
          ["误差均衡性", "均方根误差", "小值域错误占比", "相对误差最大值", "相对误差平均值"]),
     ],
 )  # fmt: skip
-def test_each_standard_fills_its_columns_and_no_others(
-    output: str, columns: list[str], checked: Written
-) -> None:
+def test_each_standard_fills_its_columns_and_no_others(output: str, columns: list[str], checked: Written) -> None:
     row = checked.outputs[output]
     assert [name for name in CHINESE[4:21] if row[name]] == ["余弦相似度", "最大绝对误差", *columns]
 
@@ -170,9 +168,7 @@ def test_english_headers_and_messages(probe: Any, tmp_path: Path, standin: Path)
 
 
 @pytest.mark.parametrize("digits", [0, 3, 20])
-def test_precision_says_how_many_digits_numbers_have(
-    digits: int, probe: Any, tmp_path: Path, standin: Path
-) -> None:
+def test_precision_says_how_many_digits_numbers_have(digits: int, probe: Any, tmp_path: Path, standin: Path) -> None:
     dump = standin_run(tmp_path / "run", "Functional.far.0")
     settings = config(tmp_path / "config.json", precision=digits)
     assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", "-config", settings) == 0, probe.err
@@ -183,15 +179,11 @@ def test_precision_says_how_many_digits_numbers_have(
     assert all(re.fullmatch(rf"\d+{tail}(e-\d\d)?", number) for number in numbers), numbers
 
 
-def test_text_from_strangers_is_no_formula_and_stays_one_cell(
-    probe: Any, tmp_path: Path, standin: Path
-) -> None:
+def test_text_from_strangers_is_no_formula_and_stays_one_cell(probe: Any, tmp_path: Path, standin: Path) -> None:
     dump = standin_run(tmp_path / "run", "Functional.cell.0", "Functional.refuse.1")
     assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out") == 0, probe.err
     rows = written(tmp_path / "out").rows
-    assert (
-        rows["Functional.cell.0"][2].startswith("'=HYPERLINK(") and '"quoted"' in rows["Functional.cell.0"][2]
-    )
+    assert rows["Functional.cell.0"][2].startswith("'=HYPERLINK(") and '"quoted"' in rows["Functional.cell.0"][2]
     assert rows["Functional.refuse.1"] == ["SKIP", "", "the kernel takes no such shape"]
 
 
@@ -312,9 +304,7 @@ def test_no_more_processes_start_than_there_are_calls(
     assert 1 <= len({process for process, _ in lines}) <= 3
 
 
-def test_as_many_processes_as_one_likes_write_the_same_bytes(
-    checked: Written, probe: Any, tmp_path: Path
-) -> None:
+def test_as_many_processes_as_one_likes_write_the_same_bytes(checked: Written, probe: Any, tmp_path: Path) -> None:
     dump = write_run(tmp_path / "run", some_calls())
     assert probe("multi_run_ut", "-n", "2", "-api_info", dump, "-o", tmp_path / "out", "-d", "cpu") == 0
     assert written(tmp_path / "out").data == checked.data
@@ -333,9 +323,7 @@ def test_a_seed_makes_the_random_inputs(checked: Written, probe: Any, tmp_path: 
 
 def test_two_inputs_of_one_shape_are_not_alike(probe: Any, tmp_path: Path) -> None:
     """Of two that are alike the difference is zero, and zero has no cosine."""
-    calls = {
-        f"Torch.{api}.forward": call(drawn([50]), drawn([50])) for api in ("sub.0", "matmul.0", "matmul.1")
-    }
+    calls = {f"Torch.{api}.forward": call(drawn([50]), drawn([50])) for api in ("sub.0", "matmul.0", "matmul.1")}
     dump = write_run(tmp_path / "run", calls)
     assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", "-d", "cpu") == 0
     difference, *products = written(tmp_path / "out").outputs.values()

@@ -136,9 +136,7 @@ def test_a_backward_that_does_not_fit_is_skipped_and_says_why(probe: Any, tmp_pa
 @pytest.mark.parametrize("name", ["../secret.pt", "/etc/passwd", "a/../../secret.pt", "..\\secret.pt"])
 def test_a_file_name_that_leads_out_of_the_run(name: str, refuses: Refuses, tmp_path: Path) -> None:
     torch.save(torch.zeros(3), tmp_path / "secret.pt")
-    path = write_run(
-        tmp_path / "run", {"Torch.exp.0.forward": call(drawn([3], data_name=name))}, task="tensor"
-    )
+    path = write_run(tmp_path / "run", {"Torch.exp.0.forward": call(drawn([3], data_name=name))}, task="tensor")
     assert "inside the run directory" in refuses("run_ut", "-api_info", path)
 
 

@@ -182,9 +182,7 @@ def test_a_device_that_is_not_there(refuses: Refuses, tmp_path: Path) -> None:
         ("c.yaml", "precision: 3\nprecision: !!python/object:os.system {}", "no valid yaml"),
     ],
 )
-def test_configurations(
-    name: str, text: str, says: str, refuses: Refuses, dump: Path, tmp_path: Path
-) -> None:
+def test_configurations(name: str, text: str, says: str, refuses: Refuses, dump: Path, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     assert says in refuses("run_ut", "-api_info", dump, "-config", tmp_path / name)
 
@@ -287,7 +285,7 @@ def test_error_data_that_cannot_be_written_cost_no_row(
     probe: Any, dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Measurements stay, whatever becomes of the data; a directory is in their way."""
-    monkeypatch.setattr("probe_precheck.cli.run_ut.time_stamp", lambda: STAMP)
+    monkeypatch.setattr("probe_precheck.cli.run_ut.get_time_stamp", lambda: STAMP)
     (tmp_path / "data" / f"ut_error_data{STAMP}" / "Functional.near.0.py").mkdir(parents=True)
     (tmp_path / "c.json").write_text(json.dumps({"run_ut": {"error_data_path": str(tmp_path / "data")}}))
     command = ("run_ut", "-api_info", dump, "-o", tmp_path / "out", "-config", tmp_path / "c.json")

@@ -145,9 +145,7 @@ def test_cells_that_hold_no_number(probe: Any, sides: tuple[Path, Path], tmp_pat
         head, *rows = table(sides[0])
         rows[0][head.index("均方根误差")] = text
         path = tmp_path / f"cells{len(text)}.csv"
-        path.write_text(
-            "\n".join(",".join(f'"{cell}"' for cell in row) for row in (head, *rows)) + "\n", "utf-8"
-        )
+        path.write_text("\n".join(",".join(f'"{cell}"' for cell in row) for row in (head, *rows)) + "\n", "utf-8")
         out = tmp_path / f"out{len(text)}"
         assert probe("api_precision_compare", "-npu", path, "-gpu", sides[1], "-o", out) == 0, probe.err
         found = written(out)

@@ -24,9 +24,7 @@ pytest_plugins = ["support.standins.precheck_fixtures"]
 # -- which calls are run --------------------------------------------------
 
 
-def test_the_filter_leaves_out_calls_that_repeat_an_earlier_one(
-    probe: Any, tmp_path: Path, standin: Path
-) -> None:
+def test_the_filter_leaves_out_calls_that_repeat_an_earlier_one(probe: Any, tmp_path: Path, standin: Path) -> None:
     dump = standin_run(tmp_path / "run", *(f"Functional.good.{i}" for i in range(4)), "Functional.near.0")
     text = json.loads(dump.read_text())
     text["data"]["Functional.good.1.forward"]["input_args"][0].update(Max=5.0, Mean=2.0, Norm=3.0)
@@ -40,9 +38,7 @@ def test_the_filter_leaves_out_calls_that_repeat_an_earlier_one(
 
 
 def test_only_what_is_asked_for(probe: Any, tmp_path: Path, standin: Path) -> None:
-    dump = standin_run(
-        tmp_path / "run", "Functional.good.0", "Functional.good.1", "Tensor.good.0", "Torch.near.0"
-    )
+    dump = standin_run(tmp_path / "run", "Functional.good.0", "Functional.good.1", "Tensor.good.0", "Torch.near.0")
     command = ("run_ut", "-api_info", dump, "-o", tmp_path / "out", "--only", "Functional.good", "--only")
     assert probe(*command, "Torch.near.0") == 0, probe.err
     assert list(written(tmp_path / "out").rows) == ["Functional.good.0", "Functional.good.1", "Torch.near.0"]
@@ -98,9 +94,7 @@ def test_white_and_black_list(
         (["leave", "far"], "error", 3),
     ],
 )
-def test_exit_codes(
-    names: list[str], level: str | None, code: int, probe: Any, tmp_path: Path, standin: Path
-) -> None:
+def test_exit_codes(names: list[str], level: str | None, code: int, probe: Any, tmp_path: Path, standin: Path) -> None:
     dump = standin_run(tmp_path / "run", *(f"Functional.{name}.0" for name in names))
     more = ["--fail-on", level] if level else []
     assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", *more) == code, probe.err

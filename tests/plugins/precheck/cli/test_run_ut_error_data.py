@@ -38,9 +38,7 @@ def halves() -> dict[str, Any]:
     found = {
         "Torch.remainder.0.forward": call(drawn([64], -50.0, 50.0, HALF), scalar(0.1)),
         "Torch.prod.0.forward": call(drawn([40, 64], 0.9, 1.1, HALF), scalar(0)),
-        "Functional.layer_norm.0.forward": call(
-            drawn([8, 64], 1000.0, 1001.0, HALF, requires_grad=True), [scalar(64)]
-        ),
+        "Functional.layer_norm.0.forward": call(drawn([8, 64], 1000.0, 1001.0, HALF, requires_grad=True), [scalar(64)]),
         "Torch.arcsinh.0.forward": call(drawn([64], -10.0, 10.0, HALF)),
         "Functional.layer_norm.0.backward": gradient([drawn([8, 64], dtype=HALF)], []),
     }
@@ -73,9 +71,7 @@ def test_error_data_have_the_documented_names(failing: Path) -> None:
     assert directory.name == f"ut_error_data{found.result.stem[-14:]}"
     parts = ("forward.input.0", "forward.output.bench.0", "forward.output.device.0")
     names = {
-        f"{api}.{part}.pt"
-        for api in ("Torch.remainder.0", "Torch.prod.0", "Functional.layer_norm.0")
-        for part in parts
+        f"{api}.{part}.pt" for api in ("Torch.remainder.0", "Torch.prod.0", "Functional.layer_norm.0") for part in parts
     }
     back = ("input.0", "output.bench.0", "output.device.0")
     names |= {f"Functional.layer_norm.0.backward.{part}.pt" for part in back}
@@ -114,15 +110,12 @@ def test_the_script_runs_with_torch_alone_and_shows_the_same(api: str, failing: 
         [sys.executable, "-I", "-c", SCRIPT_ALONE, script], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    (line,) = [
-        line for line in done.stdout.splitlines() if line.startswith(f"{api.rpartition('.')[2]}.output.0")
-    ]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{api.rpartition('.')[2]}.output.0")]
     row = written(failing / "out").outputs[f"{api}.output.0"]
     shown = dict(re.findall(r"(cosine|max abs error) +(\S+)", line))
     assert float(shown["cosine"]) == pytest.approx(float(row["余弦相似度"]), abs=1e-8)
     sides = [
-        torch.load(directory / f"{api}.output.{side}.0.pt", weights_only=True).double()
-        for side in ("device", "bench")
+        torch.load(directory / f"{api}.output.{side}.0.pt", weights_only=True).double() for side in ("device", "bench")
     ]
     assert float(shown["max abs error"]) == pytest.approx(float((sides[0] - sides[1]).abs().max()), rel=1e-3)
 
@@ -142,9 +135,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 # -- a third party's standard ----------------------------------------------------------------------
 
 
-def test_a_third_partys_standard_fills_its_column_and_judges_by_it(
-    failing: Path, probe: Any, tmp_path: Path
-) -> None:
+def test_a_third_partys_standard_fills_its_column_and_judges_by_it(failing: Path, probe: Any, tmp_path: Path) -> None:
     found = written(failing / "out")
     assert found.headers == (RESULT, [*CHINESE, "符号错误占比"])
     shares = {name: row["符号错误占比"] for name, row in found.outputs.items()}

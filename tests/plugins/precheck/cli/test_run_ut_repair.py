@@ -128,9 +128,7 @@ def test_a_file_goes_on_in_its_own_language(standin: Path, dump: Path, probe: An
     assert written(out).data == written(whole).data
 
 
-def test_a_column_that_the_earlier_part_had_no_use_for(
-    standin: Path, dump: Path, probe: Any, tmp_path: Path
-) -> None:
+def test_a_column_that_the_earlier_part_had_no_use_for(standin: Path, dump: Path, probe: Any, tmp_path: Path) -> None:
     """A third party's standard brings it; the rows of the earlier part are blank there."""
     lists = tmp_path / "lists.yaml"
     lists.write_text("same_signs: [slow]\n")

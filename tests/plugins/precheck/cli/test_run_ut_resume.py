@@ -135,9 +135,7 @@ def test_a_worker_that_is_killed_costs_one_row(disturbed: Disturbed, undisturbed
     }
 
 
-def test_a_worker_and_its_parent_killed(
-    disturbed: Disturbed, dump: Path, undisturbed: Written, probe: Any
-) -> None:
+def test_a_worker_and_its_parent_killed(disturbed: Disturbed, dump: Path, undisturbed: Written, probe: Any) -> None:
     disturbed.until_rows(3)
     os.kill(disturbed.workers()[-1], signal.SIGKILL)
     disturbed.started.kill()
@@ -148,11 +146,7 @@ def test_a_worker_and_its_parent_killed(
     assert list(found.rows) == NAMES and len(lost) <= 1
     assert all(found.rows[name] == row for name, row in undisturbed.rows.items() if name not in lost)
     ours, theirs = (
-        {
-            name: row
-            for name, row in side.outputs.items()
-            if name.split(".forward")[0].split(".backward")[0] not in lost
-        }
+        {name: row for name, row in side.outputs.items() if name.split(".forward")[0].split(".backward")[0] not in lost}
         for side in (found, undisturbed)
     )
     assert ours == theirs
@@ -224,7 +218,7 @@ def test_two_at_once_on_one_file(disturbed: Disturbed, dump: Path, undisturbed: 
 def test_two_new_runs_of_one_second(
     standin: Path, dump: Path, probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("probe_precheck.cli.run_ut.time_stamp", lambda: "20251231235959")
+    monkeypatch.setattr("probe_precheck.cli.run_ut.get_time_stamp", lambda: "20251231235959")
     for _ in range(2):
         assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", "--only", NAMES[1]) == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [

@@ -14,16 +14,14 @@ import pytest
 from probe_precheck.cli import words as precheck_words
 from probe_precheck.model import Detail, Message, Result, Status
 from probe_precheck.results import ResultFiles
-from probe_precheck.run import Checked, CheckPlan
+from probe_precheck.run import CheckPlan, CheckSummary
 from probe_precheck.tables import DETAILS
 
 STAMP = "20260101120000"
 PASS, WARNING, ERROR, SKIP = Status.PASS, Status.WARNING, Status.ERROR, Status.SKIP
 
 
-def detail(
-    name: str, status: Status, numbers: Mapping[str, float], place: str = "forward.output.0"
-) -> Detail:
+def detail(name: str, status: Status, numbers: Mapping[str, float], place: str = "forward.output.0") -> Detail:
     return Detail(f"{name}.{place}", status, "torch.float64", "torch.float32", "(2, 3)", numbers)
 
 
@@ -36,12 +34,12 @@ def result(name: str, status: Status, text: str = "", script: str = "", **number
 def summary(capsys: pytest.CaptureFixture[str], *results: Result, earlier: int = 0, **plan: Any) -> str:
     """Return the words about a pre-check that came to ``results``."""
     files = ResultFiles(Path("out") / f"accuracy_checking_result_{STAMP}.csv", DETAILS, "zh", 14)
-    found = Checked(
+    found = CheckSummary(
         CheckPlan(Path("run/dump.json"), Path("out"), STAMP, **plan), files, len(results) + earlier, earlier
     )
     for one in results:
         found.note(one)
-    precheck_words.checked(found)
+    precheck_words.print_summary(found)
     out, err = capsys.readouterr()
     return out + err
 
@@ -57,7 +55,7 @@ def test_the_end_points_to_explain_where_the_recorded_results_can_be_judged(
 ) -> None:
     files = ResultFiles(Path(f"accuracy_checking_result_{STAMP}.csv"), DETAILS, "zh", 14)
     plan = CheckPlan(Path("a run/dump.json"), Path("out"), STAMP)
-    precheck_words.checked(Checked(plan, files, is_explainable=is_explainable))
+    precheck_words.print_summary(CheckSummary(plan, files, is_explainable=is_explainable))
     assert ("\n    probe explain 'a run/dump.json'\n" in capsys.readouterr().out) is is_explainable
 
 
@@ -117,7 +115,7 @@ def test_nan_is_worse_than_any_number() -> None:
         result("Torch.a.0", ERROR, max_relative_error=math.nan),
         result("Torch.b.0", ERROR, max_relative_error=1e30),
     ]
-    assert max(results, key=precheck_words.badness).name == "Torch.a.0"
+    assert max(results, key=precheck_words.get_severity_key).name == "Torch.a.0"
 
 
 def test_the_worst_output_of_an_api_is_one_of_its_gravest() -> None:
@@ -127,9 +125,9 @@ def test_the_worst_output_of_an_api_is_one_of_its_gravest() -> None:
         detail("Torch.a.0", WARNING, {"max_relative_error": 8.0}, "backward.output.0"),
         detail("Torch.a.0", ERROR, {"max_relative_error": 2.0}, "backward.output.1"),
     ]
-    worst = precheck_words.worst_detail(Result("Torch.a.0", ERROR, ERROR, (), details))
+    worst = precheck_words.find_worst_detail(Result("Torch.a.0", ERROR, ERROR, (), details))
     assert worst is details[3]
-    assert precheck_words.worst_detail(Result("Torch.a.0", PASS, None, (), details[:1])) is None
+    assert precheck_words.find_worst_detail(Result("Torch.a.0", PASS, None, (), details[:1])) is None
 
 
 def test_few_are_shown_and_the_others_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,21 +180,21 @@ def plan(**fields: Any) -> CheckPlan:
 
 
 def test_the_command_that_runs_one_again() -> None:
-    words = shlex.split(precheck_words.again(result("Torch.a.0", ERROR), plan(devices=("0", "1"))))
+    words = shlex.split(precheck_words.build_repeat_command(result("Torch.a.0", ERROR), plan(devices=("0", "1"))))
     assert words[:4] == ["probe", "run-ut", "-i", "a run/dump.json"]
     assert words[words.index("--only") + 1] == "Torch.a.0"
     assert words[words.index("-d") + 1 :][:2] == ["0", "1"]
-    assert "-d" not in shlex.split(precheck_words.again(result("Torch.a.0", ERROR), plan()))
+    assert "-d" not in shlex.split(precheck_words.build_repeat_command(result("Torch.a.0", ERROR), plan()))
 
 
 def test_names_of_strangers_run_nothing() -> None:
-    words = shlex.split(precheck_words.again(result("Torch.a; rm -rf ~ #.0", ERROR), plan()))
+    words = shlex.split(precheck_words.build_repeat_command(result("Torch.a; rm -rf ~ #.0", ERROR), plan()))
     assert "Torch.a; rm -rf ~ #.0" in words
 
 
 def test_a_script_is_run_where_there_is_one() -> None:
     one = result("Torch.a.0", ERROR, script="/data dir/Torch.a.0.py")
-    assert shlex.split(precheck_words.again(one, plan())) == [sys.executable, "/data dir/Torch.a.0.py"]
+    assert shlex.split(precheck_words.build_repeat_command(one, plan())) == [sys.executable, "/data dir/Torch.a.0.py"]
 
 
 # -- --fail-on -------------------------------------------------------------------------------------
@@ -208,6 +206,6 @@ def test_a_script_is_run_where_there_is_one() -> None:
 )
 def test_which_level_a_check_reaches(status: Status, reached: tuple[bool, bool]) -> None:
     files = ResultFiles(Path(f"accuracy_checking_result_{STAMP}.csv"), DETAILS, "zh", 14)
-    found = Checked(plan(), files)
+    found = CheckSummary(plan(), files)
     found.note(result("Torch.a.0", status))
     assert tuple(precheck_words.reaches(found, level) for level in ("warning", "error")) == reached

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from probe_pytorch.capture import callers
-from probe_pytorch.capture.callers import called_from
+from probe_pytorch.capture.callers import wrap_with_caller
 from probe_recording import STAND_IN, Stack, lines_of, sites, stack_of
 
 try:
@@ -43,30 +43,28 @@ def names_of_frames() -> list[tuple[str, str, int | None]]:
 
 
 @pytest.mark.parametrize("is_torch", [False, True])
-def test_called_from_imitates_the_same_frames_as_python(
-    is_torch: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_called_from_imitates_the_same_frames_as_python(is_torch: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "_sites", {})
     if is_torch:
-        monkeypatch.setattr(callers, "TORCH", __file__)
+        monkeypatch.setattr(callers, "TORCH_DIRECTORY", __file__)
 
     def call_both_ways() -> list[Any]:
         frame = sys._getframe(1)
-        compiled = called_from(frame, names_of_frames)()
+        compiled = wrap_with_caller(frame, names_of_frames)()
         monkeypatch.setattr(callers, "_call_from", None)
-        return [compiled, called_from(frame, names_of_frames)()]
+        return [compiled, wrap_with_caller(frame, names_of_frames)()]
 
     compiled, python = run_deep(5, call_both_ways)
-    assert compiled == python and len(compiled) == (callers.DEEPEST if is_torch else 1)
+    assert compiled == python and len(compiled) == (callers.MAX_FRAMES if is_torch else 1)
     assert {file for file, _, _ in compiled} == {__file__}
 
 
 def test_called_from_passes_arguments_and_exceptions_on() -> None:
     frame = sys._getframe()
-    assert called_from(frame, dict)([("a", 1)], b=2) == {"a": 1, "b": 2}
+    assert wrap_with_caller(frame, dict)([("a", 1)], b=2) == {"a": 1, "b": 2}
     with pytest.raises(ZeroDivisionError):
-        called_from(frame, lambda: 1 // 0)()
-    assert called_from(None, len)([1]) == 1
+        wrap_with_caller(frame, lambda: 1 // 0)()
+    assert wrap_with_caller(None, len)([1]) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from probe_pytorch.capture.callform import CallForm, as_written, call_form, is_reflected
+from probe_pytorch.capture.callform import CallForm, call_form, is_reflected, restore_arguments
 
 FORMS: list[CallForm | None] = []
 
@@ -162,9 +162,7 @@ def test_codes_that_come_and_go() -> None:
     for number in range(300):
         keywords = "".join(f", k{i}={i}" for i in range(number % 4))
         names = tuple(f"k{i}" for i in range(number % 4))
-        assert eval(f"see({', '.join('0' * (number % 5 + 1))}{keywords})", {"see": see}) == form(
-            number % 5 + 1, *names
-        )
+        assert eval(f"see({', '.join('0' * (number % 5 + 1))}{keywords})", {"see": see}) == form(number % 5 + 1, *names)
 
 
 def long_function(lines: list[str]) -> Callable[[], Any]:
@@ -188,9 +186,7 @@ def test_long_functions(count: int) -> None:
     assert function() == form(2, "key_of_a_long_function", "other")
 
 
-@pytest.mark.parametrize(
-    ("positional", "keywords"), [(28, 0), (0, 14), (13, 6), (300, 0), (0, 300), (20, 20)]
-)
+@pytest.mark.parametrize(("positional", "keywords"), [(28, 0), (0, 14), (13, 6), (300, 0), (0, 300), (20, 20)])
 def test_many_arguments(positional: int, keywords: int) -> None:
     """Those of a very long call are packed by the compiler, as with a star."""
     names = [f"name{i}" for i in range(keywords)]
@@ -281,13 +277,13 @@ def test_sides_in_a_long_function() -> None:
 def function(first: Any, second: Any = 2, third: Any = None, *, fourth: Any = 4) -> Any:
     """Hands itself over as torch's functions do: the tensors by position, the rest by keyword."""
     site = call_form(sys._getframe(1))
-    return as_written(function, site, False, (first,), {"second": second, "third": third, "fourth": fourth})
+    return restore_arguments(function, site, False, (first,), {"second": second, "third": third, "fourth": fourth})
 
 
 class Holder:
     def method(self, first: Any, second: Any = 2) -> Any:
         site = call_form(sys._getframe(1))
-        return as_written(Holder.method, site, True, (self, first), {"second": second})
+        return restore_arguments(Holder.method, site, True, (self, first), {"second": second})
 
 
 NAMES = ("first", "second", "third", "fourth")
@@ -351,12 +347,12 @@ def test_functions_of_any_arguments_are_left_as_they_are() -> None:
 
     given = (1, 2), {"a": 3}
     for form_ in (None, form(1), form(0, "a", "b")):
-        assert as_written(free, form_, False, *given) == given
-        assert as_written(len, form_, False, *given) == given  # written in C
-        assert as_written(functools.partial(free), form_, False, *given) == given
+        assert restore_arguments(free, form_, False, *given) == given
+        assert restore_arguments(len, form_, False, *given) == given  # written in C
+        assert restore_arguments(functools.partial(free), form_, False, *given) == given
 
 
 def test_a_form_that_does_not_fit_changes_nothing() -> None:
     given = (1,), {"second": 3}
     for form_ in (form(1, "unknown"), form(0, "self"), form(4)):
-        assert as_written(function, form_, False, *given) == given
+        assert restore_arguments(function, form_, False, *given) == given

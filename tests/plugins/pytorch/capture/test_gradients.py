@@ -34,9 +34,7 @@ def value_of(data: dict[str, np.ndarray[Any, Any]], leaf: dict[str, Any] | None)
 # -- gradients, exactly -----------------------------------------------------------------------------
 
 
-def alone_gradients(
-    call: Callable[..., Any], inputs: list[Tensor], weights: list[Tensor | None]
-) -> list[Any]:
+def alone_gradients(call: Callable[..., Any], inputs: list[Tensor], weights: list[Tensor | None]) -> list[Any]:
     """Return the gradients that autograd gives for this call and nothing else."""
     fresh = [value.detach().clone().requires_grad_(value.is_floating_point()) for value in inputs]
     result = call(*(value.clone() if value.requires_grad else value for value in fresh))
@@ -86,9 +84,7 @@ CALLS: dict[str, tuple[str, Callable[..., Any], list[Tensor], Any]] = {
 
 @pytest.mark.parametrize("only_leaves", [False, True])
 @pytest.mark.parametrize("kind", CALLS)
-def test_a_backward_record_holds_the_gradients_of_its_own_call(
-    tmp_path: Path, kind: str, only_leaves: bool
-) -> None:
+def test_a_backward_record_holds_the_gradients_of_its_own_call(tmp_path: Path, kind: str, only_leaves: bool) -> None:
     name, call, inputs, order = CALLS[kind]
     if only_leaves and "in place" in kind:
         pytest.skip("a leaf cannot be written in place")
@@ -158,9 +154,7 @@ def test_modules_that_share_an_input(tmp_path: Path) -> None:
         return hook
 
     handles = [getattr(model[0], name).register_forward_hook(see(name)) for name in ("one", "two")]
-    found = once(
-        tmp_path / "run", lambda: model(x).square().sum().backward(), model, level="L0", task="tensor"
-    )
+    found = once(tmp_path / "run", lambda: model(x).square().sum().backward(), model, level="L0", task="tensor")
     for handle in handles:
         handle.remove()
     records, data = found.records(), saved(found)

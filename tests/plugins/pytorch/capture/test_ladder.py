@@ -51,9 +51,7 @@ def test_the_phases_of_a_step_in_their_order(tmp_path: Path, level: str) -> None
             found.start(model)
             loss = loss_of(model)
             loss.backward()
-            gradients = {
-                name: float(p.grad.norm()) for name, p in model.named_parameters() if p.grad is not None
-            }
+            gradients = {name: float(p.grad.norm()) for name, p in model.named_parameters() if p.grad is not None}
             before = {name: float(p.detach().norm()) for name, p in model.named_parameters()}
             optimizer.step()
             optimizer.zero_grad()
@@ -106,12 +104,7 @@ def test_clipping_and_unscaling(tmp_path: Path) -> None:
         scaler.update()
         found.stop()
         phases = [rung["phase"] for rung in ladder(found)["rungs"]]
-        assert (
-            phases.index("gradient")
-            < phases.index("unscaled")
-            < phases.index("clipped")
-            < phases.index("applied")
-        )
+        assert phases.index("gradient") < phases.index("unscaled") < phases.index("clipped") < phases.index("applied")
         assert rungs(found, "unscaled")[0]["values"]["scale"]["value"] == 1024.0
         (clipped,) = rungs(found, "clipped")
         assert clipped["facts"] == {"function": "clip_grad_norm_", "max_norm": 1e-3}

@@ -38,9 +38,7 @@ def test_listed_functions_are_recorded_under_module_and_name(kernels: Any, tmp_p
     assert record["output"][0]["Max"] == 2.0
 
 
-def test_modules_imported_after_the_first_step_are_found(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_modules_imported_after_the_first_step_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     listed = listing(tmp_path / "ops.yaml", "probe_test_late: [fused]\n")
     late: Any = ModuleType("probe_test_late")
     late.fused = torch.relu
@@ -56,9 +54,7 @@ def test_modules_imported_after_the_first_step_are_found(
     assert list(run.records(1)) == ["probe_test_late.fused.0.forward"]
 
 
-def test_functions_that_are_never_found_are_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_functions_that_are_never_found_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = listing(tmp_path / "ops.yaml", "probe_test_absent: [fused]\n")
     with recording(tmp_path / "run", level="L1", custom_wrap_ops=listed) as run:
         run.start()
@@ -84,5 +80,5 @@ def test_functions_of_classes_are_found(kernels: Any, tmp_path: Path) -> None:
     kernels.Ops = type("Ops", (), {"fused": staticmethod(torch.relu)})
     path = Path(listing(tmp_path / "ops.yaml", f"{kernels.__name__}.Ops: [fused]\n"))
     functions = ListedFunctions(path)
-    assert [patch.name for patch in functions.importable()] == [f"{kernels.__name__}.Ops.fused"]
-    assert not functions.missing and not list(functions.importable())
+    assert [patch.name for patch in functions.iterate_importable()] == [f"{kernels.__name__}.Ops.fused"]
+    assert not functions.missing and not list(functions.iterate_importable())

@@ -86,9 +86,7 @@ def process_group() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def test_gradient_of_sharded_tied_weights_is_recorded_before_clipping(
-    tmp_path: Path, process_group: None
-) -> None:
+def test_gradient_of_sharded_tied_weights_is_recorded_before_clipping(tmp_path: Path, process_group: None) -> None:
     fsdp = pytest.importorskip("torch.distributed.fsdp", reason="needs FSDP2")
     if not hasattr(fsdp, "fully_shard"):
         pytest.skip("needs FSDP2")
@@ -108,9 +106,7 @@ def test_gradient_of_sharded_tied_weights_is_recorded_before_clipping(
     assert norms(of_first_rank(once(tmp_path, work, model, level="L0"))) == before
 
 
-def test_gradient_of_a_distributed_tensor_is_not_the_accumulated_sum(
-    tmp_path: Path, process_group: None
-) -> None:
+def test_gradient_of_a_distributed_tensor_is_not_the_accumulated_sum(tmp_path: Path, process_group: None) -> None:
     """Tensor parallel parameters, whose gradients autograd accumulates itself."""
     parallel = pytest.importorskip("torch.distributed.tensor.parallel")
     if not hasattr(dist, "init_device_mesh"):

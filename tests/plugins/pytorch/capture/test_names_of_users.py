@@ -213,8 +213,7 @@ def test_core_is_part_of_focus_and_that_of_all() -> None:
     for level in ("CORE", "FOCUS", "ALL"):
         found = load_names(risk_level=level)
         sizes.append(
-            {api.name for api in found.by_function.values()}
-            | {api.operator for api in found.by_function.values()}
+            {api.name for api in found.by_function.values()} | {api.operator for api in found.by_function.values()}
         )
     assert sizes[0] < sizes[1] < sizes[2]
 
@@ -229,10 +228,7 @@ def test_every_listed_function_of_this_torch_is_known() -> None:
     listed = yaml.safe_load((files("probe_pytorch.capture") / "support_wrap_ops.yaml").read_text("utf-8"))
     found = load_names()
     known = {
-        n
-        for api in found.by_function.values()
-        for n in (api.name, api.operator, api.recurrent, api.reflected)
-        if n
+        n for api in found.by_function.values() for n in (api.name, api.operator, api.recurrent, api.reflected) if n
     }
     known |= set(found.by_code.values()) | set(found.dispatched.values())
     for name in listed["functional"]:

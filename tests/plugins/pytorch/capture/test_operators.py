@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.capture.operators import Operator, effects_of, schema_of
+from probe_pytorch.capture.operators import Operator, find_effects, find_schema
 from support.runs.recording import Recording, recording
 
 SPACE = "probe_test_operators"
@@ -140,33 +140,33 @@ def test_operators_of_torch_itself_are_not_recorded_as_custom(tmp_path: Path) ->
 
 
 def test_operator_of_returns_namespace_and_name() -> None:
-    assert Operator.of(torch.ops.aten.add) == Operator("aten", "add")
-    assert Operator.of(torch.ops.aten.add.Tensor) == Operator("aten", "add")
-    assert Operator.of(torch.relu) is None
+    assert Operator.from_function(torch.ops.aten.add) == Operator("aten", "add")
+    assert Operator.from_function(torch.ops.aten.add.Tensor) == Operator("aten", "add")
+    assert Operator.from_function(torch.relu) is None
 
 
 def test_effects_of_an_overloaded_operator_are_those_of_the_called_overload() -> None:
     x = torch.ones(2)
-    assert effects_of(torch.ops.aten.add, (x, x), {}).written == ()
-    assert effects_of(torch.ops.aten.add_, (x, x), {}).written[0] is x
-    assert effects_of(torch.ops.aten.add, (x, x), {"out": x}) == effects_of(
+    assert find_effects(torch.ops.aten.add, (x, x), {}).written == ()
+    assert find_effects(torch.ops.aten.add_, (x, x), {}).written[0] is x
+    assert find_effects(torch.ops.aten.add, (x, x), {"out": x}) == find_effects(
         torch.ops.aten.add.out, (x, x), {"out": x}
     )
-    assert effects_of(torch.ops.aten.add, (x, x), {"out": x}).filled == ("out",)
+    assert find_effects(torch.ops.aten.add, (x, x), {"out": x}).filled == ("out",)
 
 
 def test_schema_of_finds_the_overload_by_its_arguments() -> None:
     x = torch.ones(2)
     add = torch.ops.aten.add
-    assert schema_of(add.out, (), {}).overload_name == "out"
-    assert schema_of(add, (x, x), {"out": x}).overload_name == "out"
-    assert schema_of(add, (x, x), {"none": x}) is None
+    assert find_schema(add.out, (), {}).overload_name == "out"
+    assert find_schema(add, (x, x), {"out": x}).overload_name == "out"
+    assert find_schema(add, (x, x), {"none": x}) is None
 
 
 def test_schema_of_an_operator_of_higher_order_is_unknown() -> None:
     if not hasattr(torch.ops.higher_order, "cond"):
         pytest.skip("this torch has no torch.ops.higher_order.cond")
-    assert schema_of(torch.ops.higher_order.cond, (True, None, None, ()), {}) is None
+    assert find_schema(torch.ops.higher_order.cond, (True, None, None, ()), {}) is None
 
 
 def test_errors_of_the_recorder_do_not_reach_the_training(
@@ -175,8 +175,8 @@ def test_errors_of_the_recorder_do_not_reach_the_training(
     def fail(*arguments: Any) -> None:
         raise ValueError("a defect")
 
-    monkeypatch.setattr("probe_pytorch.capture.functions.effects_of", fail)
-    monkeypatch.setattr("probe_pytorch.capture.unfilled.UnfilledMemory.allocate", fail)
+    monkeypatch.setattr("probe_pytorch.capture.functions.find_effects", fail)
+    monkeypatch.setattr("probe_pytorch.capture.unfilled.UnfilledMemory.watch_storage", fail)
     run = Recording(tmp_path / "run", level="L1")
     run.start()
     assert torch.equal(operators.scaled(torch.empty(2).fill_(1), 2.0), torch.full((2,), 2.0))

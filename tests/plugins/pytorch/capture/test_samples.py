@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from probe_pytorch.capture.samples import MAX_SAMPLED, ParameterSamples
+from probe_pytorch.capture.samples import MAX_SAMPLED_ELEMENTS, ParameterSamples
 from torch import Tensor
 
 
@@ -58,4 +58,4 @@ def test_large_parameters_are_sampled_in_all_columns() -> None:
     samples = ParameterSamples([large])
     large[:, 5] = 1
     (unchanged, size) = samples.count_unchanged([("a", large)])["a"]
-    assert MAX_SAMPLED // 2 < size <= 2 * MAX_SAMPLED and 0 < size - unchanged < size / 8
+    assert MAX_SAMPLED_ELEMENTS // 2 < size <= 2 * MAX_SAMPLED_ELEMENTS and 0 < size - unchanged < size / 8

@@ -11,7 +11,7 @@ from support.runs.debugged import alone, once  # noqa: F401
 
 
 def watched(memory: UnfilledMemory, tensor: torch.Tensor) -> torch.Tensor:
-    memory.allocate(tensor)
+    memory.watch_storage(tensor)
     return tensor
 
 
@@ -27,13 +27,13 @@ def test_unfilled_memory_holds_views_until_something_is_written() -> None:
 
 def test_unfilled_memory_holds_no_other_tensors() -> None:
     memory = UnfilledMemory()
-    memory.allocate(torch.empty(8))
+    memory.watch_storage(torch.empty(8))
     with torch.inference_mode():
-        memory.allocate(torch.empty(8))
+        memory.watch_storage(torch.empty(8))
     sparse = torch.eye(3).to_sparse()
     for value in (torch.ones(8), sparse, None, 3, watched(memory, torch.empty(8, device="meta"))):
         assert not memory.holds(value)
-        assert memory.among([value]) == []
+        assert memory.find_unfilled([value]) == []
 
 
 def test_unfilled_memory_forgets_the_oldest_storages() -> None:

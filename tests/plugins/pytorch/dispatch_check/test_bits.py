@@ -64,9 +64,7 @@ def test_training_is_the_same_with_and_without_the_check(name: str, tmp_path: Pa
         assert not check.counts.skipped_by(Reason.FAILED)
 
 
-def trained(
-    make: Callable[[list[torch.Tensor]], torch.optim.Optimizer], directory: Path | None
-) -> list[bytes]:
+def trained(make: Callable[[list[torch.Tensor]], torch.optim.Optimizer], directory: Path | None) -> list[bytes]:
     """Return the bits of parameters and of the optimizer's state after three steps."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Dropout(0.2), nn.Linear(8, 2))
@@ -82,9 +80,7 @@ def trained(
         assert check.findings == () and not check.counts.skipped_by(Reason.NOT_COMPUTED)
     state = [value for values in optimizer.state.values() for value in values.values()]
     tensors = [*net.parameters(), *(value for value in state if isinstance(value, torch.Tensor))]
-    return [tensor.detach().numpy().tobytes() for tensor in tensors] + [
-        torch.get_rng_state().numpy().tobytes()
-    ]
+    return [tensor.detach().numpy().tobytes() for tensor in tensors] + [torch.get_rng_state().numpy().tobytes()]
 
 
 OPTIMIZERS: dict[str, Callable[[list[torch.Tensor]], torch.optim.Optimizer]] = {

@@ -12,11 +12,11 @@ import pytest
 import torch
 from probe_pytorch.dispatch_check.call_copy import CallCopy, NotCopied, Place, check_tensors, copy_call
 from probe_pytorch.dispatch_check.operators import Reason, tensors_of
-from probe_pytorch.precheck.raising import Raising
+from probe_pytorch.precheck.raising import DtypeConversion
 from support.cases import every
 
 LIMIT = 1 << 20
-RAISED = Raising({torch.float32: torch.float64})
+RAISED = DtypeConversion({torch.float32: torch.float64})
 TENSORS: dict[str, Callable[[], torch.Tensor]] = {
     "contiguous": lambda: torch.randn(3, 4),
     "transposed": lambda: torch.randn(3, 4).t(),
@@ -40,7 +40,7 @@ def copied(*args: Any, is_writing: bool = False, limit: int = LIMIT) -> CallCopy
     return copy_call(args, {}, list(tensors_of(args)), limit, is_writing=is_writing)
 
 
-def built(copy: CallCopy, raising: Raising = Raising()) -> list[Any]:  # noqa: B008
+def built(copy: CallCopy, raising: DtypeConversion = DtypeConversion()) -> list[Any]:  # noqa: B008
     return copy.arguments(raising, frozenset(), [str(i) for i in range(len(copy.args))])[0]
 
 
@@ -127,9 +127,7 @@ REFUSED: dict[str, tuple[Callable[[], torch.Tensor], Reason]] = {
 
 
 @every("make, reason", REFUSED.values(), [*REFUSED])
-def test_tensors_that_cannot_be_copied_have_a_reason(
-    make: Callable[[], torch.Tensor], reason: Reason
-) -> None:
+def test_tensors_that_cannot_be_copied_have_a_reason(make: Callable[[], torch.Tensor], reason: Reason) -> None:
     with pytest.raises(NotCopied) as error:
         check_tensors([make()], {torch.Tensor})
     assert error.value.reason is reason
@@ -151,12 +149,8 @@ def test_pickles_name_no_module_of_the_program(monkeypatch: pytest.MonkeyPatch) 
         "mean",
         None,
     )
-    module = ModuleType(
-        "own_module_of_the_program"
-    )  # pickle would look for constants of torch in all modules
-    module.__dict__.update(
-        float32=torch.float32, strided=torch.strided, preserve_format=torch.preserve_format
-    )
+    module = ModuleType("own_module_of_the_program")  # pickle would look for constants of torch in all modules
+    module.__dict__.update(float32=torch.float32, strided=torch.strided, preserve_format=torch.preserve_format)
     monkeypatch.setattr(sys, "modules", {"own_module_of_the_program": module, **sys.modules})
     data = pickle.dumps(copied(*args))
     assert b"own_module" not in data

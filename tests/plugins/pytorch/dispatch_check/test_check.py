@@ -64,9 +64,7 @@ WRONG_FORWARD = ("gelu", kernels.tanh_gelu, kernels.exact_gelu)
 WRONG_BACKWARD = ("gelu_backward", kernels.halved_gelu_backward, kernels.exact_gelu_backward)
 
 
-def test_a_wrong_kernel_of_the_forward_is_named_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_kernel_of_the_forward_is_named_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with kernels.wrong_kernel(*WRONG_FORWARD), DispatchCheck(tmp_path) as check:
         step(Net())
     first = check.findings[0]
@@ -77,9 +75,7 @@ def test_a_wrong_kernel_of_the_forward_is_named_first(
     assert {finding.name for finding in check.findings} == {"Aten.gelu.0", "Aten.gelu.1"}
     assert check.counts.wrong == 2 and check.counts.wrong_operators == {"aten.gelu.default": 2}
     line = capsys.readouterr().err.splitlines()[0]
-    assert line.startswith(
-        "dispatch check: Aten.gelu.0 (forward), in layers.0 (Block) at test_check.py, line "
-    )
+    assert line.startswith("dispatch check: Aten.gelu.0 (forward), in layers.0 (Block) at test_check.py, line ")
     assert "relative error" in line and "rounding explains" in line
     status = {row["API name"]: row["Forward Test Success"] for row in rows(check.result)}
     assert {name for name, value in status.items() if value == "error"} <= {"Aten.gelu.0", "Aten.gelu.1"}
@@ -261,9 +257,7 @@ def test_rows_that_cannot_be_written_do_not_end_the_program(
     with kernels.wrong_kernel(*WRONG_FORWARD), DispatchCheck(tmp_path) as check:
         step(Net())
     assert check.counts.wrong == 2
-    assert (
-        "dispatch check: The disk is full. The check goes on without writing rows." in capsys.readouterr().err
-    )
+    assert "dispatch check: The disk is full. The check goes on without writing rows." in capsys.readouterr().err
 
 
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
@@ -301,9 +295,7 @@ def test_a_check_can_be_used_again(tmp_path: Path) -> None:
     assert len(paths) == 2
 
 
-def test_an_empty_block_says_that_nothing_was_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_block_says_that_nothing_was_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with DispatchCheck(tmp_path) as check:
         pass
     assert "No operator was compared" in capsys.readouterr().err

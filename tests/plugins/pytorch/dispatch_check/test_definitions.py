@@ -16,9 +16,7 @@ from probe_pytorch.dispatch_check.operators import Reason
 
 pytestmark = [
     pytest.mark.skipif(hasattr(torch, "npu"), reason="torch_npu has these operators"),
-    pytest.mark.skipif(
-        not hasattr(torch.library.Library, "_destroy"), reason="this torch cannot take a kernel back"
-    ),
+    pytest.mark.skipif(not hasattr(torch.library.Library, "_destroy"), reason="this torch cannot take a kernel back"),
 ]
 
 

@@ -125,7 +125,7 @@ class Twice(torch.autograd.Function):
 
 def test_torch_2_1_to_2_15_tell_the_running_node() -> None:
     x = torch.ones(2, requires_grad=True)
-    number = compat.sequence_number()
+    number = compat.get_sequence_number()
     with Seen() as seen:
         Twice.apply(x).exp().sum().backward()
     forward = [node for name, node, _ in seen.nodes[:2]]

@@ -26,9 +26,7 @@ def dispatched(overload: Any, *args: Any, **kwargs: Any) -> DispatchedCall:
     results = results_of(overload, operator, named_arguments(overload, args, kwargs), result)
     dtypes = frozenset(str(one.dtype) for one in tensors_of(results) if one.is_floating_point())
     name = (operator.namespace, operator.name, overload._overloadname)
-    return DispatchedCall(
-        0, f"{operator.prefix}.0", name, FORWARD, copy, arrays_of(results, copies=True), dtypes
-    )
+    return DispatchedCall(0, f"{operator.prefix}.0", name, FORWARD, copy, arrays_of(results, copies=True), dtypes)
 
 
 def computed(call: DispatchedCall) -> list[Any]:

@@ -24,17 +24,13 @@ def test_the_first_line_names_call_place_and_error() -> None:
     )
     bare = Finding(7, "Aten.mm.3", "aten.mm.default", "forward", ROUNDING)
     assert first_line(bare).startswith("Aten.mm.3 (forward): its result differs")
-    outermost = Finding(
-        7, "Aten.mm.3", "aten.mm.default", "forward", ROUNDING, Origin("", "Net", "a/b.py", 3)
-    )
+    outermost = Finding(7, "Aten.mm.3", "aten.mm.default", "forward", ROUNDING, Origin("", "Net", "a/b.py", 3))
     assert first_line(outermost).startswith("Aten.mm.3 (forward), in Net at b.py, line 3:")
 
 
 def test_statements_on_other_differences() -> None:
     kinds = {
-        Difference(
-            Kind.STRUCTURE, 0
-        ): "its result has another structure, shape or kind of dtype than that of the CPU",
+        Difference(Kind.STRUCTURE, 0): "its result has another structure, shape or kind of dtype than that of the CPU",
         Difference(Kind.UNEQUAL, 1, "torch.int64", "torch.int64", (4,), 0.25): (
             "0.25 of the elements of result 1 differ from those of the CPU"
         ),

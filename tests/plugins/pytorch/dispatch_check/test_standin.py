@@ -78,9 +78,7 @@ for name, wrong in (("raised", forward), ("raised later", backward)):
 print(json.dumps(found))
 """
 
-pytestmark = pytest.mark.skipif(
-    torch.__version__.split(".")[:2] != ["2", "13"], reason="the stand-in needs torch 2.13"
-)
+pytestmark = pytest.mark.skipif(torch.__version__.split(".")[:2] != ["2", "13"], reason="the stand-in needs torch 2.13")
 
 
 def test_wrong_operators_of_a_device_are_named_and_right_ones_raise_nothing(tmp_path: Path) -> None:
@@ -98,9 +96,7 @@ def test_wrong_operators_of_a_device_are_named_and_right_ones_raise_nothing(tmp_
         ["Aten.gelu_backward.1", "backward", "Aten.gelu.0", "layers.0", operator],
     ]
     operator = "aten.embedding_dense_backward.default"
-    assert found["words"] == [
-        ["Aten.embedding_dense_backward.0", "backward", "Aten.embedding.0", "words", operator]
-    ]
+    assert found["words"] == [["Aten.embedding_dense_backward.0", "backward", "Aten.embedding.0", "words", operator]]
     assert found["right"] == [] and found["compared"] > 100
     assert not {"failed", "not_computed", "no_cpu_kernel"} & set(found["skipped"])
     assert found["same"], "the program has other results than without the check"

@@ -37,9 +37,7 @@ def written(place: str | Path, rank: str = "rank") -> list[int]:
 
 
 def events(place: str | Path, step: int, rank: str = "rank") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((Path(place) / f"step{step}" / rank / "watch.json").read_text())[
-        "events"
-    ]
+    found: list[dict[str, Any]] = json.loads((Path(place) / f"step{step}" / rank / "watch.json").read_text())["events"]
     return found
 
 
@@ -51,9 +49,7 @@ def test_a_clean_script_writes_nothing(probe: Any) -> None:
 
 
 def test_a_loss_that_becomes_nan_writes_the_last_steps(probe: Any) -> None:
-    path = script(
-        TRAIN + "    for step in range(9):\n        train(step, float('nan') if step == 5 else 1.0)\n"
-    )
+    path = script(TRAIN + "    for step in range(9):\n        train(step, float('nan') if step == 5 else 1.0)\n")
     assert probe("run", "--keep-last", 3, path) == 0
     assert written("probe-watch") == [3, 4, 5]
     (event,) = events("probe-watch", 5)
@@ -63,18 +59,14 @@ def test_a_loss_that_becomes_nan_writes_the_last_steps(probe: Any) -> None:
 
 
 def test_an_exception_writes_the_unfinished_step(probe: Any) -> None:
-    path = script(
-        TRAIN + "    for step in range(4):\n        train(step)\n    model(torch.ones(1, 4))\n    1 / 0\n"
-    )
+    path = script(TRAIN + "    for step in range(4):\n        train(step)\n    model(torch.ones(1, 4))\n    1 / 0\n")
     assert probe("run", "--keep-last", 2, "-o", "run", "--level", "mix", path) == 1
     assert "ZeroDivisionError was raised in step 4." in probe.err and "Traceback" in probe.err
     assert written("run") == [3, 4]
     assert "Functional.linear.1.forward" in records("run", 4)["data"]
 
 
-@pytest.mark.parametrize(
-    ("ends", "count"), [("sys.exit(3)", 1), ("sys.exit()", 0), ("raise KeyboardInterrupt", 0)]
-)
+@pytest.mark.parametrize(("ends", "count"), [("sys.exit(3)", 1), ("sys.exit()", 0), ("raise KeyboardInterrupt", 0)])
 def test_which_ends_are_events(probe: Any, ends: str, count: int) -> None:
     path = script(TRAIN + f"    train(0)\n    {ends}\n")
     probe("run", "--keep-last", 2, "-o", "run", path)
@@ -135,9 +127,7 @@ def run_it(code: str, *options: str, **settings: Any) -> Any:
         *options,
         str(script(code)),
     ]
-    return preloaded.PreloadedPopen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings
-    )
+    return preloaded.PreloadedPopen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
 
 
 def test_a_signal_without_a_handler_writes_and_the_training_goes_on() -> None:
@@ -257,9 +247,7 @@ def test_each_rank_writes_its_own_part() -> None:
         variables = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
         command = [sys.executable, "-m", "probe_core.cli", "run", "--keep-last", "2", "-o", "run", path]
         processes.append(
-            preloaded.PreloadedPopen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables
-            )
+            preloaded.PreloadedPopen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
         )
     said = [process.communicate(timeout=120)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said

@@ -77,9 +77,7 @@ def test_training_is_bit_equal_with_and_without_a_watch(name: str, tmp_path: Pat
 # -- what is written --------------------------------------------------------------------------
 
 
-def watched(
-    training: Training, place: Path, length: int, spoiled: int, **options: Any
-) -> probe_pytorch.Watch:
+def watched(training: Training, place: Path, length: int, spoiled: int, **options: Any) -> probe_pytorch.Watch:
     watch = probe_pytorch.watch(options.pop("keep_last", 3), training.model, dump_path=place, **options)
     for step in range(length):
         with watch:
@@ -177,9 +175,7 @@ def test_two_watches_of_one_directory_write_next_to_each_other(tmp_path: Path, c
     assert "is in use" in capfd.readouterr().err
 
 
-def test_a_directory_that_cannot_be_written_is_reported_and_the_training_goes_on(
-    tmp_path: Path, capfd: Any
-) -> None:
+def test_a_directory_that_cannot_be_written_is_reported_and_the_training_goes_on(tmp_path: Path, capfd: Any) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         probe_pytorch.watch(2, dump_path=tmp_path / "file" / "run")
@@ -325,9 +321,7 @@ def test_a_step_that_runs_again_leaves_the_training_bit_equal(tmp_path: Path, ca
     expected = Case().run(None)
     case = Case()
     place = tmp_path / "run"
-    watch = probe_pytorch.watch(
-        2, case.model, case.optimizer, dump_path=place, rerun=True, state=[case.scheduler]
-    )
+    watch = probe_pytorch.watch(2, case.model, case.optimizer, dump_path=place, rerun=True, state=[case.scheduler])
     assert case.run(watch) == expected
     watch.finish()
     assert len(watch.events) == 2
@@ -358,9 +352,7 @@ def test_a_step_that_raised_runs_again(tmp_path: Path) -> None:
 def test_rerun_counts_its_snapshot_and_refuses_one_that_is_too_large(tmp_path: Path) -> None:
     model = nn.Linear(600, 600)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    watch = probe_pytorch.watch(
-        2, model, optimizer, dump_path=tmp_path / "run", rerun=True, keep_memory=1 << 20
-    )
+    watch = probe_pytorch.watch(2, model, optimizer, dump_path=tmp_path / "run", rerun=True, keep_memory=1 << 20)
     with pytest.raises(UserError, match="A snapshot of the training takes 1,4"):
         watch.step(model, torch.ones(1, 600))
     watch.finish()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.precheck.devices import CPU, accelerator, device_for
+from probe_pytorch.precheck.devices import CPU, find_accelerator, select_device
 from support import ROOT, TESTS
 from support.programs import preloaded
 from support.runs.prechecked import live
@@ -28,9 +28,7 @@ def accelerated(count: int, told: list[Any], fails: str = "") -> types.SimpleNam
         if fails:
             raise RuntimeError(fails)
 
-    return types.SimpleNamespace(
-        is_available=lambda: count > 0, device_count=lambda: count, set_device=set_device
-    )
+    return types.SimpleNamespace(is_available=lambda: count > 0, device_count=lambda: count, set_device=set_device)
 
 
 @pytest.fixture
@@ -56,15 +54,15 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize("text", ["", CPU])
 def test_without_an_accelerator_it_is_the_cpu(text: str) -> None:
     """Defect 24 of msprobe: nothing ran without one."""
-    assert accelerator() == (CPU, None)
-    assert device_for(text, False) == torch.device("cpu")
+    assert find_accelerator() == (CPU, None)
+    assert select_device(text, False) == torch.device("cpu")
 
 
 @pytest.mark.usefixtures("none")
 @pytest.mark.parametrize("text", ["0", "3"])
 def test_an_index_without_an_accelerator(text: str) -> None:
     with pytest.raises(UserError, match=f"no accelerator here for device {text}") as raised:
-        device_for(text, False)
+        select_device(text, False)
     assert "-d cpu" in raised.value.fix
 
 
@@ -84,12 +82,12 @@ def test_the_command_says_so(probe: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text, index", [("", 0), ("0", 0), ("1", 1)])
 def test_cuda(cuda: list[Any], text: str, index: int) -> None:
     device = torch.device("cuda", index)
-    assert device_for(text, True) == device
+    assert select_device(text, True) == device
     assert cuda == [device]
 
 
 def test_cuda_can_be_left_alone(cuda: list[Any]) -> None:
-    assert device_for(CPU, False) == torch.device("cpu")
+    assert select_device(CPU, False) == torch.device("cpu")
     assert cuda == []
 
 
@@ -97,7 +95,7 @@ def test_cuda_can_be_left_alone(cuda: list[Any]) -> None:
 def test_an_index_out_of_range(cuda: list[Any], text: str) -> None:
     """It names the indices that there are."""
     with pytest.raises(UserError, match=f"no device {text}") as raised:
-        device_for(text, False)
+        select_device(text, False)
     assert raised.value.choices == ("0", "1")
     assert cuda == []
 
@@ -111,7 +109,7 @@ def test_a_device_that_fails(monkeypatch: pytest.MonkeyPatch, fails: str, says: 
     monkeypatch.setitem(sys.modules, "torch_npu", None)
     monkeypatch.setattr(torch, "cuda", accelerated(1, [], fails))
     with pytest.raises(UserError, match=says) as raised:
-        device_for("0", False)
+        select_device("0", False)
     assert "\n" not in raised.value.what
 
 
@@ -122,14 +120,14 @@ def test_torch_npu_without_a_device_is_none(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "torch_npu", types.ModuleType("torch_npu"))
     monkeypatch.setattr(torch, "npu", accelerated(0, []), raising=False)
     monkeypatch.setattr(torch, "cuda", accelerated(0, []))
-    assert accelerator() == (CPU, None)
+    assert find_accelerator() == (CPU, None)
 
 
 def test_an_npu_comes_before_cuda(monkeypatch: pytest.MonkeyPatch, cuda: list[Any]) -> None:
     monkeypatch.setitem(sys.modules, "torch_npu", types.ModuleType("torch_npu"))
     npu = accelerated(2, [])
     monkeypatch.setattr(torch, "npu", npu, raising=False)
-    assert accelerator() == ("npu", npu)
+    assert find_accelerator() == ("npu", npu)
 
 
 NPU = """
@@ -153,10 +151,10 @@ module.npu_rms_norm = npu_rms_norm
 
 from support.runs.prechecked import Prechecked, call, leaf, value
 from probe_core.errors import UserError
-from probe_pytorch.precheck.devices import device_for
+from probe_pytorch.precheck.devices import select_device
 
 try:
-    device_for("2", False)
+    select_device("2", False)
 except UserError as error:
     told["problem"] = error.what
 dump, jit = Path(sys.argv[1]), sys.argv[2] == "jit"
@@ -206,9 +204,7 @@ def on_an_npu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[st
     return run
 
 
-@pytest.mark.parametrize(
-    "mode, index", [("jit", "0"), pytest.param("no", "1", marks=pytest.mark.slow), ("no", "")]
-)
+@pytest.mark.parametrize("mode, index", [("jit", "0"), pytest.param("no", "1", marks=pytest.mark.slow), ("no", "")])
 def test_calls_are_run_on_an_npu(on_an_npu: Callable[..., dict[str, Any]], mode: str, index: str) -> None:
     """The device is chosen, told how to compile, and the reference stays on the CPU."""
     told = on_an_npu(mode, index)

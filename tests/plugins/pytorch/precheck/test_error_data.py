@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 import torch
-from probe_pytorch.precheck.error_data import Kept, literal, script
-from probe_pytorch.precheck.raising import Raising, tensors_in
+from probe_pytorch.precheck.error_data import ReproductionData, format_literal, format_script
+from probe_pytorch.precheck.raising import DtypeConversion, iterate_tensors
 from probe_pytorch.precheck.rebuild import Arguments
 from probe_pytorch.precheck.runner import PyTorchRunner
 from support.cases import every
@@ -92,9 +92,7 @@ def test_names_and_values(tmp_path: Path) -> None:
     """Inputs as they were in the run, outputs of both sides, gradients; keywords do not overwrite arguments."""
     x, w, b = torch.randn(4, 3, requires_grad=True), torch.randn(2, 3, requires_grad=True), torch.randn(2)
     gradient = torch.randn(4, 2)
-    found, script = saved(
-        tmp_path, lambda: (F.linear(x, w, bias=b) * gradient).sum().backward(), "Functional.linear.0"
-    )
+    found, script = saved(tmp_path, lambda: (F.linear(x, w, bias=b) * gradient).sum().backward(), "Functional.linear.0")
     name = "Functional.linear.0"
     assert script.name == f"{name}.py"
     assert names(script.parent) == {
@@ -131,18 +129,12 @@ def test_inputs_of_calls_in_place_are_those_before(tmp_path: Path) -> None:
     x = torch.randn(4)
     before = x.clone()
     _, script = saved(tmp_path, lambda: x.add_(1.0), "Tensor.add_.0")
-    assert torch.equal(
-        torch.load(script.parent / "Tensor.add_.0.forward.input.0.pt", weights_only=True), before
-    )
+    assert torch.equal(torch.load(script.parent / "Tensor.add_.0.forward.input.0.pt", weights_only=True), before)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.bool, torch.int8, torch.complex64])
 def test_dtypes_and_odd_values_survive(tmp_path: Path, dtype: torch.dtype) -> None:
-    x = (
-        torch.tensor([1.5, -0.0, inf, nan]).to(dtype)
-        if dtype.is_floating_point
-        else torch.tensor([1, 0]).to(dtype)
-    )
+    x = torch.tensor([1.5, -0.0, inf, nan]).to(dtype) if dtype.is_floating_point else torch.tensor([1, 0]).to(dtype)
     _, script = saved(tmp_path, lambda: torch.reshape(x, (2, -1)), "Torch.reshape.0")
     found = torch.load(script.parent / "Torch.reshape.0.forward.input.0.pt", weights_only=True)
     assert found.dtype is dtype
@@ -180,7 +172,7 @@ def step(
 
     def program() -> None:
         x = torch.randn(shape).to(dtype).requires_grad_()
-        outputs = [o for o in tensors_in(function(x * 1)) if o.requires_grad]
+        outputs = [o for o in iterate_tensors(function(x * 1)) if o.requires_grad]
         sum((o * torch.randn(o.shape).to(dtype)).sum() for o in outputs).backward()
 
     return program
@@ -282,10 +274,7 @@ def test_the_script_prints_what_the_details_say(shown: dict[str, tuple[Checked, 
 def test_the_script_has_a_line_for_each_output(shown: dict[str, tuple[Checked, str]]) -> None:
     for case, (found, text) in shown.items():
         head, *lines = text.splitlines()[1:]
-        assert (
-            head
-            == f"{found.call.name} on cpu against the CPU in higher precision - torch {torch.__version__}"
-        )
+        assert head == f"{found.call.name} on cpu against the CPU in higher precision - torch {torch.__version__}"
         rows = [detail.name for detail in found.result.details if detail.device_dtype]
         assert [f"{found.call.name}.{line.split()[0]}" for line in lines] == rows, case
 
@@ -299,8 +288,8 @@ def test_texts_of_a_record_are_no_part_of_the_program() -> None:
     """Not even where they look like the marks of the template, or a name like the end of a docstring."""
     texts = ["@KEYWORDS@", "@OUTPUTS@", '"""', "'"]
     arguments, nothing = Arguments(texts, {"' or made() or '": 1}), cast(Any, None)
-    kept = Kept(arguments, (), nothing, nothing, None, None, Raising(), None, False)
-    text = script(call('Torch.add.0"""+made()+"""'), "Torch.add.0", kept, torch.device("cpu"))
+    kept = ReproductionData(arguments, (), nothing, nothing, None, None, DtypeConversion(), None, False)
+    text = format_script(call('Torch.add.0"""+made()+"""'), "Torch.add.0", kept, torch.device("cpu"))
     tree = ast.parse(text)
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "made"]
     found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
@@ -324,9 +313,7 @@ def test_the_script_of_a_fused_operator(tmp_path: Path) -> None:
     """Not to be run here; it compiles, calls torch_npu, and takes the saved reference."""
     directory = tmp_path / "data"
     directory.mkdir()
-    calls = written(
-        tmp_path / "run", {"Torch.neg.0.forward": forward(leaf(torch.ones(2)))}, error_directory=directory
-    )
+    calls = written(tmp_path / "run", {"Torch.neg.0.forward": forward(leaf(torch.ones(2)))}, error_directory=directory)
     name = "NPU.npu_rms_norm.0"
     x = torch.randn(3, 8, requires_grad=True)
     calls.calls[name] = call(
@@ -360,9 +347,7 @@ def test_the_script_takes_the_saved_reference(tmp_path: Path) -> None:
     """With an operator that is one percent off, found by the numbers that are printed."""
     directory = tmp_path / "data"
     directory.mkdir()
-    calls = written(
-        tmp_path / "run", {"Torch.neg.0.forward": forward(leaf(torch.ones(2)))}, error_directory=directory
-    )
+    calls = written(tmp_path / "run", {"Torch.neg.0.forward": forward(leaf(torch.ones(2)))}, error_directory=directory)
     name = "NPU.npu_rms_norm.0"
     calls.calls[name] = call(name, leaf(torch.randn(3, 8)), leaf(torch.rand(8) + 1))
     script = calls.save(calls[name])
@@ -385,7 +370,7 @@ def test_the_script_takes_the_saved_reference(tmp_path: Path) -> None:
      torch.float64, torch.bfloat16, torch.channels_last, 1 + 2j],
 )  # fmt: skip
 def test_literals_are_python(item: Any) -> None:
-    found = eval(literal(item, "x"), {"torch": torch})
+    found = eval(format_literal(item, "x"), {"torch": torch})
     assert type(found) is type(item)
     assert found == item
 
@@ -393,17 +378,17 @@ def test_literals_are_python(item: Any) -> None:
 def test_literals_of_nan_numpy_and_devices() -> None:
     import numpy as np
 
-    assert math.isnan(eval(literal(nan, "x")))
-    assert eval(literal(np.float32(2.5), "x")) == 2.5
-    assert literal(torch.device("cuda:1"), "x") == "DEVICE"
+    assert math.isnan(eval(format_literal(nan, "x")))
+    assert eval(format_literal(np.float32(2.5), "x")) == 2.5
+    assert format_literal(torch.device("cuda:1"), "x") == "DEVICE"
 
 
 def test_literals_of_arrays() -> None:
     import numpy as np
 
-    found = eval(literal(np.array([1.5, 2.0]), "x"), {"np": np, "numpy": np, "torch": torch})
+    found = eval(format_literal(np.array([1.5, 2.0]), "x"), {"np": np, "numpy": np, "torch": torch})
     assert np.asarray(found).tolist() == [1.5, 2.0]
 
 
 def test_literals_of_complex_infinities() -> None:
-    assert eval(literal(complex(inf, 0.0), "x"), {}) == complex(inf, 0.0)
+    assert eval(format_literal(complex(inf, 0.0), "x"), {}) == complex(inf, 0.0)

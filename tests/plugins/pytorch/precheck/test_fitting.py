@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_precheck.fitting import Given, rule_for
-from probe_pytorch.precheck.apis import PLACES, NoSuchApi, function_of
-from probe_pytorch.precheck.fitting import fitted
-from probe_pytorch.precheck.random_tensors import generator_for
-from probe_pytorch.precheck.references import specs
+from probe_pytorch.precheck.apis import PLACES, NoSuchApi, find_function
+from probe_pytorch.precheck.fitting import fit_tensor
+from probe_pytorch.precheck.random_tensors import create_generator
+from probe_pytorch.precheck.references import load_reference_specs
 from probe_pytorch.precheck.rules import rules
 from support.cases import every
 from support.runs.prechecked import PASS, Prechecked, call, leaf, live, value, written
@@ -187,11 +187,11 @@ def is_known(api: str) -> bool:
     """Is there such a function in torch, or such a fused operator?"""
     for scope in PLACES:
         try:
-            function_of(scope, api)
+            find_function(scope, api)
         except NoSuchApi:
             continue
         return True
-    return api in {spec.name for spec in specs()} | {"empty_with_format"}  # of torch_npu
+    return api in {spec.name for spec in load_reference_specs()} | {"empty_with_format"}  # of torch_npu
 
 
 @every(
@@ -225,7 +225,7 @@ def test_every_dtype_of_the_table_is_one() -> None:
 def fit(api: str, place: int, tensor: torch.Tensor, *positional: Any, **keywords: Any) -> torch.Tensor:
     rule = rule_for(rules, api, place)
     assert rule is not None
-    return fitted(tensor, api, rule, Given(positional, keywords), generator_for(1, "a"))
+    return fit_tensor(tensor, api, rule, Given(positional, keywords), create_generator(1, "a"))
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from probe_pytorch.precheck.raising import tensors_in
+from probe_pytorch.precheck.raising import iterate_tensors
 from support.runs.prechecked import PASS, live
 from torch.nn import functional as F
 
@@ -106,12 +106,10 @@ def leaves_of(tensors: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Ten
     return [t.detach().clone().requires_grad_(t.is_floating_point()) for t in copies]
 
 
-def expected(
-    function: Callable[..., Any], tensors: list[torch.Tensor], gradients: list[torch.Tensor]
-) -> list[Any]:
+def expected(function: Callable[..., Any], tensors: list[torch.Tensor], gradients: list[torch.Tensor]) -> list[Any]:
     """The gradients in float64, in the order of the tensors; those that need none left out."""
     doubles = leaves_of(tensors, torch.float64)
-    outputs = [o for o in tensors_in(function(*doubles)) if o.requires_grad]
+    outputs = [o for o in iterate_tensors(function(*doubles)) if o.requires_grad]
     torch.autograd.backward(outputs, [g.double() for g in gradients])
     return [t.grad.numpy() for t in doubles if t.grad is not None]
 
@@ -119,16 +117,14 @@ def expected(
 @pytest.mark.parametrize(
     "api, function, tensors", [pytest.param(*case, id=f"{case[0]}-{i}") for i, case in enumerate(CASES)]
 )
-def test_gradients(
-    tmp_path: Path, api: str, function: Callable[..., Any], tensors: list[torch.Tensor]
-) -> None:
+def test_gradients(tmp_path: Path, api: str, function: Callable[..., Any], tensors: list[torch.Tensor]) -> None:
     """The reference to 1e-6, the device as near as float32 is, and the rows in the order of the arguments."""
     torch.manual_seed(1)
-    shapes = [o.shape for o in tensors_in(function(*leaves_of(tensors, torch.float32))) if o.requires_grad]
+    shapes = [o.shape for o in iterate_tensors(function(*leaves_of(tensors, torch.float32))) if o.requires_grad]
     gradients = [torch.randn(shape) for shape in shapes]
 
     def program() -> None:
-        outputs = [o for o in tensors_in(function(*leaves_of(tensors, torch.float32))) if o.requires_grad]
+        outputs = [o for o in iterate_tensors(function(*leaves_of(tensors, torch.float32))) if o.requires_grad]
         sum((o * g).sum() for o, g in zip(outputs, gradients)).backward()  # type: ignore[union-attr]
 
     found = live(tmp_path / "run", program)[f"{api}.0"]

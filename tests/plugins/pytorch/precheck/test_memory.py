@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from probe_precheck import Call, Unbuildable
-from probe_pytorch.precheck.memory import MemoryEstimator, MemoryNeed, memory_need
-from probe_pytorch.precheck.raising import Raising, raising_of
+from probe_pytorch.precheck.memory import MemoryEstimator, MemoryNeed, estimate_memory
+from probe_pytorch.precheck.raising import DtypeConversion, find_conversion
 from probe_pytorch.precheck.rebuild import Arguments
 from support.runs.prechecked import PASS, SKIP, Prechecked, live
 from support.runs.run_calls import bare, put  # noqa: F401
@@ -19,13 +19,11 @@ HUGE = 10**13
 """Number of elements that no machine has memory for."""
 
 
-def need_of(
-    function: Callable[..., Any], *positional: Any, backward: bool = False, **keywords: Any
-) -> MemoryNeed:
+def need_of(function: Callable[..., Any], *positional: Any, backward: bool = False, **keywords: Any) -> MemoryNeed:
     """Return the memory that a call needs, with the reference in float64."""
     arguments = Arguments(list(positional), keywords)
-    raising = raising_of(function.__name__, arguments, None)
-    return memory_need(function, arguments, function.__name__, raising, with_gradients=backward)
+    raising = find_conversion(function.__name__, arguments, None)
+    return estimate_memory(function, arguments, function.__name__, raising, with_gradients=backward)
 
 
 def drawn(*shape: int, dtype: str = "torch.float32") -> dict[str, Any]:
@@ -142,8 +140,8 @@ def test_memory_need_takes_the_dtypes_of_the_reference() -> None:
     x = torch.ones(1000, dtype=torch.float16)
     arguments = Arguments([x], {})
     for wide, size in ((torch.float32, 4000), (torch.float64, 8000)):
-        raising = Raising({torch.float16: wide})
-        need = memory_need(torch.exp, arguments, "exp", raising, with_gradients=False)
+        raising = DtypeConversion({torch.float16: wide})
+        need = estimate_memory(torch.exp, arguments, "exp", raising, with_gradients=False)
         assert (need.reference, need.device) == (2 * size, 4000)
 
 
@@ -153,7 +151,7 @@ def test_estimator_estimates_calls_once_that_differ_in_values_only() -> None:
 
     def need(x: torch.Tensor, count: int, *, backward: bool = False) -> int:
         arguments = Arguments([x, count], {})
-        raising = raising_of("repeat", arguments, None)
+        raising = find_conversion("repeat", arguments, None)
         return estimator.need("Tensor.repeat", repeat, arguments, raising, with_gradients=backward).reference
 
     def repeat(x: torch.Tensor, count: int) -> torch.Tensor:
@@ -172,13 +170,11 @@ def test_failed_allocation_is_a_sentence(bare: Prechecked, monkeypatch: pytest.M
         return torch.empty(HUGE)
 
     name = put(bare, "Torch.exp.0", torch.ones(2))
-    monkeypatch.setattr(bare.runner, "_functions", lambda *_: (failing, torch.exp, ()))
+    monkeypatch.setattr(bare.runner, "_find_functions", lambda *_: (failing, torch.exp, ()))
     assert bare[name].text == "There is not enough memory to run it. SKIP."
 
 
-def test_failed_allocation_of_a_backward_leaves_the_forward(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_allocation_of_a_backward_leaves_the_forward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = live(tmp_path / "run", lambda: torch.ones(3, requires_grad=True).exp().sum().backward())
     monkeypatch.setattr("probe_pytorch.precheck.execution.run_backward", lambda *_: torch.empty(HUGE))
     found = calls["Tensor.exp.0"]

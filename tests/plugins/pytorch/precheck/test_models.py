@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.precheck.preparing import recorded_dtypes
-from probe_pytorch.precheck.raising import tensors_in
+from probe_pytorch.precheck.preparing import list_recorded_dtypes
+from probe_pytorch.precheck.raising import iterate_tensors
 from probe_pytorch.precheck.rules import rules
 from support.programs.models import PROGRAMS
 from support.programs.training import VARIANTS, Program, lstm_runs_in_bf16, run
@@ -91,7 +91,7 @@ def other_dtypes(found: list[Checked]) -> list[str]:
     names = []
     for one in found:
         if hasattr(one.outcome.forward, "device"):
-            recorded = [str(dtype).removeprefix("torch.") for dtype in recorded_dtypes(one.call)]
+            recorded = [str(dtype).removeprefix("torch.") for dtype in list_recorded_dtypes(one.call)]
             given = [dtype for dtype in one.dtypes() if "float" in dtype]
             if recorded != given[: len(recorded)]:
                 names.append(f"{one.call.name}: {given}, not {recorded}")
@@ -118,9 +118,9 @@ def is_what_was_recorded(calls: Prechecked, one: Checked) -> bool:
         return True
 
     def tensors(fields: Any) -> list[torch.Tensor]:
-        return [calls.runner._rebuilder.tensor(leaf, "") for leaf in described(fields["output"])]
+        return [calls.runner._rebuilder.rebuild_tensor(leaf, "") for leaf in described(fields["output"])]
 
-    given = list(tensors_in(kept.device.output))
+    given = list(iterate_tensors(kept.device.output))
     if not all(map(near, given, tensors(one.call.forward))):
         return False
     wanted = tensors(one.call.backward) if kept.device_gradients else []

@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from probe_pytorch.precheck import apis
-from probe_pytorch.precheck.apis import NoSuchApi, function_of
-from probe_pytorch.precheck.pure import _only_computes, is_pure
+from probe_pytorch.precheck.apis import NoSuchApi, find_function
+from probe_pytorch.precheck.pure import _is_pure_schema, is_pure
 from support.cases import every
 from support.programs.training import lstm_runs_in_bf16
 from torch import nn
@@ -46,17 +46,17 @@ REFUSED = [
 def test_what_does_more_than_compute_is_refused(name: str) -> None:
     scope, _, api = name.partition(".")
     with pytest.raises(NoSuchApi):
-        function_of(scope, api)
+        find_function(scope, api)
 
 
 @pytest.mark.parametrize("scope", ["Functional", "Tensor", "Torch", "VF"])
 def test_what_the_recorder_lists_is_run(scope: str) -> None:
-    for api in apis._listed(apis.LISTS[scope]):
+    for api in apis._read_api_section(apis.SECTION_BY_SCOPE[scope]):
         found: Any = apis.PLACES[scope]()
         for part in api.split("."):
             found = getattr(found, part, None)
         if callable(found):
-            assert function_of(scope, api) is found
+            assert find_function(scope, api) is found
 
 
 def test_an_operator_takes_values_alone() -> None:
@@ -67,9 +67,7 @@ def test_an_operator_takes_values_alone() -> None:
     for schema in torch._C._jit_get_all_schemas():
         space, _, name = schema.name.partition("::")
         for argument in schema.arguments if space == "aten" and name in allowed else ():
-            assert not any(
-                word in str(argument.type) for word in ("Storage", "Stream", "classes", "Future")
-            ), name
+            assert not any(word in str(argument.type) for word in ("Storage", "Stream", "classes", "Future")), name
             assert "file" not in argument.name, name
 
 
@@ -170,9 +168,7 @@ def test_what_level_l2_records_of_losses_is_run() -> None:
 
 def test_operators_with_overloads_for_named_dimensions_only_compute() -> None:
     """Torch 2.1 to 2.6 have overloads such as ``sum.dim_DimnameList``, whose names of dimensions are texts."""
-    schema: Any = torch._C.parse_schema(
-        "aten::sum.names(Tensor self, str[1] dim, bool keepdim=False) -> Tensor"
-    )
-    assert _only_computes(schema, False)
+    schema: Any = torch._C.parse_schema("aten::sum.names(Tensor self, str[1] dim, bool keepdim=False) -> Tensor")
+    assert _is_pure_schema(schema, False)
     schema = torch._C.parse_schema("aten::from_file(str filename, Tensor self) -> Tensor")
-    assert not _only_computes(schema, False)
+    assert not _is_pure_schema(schema, False)

@@ -12,14 +12,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_pytorch.precheck.raising import (
-    Raising,
-    autocast_candidates,
-    composed,
-    float_dtypes,
-    narrowed,
-    raising_of,
+    DtypeConversion,
+    find_conversion,
+    list_autocast_candidates,
+    list_float_dtypes,
+    narrow_to_autocast,
+    wrap_definition,
 )
-from probe_pytorch.precheck.rebuild import Arguments, hf32
+from probe_pytorch.precheck.rebuild import Arguments, round_to_hf32
 from support.cases import every
 from support.runs.prechecked import ERROR, SKIP, Checked, Prechecked, call, leaf, live, written
 from support.runs.recorded import forward
@@ -35,8 +35,8 @@ def raised(
     """Return the dtypes that the reference computes in, one argument of each dtype."""
     tensors = [torch.ones(2, dtype=dtype) for dtype in dtypes]
     arguments = Arguments([], {"tensors": [tuple(tensors)]}) if nested else Arguments(list(tensors), {})
-    raising = raising_of(api, arguments, autocast)
-    return [raising.tensor(tensor).dtype for tensor in tensors]
+    raising = find_conversion(api, arguments, autocast)
+    return [raising.convert_tensor(tensor).dtype for tensor in tensors]
 
 
 # the rule of 5.2
@@ -80,9 +80,9 @@ def test_float32_convolutions_are_not_raised(api: str) -> None:
 
 
 def test_a_dtype_argument_is_raised_with_the_tensors() -> None:
-    assert raising_of("sum", Arguments([torch.ones(2, dtype=BF16)], {}), None).dtype(BF16) is F32
-    assert raising_of("sum", Arguments([torch.ones(2)], {}), None).dtype(F32) is F64
-    assert raising_of("sum", Arguments([torch.ones(2)], {}), None).dtype(I64) is I64
+    assert find_conversion("sum", Arguments([torch.ones(2, dtype=BF16)], {}), None).convert_dtype(BF16) is F32
+    assert find_conversion("sum", Arguments([torch.ones(2)], {}), None).convert_dtype(F32) is F64
+    assert find_conversion("sum", Arguments([torch.ones(2)], {}), None).convert_dtype(I64) is I64
 
 
 def test_dtype_keywords_live(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def hf32_by_hand(number: float) -> float:
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
 def test_hf32_is_the_formula(numbers: list[float]) -> None:
-    found = hf32(torch.tensor(numbers)).tolist()
+    found = round_to_hf32(torch.tensor(numbers)).tolist()
     assert found == [hf32_by_hand(number) for number in numbers]
 
 
@@ -126,7 +126,7 @@ def test_hf32_is_the_formula(numbers: list[float]) -> None:
 def test_hf32_has_eleven_bits_of_mantissa(number: float, negative: bool) -> None:
     """Rounded to the nearest number whose significand has 11 bits after the leading one, never further off."""
     number = -number if negative else number
-    (found,) = hf32(torch.tensor([number])).tolist()
+    (found,) = round_to_hf32(torch.tensor([number])).tolist()
     fraction, _ = math.frexp(found)
     scaled = fraction * 2**12
     assert scaled == int(scaled)
@@ -136,16 +136,16 @@ def test_hf32_has_eleven_bits_of_mantissa(number: float, negative: bool) -> None
 def test_hf32_keeps_its_argument_and_any_stride() -> None:
     x = torch.randn(4, 6)
     before = x.clone()
-    assert torch.equal(hf32(x.T), hf32(x).T)
+    assert torch.equal(round_to_hf32(x.T), round_to_hf32(x).T)
     assert torch.equal(x, before)
-    assert hf32(torch.tensor([0.0, 1.0, -2.5, math.inf])).tolist() == [0.0, 1.0, -2.5, math.inf]
+    assert round_to_hf32(torch.tensor([0.0, 1.0, -2.5, math.inf])).tolist() == [0.0, 1.0, -2.5, math.inf]
 
 
 def test_a_convolution_is_run_on_hf32_on_both_sides(tmp_path: Path) -> None:
     torch.manual_seed(1)
     x, w = torch.randn(1, 2, 5, 5), torch.randn(3, 2, 2, 2)
     found = live(tmp_path / "run", lambda: F.conv2d(x, w))["Functional.conv2d.0"]
-    expected = F.conv2d(hf32(x), hf32(w)).numpy()
+    expected = F.conv2d(round_to_hf32(x), round_to_hf32(w)).numpy()
     assert (found.arrays("device")[0] == expected).all()
     assert (found.arrays("bench")[0] == expected).all()
     assert found.dtypes("bench") == ["float32"]
@@ -215,9 +215,7 @@ def test_a_run_under_autocast(tmp_path: Path, dtype: torch.dtype, task: str) -> 
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
-def test_the_gradient_of_a_weight_is_judged_in_the_dtype_of_autocast(
-    tmp_path: Path, dtype: torch.dtype
-) -> None:
+def test_the_gradient_of_a_weight_is_judged_in_the_dtype_of_autocast(tmp_path: Path, dtype: torch.dtype) -> None:
     """It was computed in half precision and widened: float32's limits would make it an error."""
     skip_without_autocast(dtype)
     found = live(tmp_path / "run", small(dtype))["Functional.linear.0"]
@@ -268,9 +266,7 @@ def test_what_autocast_computes_in_float32_is_not_rounded(tmp_path: Path) -> Non
 
     found = live(tmp_path / "run", program)["Functional.cross_entropy.0"]
     assert found.dtypes() == ["float32"]
-    expected = F.cross_entropy(
-        logits.double(), torch.tensor([0, 1, 2, 3]), weights.double(), reduction="none"
-    )
+    expected = F.cross_entropy(logits.double(), torch.tensor([0, 1, 2, 3]), weights.double(), reduction="none")
     assert abs(found.arrays("bench")[0] - expected.numpy()).max() < 1e-5
 
 
@@ -293,9 +289,9 @@ def test_what_a_run_may_have_been_under(
 ) -> None:
     """No autocast is tried first: a plain call that mixes dtypes or changes them is as good an explanation."""
     arguments = Arguments([torch.ones(2, dtype=dtype) for dtype in dtypes], {})
-    assert float_dtypes(arguments) == {dtype for dtype in dtypes if dtype.is_floating_point}
+    assert list_float_dtypes(arguments) == {dtype for dtype in dtypes if dtype.is_floating_point}
     floats = [dtype for dtype in recorded if dtype.is_floating_point]
-    assert autocast_candidates(arguments, floats) == expected
+    assert list_autocast_candidates(arguments, floats) == expected
 
 
 def test_a_plain_call_that_narrows_is_not_taken_for_autocast(tmp_path: Path) -> None:
@@ -332,10 +328,10 @@ def test_the_first_failure_is_told_when_nothing_runs(tmp_path: Path) -> None:
 
 def test_narrowed_takes_only_what_loses_nothing() -> None:
     exact, fine = torch.tensor([1.5, -2.0]), torch.tensor([1.1])
-    found = narrowed([exact, (fine, None)], BF16)
+    found = narrow_to_autocast([exact, (fine, None)], BF16)
     assert found[0].dtype is BF16
     assert found[1][0].dtype is F32
-    assert narrowed(exact, None) is exact
+    assert narrow_to_autocast(exact, None) is exact
 
 
 @pytest.mark.parametrize(
@@ -344,19 +340,19 @@ def test_narrowed_takes_only_what_loses_nothing() -> None:
 )
 def test_gradients_with_inf_or_nan_are_narrowed_too(number: float) -> None:
     """bfloat16 holds both."""
-    assert narrowed(torch.tensor([number, 1.0]), BF16).dtype is BF16
+    assert narrow_to_autocast(torch.tensor([number, 1.0]), BF16).dtype is BF16
 
 
 def test_raising_rounds_as_autocast_did() -> None:
-    raising = Raising({BF16: F32, F32: F32}, BF16)
+    raising = DtypeConversion({BF16: F32, F32: F32}, BF16)
     x = torch.tensor([1.0 + 2.0**-12])
-    assert raising.tensor(x).item() == 1.0
-    assert raising.tensor(x).dtype is F32
-    assert raising.tensor(x.double()).dtype is F64
+    assert raising.convert_tensor(x).item() == 1.0
+    assert raising.convert_tensor(x).dtype is F32
+    assert raising.convert_tensor(x.double()).dtype is F64
 
 
 def test_a_composed_operator_gives_nothing_wider_than_its_inputs() -> None:
-    run = composed(lambda x, y: [x.double() * 2, (y.double(), 3)])
+    run = wrap_definition(lambda x, y: [x.double() * 2, (y.double(), 3)])
     first, (second, three) = run(torch.ones(2, dtype=F16), torch.ones(2, dtype=F16))
     assert (first.dtype, second.dtype, three) == (F16, F16, 3)
     mixed, _ = run(torch.ones(2, dtype=F16), torch.ones(2))
@@ -373,4 +369,4 @@ def test_statistics_of_halves_are_raised_too(tmp_path: Path) -> None:
 
 def test_hf32_keeps_every_nan() -> None:
     payloads = torch.tensor([0x7FC00000, 0x7FFFFFFF, -1], dtype=torch.int64).to(torch.int32).view(F32)
-    assert hf32(payloads).isnan().all()
+    assert round_to_hf32(payloads).isnan().all()

@@ -11,7 +11,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from probe_precheck.rebuild import Unbuildable
-from probe_pytorch.precheck.random_tensors import generator_for, random_tensor
+from probe_pytorch.precheck.random_tensors import create_generator, draw_tensor
 from support.cases import every
 from support.runs.prechecked import SKIP, Prechecked, call, leaf, written
 from support.runs.recorded import forward
@@ -34,7 +34,7 @@ def made(
 ) -> torch.Tensor:
     """A tensor of the recorded range; ``more`` are further fields of its description."""
     fields = {"Min": low, "Max": high, **more}
-    return random_tensor(fields, dtype, shape, generator_for(1, place))
+    return draw_tensor(fields, dtype, shape, create_generator(1, place))
 
 
 def numbers(tensor: torch.Tensor) -> list[float]:
@@ -95,7 +95,7 @@ def test_one_element_and_0d(dtype: torch.dtype) -> None:
 @every("dtype", [*FLOATS, *FLOAT8, *INTEGERS, torch.bool, torch.complex64, *UNSIGNED])
 def test_empty(dtype: torch.dtype) -> None:
     """Nothing to draw: any dtype, and no range needed."""
-    tensor = random_tensor({}, dtype, (3, 0, 2), generator_for(1, "a"))
+    tensor = draw_tensor({}, dtype, (3, 0, 2), create_generator(1, "a"))
     assert (tensor.shape, tensor.dtype) == ((3, 0, 2), dtype)
 
 
@@ -147,7 +147,7 @@ def test_inf_at_either_end(names: str) -> None:
         fields = {"Max": inf, "Min": -inf, "Max_except_inf_nan": 5.0, "Min_except_inf_nan": -1.0}
     else:
         fields = {"Max": 5.0, "Min": -1.0, "Max_origin": inf, "Min_origin": -inf}
-    values = numbers(random_tensor(fields, torch.float32, (8,), generator_for(1, "a")))
+    values = numbers(draw_tensor(fields, torch.float32, (8,), create_generator(1, "a")))
     assert (values[0], values[-1]) == (-inf, inf)
     assert all(-1 <= value <= 5 for value in values[1:-1])
 
@@ -236,7 +236,7 @@ def test_it_is_reproducible_and_each_place_has_its_own() -> None:
 
 def test_the_seed_matters() -> None:
     fields = {"Min": 0.0, "Max": 1.0}
-    one, other = (random_tensor(fields, torch.float32, (9,), generator_for(seed, "a")) for seed in (1, 2))
+    one, other = (draw_tensor(fields, torch.float32, (9,), create_generator(seed, "a")) for seed in (1, 2))
     assert not torch.equal(one, other)
 
 
@@ -274,7 +274,7 @@ def test_two_inputs_of_one_call_differ(tmp_path: Any) -> None:
 @pytest.mark.parametrize("fields", [{}, {"Max": 1.0}, {"Max": None, "Min": None}, {"Max": "1", "Min": 0}])
 def test_without_a_range(fields: dict[str, Any]) -> None:
     with pytest.raises(Unbuildable, match="Max and Min of an input were not recorded"):
-        random_tensor(fields, torch.float32, (2,), generator_for(1, "a"))
+        draw_tensor(fields, torch.float32, (2,), create_generator(1, "a"))
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, *UNSIGNED])

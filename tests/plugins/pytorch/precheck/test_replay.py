@@ -68,9 +68,7 @@ CASES: list[tuple[Callable[[], object], str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("program", "name", "backward"), CASES, ids=lambda value: getattr(value, "__name__", value)
-)
+@pytest.mark.parametrize(("program", "name", "backward"), CASES, ids=lambda value: getattr(value, "__name__", value))
 def test_the_reference_is_near_what_was_recorded(
     program: Callable[[], object], name: str, backward: bool, tmp_path: Path
 ) -> None:

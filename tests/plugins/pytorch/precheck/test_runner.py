@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from probe_precheck.specs import ReferenceSpec
-from probe_pytorch.precheck.execution import gradient_pairs
-from probe_pytorch.precheck.raising import tensors_in
+from probe_pytorch.precheck.execution import pair_gradients
+from probe_pytorch.precheck.raising import iterate_tensors
 from probe_pytorch.precheck.runner import PyTorchRunner
 from support.runs.prechecked import ERROR, PASS, SKIP, Prechecked, call, leaf, live
 from support.runs.run_calls import _seed, bare, needing, side  # noqa: F401
@@ -64,9 +64,9 @@ def test_neither_side_sees_what_the_other_writes(tmp_path: Path, api: str, task:
     calls = live(tmp_path / "run", IN_PLACE[api], task)
     found = calls[f"{api}.0"]
     assert found.statuses == (PASS, None), found.text
-    again = calls.runner._rebuilder.arguments(found.call)
+    again = calls.runner._rebuilder.rebuild_arguments(found.call)
     kept = found.outcome.kept.arguments
-    for one, other in zip(tensors_in(kept.positional), tensors_in(again.positional), strict=True):
+    for one, other in zip(iterate_tensors(kept.positional), iterate_tensors(again.positional), strict=True):
         assert one.shape == other.shape
         assert torch.equal(one, other)
     for one, other in zip(found.arrays(), found.arrays("bench"), strict=True):
@@ -76,9 +76,7 @@ def test_neither_side_sees_what_the_other_writes(tmp_path: Path, api: str, task:
 def test_what_is_written_in_place_is_the_output(tmp_path: Path) -> None:
     """``__setitem__`` gives out None: its arguments are compared."""
     x = torch.zeros(2, 3)
-    found = live(tmp_path / "run", lambda: x.__setitem__((1, slice(None)), torch.ones(3)))[
-        "Tensor.__setitem__.0"
-    ]
+    found = live(tmp_path / "run", lambda: x.__setitem__((1, slice(None)), torch.ones(3)))["Tensor.__setitem__.0"]
     assert found.arrays()[0].tolist() == [[0, 0, 0], [1, 1, 1]]
 
 
@@ -121,19 +119,14 @@ def test_out_has_no_backward(bare: Prechecked) -> None:
     bare.calls[name] = call(name, x, x, out=zeros, backward={"input": [x], "output": []})
     found = bare[name]
     assert found.statuses == (PASS, SKIP)
-    assert (
-        found.text
-        == "function with out=... arguments don't support automatic differentiation, skip backward."
-    )
+    assert found.text == "function with out=... arguments don't support automatic differentiation, skip backward."
     assert found.arrays()[0].tolist() == found.arrays("bench")[0].tolist() == [2, 2, 2]
     assert found.outcome.kept.arguments.keywords["out"].tolist() == [0, 0, 0]
 
 
 def test_out_that_is_recorded_as_null(tmp_path: Path) -> None:
     """Contents of ``out`` before the call are no input, as recorded."""
-    found = live(tmp_path / "run", lambda: torch.add(torch.ones(3), torch.ones(3), out=torch.zeros(3)))[
-        "Torch.add.0"
-    ]
+    found = live(tmp_path / "run", lambda: torch.add(torch.ones(3), torch.ones(3), out=torch.zeros(3)))["Torch.add.0"]
     assert found.statuses == (PASS, None)
     assert found.arrays()[0].tolist() == [2, 2, 2]
 
@@ -184,9 +177,7 @@ def test_several_outputs(tmp_path: Path, api: str, task: str) -> None:
 def test_a_gradient_of_one_output_of_several(tmp_path: Path, used: int) -> None:
     """The others were given none: they count as zero."""
     x, weight = needing(6, 2), torch.randn(2, 2)
-    found = live(tmp_path / "run", lambda: (torch.split(x * 1, 2)[used] * weight).sum().backward())[
-        "Torch.split.0"
-    ]
+    found = live(tmp_path / "run", lambda: (torch.split(x * 1, 2)[used] * weight).sum().backward())["Torch.split.0"]
     expected = np.zeros((6, 2))
     expected[2 * used : 2 * used + 2] = weight
     np.testing.assert_allclose(found.arrays("bench", "backward")[0], expected, rtol=1e-6)
@@ -212,7 +203,7 @@ def test_which_output_a_gradient_belongs_to(
 ) -> None:
     """Outputs and gradients, both by number; gradients are given by their sizes."""
     gradients = [None if size is None else torch.ones(size) for size in recorded]
-    assert gradient_pairs(side(*needs), gradients, chosen) == pairs
+    assert pair_gradients(side(*needs), gradients, chosen) == pairs
 
 
 def test_gradients_that_were_not_recorded(tmp_path: Path) -> None:
@@ -251,9 +242,7 @@ def test_nested_outputs_are_numbered_through(tmp_path: Path) -> None:
     x = torch.randn(3)
     nested = {"Torch.exp": lambda x: {"b": x, "a": [x + 1, (x + 2,)]}}
     calls = live(tmp_path / "run", lambda: torch.exp(x), runner=PyTorchRunner(nested))
-    calls.runner._references["Torch.exp"] = ReferenceSpec(
-        name="nested", summary="", factory=Nested, api="Torch.exp"
-    )
+    calls.runner._references["Torch.exp"] = ReferenceSpec(name="nested", summary="", factory=Nested, api="Torch.exp")
     found = calls["Torch.exp.0"]
     assert [detail.name[-8:] for detail in found.result.details] == ["output.0", "output.1", "output.2"]
     assert found.result.forward is PASS, found.text

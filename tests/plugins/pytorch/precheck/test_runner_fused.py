@@ -17,9 +17,9 @@ import torch
 from probe_precheck.calls import RecordedCalls
 from probe_precheck.settings import Settings
 from probe_precheck.specs import ReferenceSpec
-from probe_pytorch.precheck.apis import function_of
-from probe_pytorch.precheck.execution import Side, run_forward
-from probe_pytorch.precheck.runner import COMPOSED, PyTorchRunner
+from probe_pytorch.precheck.apis import find_function
+from probe_pytorch.precheck.execution import CallSide, run_forward
+from probe_pytorch.precheck.runner import RAN_COMPOSED_DEFINITION, PyTorchRunner
 from support.cases import every
 from support.runs.prechecked import ERROR, PASS, SKIP, Prechecked, call, leaf, live, value
 from support.runs.recorded import forward, write_run
@@ -52,7 +52,7 @@ def test_a_fused_operator_without_an_npu(bare: Prechecked) -> None:
     """The composed definition runs on the device, the note says so, and only the first output is compared."""
     found = bare[fused(bare)]
     assert found.statuses == (PASS, None), found.text
-    assert COMPOSED.english in found.text
+    assert RAN_COMPOSED_DEFINITION.english in found.text
     assert [detail.name for detail in found.result.details] == ["NPU.npu_fusion_attention.0.forward.output.0"]
     assert found.dtypes() == ["float32"]
 
@@ -127,18 +127,14 @@ class Halved:
 @pytest.fixture
 def plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed plugin with that reference."""
-    spec = ReferenceSpec(
-        name="halved", summary="exp, halved", factory=Halved, api="Torch.exp", framework="pytorch"
-    )
+    spec = ReferenceSpec(name="halved", summary="exp, halved", factory=Halved, api="Torch.exp", framework="pytorch")
     module = types.ModuleType("probe_user_references")
     module.probe_references = hookimpl(lambda: [spec])  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     groups = (metadata.entry_points(group=group) for group in (GROUP, HOOKSPECS))
     points = [point for group in groups for point in group]
     points.append(metadata.EntryPoint("user", module.__name__, GROUP))
-    monkeypatch.setattr(
-        "probe_core.plugins.manager.metadata.entry_points", lambda: metadata.EntryPoints(points)
-    )
+    monkeypatch.setattr("probe_core.plugins.manager.metadata.entry_points", lambda: metadata.EntryPoints(points))
     yield
 
 
@@ -205,9 +201,7 @@ def test_a_record_writes_no_file(bare: Prechecked, tmp_path: Path, scope: str) -
         ("Torch.use_deterministic_algorithms.0", value(True), torch.are_deterministic_algorithms_enabled),
     ],
 )
-def test_a_record_changes_no_setting(
-    bare: Prechecked, name: str, argument: Any, state: Callable[[], object]
-) -> None:
+def test_a_record_changes_no_setting(bare: Prechecked, name: str, argument: Any, state: Callable[[], object]) -> None:
     """The calls after it must not run otherwise."""
     before, settings = state(), (torch.get_default_dtype(), torch.is_grad_enabled())
     try:
@@ -226,7 +220,7 @@ def test_a_record_changes_no_setting(
 def test_operators_can_be_named(name: str) -> None:
     """Those of records of any recorder, ours or not."""
     scope, _, api = name.partition(".")
-    assert callable(function_of(scope, api))
+    assert callable(find_function(scope, api))
 
 
 def test_a_gradient_of_another_shape_inside_of_a_list(bare: Prechecked) -> None:
@@ -324,7 +318,7 @@ def test_autocast_is_entered_for_the_device_in_use(monkeypatch: pytest.MonkeyPat
         yield
 
     monkeypatch.setattr(torch, "autocast", autocast)
-    side = Side([torch.ones(2)], {})
+    side = CallSide([torch.ones(2)], {})
     run_forward(torch.exp, side, "exp", torch.bfloat16, torch.device(kind), 1)
     run_forward(torch.exp, side, "exp", None, torch.device(kind), 1)
     assert entered == [(kind, torch.bfloat16)]

@@ -21,17 +21,13 @@ from torch.nn import functional as F
 def test_dropout_is_judged_by_its_zeros(tmp_path: Path, api: str) -> None:
     """Guide 7.1: no rows in the details, forward or backward."""
     x = needing(8, 40)
-    found = live(tmp_path / "run", lambda: getattr(F, api)(x * 1, 0.4, True).sum().backward())[
-        f"Functional.{api}.0"
-    ]
+    found = live(tmp_path / "run", lambda: getattr(F, api)(x * 1, 0.4, True).sum().backward())[f"Functional.{api}.0"]
     assert found.statuses == (PASS, PASS), found.text
     assert not found.result.details
 
 
 def test_dropout_that_drops_too_much_is_an_error(tmp_path: Path) -> None:
-    runner = PyTorchRunner(
-        {"Functional.dropout": lambda x, p, training: torch.nn.functional.dropout(x, 0.9, True)}
-    )
+    runner = PyTorchRunner({"Functional.dropout": lambda x, p, training: torch.nn.functional.dropout(x, 0.9, True)})
     calls = live(tmp_path / "run", lambda: F.dropout(torch.randn(10, 40), 0.4, True), runner=runner)
     assert calls["Functional.dropout.0"].result.forward is ERROR
 
@@ -75,9 +71,7 @@ def test_random_calls_are_judged_by_distribution(bare: Prechecked, api: str) -> 
 
 def test_random_numbers_of_another_distribution_are_an_error(tmp_path: Path) -> None:
     runner = PyTorchRunner({"Torch.randn": lambda *shape: torch.randn(*shape) * 3 + 1})
-    calls = written(
-        tmp_path / "run", {"Torch.randn.0.forward": forward(*RANDOM["Torch.randn"][0])}, runner=runner
-    )
+    calls = written(tmp_path / "run", {"Torch.randn.0.forward": forward(*RANDOM["Torch.randn"][0])}, runner=runner)
     assert calls["Torch.randn.0"].result.forward is ERROR
 
 
@@ -142,9 +136,7 @@ def test_recurrent_layers_on_packed_sequences(tmp_path: Path) -> None:
 def test_running_statistics_are_outputs_too(tmp_path: Path, training: bool) -> None:
     x, mean, var = torch.randn(50, 3) * 2 + 1, torch.zeros(3), torch.ones(3)
     kept = mean.clone(), var.clone()
-    found = live(tmp_path / "run", lambda: F.batch_norm(x, *kept, training=training))[
-        "Functional.batch_norm.0"
-    ]
+    found = live(tmp_path / "run", lambda: F.batch_norm(x, *kept, training=training))["Functional.batch_norm.0"]
     assert found.result.forward is PASS
     arrays = found.arrays("bench")
     if not training:
@@ -158,27 +150,23 @@ def test_running_statistics_are_outputs_too(tmp_path: Path, training: bool) -> N
 def test_wrong_running_statistics_are_an_error(tmp_path: Path) -> None:
     """A fault that the output alone does not show."""
 
-    def faulty(
-        x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor, *more: Any, **keywords: Any
-    ) -> torch.Tensor:
+    def faulty(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor, *more: Any, **keywords: Any) -> torch.Tensor:
         output = F.batch_norm(x, mean, var, *more, **keywords)
         var.mul_(1.5)
         return output
 
     runner = PyTorchRunner({"Functional.batch_norm": faulty})
     x = torch.randn(50, 3)
-    calls = live(
-        tmp_path / "run", lambda: F.batch_norm(x, torch.zeros(3), torch.ones(3), training=True), runner=runner
-    )
+    calls = live(tmp_path / "run", lambda: F.batch_norm(x, torch.zeros(3), torch.ones(3), training=True), runner=runner)
     found = calls["Functional.batch_norm.0"]
     assert [detail.status for detail in found.result.details] == [PASS, PASS, ERROR]
 
 
 def test_repeat_interleave_has_no_backward(tmp_path: Path) -> None:
     x = needing(3)
-    found = live(
-        tmp_path / "run", lambda: torch.repeat_interleave(x * 1, torch.tensor([1, 0, 2])).sum().backward()
-    )["Torch.repeat_interleave.0"]
+    found = live(tmp_path / "run", lambda: torch.repeat_interleave(x * 1, torch.tensor([1, 0, 2])).sum().backward())[
+        "Torch.repeat_interleave.0"
+    ]
     assert found.statuses == (PASS, SKIP)
     assert found.text == "function backward result is None, skip backward."
 

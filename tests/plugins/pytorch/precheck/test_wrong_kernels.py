@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_precheck.judging import whole
+from probe_precheck.judging import merge_statuses
 from probe_precheck.model import Status
 from probe_pytorch.precheck.runner import PyTorchRunner
 from support.runs.explained import recorded_net
@@ -41,7 +41,7 @@ def one_thread() -> Iterator[None]:
 
 def apis_in_error(dump: Path, **kernels: Callable[..., Any]) -> set[str]:
     calls = Prechecked(dump, PyTorchRunner(kernels))
-    wrong = (name for name in calls.calls if whole(calls[name].result.statuses) is Status.ERROR)
+    wrong = (name for name in calls.calls if merge_statuses(calls[name].result.statuses) is Status.ERROR)
     return {name.rpartition(".")[0] for name in wrong}
 
 

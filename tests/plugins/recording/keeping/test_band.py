@@ -7,9 +7,9 @@ import statistics
 
 import numpy as np
 import pytest
-from probe_recording.keeping.band import Band, BandRule, band_rule, find_limit, median
+from probe_recording.keeping.band import Band, BandRule, compute_median, find_limit, load_band_rule
 
-RULE = band_rule()
+RULE = load_band_rule()
 ENOUGH = RULE.level_steps + RULE.least_steps
 
 
@@ -21,8 +21,7 @@ def reference_limit(values: list[float], smallest_rise: float) -> float | None:
     is_positive = all(value > 0 for value in values)
     scaled = [math.log(value) for value in values] if is_positive else values
     levels = [
-        statistics.median(scaled[end - RULE.level_steps : end])
-        for end in range(RULE.level_steps, len(scaled) + 1)
+        statistics.median(scaled[end - RULE.level_steps : end]) for end in range(RULE.level_steps, len(scaled) + 1)
     ]
     distances = [value - level for value, level in zip(scaled[RULE.level_steps :], levels)]
     middle = statistics.median(distances)
@@ -55,7 +54,7 @@ def test_find_limit_equals_the_reference(kind: str, length: int) -> None:
 @pytest.mark.parametrize("length", [1, 2, 7, 8])
 def test_median_equals_numpy(length: int) -> None:
     values = np.random.default_rng(length).normal(size=(3, length))
-    assert np.array_equal(median(values), np.median(values, axis=1))
+    assert np.array_equal(compute_median(values), np.median(values, axis=1))
 
 
 def test_find_limit_does_not_judge_values_without_spread_around_zero() -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from probe_recording.directory import StepDirectory
-from probe_recording.keeping.band import band_rule
+from probe_recording.keeping.band import load_band_rule
 from probe_recording.keeping.event import Cause, NoRise, Trigger
 from probe_recording.keeping.history import History
 from probe_recording.keeping.keeper import Keeper
-from probe_recording.keeping.options import LEAST_BYTES, KeepOptions, parse_options
-from probe_recording.keeping.readings import QuantityName, Reading
+from probe_recording.keeping.options import MIN_BYTES, KeepOptions, parse_options
+from probe_recording.keeping.readings import QuantityName, QuantityReading
 from probe_recording.keeping.setting_change import SettingChange, find_setting_change
 from probe_recording.keeping.step_memory import KeptStep, MemoryDirectory, StepRing
-from probe_recording.keeping.verdict_text import event_line
+from probe_recording.keeping.verdict_text import format_event
 from probe_recording.keeping.watched import SeriesKind, WatchedValue
 
 from probe_core.errors import UserError
@@ -28,9 +28,7 @@ FOUR = KeepOptions(4)
 
 
 def kept(number: int, *sizes: int) -> KeptStep:
-    return KeptStep(
-        number, "rank", {f"file{i}": bytes([number % 251]) * n for i, n in enumerate(sizes)}, -1, NONE
-    )
+    return KeptStep(number, "rank", {f"file{i}": bytes([number % 251]) * n for i, n in enumerate(sizes)}, -1, NONE)
 
 
 def test_ring_keeps_the_last_steps() -> None:
@@ -69,7 +67,7 @@ def test_memory_directory_holds_files_and_blanks_a_part(tmp_path: Path) -> None:
     directory = MemoryDirectory(tmp_path, 3, "rank")
     assert not directory.has_begun
     directory.write("dump.json", '{"a": 1}')
-    directory.blank("dump.json", 1, 3)
+    directory.overwrite_with_spaces("dump.json", 1, 3)
     assert directory.files == {"dump.json": b"{   : 1}"} and directory.path == tmp_path / "step3" / "rank"
     assert directory.log("stage", "name", ValueError("no"), []) is None
     with pytest.raises(UserError, match="without tensors"):
@@ -77,8 +75,8 @@ def test_memory_directory_holds_files_and_blanks_a_part(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def reading(name: str, size: float, phase: str = "batch") -> Reading:
-    return Reading(QuantityName(phase, 0, name), size)
+def reading(name: str, size: float, phase: str = "batch") -> QuantityReading:
+    return QuantityReading(QuantityName(phase, 0, name), size)
 
 
 def test_history_equals_a_dictionary_of_lists() -> None:
@@ -93,11 +91,11 @@ def test_history_equals_a_dictionary_of_lists() -> None:
         for name in {*expected, *names}:
             past = expected.setdefault(name, [math.nan] * column)
             past.append(values.get(name, math.nan))
-        before = history.sizes_before(column, 5)
+        before = history.get_earlier_sizes(column, 5)
         for row in rows:
             name = history.name(row).name
             assert np.array_equal(before[row], expected[name][:-1][-5:], equal_nan=True)
-            assert history.sizes_at(column)[row] == values[name]
+            assert history.get_sizes(column)[row] == values[name]
 
 
 def test_history_leaves_out_quantities_beyond_its_bytes() -> None:
@@ -118,7 +116,7 @@ def keeper_after(count: int, options: KeepOptions = FOUR) -> Keeper:
 
 
 def end(
-    keeper: Keeper, number: int, loss: float, *readings: Reading, is_scaled: bool = False
+    keeper: Keeper, number: int, loss: float, *readings: QuantityReading, is_scaled: bool = False
 ) -> Trigger | None:
     files = {"dump.json": f'{{"n": {number}}}'.encode()}
     return keeper.end_step(number, "rank", files, readings, [value(loss)], is_scaled=is_scaled)
@@ -126,9 +124,7 @@ def end(
 
 def test_a_spike_triggers_one_event_until_as_many_steps_as_are_kept_were_quiet() -> None:
     keeper = keeper_after(60)
-    triggers = [
-        end(keeper, 60 + i, loss) is not None for i, loss in enumerate([9, 9, 1, 1, 9, 1, 1, 1, 1, 9])
-    ]
+    triggers = [end(keeper, 60 + i, loss) is not None for i, loss in enumerate([9, 9, 1, 1, 9, 1, 1, 1, 1, 9])]
     assert triggers == [True] + [False] * 8 + [True]
 
 
@@ -138,7 +134,7 @@ def test_a_loss_that_is_not_finite_triggers_from_the_first_step_on(loss: float) 
     trigger = end(keeper, 0, loss)
     assert trigger is not None and trigger.cause is Cause.NOT_FINITE
     event = keeper.explain(trigger)
-    assert event.no_rise is NoRise.TOO_FEW_STEPS and "is not known" in event_line(event)
+    assert event.no_rise is NoRise.TOO_FEW_STEPS and "is not known" in format_event(event)
     json.dumps(event.plain(), allow_nan=False)
 
 
@@ -186,7 +182,7 @@ def test_write_writes_each_step_once_and_all_events_of_a_step(tmp_path: Path) ->
     place = keeper.write(keeper.explain(trigger), directory_of)
     assert written == [60, 59, 58, 57] and place == tmp_path / "step60" / "rank"
     assert (tmp_path / "step58/rank/dump.json").read_text() == '{"n": 58}'
-    second = keeper.interrupt(Trigger(Cause.SIGNAL, 61, name="SIGUSR1"))
+    second = keeper.begin_interrupt_event(Trigger(Cause.SIGNAL, 61, name="SIGUSR1"))
     assert second is not None
     keeper.write(keeper.explain(second), directory_of)
     events = json.loads((place / "watch.json").read_text())["events"]
@@ -208,15 +204,15 @@ def test_the_latest_large_change_of_a_setting_is_found() -> None:
 
 
 def test_bytes_stay_below_the_memory() -> None:
-    keeper = Keeper(KeepOptions(1000, memory=LEAST_BYTES))
+    keeper = Keeper(KeepOptions(1000, memory=MIN_BYTES))
     for number in range(300):
         readings = [reading(f"q{i}", 1.0, "call") for i in range(500)]
         files = {"dump.json": bytes([number % 251]) * 20_000}
         keeper.end_step(number, "rank", files, readings, [], is_scaled=False)
-        assert keeper.byte_count <= LEAST_BYTES
+        assert keeper.byte_count <= MIN_BYTES
     assert keeper.left_out_quantities and keeper.dropped_for_memory and keeper.steps
-    keeper.reserve(LEAST_BYTES // 2)
-    assert keeper.byte_count <= LEAST_BYTES // 2
+    keeper.reserve(MIN_BYTES // 2)
+    assert keeper.byte_count <= MIN_BYTES // 2
 
 
 def test_earlier_infinity_is_no_rise_and_order_decides() -> None:
@@ -230,9 +226,7 @@ def test_earlier_infinity_is_no_rise_and_order_decides() -> None:
         )  # fmt: skip
     event = keeper.explain(Trigger(Cause.EXCEPTION, 99, name="ValueError"))
     assert event.rise is not None and event.rise.name.name == "b" and event.rise.level == 1.0
-    assert event_line(event).startswith(
-        "probe: ValueError was raised in step 99. Rose first: an activation, b,"
-    )
+    assert format_event(event).startswith("probe: ValueError was raised in step 99. Rose first: an activation, b,")
 
 
 @pytest.mark.parametrize(
@@ -267,4 +261,4 @@ def test_options_are_named_as_they_were_given() -> None:
 
 
 def test_rule_needs_as_many_steps_as_the_page_states() -> None:
-    assert band_rule().level_steps + band_rule().least_steps == 48
+    assert load_band_rule().level_steps + load_band_rule().least_steps == 48

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 from probe_pytorch.values import Collector
-from probe_recording.keeping.readings import PHASES, QuantityKind, measured_in, readings_of
-from probe_recording.keeping.watched import MAX_SERIES, SeriesKind, watched_values
+from probe_recording.keeping.readings import PHASES, QuantityKind, iterate_statistics, list_readings
+from probe_recording.keeping.watched import MAX_SERIES, SeriesKind, collect_watched_values
 from probe_recording.ladder import Ladder
 
 NAN, INF = math.nan, math.inf
@@ -40,11 +40,11 @@ CASES: dict[str, tuple[Any, float]] = {
 def test_size_is_the_root_mean_square(name: str, encodes: bool) -> None:
     tensor, expected = CASES[name]
     tree = Collector(encodes=encodes).tree(tensor, "", None)
-    (measured,) = measured_in(tree)
+    (measured,) = iterate_statistics(tree)
     assert measured.size == pytest.approx(expected, rel=1e-6, nan_ok=True)
     ladder = Ladder()
     ladder.rung("batch").values["input.0"] = tree
-    (reading,) = readings_of(ladder, [])
+    (reading,) = list_readings(ladder, [])
     assert reading.size == pytest.approx(expected, rel=1e-6, nan_ok=True)
     assert reading.name.kind is QuantityKind.DATA
 
@@ -58,7 +58,7 @@ def test_readings_follow_the_order_of_a_step() -> None:
     for phase in reversed(PHASES):
         if phase != "call":
             ladder.rung(phase).values["x"] = leaf([1.0])
-    readings = readings_of(ladder, [("Module.a.Linear.forward.0", [leaf([2.0]), None, leaf([3.0])])])
+    readings = list_readings(ladder, [("Module.a.Linear.forward.0", [leaf([2.0]), None, leaf([3.0])])])
     assert [reading.name.phase for reading in readings if reading.name.phase != "call"] == [
         phase for phase in PHASES if phase != "call"
     ]
@@ -73,12 +73,12 @@ def test_equal_names_of_two_backward_passes_are_two_quantities() -> None:
     ladder = Ladder()
     for size in (1.0, 2.0):
         ladder.rung("gradient").values["w"] = leaf([size])
-    names = [reading.name for reading in readings_of(ladder, [])]
+    names = [reading.name for reading in list_readings(ladder, [])]
     assert len(set(names)) == 2
 
 
 def series(ladder: Ladder, passed: list[Any] | None = None) -> list[tuple[str, int, float]]:
-    return [(value.kind.value, value.number, value.value) for value in watched_values(ladder, passed or [])]
+    return [(value.kind.value, value.number, value.value) for value in collect_watched_values(ladder, passed or [])]
 
 
 def test_losses_of_backward_passes_and_the_norm_of_what_the_optimizer_receives_are_watched() -> None:
@@ -122,4 +122,4 @@ def test_gradients_that_are_not_finite_make_the_norm_nan() -> None:
 
 
 def test_a_step_without_phases_has_no_values() -> None:
-    assert series(Ladder()) == [] and readings_of(None, []) == [] and watched_values(None, []) == []
+    assert series(Ladder()) == [] and list_readings(None, []) == [] and collect_watched_values(None, []) == []

@@ -99,9 +99,7 @@ def test_big_endian_values(tmp_path: Path) -> None:
 
 
 @PROPERTY
-@given(
-    hnp.arrays(st.sampled_from(DTYPES), hnp.array_shapes(min_dims=0, min_side=0, max_dims=5)), st.booleans()
-)
+@given(hnp.arrays(st.sampled_from(DTYPES), hnp.array_shapes(min_dims=0, min_side=0, max_dims=5)), st.booleans())
 def test_any_array_comes_back(tmp_path_factory: pytest.TempPathFactory, array: Any, fortran: bool) -> None:
     path = tmp_path_factory.getbasetemp() / "any.npy"
     np.save(path, np.asfortranarray(array) if fortran and array.ndim else array)

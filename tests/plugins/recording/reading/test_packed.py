@@ -129,7 +129,7 @@ def test_a_name_that_is_not_there(tmp_path: Path) -> None:
 
 def test_pages_are_let_go_and_views_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays that were handed out are still right after the pages behind them were dropped."""
-    monkeypatch.setattr(packed, "KEPT_MAPPED", 10_000)
+    monkeypatch.setattr(packed, "MAX_MAPPED_BYTES", 10_000)
     tensors = {f"t{i}": np.full(2000, i, np.float32) for i in range(20)}
     store = write_packed(tmp_path, tensors)
     views = {name: store.load(name) for name in tensors}

@@ -59,9 +59,7 @@ def length(number: int) -> bytes:
         pytest.param(length(200_000) + b"[" * 200_000, "not valid JSON", id="brackets without end"),
         pytest.param(length(9) + b'{"a":NaN}', "not valid JSON", id="NaN"),
         pytest.param(length(15) + b'{"a":-Infinity}', "not valid JSON", id="infinity"),
-        pytest.param(
-            length(9005) + b'{"a":' + b"9" * 8999 + b"}", "not valid JSON", id="a number of 9000 digits"
-        ),
+        pytest.param(length(9005) + b'{"a":' + b"9" * 8999 + b"}", "not valid JSON", id="a number of 9000 digits"),
         pytest.param(b"PK\x03\x04" + b"\x14\0\0\0" + bytes(200), "claims a header", id="a zip"),
         pytest.param(length(20) + b'{"__metadata__": []}', "metadata are not", id="metadata a list"),
     ],
@@ -109,9 +107,7 @@ def test_metadata_of_other_tools_are_ignored(tmp_path: Path) -> None:
         pytest.param(entry(shape=(2**62, 4)), "more or fewer bytes", id="product that wraps to 0"),
         pytest.param(entry(shape=(int("9" * 4000),) * 32), "more or fewer bytes", id="digits without end"),
         pytest.param(entry(shape=(0, 2**70), offsets=(0, 0)), "no array", id="empty beyond 64 bit"),
-        pytest.param(
-            entry(shape=(0, 2**40, 2**40), offsets=(0, 0)), "no array", id="empty, product beyond 64 bit"
-        ),
+        pytest.param(entry(shape=(0, 2**40, 2**40), offsets=(0, 0)), "no array", id="empty, product beyond 64 bit"),
         pytest.param(entry(shape=(1,) * 31 + (2, 3)), "dimensions", id="too many dimensions"),
         pytest.param(entry(offsets=None), "pair of whole", id="no offsets"),
         pytest.param(entry(offsets=(0,)), "pair of whole", id="one offset"),
@@ -167,7 +163,7 @@ def test_names_of_strangers_are_printable(tmp_path: Path) -> None:
 def test_without_ml_dtypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The core does not depend on it: only the tensors that need it are lost."""
     store = write_packed(tmp_path, {"x": X.astype(ml_dtypes.bfloat16), "good": X})
-    entries.dtype_of.cache_clear()
+    entries.find_dtype.cache_clear()
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with pytest.raises(UnreadableTensor, match="x holds bfloat16, which needs the package ml_dtypes"):
         store.load("x")

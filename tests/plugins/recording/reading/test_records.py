@@ -19,7 +19,7 @@ from support.sampling import examples
 from probe_core.errors import UserError
 
 pytestmark = pytest.mark.skipif(
-    records.compiled() is None, reason="there was no C++ compiler at installation"
+    records.load_compiled_reader() is None, reason="there was no C++ compiler at installation"
 )
 
 NUMBERS = st.one_of(
@@ -81,7 +81,7 @@ def by_both(path: Path) -> Iterator[tuple[Any, ...]]:
     """Yield the contents or the error of a file by the compiled reader, then by the Python reader."""
     yield opened(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "compiled", lambda: None)
+        patch.setattr(records, "load_compiled_reader", lambda: None)
         yield opened(path)
 
 
@@ -105,9 +105,7 @@ def test_both_readers_agree_on_any_records(tmp_path_factory: Any, data: Any, ind
 
 def test_both_readers_agree_on_recorded_runs(runs: Any) -> None:
     paths = [
-        path
-        for case in ("tensor_L1_edge", "stat_L1_edge", "md5_L1_edge")
-        for path in runs(case).rglob("dump.json")
+        path for case in ("tensor_L1_edge", "stat_L1_edge", "md5_L1_edge") for path in runs(case).rglob("dump.json")
     ]
     assert len(paths) > 3
     for path in paths:
@@ -141,16 +139,14 @@ def test_both_readers_agree_on_damaged_files(tmp_path: Path, seed: int) -> None:
         assert compiled == plain, bytes(text)
 
 
-def test_records_that_cross_parts_of_the_file_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_that_cross_parts_of_the_file_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from probe_recording.reading import jsonstream
 
     data = {f"Torch.add.{n}.forward": {"output": [{"type": "float", "value": n / 7}]} for n in range(40)}
     path = written(tmp_path, as_dump(data, 1))
     wanted = opened(path)
     for size in (1, 7, 100, 1000):
-        monkeypatch.setattr(jsonstream, "CHUNK", size)
+        monkeypatch.setattr(jsonstream, "CHUNK_BYTES", size)
         compiled, plain = by_both(path)
         assert compiled == plain == wanted
 

@@ -31,9 +31,9 @@ NAMES = [f"Functional.linear.{i}.forward" for i in range(10)]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(transport, "LONGEST_PAUSE", 0.05)
-    monkeypatch.setattr(shared, "LOOK_AGAIN", 0.02)
+    monkeypatch.setattr(transport, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(transport, "MAX_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(shared, "FULL_DIRECTORY_POLL_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -184,8 +184,8 @@ def test_a_sender_shows_again_and_again_that_it_is_alive(
     make: Callable[..., Sender], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Receivers remove what a sender that is silent for days has left."""
-    monkeypatch.setattr(shared, "GREET_EVERY", 0.05)
-    monkeypatch.setattr(shared, "TALLY_EVERY", 0.05)
+    monkeypatch.setattr(shared, "HELLO_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(shared, "TALLY_INTERVAL_SECONDS", 0.05)
     put(make(), NAMES[:1])
     until(lambda: any(name.endswith(".hello.prb") for name in files(tmp_path)))
     (hello,) = (tmp_path / "shared").glob("*.hello.prb")

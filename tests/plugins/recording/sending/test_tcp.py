@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from probe_recording import Destination, Sender, SentTensor, receiver_context
 from probe_recording.sending import tcp, transport
-from probe_recording.sending.outbox import OVERHEAD
-from probe_recording.sending.summary import Summary
+from probe_recording.sending.outbox import CALL_OVERHEAD_BYTES
+from probe_recording.sending.summary import SendingSummary
 from support.receiving import Receiver, certificate, receiver
 
 from probe_core.errors import UserError
@@ -27,8 +27,8 @@ NAMES = [f"Functional.linear.{i}.forward" for i in range(20)]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts follow each other at once."""
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(transport, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(transport, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(transport, "MAX_PAUSE_SECONDS", 0.05)
 
 
 Make = Callable[..., Sender]
@@ -55,7 +55,7 @@ def put(sender: Sender, names: list[str] = NAMES, size: int = 1000) -> None:
         sender.outbox.put(0, name, {}, tensors, size)
 
 
-def finish(sender: Sender, path: Path) -> Summary:
+def finish(sender: Sender, path: Path) -> SendingSummary:
     summary = sender.finish(path)
     assert summary is not None
     written = json.loads((path / "online_rank0.json").read_text())
@@ -79,7 +79,7 @@ def finish(sender: Sender, path: Path) -> Summary:
 def test_everything_arrives_in_the_end(
     manners: tuple[str, ...], make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tcp, "WELCOMING", 0.3)
+    monkeypatch.setattr(tcp, "HELLO_TIMEOUT_SECONDS", 0.3)
     with receiver(*manners) as end:
         sender = make(end)
         put(sender)
@@ -106,9 +106,7 @@ def test_what_was_acknowledged_is_not_sent_again(make: Make, tmp_path: Path) -> 
         assert finish(sender, tmp_path).is_complete
     names = end.names
     assert set(names) == set(NAMES)
-    assert names[:7] == NAMES[:7] and sorted(names[7:]) == sorted(
-        NAMES[6:]
-    )  # the seventh was not acknowledged
+    assert names[:7] == NAMES[:7] and sorted(names[7:]) == sorted(NAMES[6:])  # the seventh was not acknowledged
 
 
 def test_a_receiver_that_is_killed_and_comes_back(make: Make, tmp_path: Path, capfd: Any) -> None:
@@ -128,8 +126,8 @@ def test_a_receiver_that_is_killed_and_comes_back(make: Make, tmp_path: Path, ca
 
 
 def test_pauses_are_short_at_the_end(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 100.0)
-    monkeypatch.setattr(transport, "LONGEST_PAUSE", 100.0)
+    monkeypatch.setattr(transport, "FIRST_PAUSE_SECONDS", 100.0)
+    monkeypatch.setattr(transport, "MAX_PAUSE_SECONDS", 100.0)
     with receiver() as first:
         port = first.port
     sender = make(port)
@@ -158,7 +156,7 @@ def test_nobody_listens(make: Make, tmp_path: Path, capfd: Any) -> None:
 def test_a_receiver_that_never_answers_is_not_waited_for_long(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
-    monkeypatch.setattr("probe_recording.sending.sender.UNREACHED", 1.5)
+    monkeypatch.setattr("probe_recording.sending.sender.UNREACHED_WAIT_SECONDS", 1.5)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         sender = make(unused.getsockname()[1], drain=600)
@@ -219,16 +217,14 @@ def test_a_slow_receiver_fills_the_memory_and_calls_are_dropped(make: Make, tmp_
         summary = finish(sender, tmp_path)
     assert dropped > 10 and len(end.calls) == 100 - dropped
     assert summary.counts.dropped == {"no room": {"Functional.linear": dropped}}
-    assert end.ends == [
-        {"queued": {"Functional.linear": 100 - dropped}, "dropped": {"Functional.linear": dropped}}
-    ]
+    assert end.ends == [{"queued": {"Functional.linear": 100 - dropped}, "dropped": {"Functional.linear": dropped}}]
 
 
 def test_a_call_that_cannot_be_encoded_keeps_back_no_other(make: Make, tmp_path: Path) -> None:
     with receiver() as end:
         sender = make(end)
-        sender.outbox.put(0, "Torch.bad.0.forward", {}, [SentTensor("x", "float32", (3,), b"1")], OVERHEAD)
-        sender.outbox.reserve(OVERHEAD)
+        sender.outbox.put(0, "Torch.bad.0.forward", {}, [SentTensor("x", "float32", (3,), b"1")], CALL_OVERHEAD_BYTES)
+        sender.outbox.reserve(CALL_OVERHEAD_BYTES)
         put(sender)
         summary = finish(sender, tmp_path)
     assert end.names == NAMES and summary.counts.dropped == {"recorder error": {"Torch.bad": 1}}
@@ -237,16 +233,14 @@ def test_a_call_that_cannot_be_encoded_keeps_back_no_other(make: Make, tmp_path:
 def test_sender_drops_a_call_of_too_many_values(make: Make, tmp_path: Path) -> None:
     with receiver() as end:
         sender = make(end)
-        assert sender.outbox.reserve(OVERHEAD) is None
-        sender.outbox.put(0, "Torch.cat.0.forward", {"input_args": [0] * (1 << 18)}, [], OVERHEAD)
+        assert sender.outbox.reserve(CALL_OVERHEAD_BYTES) is None
+        sender.outbox.put(0, "Torch.cat.0.forward", {"input_args": [0] * (1 << 18)}, [], CALL_OVERHEAD_BYTES)
         put(sender)
         summary = finish(sender, tmp_path)
     assert end.names == NAMES and summary.counts.dropped == {"too large": {"Torch.cat": 1}}
 
 
-def test_drain_ends_with_ctrl_c(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
-) -> None:
+def test_drain_ends_with_ctrl_c(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     with receiver("mute") as end:
         sender = make(end, drain=600)
         put(sender)
@@ -304,9 +298,7 @@ def test_tls_with_the_receivers_own_certificate(certificates: Path, make: Make, 
 
 
 def test_tls_of_both_ends(certificates: Path, make: Make, tmp_path: Path) -> None:
-    theirs = directory(
-        tmp_path / "theirs", *(certificates / "receiver").iterdir(), certificates / "client/client.crt"
-    )
+    theirs = directory(tmp_path / "theirs", *(certificates / "receiver").iterdir(), certificates / "client/client.crt")
     mine = directory(tmp_path / "mine", theirs / "server.crt", *(certificates / "client").iterdir())
     with receiver(context=receiver_context(theirs)) as end:
         sender = make(end, tls=mine)
@@ -374,9 +366,7 @@ def test_an_authority_signs_for_a_host(authority: Path, make: Make, tmp_path: Pa
     assert "the certificate is not accepted: certificate has expired" in capfd.readouterr().err
 
 
-def test_a_certificate_that_is_replaced_while_the_training_runs(
-    certificates: Path, make: Make, tmp_path: Path
-) -> None:
+def test_a_certificate_that_is_replaced_while_the_training_runs(certificates: Path, make: Make, tmp_path: Path) -> None:
     mine = directory(tmp_path / "sender", certificates / "receiver/server.crt")
     with receiver(context=receiver_context(certificates / "receiver")) as first:
         sender = make(first, tls=mine)

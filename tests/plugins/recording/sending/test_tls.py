@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from probe_recording import receiver_context, sender_context
-from probe_recording.sending.tls import NOT_PINNED, sentence_of
+from probe_recording.sending.tls import UNPINNED_CERTIFICATE, sentence_of
 
 from probe_core.errors import UserError
 
@@ -115,7 +115,7 @@ def test_a_sender_accepts_the_pinned_certificate_alone(
     _, of_sender = handshake(receiver_context(receiver), sender_context(sender), version)
     assert bool(of_sender) is not is_accepted
     if presented == "forged":
-        assert of_sender == f"the certificate is not accepted: {NOT_PINNED}"
+        assert of_sender == f"the certificate is not accepted: {UNPINNED_CERTIFICATE}"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -51,9 +51,7 @@ def is_explained(entry: dict[str, Any], side: str, row: Cells) -> bool:
     )
 
 
-def test_rows_differ_from_msprobe_only_for_listed_reasons(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_differ_from_msprobe_only_for_listed_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entries = yaml.safe_load((DATA / "differences-free-benchmark.yaml").read_text("utf-8"))
     used: Counter[str] = Counter()
     wrong, equal = [], 0

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from probe_watch.free_benchmark import array_comparison, pytorch_comparison
-from probe_watch.free_benchmark.array_comparison import agrees_with_cpu, norm_ratio
-from probe_watch.free_benchmark.outcome import Difference
+from probe_watch.free_benchmark.array_comparison import compute_norm_ratio, is_close_to_cpu
+from probe_watch.free_benchmark.outcome import OutputDifference
 from probe_watch.free_benchmark.outputs import NotComparable
 from probe_watch.free_benchmark.settings import Stage
 from probe_watch.free_benchmark.thresholds import load_thresholds
@@ -37,11 +37,11 @@ def pair(dtype: str, spread: float, seed: int) -> tuple[torch.Tensor, torch.Tens
 @every("dtype", DTYPES)
 @every("spread", [0.0, 1e-5, 1e-3, 0.3])
 def test_the_ratio_is_that_of_torch(dtype: str, spread: float) -> None:
-    floor = THRESHOLDS.floor(Stage.FORWARD, dtype)
+    floor = THRESHOLDS.get_floor(Stage.FORWARD, dtype)
     for seed in range(3):
         first, second = pair(dtype, spread, seed)
-        expected = pytorch_comparison.norm_ratio(first, second, floor)
-        assert norm_ratio(as_array(first), as_array(second), floor, dtype) == expected
+        expected = pytorch_comparison.compute_norm_ratio(first, second, floor)
+        assert compute_norm_ratio(as_array(first), as_array(second), floor, dtype) == expected
 
 
 @every("dtype", DTYPES)
@@ -52,42 +52,42 @@ def test_the_ratio_is_that_of_torch(dtype: str, spread: float) -> None:
         ([0.0, -0.0], [-0.0, 0.0]), ([1.0, -1.0], [1.0, 1.0]), ([], []), ([0.0], [1e-9]), ([NAN, 2.0], [NAN, -2.0]),
     ],
 )  # fmt: skip
-def test_the_ratio_of_special_values_is_that_of_torch(
-    dtype: str, first: list[float], second: list[float]
-) -> None:
-    floor = THRESHOLDS.floor(Stage.FORWARD, dtype)
+def test_the_ratio_of_special_values_is_that_of_torch(dtype: str, first: list[float], second: list[float]) -> None:
+    floor = THRESHOLDS.get_floor(Stage.FORWARD, dtype)
     tensors = [torch.tensor(values, dtype=getattr(torch, dtype)) for values in (first, second)]
     arrays = [as_array(tensor) for tensor in tensors]
-    assert norm_ratio(arrays[0], arrays[1], floor, dtype) == pytorch_comparison.norm_ratio(*tensors, floor)
+    assert compute_norm_ratio(arrays[0], arrays[1], floor, dtype) == pytorch_comparison.compute_norm_ratio(
+        *tensors, floor
+    )
 
 
 def test_the_ratio_of_other_kinds() -> None:
     large = np.array([2**40, -(2**40), 70_000], np.int64)  # products that exceed int64 and int32
-    assert norm_ratio(large, large, 1e-4, "int64") == 1.0
-    assert norm_ratio(large.astype(np.int32), large.astype(np.int32), 1e-4, "int32") == 1.0
-    assert norm_ratio(np.array([2, 3]), np.array([2, 6]), 1e-4, "int64") == 2.0
-    assert norm_ratio(np.array([True, False]), np.array([True, False]), 1e-4, "bool") == 1.0
-    assert norm_ratio(np.array([True]), np.array([False]), 1e-4, "bool") == 1e4
-    assert norm_ratio(np.array(3.0), np.array(1.5), 1e-4, "float64") == 2.0
+    assert compute_norm_ratio(large, large, 1e-4, "int64") == 1.0
+    assert compute_norm_ratio(large.astype(np.int32), large.astype(np.int32), 1e-4, "int32") == 1.0
+    assert compute_norm_ratio(np.array([2, 3]), np.array([2, 6]), 1e-4, "int64") == 2.0
+    assert compute_norm_ratio(np.array([True, False]), np.array([True, False]), 1e-4, "bool") == 1.0
+    assert compute_norm_ratio(np.array([True]), np.array([False]), 1e-4, "bool") == 1e4
+    assert compute_norm_ratio(np.array(3.0), np.array(1.5), 1e-4, "float64") == 2.0
     values = np.array([1 + 2j], np.complex64)
-    assert norm_ratio(values, np.array([1 - 2j], np.complex64), 1e-4, "complex64") is Difference.SIGN
-    assert norm_ratio(values, values * 2, 1e-4, "complex64") == 2.0
+    assert compute_norm_ratio(values, np.array([1 - 2j], np.complex64), 1e-4, "complex64") is OutputDifference.SIGN
+    assert compute_norm_ratio(values, values * 2, 1e-4, "complex64") == 2.0
     strided = np.arange(1.0, 13.0, dtype=np.float32).reshape(3, 4).T
-    assert norm_ratio(strided, strided.copy(), 1e-4, "float32") == 1.0
+    assert compute_norm_ratio(strided, strided.copy(), 1e-4, "float32") == 1.0
     with pytest.raises(NotComparable):
-        norm_ratio(np.ones(2), np.ones(3), 1e-4, "float64")
+        compute_norm_ratio(np.ones(2), np.ones(3), 1e-4, "float64")
 
 
 def test_all_chunks_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(array_comparison, "CHUNK_BYTES", 64)
     first, second = np.ones(100, np.float32), np.ones(100, np.float32)
     second[3] = 2.0
-    assert norm_ratio(first, second, 1e-4, "float32") == 2.0
+    assert compute_norm_ratio(first, second, 1e-4, "float32") == 2.0
 
 
 def test_zero_next_to_a_number_is_not_finite_only_without_a_floor() -> None:
-    assert norm_ratio(np.array([0.0]), np.array([1.0]), 1e-4, "float64") == pytest.approx(1e4)
-    assert norm_ratio(np.array([0.0]), np.array([1.0]), 0.0, "float64") == math.inf
+    assert compute_norm_ratio(np.array([0.0]), np.array([1.0]), 1e-4, "float64") == pytest.approx(1e4)
+    assert compute_norm_ratio(np.array([0.0]), np.array([1.0]), 0.0, "float64") == math.inf
 
 
 @every(
@@ -98,10 +98,10 @@ def test_zero_next_to_a_number_is_not_finite_only_without_a_floor() -> None:
     ],
 )  # fmt: skip
 def test_agreement_of_worked_examples(actual: list[float], reference: list[float], agrees: bool) -> None:
-    limits = THRESHOLDS.cpu_limits("float32")
-    assert agrees_with_cpu(np.array(actual, np.float32), np.array(reference), limits) is agrees
+    limits = THRESHOLDS.get_cpu_limits("float32")
+    assert is_close_to_cpu(np.array(actual, np.float32), np.array(reference), limits) is agrees
 
 
 def test_shapes_that_differ_cannot_be_compared_with_the_cpu() -> None:
     with pytest.raises(NotComparable):
-        agrees_with_cpu(np.ones(2), np.ones((2, 1)), THRESHOLDS.cpu_limits("float32"))
+        is_close_to_cpu(np.ones(2), np.ones((2, 1)), THRESHOLDS.get_cpu_limits("float32"))

@@ -7,12 +7,12 @@ import torch
 from probe_watch.free_benchmark import pytorch_perturbations
 from probe_watch.free_benchmark.array_perturbations import (
     add_noise,
-    array_changer,
+    create_array_changer,
     flip_last_bit,
     round_to_bfloat16,
     swap_ends,
 )
-from probe_watch.free_benchmark.settings import Mode
+from probe_watch.free_benchmark.settings import ChangeMode
 from probe_watch.free_benchmark.thresholds import load_thresholds
 from support.cases import every
 
@@ -31,9 +31,9 @@ def as_array(tensor: torch.Tensor) -> np.ndarray:  # type: ignore[type-arg]
 
 
 @every("dtype", DTYPES)
-@every("mode", [Mode.ADD_NOISE, Mode.BIT_NOISE, Mode.CHANGE_VALUE, Mode.NO_CHANGE])
-def test_changes_are_those_of_torch(dtype: str, mode: Mode) -> None:
-    change, reference = array_changer(mode, NOISE), pytorch_perturbations.changer(mode, NOISE)
+@every("mode", [ChangeMode.ADD_NOISE, ChangeMode.BIT_NOISE, ChangeMode.CHANGE_VALUE, ChangeMode.NO_CHANGE])
+def test_changes_are_those_of_torch(dtype: str, mode: ChangeMode) -> None:
+    change, reference = create_array_changer(mode, NOISE), pytorch_perturbations.create_changer(mode, NOISE)
     whole = values(dtype)
     for tensor in (
         whole,

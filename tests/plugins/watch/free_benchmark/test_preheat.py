@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from probe_watch.free_benchmark.preheat import Part, Preheat
-from probe_watch.free_benchmark.settings import Mode, Settings
+from probe_watch.free_benchmark.preheat import Preheat, PreheatRole
+from probe_watch.free_benchmark.settings import BenchmarkSettings, ChangeMode
 from probe_watch.free_benchmark.thresholds import load_thresholds
 from support.cases import every
 
-MODE = Mode.ADD_NOISE
+MODE = ChangeMode.ADD_NOISE
 
 
 def preheat(steps: int = 4, most: int = 20, calls: int = 6) -> Preheat:
     """Return a preheating whose first step counted ``calls`` calls."""
-    result = Preheat(Settings(preheat=True, preheat_step=steps, max_sample=most), load_thresholds())
-    assert [result.take("f") for _ in range(calls)] == [Part.COUNTED] * calls
+    result = Preheat(BenchmarkSettings(preheat=True, preheat_step=steps, max_sample=most), load_thresholds())
+    assert [result.take("f") for _ in range(calls)] == [PreheatRole.COUNTED] * calls
     result.end_step()
     return result
 
 
 def samples(subject: Preheat, calls: int) -> list[int]:
     """Return the numbers, from 1, of the samples of one step."""
-    return [n for n in range(1, calls + 1) if subject.take("f") is Part.SAMPLE]
+    return [n for n in range(1, calls + 1) if subject.take("f") is PreheatRole.SAMPLE]
 
 
 @every("steps,most,calls,expected", [
@@ -38,11 +38,11 @@ def test_samples_follow_the_schedule(steps: int, most: int, calls: int, expected
         assert samples(subject, calls) == numbers
         subject.end_step()
     assert samples(subject, calls) == []
-    assert subject.take("f") is Part.COMPARED
+    assert subject.take("f") is PreheatRole.COMPARED
 
 
 def test_an_api_that_is_called_first_after_counting_is_compared() -> None:
-    assert preheat().take("g") is Part.COMPARED
+    assert preheat().take("g") is PreheatRole.COMPARED
 
 
 def learned(ratios: list[tuple[float, bool]], calls: int = 6) -> float:
@@ -73,7 +73,7 @@ def test_thresholds_are_learned(ratios: list[tuple[float, bool]], expected: floa
 def test_thresholds_never_fall_below_the_default() -> None:
     subject = preheat(steps=30, calls=1)
     for _ in range(29):
-        assert subject.take("f") is Part.SAMPLE
+        assert subject.take("f") is PreheatRole.SAMPLE
         subject.add("f", "float16", 1.0, agrees_with_cpu=True)
         subject.end_sample(MODE, "f")
         subject.end_step()
@@ -90,4 +90,4 @@ def test_an_inconsistent_sample_ends_preheating_of_the_api() -> None:
         subject.end_sample(MODE, "f")
     subject.end_step()
     assert samples(subject, 6) == []
-    assert subject.take("f") is Part.COMPARED
+    assert subject.take("f") is PreheatRole.COMPARED

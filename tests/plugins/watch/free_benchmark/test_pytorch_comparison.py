@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from probe_watch.free_benchmark import pytorch_comparison
-from probe_watch.free_benchmark.outcome import Difference
+from probe_watch.free_benchmark.outcome import OutputDifference
 from probe_watch.free_benchmark.outputs import NotComparable, compare_outputs
-from probe_watch.free_benchmark.pytorch_comparison import compare_on_device, compare_with_cpu, norm_ratio
-from probe_watch.free_benchmark.settings import Mode, Stage
+from probe_watch.free_benchmark.pytorch_comparison import compare_on_device, compare_with_cpu, compute_norm_ratio
+from probe_watch.free_benchmark.settings import ChangeMode, Stage
 from probe_watch.free_benchmark.thresholds import load_thresholds
 from support.cases import every
 
@@ -20,11 +20,11 @@ NAN, INF = float("nan"), float("inf")
 THRESHOLDS = load_thresholds()
 
 
-def reference_ratio(a: torch.Tensor, b: torch.Tensor, floor: float) -> float | Difference:
+def reference_ratio(a: torch.Tensor, b: torch.Tensor, floor: float) -> float | OutputDifference:
     """Return the ratio of finite tensors in float64."""
     x, y = a.double().numpy(), b.double().numpy()
     if (x * y).size and (x * y).min() < -(floor**2):
-        return Difference.SIGN
+        return OutputDifference.SIGN
     x, y = np.maximum(np.abs(x), floor), np.maximum(np.abs(y), floor)
     return float(max((x / y).max(initial=1), (y / x).max(initial=1)))
 
@@ -44,8 +44,8 @@ def test_norm_ratio_equals_a_reference_in_float64(
     for second in (b, -b, b[..., :0] if shape else b):
         first = a[..., :0] if second.numel() == 0 and shape else a
         expected = reference_ratio(first, second, floor)
-        ratio = norm_ratio(first, second, floor)
-        if isinstance(expected, Difference):
+        ratio = compute_norm_ratio(first, second, floor)
+        if isinstance(expected, OutputDifference):
             assert ratio is expected
         else:
             assert ratio == pytest.approx(expected, rel=error or 1e-15)
@@ -58,17 +58,17 @@ def test_norm_ratio_equals_a_reference_in_float64(
     ([0.0, -0.0], [-0.0, 0.0], 1.0),
     ([0.0], [0.5], 5000.0),
     ([1e-5], [-1e-5], 1.0),
-    ([1.0], [-1.0], Difference.SIGN),
+    ([1.0], [-1.0], OutputDifference.SIGN),
     ([NAN, 1.0], [NAN, 2.0], 2.0),
-    ([NAN, 1.0], [NAN, -2.0], Difference.SIGN),
+    ([NAN, 1.0], [NAN, -2.0], OutputDifference.SIGN),
     ([INF, 1.0], [INF, 1.0], 1.0),
-    ([INF], [-INF], Difference.NOT_FINITE),
-    ([NAN], [1.0], Difference.NOT_FINITE),
-    ([1.0], [INF], Difference.NOT_FINITE),
+    ([INF], [-INF], OutputDifference.NOT_FINITE),
+    ([NAN], [1.0], OutputDifference.NOT_FINITE),
+    ([1.0], [INF], OutputDifference.NOT_FINITE),
     ([], [], 1.0),
 ])  # fmt: skip
 def test_norm_ratio_of_worked_examples(a: list[float], b: list[float], expected: Any) -> None:
-    ratio = norm_ratio(torch.tensor(a), torch.tensor(b), 1e-4)
+    ratio = compute_norm_ratio(torch.tensor(a), torch.tensor(b), 1e-4)
     assert ratio == (pytest.approx(expected, rel=1e-6) if isinstance(expected, float) else expected)
 
 
@@ -76,18 +76,18 @@ def test_norm_ratio_is_the_largest_of_all_parts(monkeypatch: pytest.MonkeyPatch)
     a, b = torch.ones(100), torch.ones(100)
     b[3] = 7.0  # in an early part, which the last one must not hide
     monkeypatch.setattr(pytorch_comparison, "CHUNK_BYTES", 64)
-    assert norm_ratio(a, b, 1e-4) == pytest.approx(7)
+    assert compute_norm_ratio(a, b, 1e-4) == pytest.approx(7)
 
 
 def test_norm_ratio_of_other_types() -> None:
-    assert norm_ratio(torch.tensor([1, 2]), torch.tensor([1, 4]), 1e-4) == 2
-    assert norm_ratio(torch.tensor([True, True]), torch.tensor([True, True]), 1e-4) == 1
-    assert norm_ratio(torch.tensor([1 + 2j]), torch.tensor([1 + 4j]), 1e-4) == 2
-    assert norm_ratio(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]).half(), 1e-3) == 1
+    assert compute_norm_ratio(torch.tensor([1, 2]), torch.tensor([1, 4]), 1e-4) == 2
+    assert compute_norm_ratio(torch.tensor([True, True]), torch.tensor([True, True]), 1e-4) == 1
+    assert compute_norm_ratio(torch.tensor([1 + 2j]), torch.tensor([1 + 4j]), 1e-4) == 2
+    assert compute_norm_ratio(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]).half(), 1e-3) == 1
     strided = torch.arange(1.0, 13).reshape(3, 4).t()
-    assert norm_ratio(strided, strided.contiguous(), 1e-4) == 1
+    assert compute_norm_ratio(strided, strided.contiguous(), 1e-4) == 1
     with pytest.raises(NotComparable):
-        norm_ratio(torch.zeros(2), torch.zeros(3), 1e-4)
+        compute_norm_ratio(torch.zeros(2), torch.zeros(3), 1e-4)
 
 
 @every(
@@ -95,11 +95,11 @@ def test_norm_ratio_of_other_types() -> None:
     [("float16", 1.002), ("bfloat16", 1.004), ("float32", 1.0002), ("float64", 1.0002), ("int64", 1.0002)],
 )
 def test_limits_are_those_of_the_dtype(dtype: str, limit: float) -> None:
-    assert THRESHOLDS.ratio_limit(Mode.ADD_NOISE, dtype) == limit
-    assert THRESHOLDS.ratio_limit(Mode.NO_CHANGE, dtype) == 1.0
+    assert THRESHOLDS.get_ratio_limit(ChangeMode.ADD_NOISE, dtype) == limit
+    assert THRESHOLDS.get_ratio_limit(ChangeMode.NO_CHANGE, dtype) == 1.0
     root = {"float16": 1e-3, "bfloat16": 1e-2, "float64": 1e-8}.get(dtype, 1e-4)
-    assert THRESHOLDS.floor(Stage.FORWARD, dtype) == pytest.approx(root)
-    assert THRESHOLDS.floor(Stage.BACKWARD, dtype) == 1e-3
+    assert THRESHOLDS.get_floor(Stage.FORWARD, dtype) == pytest.approx(root)
+    assert THRESHOLDS.get_floor(Stage.BACKWARD, dtype) == 1e-3
 
 
 def test_a_ratio_at_the_limit_is_consistent() -> None:
@@ -134,17 +134,13 @@ def reference_agreement(actual: torch.Tensor, reference: torch.Tensor, dtype: st
 @every("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @every("scale", [0.0, 1e-6, 3e-5, 9e-5, 2e-4, 1e-3, 1e-2])
 @every("shape", [(), (0,), (7,), (3, 5)])
-def test_agreement_with_the_cpu_equals_a_reference(
-    dtype: torch.dtype, scale: float, shape: tuple[int, ...]
-) -> None:
+def test_agreement_with_the_cpu_equals_a_reference(dtype: torch.dtype, scale: float, shape: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(7)
     expected = torch.randn(shape, generator=generator, dtype=torch.float64) * 2
     actual = (expected + scale * torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype)
     name = str(dtype).removeprefix("torch.")
-    limits = THRESHOLDS.cpu_limits(name)
-    assert compare_with_cpu(actual, expected, limits).consistent is reference_agreement(
-        actual, expected, name
-    )
+    limits = THRESHOLDS.get_cpu_limits(name)
+    assert compare_with_cpu(actual, expected, limits).consistent is reference_agreement(actual, expected, name)
 
 
 @every("actual,reference,agrees", [
@@ -161,21 +157,21 @@ def test_agreement_with_the_cpu_equals_a_reference(
     ([], [], True),
 ])  # fmt: skip
 def test_agreement_of_worked_examples(actual: list[float], reference: list[float], agrees: bool) -> None:
-    limits = THRESHOLDS.cpu_limits("float32")
+    limits = THRESHOLDS.get_cpu_limits("float32")
     assert compare_with_cpu(torch.tensor(actual), torch.tensor(reference), limits).consistent is agrees
 
 
 @every("dtype", [torch.int8, torch.int32, torch.int64])
 def test_large_integers_keep_their_sign(dtype: torch.dtype) -> None:
     value = torch.tensor([torch.iinfo(dtype).max // 3 * 2, -3], dtype=dtype)
-    assert norm_ratio(value, value, 1e-4) == 1.0
-    assert norm_ratio(value, -value, 1e-4) is Difference.SIGN
+    assert compute_norm_ratio(value, value, 1e-4) == 1.0
+    assert compute_norm_ratio(value, -value, 1e-4) is OutputDifference.SIGN
 
 
 @every("sign", [1, -1])
 def test_a_balance_of_either_sign_does_not_agree(sign: int) -> None:
     reference = torch.full((50,), 0.5)
-    limits = THRESHOLDS.cpu_limits("float16")
+    limits = THRESHOLDS.get_cpu_limits("float16")
     assert not compare_with_cpu(reference + sign * 2e-4, reference, limits).consistent
     assert compare_with_cpu(reference + sign * 5e-5, reference, limits).consistent
 
@@ -185,9 +181,7 @@ def test_outputs_of_all_types_are_compared() -> None:
         return compare_on_device(a, b, 1e-4, 1.0002)
 
     def consistent(original: Any, changed: Any) -> list[bool]:
-        return [
-            each.consistent for each in compare_outputs(original, changed, compare, THRESHOLDS, torch.Tensor)
-        ]
+        return [each.consistent for each in compare_outputs(original, changed, compare, THRESHOLDS, torch.Tensor)]
 
     one, two = torch.tensor([1.0]), torch.tensor([2.0])
     assert consistent(one, two) == [False]
@@ -200,9 +194,7 @@ def test_outputs_of_all_types_are_compared() -> None:
     assert consistent(*named) == [True]  # the values; their positions are not compared
     assert consistent(3, 3) == [True] and consistent(3, 4) == [False]
     assert consistent(1.0, 1.0 + 1e-9) == [True] and consistent(1.0, 1.1) == [False]
-    assert (
-        consistent(0.0, 0.0) == [True] and consistent(NAN, NAN) == [True] and consistent(NAN, 1.0) == [False]
-    )
+    assert consistent(0.0, 0.0) == [True] and consistent(NAN, NAN) == [True] and consistent(NAN, 1.0) == [False]
     assert consistent("a", "b") == [False] and consistent(None, None) == [] and consistent(object(), 1) == []
     with pytest.raises(NotComparable):
         consistent((one,), (one, two))

@@ -98,9 +98,7 @@ def test_swap_ends_swaps_two_parts_of_a_copy(dtype: torch.dtype, shape: tuple[in
     first, last = (0, -1) if len(shape) == 1 else ((0, 0), (-1, -1))
     expected[first], expected[last] = values[last].copy(), values[first].copy()
     assert changed is not None and changed.dtype == dtype and torch.equal(x, before)
-    np.testing.assert_array_equal(
-        changed.float().numpy() if dtype == torch.bfloat16 else changed.numpy(), expected
-    )
+    np.testing.assert_array_equal(changed.float().numpy() if dtype == torch.bfloat16 else changed.numpy(), expected)
 
 
 @every("shape", [(), (0,), (1,), (1, 1), (0, 3), (3, 0), (1, 1, 5)])

@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 from probe_recording import config
 from probe_recording.fields import ConfigWarning
-from probe_watch.free_benchmark.settings import Handler, Mode, Settings, Stage
+from probe_watch.free_benchmark.settings import BenchmarkSettings, ChangeMode, Handler, Stage
 from support.cases import every
 
 from probe_core.errors import UserError
 
 
-def parsed(**section: Any) -> Settings:
+def parsed(**section: Any) -> BenchmarkSettings:
     """Return the settings of a section."""
     fields = {"dump_path": "run", "task": "free_benchmark", "free_benchmark": section}
     settings = config.parse(fields).settings
-    assert isinstance(settings, Settings)
+    assert isinstance(settings, BenchmarkSettings)
     return settings
 
 
 def test_defaults_are_those_of_msprobes_file() -> None:
-    assert parsed() == Settings(
-        Mode.IMPROVE_PRECISION, Handler.CHECK, Stage.FORWARD, False, 15, 20, (), frozenset()
+    assert parsed() == BenchmarkSettings(
+        ChangeMode.IMPROVE_PRECISION, Handler.CHECK, Stage.FORWARD, False, 15, 20, (), frozenset()
     )
 
 
@@ -32,14 +32,12 @@ def test_all_fields_are_read() -> None:
         scope=["Functional.relu.0.forward", "Torch.exp.3"], fuzz_device="cpu", pert_mode="to_cpu",
         handler_type="check", fuzz_level="L1", fuzz_stage="backward", if_preheat=True, preheat_step=3, max_sample=2,
     )  # fmt: skip
-    assert settings == Settings(
-        Mode.TO_CPU, Handler.CHECK, Stage.BACKWARD, True, 3, 2, (),
+    assert settings == BenchmarkSettings(
+        ChangeMode.TO_CPU, Handler.CHECK, Stage.BACKWARD, True, 3, 2, (),
         frozenset({"Functional.relu.0", "Torch.exp.3"}),
     )  # fmt: skip
     assert settings.selects("Torch.exp.3") and not settings.selects("Torch.exp.30")
-    assert parsed(list=["relu"]).selects("Functional.relu_.1") and not parsed(list=["relu"]).selects(
-        "Torch.exp.0"
-    )
+    assert parsed(list=["relu"]).selects("Functional.relu_.1") and not parsed(list=["relu"]).selects("Torch.exp.0")
 
 
 @every("section,field", [

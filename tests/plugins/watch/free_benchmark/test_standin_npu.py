@@ -35,9 +35,7 @@ for step in range(2):
         debugger.step()
 """
 
-pytestmark = pytest.mark.skipif(
-    torch.__version__.split(".")[:2] != ["2", "13"], reason="the stand-in needs torch 2.13"
-)
+pytestmark = pytest.mark.skipif(torch.__version__.split(".")[:2] != ["2", "13"], reason="the stand-in needs torch 2.13")
 
 
 @pytest.mark.parametrize("kind", ["faulty", "right"])

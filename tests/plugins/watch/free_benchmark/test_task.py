@@ -16,7 +16,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from probe_watch.free_benchmark import task
-from probe_watch.free_benchmark.table import FILE, Table
+from probe_watch.free_benchmark.table import FILE, BenchmarkTable
 from support.runs.recording import Recording
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -266,7 +266,7 @@ def test_a_failed_write_ends_the_table_only(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Table, "add", fail)
+    monkeypatch.setattr(BenchmarkTable, "add", fail)
     with watching(tmp_path / "run", pert_mode="change_value") as recording:
         recording.start()
         assert F.relu(torch.tensor([1.0, -2.0])).tolist() == [1.0, 0.0]

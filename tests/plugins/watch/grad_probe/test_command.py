@@ -62,9 +62,7 @@ def test_a_gradient_that_flips_at_step_31_is_named_in_the_first_line(
     target = train(tmp_path / "run", scaled("net.2.weight", -1.0), direction_files=kind)
     assert probe("grad", "compare", target, golden, "-o", tmp_path / "out") == 0
     first, *details = probe.out.splitlines()
-    assert first == (
-        "SUSPICIOUS: net.2.weight in step 31: 0 % of the gradient signs agree, 100 % in the step before"
-    )
+    assert first == ("SUSPICIOUS: net.2.weight in step 31: 0 % of the gradient signs agree, 100 % in the step before")
     assert details[0].startswith("  0 of 64 signs agree; the gradient norm is ")
     answer = json.loads((tmp_path / "out" / "grad_answer.json").read_text())
     assert answer["verdict"] == "SUSPICIOUS" and answer["sentence"] == first
@@ -89,9 +87,7 @@ def test_a_vanishing_gradient_is_named(factor: float, golden: Path, tmp_path: Pa
 def test_a_gradient_that_is_nan_is_named(golden: Path, tmp_path: Path, probe: Any) -> None:
     target = train(tmp_path / "run", scaled("net.2.bias", float("nan")))
     assert probe("grad", "compare", target, golden, "-o", tmp_path / "out") == 0
-    assert probe.out.startswith(
-        "SUSPICIOUS: net.2.bias in step 31: the gradient norm is nan in the target and"
-    )
+    assert probe.out.startswith("SUSPICIOUS: net.2.bias in step 31: the gradient norm is nan in the target and")
 
 
 def test_a_frozen_parameter_is_named(golden: Path, tmp_path: Path, probe: Any) -> None:
@@ -107,9 +103,7 @@ def test_a_frozen_parameter_is_named(golden: Path, tmp_path: Path, probe: Any) -
 def test_the_same_run_twice_agrees(golden: Path, tmp_path: Path, probe: Any) -> None:
     target = train(tmp_path / "run", grad_level="L2")
     assert probe("grad", "compare", target, golden, "-o", tmp_path / "out") == 0
-    assert probe.out.splitlines()[0] == (
-        "AGREE: all compared gradient signs of 4 parameters in 50 steps are equal"
-    )
+    assert probe.out.splitlines()[0] == ("AGREE: all compared gradient signs of 4 parameters in 50 steps are equal")
     assert json.loads((tmp_path / "out" / "grad_answer.json").read_text())["finding"] is None
 
 
@@ -169,9 +163,9 @@ def test_the_page_is_self_contained_and_escapes_names(tmp_path: Path, probe: Any
     for file in tmp_path.glob("*/rank0/*.csv"):
         file.write_text(file.read_text("utf-8-sig").replace("a,", f'"{name}",'), "utf-8")
     for file in tmp_path.glob("*/rank0/step*/a.npy"):
-        from probe_watch.grad_probe.names import direction_file
+        from probe_watch.grad_probe.names import make_direction_file_name
 
-        file.rename(file.with_name(direction_file(name)))
+        file.rename(file.with_name(make_direction_file_name(name)))
     assert probe("grad", "compare", target, golden, "-o", tmp_path / "out") == 0
     assert "\u202e" not in probe.out
     text = (tmp_path / "out" / "grad_compare.html").read_text("utf-8")

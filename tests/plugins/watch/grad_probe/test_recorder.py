@@ -105,9 +105,7 @@ def test_a_resumed_training_continues_the_count_and_keeps_earlier_steps(tmp_path
 
 
 @pytest.mark.parametrize(("rank", "recorded"), [("0", []), ("1", [0])])
-def test_ranks_are_selected(
-    rank: str, recorded: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_are_selected(rank: str, recorded: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", "2")
     with debugging(tmp_path / "run", rank=[1]) as debugger:
@@ -139,9 +137,7 @@ def test_main_grad_takes_precedence_and_none_is_left_out(tmp_path: Path) -> None
     assert {row["param_name"]: row["max"] for row in rows(tmp_path / "run")} == {"a": "5.0", "c": "1.0"}
 
 
-def test_parameters_are_selected_by_their_exact_names(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parameters_are_selected_by_their_exact_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with debugging(tmp_path / "run", param_list=["2.weight", "0.weigth"]) as debugger:
         model = net()
         debugger.monitor(model)
@@ -201,9 +197,7 @@ def test_an_empty_gradient_is_a_row(tmp_path: Path) -> None:
     assert compare_gradients(tmp_path / "run", tmp_path / "run").main is None
 
 
-def test_a_gradient_that_cannot_be_measured_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gradient_that_cannot_be_measured_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model: Any = module_of({"a": torch.ones(2), "b": torch.ones(2)})
     model.a.main_grad = torch.ones(2, device="meta")
     with debugging(tmp_path / "run") as debugger:
@@ -341,9 +335,7 @@ def test_leftovers_of_a_killed_training_are_removed(tmp_path: Path) -> None:
     assert files(tmp_path / "run" / "rank0") == ["grad_summary_0.csv", "step0/a.npy"]
 
 
-def test_another_process_in_the_same_directory_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_process_in_the_same_directory_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from probe_recording import Lock
 
     (tmp_path / "run").mkdir()

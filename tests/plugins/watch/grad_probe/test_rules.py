@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from probe_watch.grad_probe.rules import RuleKind, Suspect, first_suspect, load_rules, main_suspect
-from probe_watch.grad_probe.sentences import percent
+from probe_watch.grad_probe.rules import GradientSuspect, RuleKind, find_first_suspect, find_main_suspect, load_rules
+from probe_watch.grad_probe.sentences import format_percent
 from probe_watch.grad_probe.similarity import GradientPair, PairGap, ParameterSeries, SignAgreement
 
 NAN, INF = math.nan, math.inf
@@ -28,7 +28,7 @@ def gaps(*kinds: PairGap) -> list[GradientPair]:
 
 def found(pairs: list[GradientPair]) -> tuple[RuleKind, int] | None:
     series = ParameterSeries("a", dict(enumerate(pairs, start=10)))
-    suspect = first_suspect(series, 0, RULES)
+    suspect = find_first_suspect(series, 0, RULES)
     return suspect and (suspect.rule, suspect.step)
 
 
@@ -68,21 +68,21 @@ def test_the_first_broken_rule(pairs: list[GradientPair], expected: Any) -> None
     assert found(pairs) == expected
 
 
-def suspect(parameter: str, step: int, rank: int = 0) -> Suspect:
-    return Suspect(FIRST, rank, step, parameter, agreement(0)[0])
+def suspect(parameter: str, step: int, rank: int = 0) -> GradientSuspect:
+    return GradientSuspect(FIRST, rank, step, parameter, agreement(0)[0])
 
 
 def test_the_main_suspect_is_the_earliest() -> None:
-    assert main_suspect([]) is None
+    assert find_main_suspect([]) is None
     late, early = suspect("a", 5), suspect("b", 4, rank=1)
-    assert main_suspect([late, early]) is early
+    assert find_main_suspect([late, early]) is early
     other_rank = suspect("c", 4, rank=0)
-    assert main_suspect([early, other_rank]) is other_rank
+    assert find_main_suspect([early, other_rank]) is other_rank
 
 
 def test_of_several_parameters_the_last_module_is_named() -> None:
     names = ["net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias"]
-    main = main_suspect([suspect(name, 3) for name in names])
+    main = find_main_suspect([suspect(name, 3) for name in names])
     assert main is not None and main.parameter == "net.2.weight"
 
 
@@ -94,4 +94,4 @@ def test_of_several_parameters_the_last_module_is_named() -> None:
     ],
 )  # fmt: skip
 def test_only_equal_signs_are_100_percent(equal: int, total: int, text: str) -> None:
-    assert percent(SignAgreement(equal, total)) == text
+    assert format_percent(SignAgreement(equal, total)) == text

@@ -61,9 +61,7 @@ def test_level_l0_writes_no_signs() -> None:
 def test_a_wrong_value_is_one_sentence(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
         parsed(**fields)
-    assert message in caught.value.what and caught.value.what.startswith(
-        'The configuration: section "grad_probe"'
-    )
+    assert message in caught.value.what and caught.value.what.startswith('The configuration: section "grad_probe"')
     assert ". " not in caught.value.what and (caught.value.fix or caught.value.choices)
 
 

@@ -55,11 +55,9 @@ def test_gaps_have_reasons(tmp_path: Path) -> None:
 
 
 def test_the_summary_counts_all_elements(tmp_path: Path) -> None:
-    runs = [
-        write_run(tmp_path / n, [{"a": YES, "b": np.full(12, v)}]) for n, v in (("t", True), ("g", False))
-    ]
+    runs = [write_run(tmp_path / n, [{"a": YES, "b": np.full(12, v)}]) for n, v in (("t", True), ("g", False))]
     comparison = compare_gradients(*runs)
-    assert comparison.ranks[0].summary(0) == SignAgreement(4, 16)
+    assert comparison.ranks[0].compute_summary(0) == SignAgreement(4, 16)
 
 
 def test_ranks_steps_and_parameters_that_one_run_lacks_are_named(tmp_path: Path) -> None:

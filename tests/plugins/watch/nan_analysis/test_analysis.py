@@ -7,33 +7,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_watch.nan_analysis.command import analyses
-from probe_watch.nan_analysis.findings import Analysis, Origin
-from probe_watch.nan_analysis.marks import Mark
+from probe_watch.nan_analysis.command import iterate_analyses
+from probe_watch.nan_analysis.findings import NonFiniteAnalysis, NonFiniteOrigin
+from probe_watch.nan_analysis.marks import ValueMark
 from support.runs.nan_dumps import load_cases, value_of, write_case, write_rank
 
 from probe_core.plugins.manager import Manager
 
-ORIGINS: dict[str, tuple[int, str, Origin]] = {
-    "all_reduce_spreads": (1, "Torch.log.0.forward", Origin.COMPUTED),
-    "after_the_last_communication": (1, "Torch.log.0.forward", Origin.COMPUTED),
-    "argument_nan": (0, "Tensor.masked_fill.0.forward", Origin.ARGUMENT),
-    "backward": (0, "Torch.sqrt.0.backward", Origin.COMPUTED),
-    "broadcast_from_root": (0, "Torch.log.0.forward", Origin.COMPUTED),
-    "data": (0, "Functional.linear.0.forward", Origin.DATA),
-    "gradient_from_outside": (0, "Functional.linear.0.backward", Origin.GRADIENT),
-    "keyword_input": (0, "Functional.linear.0.forward", Origin.PARAMETER),
-    "mask_hides_a_row": (0, "Functional.softmax.0.forward", Origin.INFINITY),
-    "missing_rank": (0, "Distributed.broadcast.0.forward", Origin.UNRECORDED_RANK),
-    "module_parameter": (0, "Module.fc.Linear.forward.0", Origin.PARAMETER),
-    "modules": (0, "Torch.log.0.forward", Origin.COMPUTED),
-    "nested_input": (0, "Torch.cat.0.forward", Origin.DATA),
-    "nested_output": (0, "Torch.split.0.forward", Origin.COMPUTED),
-    "overflow_in_all_reduce": (0, "Distributed.all_reduce.0.forward", Origin.COMMUNICATION),
-    "parameter": (0, "Functional.linear.0.forward", Origin.PARAMETER),
-    "parameters_grad": (0, "Module.fc.Linear.parameters_grad", Origin.PARAMETER_GRADIENT),
-    "scalar_output": (0, "Tensor.item.0.forward", Origin.COMPUTED),
-    "sign_of_an_infinity_changes": (0, "Functional.nll_loss.0.forward", Origin.INFINITY),
+ORIGINS: dict[str, tuple[int, str, NonFiniteOrigin]] = {
+    "all_reduce_spreads": (1, "Torch.log.0.forward", NonFiniteOrigin.COMPUTED),
+    "after_the_last_communication": (1, "Torch.log.0.forward", NonFiniteOrigin.COMPUTED),
+    "argument_nan": (0, "Tensor.masked_fill.0.forward", NonFiniteOrigin.ARGUMENT),
+    "backward": (0, "Torch.sqrt.0.backward", NonFiniteOrigin.COMPUTED),
+    "broadcast_from_root": (0, "Torch.log.0.forward", NonFiniteOrigin.COMPUTED),
+    "data": (0, "Functional.linear.0.forward", NonFiniteOrigin.DATA),
+    "gradient_from_outside": (0, "Functional.linear.0.backward", NonFiniteOrigin.GRADIENT),
+    "keyword_input": (0, "Functional.linear.0.forward", NonFiniteOrigin.PARAMETER),
+    "mask_hides_a_row": (0, "Functional.softmax.0.forward", NonFiniteOrigin.INFINITY),
+    "missing_rank": (0, "Distributed.broadcast.0.forward", NonFiniteOrigin.UNRECORDED_RANK),
+    "module_parameter": (0, "Module.fc.Linear.forward.0", NonFiniteOrigin.PARAMETER),
+    "modules": (0, "Torch.log.0.forward", NonFiniteOrigin.COMPUTED),
+    "nested_input": (0, "Torch.cat.0.forward", NonFiniteOrigin.DATA),
+    "nested_output": (0, "Torch.split.0.forward", NonFiniteOrigin.COMPUTED),
+    "overflow_in_all_reduce": (0, "Distributed.all_reduce.0.forward", NonFiniteOrigin.COMMUNICATION),
+    "parameter": (0, "Functional.linear.0.forward", NonFiniteOrigin.PARAMETER),
+    "parameters_grad": (0, "Module.fc.Linear.parameters_grad", NonFiniteOrigin.PARAMETER_GRADIENT),
+    "scalar_output": (0, "Tensor.item.0.forward", NonFiniteOrigin.COMPUTED),
+    "sign_of_an_infinity_changes": (0, "Functional.nll_loss.0.forward", NonFiniteOrigin.INFINITY),
 }
 SILENT = (
     "clean", "empty", "mask_and_softmax", "mask_as_input", "nan_is_dropped", "overflow_is_absorbed",
@@ -41,8 +41,8 @@ SILENT = (
 )  # fmt: skip
 
 
-def analysis_of(case: dict[str, Any], directory: Path) -> Analysis:
-    return next(iter(analyses(write_case(case, directory / "step0"), Manager())))
+def analysis_of(case: dict[str, Any], directory: Path) -> NonFiniteAnalysis:
+    return next(iter(iterate_analyses(write_case(case, directory / "step0"), Manager())))
 
 
 @pytest.mark.parametrize("case", ORIGINS)
@@ -125,14 +125,14 @@ def test_views_of_uninitialised_memory_are_no_finding(tmp_path: Path) -> None:
         "Torch.empty.0.forward: -> n", "Tensor.view.0.forward: n s:6 -> n", "Tensor.copy_.0.forward: n f -> f",
     ]  # fmt: skip
     analysis = analysis_of({"ranks": {0: lines}}, tmp_path)
-    assert not analysis.first and analysis.ranks[0].marks[Mark.OVERWRITTEN] == 4
+    assert not analysis.first and analysis.ranks[0].marks[ValueMark.OVERWRITTEN] == 4
 
 
 def test_marks_are_counted(tmp_path: Path) -> None:
     marks = analysis_of(load_cases()["mask_and_softmax"], tmp_path / "mask").ranks[0].marks
-    assert marks[Mark.GIVEN] == 3 and not marks[Mark.HARMFUL]  # the argument, the output, the input
+    assert marks[ValueMark.GIVEN] == 3 and not marks[ValueMark.HARMFUL]  # the argument, the output, the input
     marks = analysis_of(load_cases()["empty"], tmp_path / "empty").ranks[0].marks
-    assert marks[Mark.OVERWRITTEN] == 2 and not marks[Mark.HARMFUL]
+    assert marks[ValueMark.OVERWRITTEN] == 2 and not marks[ValueMark.HARMFUL]
 
 
 def test_inputs_without_statistics_are_counted(tmp_path: Path) -> None:
@@ -150,9 +150,7 @@ class RandomRun:
         self.source = source
         self.world = source.randint(2, 4)
         self.records: list[dict[str, Any]] = [{} for _ in range(self.world)]
-        self.pools: list[list[dict[str, Any]]] = [
-            [self.tensor() for _ in range(3)] for _ in range(self.world)
-        ]
+        self.pools: list[list[dict[str, Any]]] = [[self.tensor() for _ in range(3)] for _ in range(self.world)]
         self.counts: dict[tuple[int, str], int] = {}
 
     def tensor(self, *, is_bad: bool = False) -> dict[str, Any]:
@@ -172,9 +170,7 @@ class RandomRun:
         return key
 
     def compute(self, rank: int, *, is_fault: bool = False) -> str:
-        inputs = self.source.sample(
-            [one for one in self.pools[rank] if not (is_fault and self.is_bad(one))], 1
-        )
+        inputs = self.source.sample([one for one in self.pools[rank] if not (is_fault and self.is_bad(one))], 1)
         output = self.tensor(is_bad=is_fault or self.is_bad(*inputs))
         self.pools[rank] = [*self.pools[rank][-2:], output]
         return self.add(rank, f"Torch.{self.source.choice(['mul', 'relu', 'exp'])}", inputs, [output])
@@ -225,6 +221,6 @@ class RandomRun:
 @pytest.mark.parametrize("seed", range(20))
 def test_planted_nan_is_named_among_random_calls_of_several_ranks(seed: int, tmp_path: Path) -> None:
     rank, op = RandomRun(random.Random(seed)).run(tmp_path / "step0")
-    analysis = next(iter(analyses(tmp_path / "step0", Manager())))
+    analysis = next(iter(iterate_analyses(tmp_path / "step0", Manager())))
     assert [(first.rank, first.op) for first in analysis.first] == [(rank, op)]
     assert analysis.path[0].rank == rank

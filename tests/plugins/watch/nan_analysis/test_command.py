@@ -13,7 +13,7 @@ from support.programs import nan_training
 from support.programs.rank_processes import run_ranks
 from support.runs.nan_dumps import load_cases, write_case
 
-from probe_core.store.files import OURS, UNFINISHED
+from probe_core.store.files import PROBE_FIELD, UNFINISHED_FIELD
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,7 @@ def test_nan_of_rank_1_that_spreads_is_named(training: Path, tmp_path: Path, pro
     first, *others = probe.out.splitlines()
     assert first.startswith("rank 1, step1: Torch.sqrt.0.forward returns nan, from finite inputs (File ")
     assert "nan_training.py" in first and "torch.sqrt(found - 100)" in first
-    assert any(
-        "rank 0 receives it from rank 1 by Distributed.all_reduce.0.forward" in line for line in others
-    )
+    assert any("rank 0 receives it from rank 1 by Distributed.all_reduce.0.forward" in line for line in others)
     files = written(tmp_path)
     assert [node["op_name"] for node in files["anomaly_analyze"]["rank_1"]] == ["Torch.sqrt.0.forward"]
     own = files["nan_analysis"]
@@ -133,7 +131,7 @@ def test_missing_statistics_are_a_warning(tmp_path: Path, probe: Any) -> None:
 
 
 def test_unfinished_record_is_a_warning(tmp_path: Path, probe: Any) -> None:
-    case = {**load_cases()["one_rank"], "head": {OURS: {UNFINISHED: True}}}
+    case = {**load_cases()["one_rank"], "head": {PROBE_FIELD: {UNFINISHED_FIELD: True}}}
     step = write_case(case, tmp_path / "step0")
     assert probe("nan-analyze", "-i", step, "-o", tmp_path / "out") == 0
     assert "the record of rank 0 is unfinished" in probe.err and "Torch.log.0.forward" in probe.out

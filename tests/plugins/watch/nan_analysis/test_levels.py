@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from probe_watch.nan_analysis.levels import Level, Scene, levels_of, rules
+from probe_watch.nan_analysis.levels import CallLevelKind, Scene, find_levels, load_rules
 from probe_watch.nan_analysis.non_finite import find_non_finite
 from support.runs.nan_dumps import DATA, write_case, write_rank
 
@@ -22,7 +22,7 @@ NAN, INF = math.nan, math.inf
 def scenes_of(directory: Path) -> dict[str, tuple[Scene, float | None]]:
     run = open_run(Manager(), directory / "dump.json")
     try:
-        levels = levels_of(run.values, find_non_finite(run.values))
+        levels = find_levels(run.values, find_non_finite(run.values))
         return {run.names()[one.number]: (one.scene, one.ratio) for one in levels}
     finally:
         run.close()
@@ -73,15 +73,18 @@ def test_levels_are_those_of_msprobe_but_for_listed_differences(tmp_path: Path) 
 
 
 def test_scenes_have_the_documented_levels() -> None:
-    assert [scene.level for scene in Scene] == [Level.CRITICAL, Level.HIGH, Level.MEDIUM, Level.HIGH]
+    assert [scene.level for scene in Scene] == [
+        CallLevelKind.CRITICAL,
+        CallLevelKind.HIGH,
+        CallLevelKind.MEDIUM,
+        CallLevelKind.HIGH,
+    ]
 
 
 def reference(record: dict[str, Any]) -> tuple[Scene | None, float | None]:
     """The rules read plainly, for records of flat lists of tensors."""
     sides = record["input_args"], record["output"]
-    anomalies = [
-        any(not math.isfinite(leaf[name]) for leaf in side for name in ("Max", "Min")) for side in sides
-    ]
+    anomalies = [any(not math.isfinite(leaf[name]) for leaf in side for name in ("Max", "Min")) for side in sides]
     if any(anomalies):
         scenes = {(False, True): Scene.ONLY_OUTPUT, (True, True): Scene.BOTH, (True, False): Scene.ONLY_INPUT}
         return scenes[anomalies[0], anomalies[1]], None
@@ -90,7 +93,7 @@ def reference(record: dict[str, Any]) -> tuple[Scene | None, float | None]:
         return None, None
     received, returned = max(norms[0]), max(norms[1])
     ratio = returned if received == 0 else returned / received
-    return (Scene.MUTATION, ratio) if ratio > rules().mutation else (None, None)
+    return (Scene.MUTATION, ratio) if ratio > load_rules().mutation else (None, None)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from probe_watch.nan_analysis import msprobe_file
-from probe_watch.nan_analysis.command import analyses
+from probe_watch.nan_analysis.command import iterate_analyses
 from support.runs.nan_dumps import DIFFERENCES, EXPECTED, RECORDED, load_cases, write_case
 
 from probe_core.plugins.manager import Manager
@@ -38,8 +38,8 @@ def listed(entry: dict[str, Any]) -> set[Cell]:
 def content_of(step: Path) -> dict[str, Any]:
     """Return what probe writes for a step; empty for no file."""
     content: dict[str, Any] = {}
-    for analysis in analyses(step, Manager()):
-        content = json.loads(json.dumps(msprobe_file.content_of(analysis)))
+    for analysis in iterate_analyses(step, Manager()):
+        content = json.loads(json.dumps(msprobe_file.create_content(analysis)))
     return content
 
 

@@ -75,9 +75,7 @@ def _plans() -> Iterator[Plan]:
     yield from _edits(Case.stacks, dict.fromkeys((*texts, json_edits.stack_value), 0.5), STACK_RUNS)
     yield from _edits(Case.compare, dict.fromkeys(texts, 0.4) | {json_edits.other_path: 2.0})
     mapping = {file_edits.flip: 0.7, file_edits.cut: 0.4, file_edits.not_utf8: 0.4}
-    yield from _edits(
-        Case.mapping, {**mapping, yaml_edits.any_yaml: 2.0, yaml_edits.names: 1.0}, MAPPING_RUNS
-    )
+    yield from _edits(Case.mapping, {**mapping, yaml_edits.any_yaml: 2.0, yaml_edits.names: 1.0}, MAPPING_RUNS)
 
 
 PLANS = tuple(_plans())

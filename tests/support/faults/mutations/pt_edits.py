@@ -45,9 +45,7 @@ def packed(files: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
     return memory.getvalue()
 
 
-def with_member(
-    data: bytes, suffix: str, change: Callable[[bytes], bytes], method: int = zipfile.ZIP_STORED
-) -> bytes:
+def with_member(data: bytes, suffix: str, change: Callable[[bytes], bytes], method: int = zipfile.ZIP_STORED) -> bytes:
     """The archive with one member changed."""
     files = {name: change(part) if name.endswith(suffix) else part for name, part in members(data).items()}
     return packed(files, method)
@@ -116,9 +114,7 @@ def bomb(rng: random.Random, data: bytes) -> bytes:
 
 def laughing(rng: random.Random, data: bytes) -> bytes:
     """A description of few bytes that would print, or hash, as 2**40 words."""
-    words = b"\x80\x02X\x03\x00\x00\x00lolq\x00" + b"".join(
-        b"h%ch%c\x86q%c" % (n, n, n + 1) for n in range(40)
-    )
+    words = b"\x80\x02X\x03\x00\x00\x00lolq\x00" + b"".join(b"h%ch%c\x86q%c" % (n, n, n + 1) for n in range(40))
     endings = (b".", b")R.", b"h\x00\x93.", b"}h\x28Ns.", b"Q.", b"cOrdered\n\n.", b"ctorch\nx\nh\x28R.")
     return with_member(data, "/data.pkl", lambda _: words + rng.choice(endings))
 

@@ -108,9 +108,7 @@ def run_case(source: Path, seed: int, number: int) -> Outcome:
         code, output, seconds, problem = _compared(case.home, line, encoding)
         formats = line[line.index("--format") + 1].split(",")
         problems = [problem] if code is None else judged(case.home, formats, code, output)
-        return Outcome(
-            seed, number, _title(seed, number), tuple(line), code, seconds, output, tuple(problems)
-        )
+        return Outcome(seed, number, _title(seed, number), tuple(line), code, seconds, output, tuple(problems))
 
 
 def _compared(home: Path, line: Sequence[str], encoding: str) -> tuple[int | None, str, float, str]:

@@ -334,9 +334,7 @@ def user_hooks() -> Built:
         value.grad.mul_(0.5)
 
     model = Hooked()
-    model.first.register_forward_pre_hook(
-        lambda _, inputs, names: ((inputs[0] * 0.9,), names), with_kwargs=True
-    )
+    model.first.register_forward_pre_hook(lambda _, inputs, names: ((inputs[0] * 0.9,), names), with_kwargs=True)
     model.second.register_forward_hook(lambda _, __, output: output.clamp(-1, 1))
     model.third.register_full_backward_hook(lambda _, inputs, __: tuple(value * 1.1 for value in inputs))
     model.third.register_full_backward_pre_hook(lambda _, outputs: tuple(value * 0.9 for value in outputs))

@@ -19,27 +19,27 @@ from probe_pytorch.precheck.references.operator import FusedOperator
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def specs() -> list[ReferenceSpec]:
+def load_reference_specs() -> list[ReferenceSpec]:
     """Return a spec for each fused operator in the list, whose ``make`` returns a ``FusedOperator``."""
     return [
         ReferenceSpec(
             name=name,
             summary=entry["summary"],
-            factory=partial(_fused_operator, name, entry),
+            factory=partial(_make_fused_operator, name, entry),
             api=f"NPU.{name}",
             framework="pytorch",
         )
-        for name, entry in _listed().items()
+        for name, entry in _read_operators().items()
     ]
 
 
-def _listed() -> dict[str, dict[str, Any]]:
+def _read_operators() -> dict[str, dict[str, Any]]:
     text = files(__package__).joinpath("operators.yaml").read_text("utf-8")
     listed: dict[str, dict[str, Any]] = yaml.load(text, _LOADER)
     return listed
 
 
-def _fused_operator(name: str, entry: dict[str, Any]) -> FusedOperator:
+def _make_fused_operator(name: str, entry: dict[str, Any]) -> FusedOperator:
     compared = entry.get("compare_outputs")
     return FusedOperator(
         name,

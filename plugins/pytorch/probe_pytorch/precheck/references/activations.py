@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from probe_pytorch.precheck.references.checks import axis_of, check
+from probe_pytorch.precheck.references.checks import check, normalize_axis
 
-SLOPE = 1.702
+GELU_SLOPE = 1.702
 """The slope of the sigmoid that approximates the normal distribution in fast_gelu."""
 
 
@@ -18,7 +18,7 @@ def npu_fast_gelu(x: Tensor) -> Tensor:
     msprobe 8.3 writes it as x·exp(0.851 (x − |x|)) / (1 + exp(−1.702 |x|)), which is the same function with
     the same derivative; no finite x overflows in either form.
     """
-    return x * torch.sigmoid(SLOPE * x)
+    return x * torch.sigmoid(GELU_SLOPE * x)
 
 
 def npu_mish(x: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def npu_swiglu(x: Tensor, dim: int = -1) -> Tensor:
     Raises:
         ValueError: There is no such axis, or its length is odd.
     """
-    axis = axis_of(x, dim)
+    axis = normalize_axis(x, dim)
     check(x.shape[axis] % 2 == 0, f"the length of dim {dim} is {x.shape[axis]}, which is odd.")
     gate, linear = x.chunk(2, axis)
     return functional.silu(gate) * linear

@@ -10,11 +10,11 @@ from torch import Tensor
 from probe_pytorch.precheck.references.attention_layouts import (
     TND,
     Heads,
+    list_sequences,
     merge_heads,
-    sequences,
     split_heads,
 )
-from probe_pytorch.precheck.references.attention_masks import EVERYTHING, Masking
+from probe_pytorch.precheck.references.attention_masks import ALL_TOKENS, AttentionMask
 from probe_pytorch.precheck.references.checks import check, check_broadcasts
 
 MASKED = -40000.0
@@ -39,8 +39,8 @@ def npu_fusion_attention(
     atten_mask: Tensor | None = None,
     scale: float = 1.0,
     keep_prob: float = 1.0,
-    pre_tockens: int = EVERYTHING,
-    next_tockens: int = EVERYTHING,
+    pre_tockens: int = ALL_TOKENS,
+    next_tockens: int = ALL_TOKENS,
     inner_precise: int = 0,
     prefix: Sequence[int] | None = None,
     actual_seq_qlen: Sequence[int] | None = None,
@@ -56,7 +56,7 @@ def npu_fusion_attention(
     There is no dropout: ``keep_prob`` is treated as 1. If key and value have fewer heads than ``head_num``,
     the number of the query's heads, groups of query heads share them. −40000 is added to masked scores, so
     that a row that is masked completely has the same result as without a mask. The default of ``scale`` is 1,
-    as in the operator's documentation (msprobe 8.3 uses 1/√d). For masks see ``attention_masks.Masking``.
+    as in the operator's documentation (msprobe 8.3 uses 1/√d). For masks see ``attention_masks.AttentionMask``.
 
     Returns:
         Three float64 tensors: the output in the layout of the query, and the maximum and the sum, of shape
@@ -69,16 +69,16 @@ def npu_fusion_attention(
     """
     for name, argument in (("padding_mask", padding_mask), ("prefix", prefix), ("sink", sink)):
         check(argument is None, f"{name} is given, for which there is no definition.")
-    masking = Masking(atten_mask, sparse_mode, pre_tockens, next_tockens, is_longest=input_layout == TND)
+    masking = AttentionMask(atten_mask, sparse_mode, pre_tockens, next_tockens, is_longest=input_layout == TND)
     heads = split_heads(query.double(), key.double(), value.double(), head_num, input_layout)
     if input_layout == TND:
         check(pse is None, "pse is given, for which there is no definition in the layout TND.")
-        return _attend_each(heads, sequences(heads, actual_seq_qlen, actual_seq_kvlen), masking, scale)
+        return _attend_sequences(heads, list_sequences(heads, actual_seq_qlen, actual_seq_kvlen), masking, scale)
     out, largest, total = _attend(heads, pse, masking, scale)
     return merge_heads(out, input_layout), largest, total
 
 
-def _attend(heads: Heads, pse: Tensor | None, masking: Masking, scale: float) -> Attention:
+def _attend(heads: Heads, pse: Tensor | None, masking: AttentionMask, scale: float) -> Attention:
     """Return the attention of heads in the layout (B, N, S, D)."""
     query = heads.query
     groups = query.shape[1] // heads.key.shape[1]
@@ -88,7 +88,7 @@ def _attend(heads: Heads, pse: Tensor | None, masking: Masking, scale: float) ->
         check_broadcasts(pse, scores.shape, "pse")
         scores = scores + pse
     scores = scores * scale
-    mask = masking.of(scores)
+    mask = masking.make_mask(scores)
     if mask is not None:
         check_broadcasts(mask, scores.shape, "atten_mask")
         scores = scores + mask.to(scores) * MASKED
@@ -99,8 +99,8 @@ def _attend(heads: Heads, pse: Tensor | None, masking: Masking, scale: float) ->
     return out, largest.repeat(1, 1, 1, REPEATS), total.repeat(1, 1, 1, REPEATS)
 
 
-def _attend_each(
-    heads: Heads, parts: Sequence[tuple[slice, slice]], masking: Masking, scale: float
+def _attend_sequences(
+    heads: Heads, parts: Sequence[tuple[slice, slice]], masking: AttentionMask, scale: float
 ) -> Attention:
     """Return the attention of each sequence in the layout (T, N, D), with zeros outside of sequences."""
     results = []
@@ -111,12 +111,12 @@ def _attend_each(
             result = _attend(batch, None, masking, scale)
             results.append([tensor.squeeze(0).transpose(0, 1) for tensor in result])
         else:
-            results.append(_zeros(heads, part.query.shape[0]))
-    results.append(_zeros(heads, heads.query.shape[0] - (parts[-1][0].stop if parts else 0)))
+            results.append(_create_zeros(heads, part.query.shape[0]))
+    results.append(_create_zeros(heads, heads.query.shape[0] - (parts[-1][0].stop if parts else 0)))
     out, largest, total = (torch.cat(tensors) for tensors in zip(*results))
     return out, largest, total
 
 
-def _zeros(heads: Heads, tokens: int) -> list[Tensor]:
+def _create_zeros(heads: Heads, tokens: int) -> list[Tensor]:
     count, length = heads.query.shape[1], heads.value.shape[-1]
     return [heads.query.new_zeros(tokens, count, width) for width in (length, REPEATS, REPEATS)]

@@ -97,7 +97,7 @@ def merge_heads(tensor: Tensor, layout: str) -> Tensor:
     return tensor.flatten(-2) if layout.endswith("H") else tensor
 
 
-def sequences(
+def list_sequences(
     heads: Heads, query_ends: Sequence[int] | None, key_ends: Sequence[int] | None
 ) -> list[tuple[slice, slice]]:
     """Return the slice of each sequence in the query, and its slice in key and value, for the layout TND.
@@ -110,8 +110,8 @@ def sequences(
     Raises:
         ValueError: The ends are missing, do not ascend, exceed the tokens, or differ in number.
     """
-    queries = _slices(query_ends, heads.query.shape[0], "actual_seq_qlen")
-    keys = _slices(key_ends, heads.key.shape[0], "actual_seq_kvlen")
+    queries = _list_slices(query_ends, heads.query.shape[0], "actual_seq_qlen")
+    keys = _list_slices(key_ends, heads.key.shape[0], "actual_seq_kvlen")
     check(
         len(queries) == len(keys),
         f"actual_seq_qlen has {len(queries)} elements, but actual_seq_kvlen has {len(keys)}.",
@@ -119,7 +119,7 @@ def sequences(
     return list(zip(queries, keys))
 
 
-def _slices(ends: Sequence[int] | None, tokens: int, name: str) -> list[slice]:
+def _list_slices(ends: Sequence[int] | None, tokens: int, name: str) -> list[slice]:
     if ends is None:
         raise ValueError(f"{name} is not given, which the layout {TND} needs.")
     stops: list[int] = []

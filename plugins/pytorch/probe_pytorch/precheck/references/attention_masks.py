@@ -9,18 +9,18 @@ from torch import Tensor
 
 from probe_pytorch.precheck.references.checks import check
 
-EVERYTHING = 2**31 - 1
+ALL_TOKENS = 2**31 - 1
 """The default of ``pre_tockens`` and ``next_tockens``: more tokens than any sequence has."""
 
-AS_GIVEN, ALL_GIVEN, LEFT_UP, RIGHT_DOWN, BAND = range(5)
+DEFAULT_MASK, ALL_MASK, LEFT_UP, RIGHT_DOWN, BAND = range(5)
 """The values of ``sparse_mode``: in 0 and 1 the mask is given in full, 2 and 3 are causal, 4 is a band."""
 
-COMPRESSED = (2048, 2048)
+COMPRESSED_SHAPE = (2048, 2048)
 """The shape of the triangle that is given instead of a full mask in the modes 2, 3 and 4."""
 
 
 @dataclass(frozen=True, slots=True)
-class Masking:
+class AttentionMask:
     """The mask of an attention.
 
     A given mask is used unchanged: scores are masked where it is not zero. In the modes 2, 3 and 4 a mask of
@@ -44,29 +44,29 @@ class Masking:
     """
 
     given: Tensor | None
-    mode: int = AS_GIVEN
-    before: int = EVERYTHING
-    after: int = EVERYTHING
+    mode: int = DEFAULT_MASK
+    before: int = ALL_TOKENS
+    after: int = ALL_TOKENS
     is_longest: bool = False
 
     def __post_init__(self) -> None:
         check(
-            self.mode in range(AS_GIVEN, BAND + 1),
-            f"sparse_mode is {self.mode}, but there are definitions for {AS_GIVEN} to {BAND} only.",
+            self.mode in range(DEFAULT_MASK, BAND + 1),
+            f"sparse_mode is {self.mode}, but there are definitions for {DEFAULT_MASK} to {BAND} only.",
         )
 
-    def of(self, scores: Tensor) -> Tensor | None:
+    def make_mask(self, scores: Tensor) -> Tensor | None:
         """Return a mask of the scores (…, queries, keys), True for masked ones; None if nothing is masked."""
         if self.given is None:
             return None
         queries, keys = scores.shape[-2:]
-        if self.mode >= LEFT_UP and tuple(self.given.shape[-2:]) == COMPRESSED:
-            return self._of_mode(queries, keys, scores.device)
+        if self.mode >= LEFT_UP and tuple(self.given.shape[-2:]) == COMPRESSED_SHAPE:
+            return self._make_mode_mask(queries, keys, scores.device)
         return (self.given[..., :queries, :keys] if self.is_longest else self.given) != 0
 
-    def _of_mode(self, queries: int, keys: int, device: torch.device) -> Tensor:
-        before, after = (self.before, self.after) if self.mode == BAND else (EVERYTHING, 0)
+    def _make_mode_mask(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        before, after = (self.before, self.after) if self.mode == BAND else (ALL_TOKENS, 0)
         start = 0 if self.mode == LEFT_UP else keys - queries
-        seen = torch.arange(queries, device=device).unsqueeze(1) + start
-        distance = torch.arange(keys, device=device) - seen
+        query_positions = torch.arange(queries, device=device).unsqueeze(1) + start
+        distance = torch.arange(keys, device=device) - query_positions
         return (distance > after) | (distance < -before)

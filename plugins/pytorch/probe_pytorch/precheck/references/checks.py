@@ -14,16 +14,16 @@ def check(fits: bool, sentence: str) -> None:
         raise ValueError(sentence)
 
 
-def check_broadcasts(tensor: Tensor, shape: Sequence[int], what: str) -> None:
-    """Raise a ValueError unless ``tensor``, whose name is ``what``, can be broadcast to ``shape``."""
+def check_broadcasts(tensor: Tensor, shape: Sequence[int], subject: str) -> None:
+    """Raise a ValueError unless ``tensor``, whose name is ``subject``, can be broadcast to ``shape``."""
     try:
         fits = tuple(torch.broadcast_shapes(tensor.shape, tuple(shape))) == tuple(shape)
     except RuntimeError:
         fits = False
-    check(fits, f"{what} has shape {tuple(tensor.shape)}, which cannot be broadcast to {tuple(shape)}.")
+    check(fits, f"{subject} has shape {tuple(tensor.shape)}, which cannot be broadcast to {tuple(shape)}.")
 
 
-def axis_of(tensor: Tensor, dim: int) -> int:
+def normalize_axis(tensor: Tensor, dim: int) -> int:
     """Return the axis ``dim`` of ``tensor`` as a number from 0.
 
     Raises:

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from probe_pytorch.precheck.references.checks import axis_of, check
+from probe_pytorch.precheck.references.checks import check, normalize_axis
 
 
-def npu_confusion_transpose(
-    x: Tensor, perm: Sequence[int], shape: Sequence[int], transpose_first: bool
-) -> Tensor:
+def npu_confusion_transpose(x: Tensor, perm: Sequence[int], shape: Sequence[int], transpose_first: bool) -> Tensor:
     """Return ``x`` permuted and then reshaped (``transpose_first``), or reshaped and then permuted.
 
     The gradient has the shape of ``x``. In msprobe 8.3 it has the shape ``shape`` and, with
@@ -42,4 +40,4 @@ def npu_sort_v2(x: Tensor, dim: int = -1, descending: bool = False, *, out: Tens
     Raises:
         ValueError: There is no such axis.
     """
-    return x.sort(axis_of(x, dim), descending=descending).values
+    return x.sort(normalize_axis(x, dim), descending=descending).values

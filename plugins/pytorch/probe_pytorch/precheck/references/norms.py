@@ -75,13 +75,13 @@ def npu_group_norm_silu(
     rstd = torch.rsqrt(variance + eps)
     y = ((groups - mean.unsqueeze(-1)) * rstd.unsqueeze(-1)).reshape(x.shape)
     if weight is not None:
-        y = y * _per_channel(weight, x, "weight")
+        y = y * _expand_per_channel(weight, x, "weight")
     if bias is not None:
-        y = y + _per_channel(bias, x, "bias")
+        y = y + _expand_per_channel(bias, x, "bias")
     return functional.silu(y), mean, rstd
 
 
-def _per_channel(tensor: Tensor, x: Tensor, name: str) -> Tensor:
+def _expand_per_channel(tensor: Tensor, x: Tensor, name: str) -> Tensor:
     channels = x.shape[1]
     check(
         tuple(tensor.shape) == (channels,),

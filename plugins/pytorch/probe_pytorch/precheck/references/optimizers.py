@@ -51,8 +51,8 @@ def npu_apply_adam_w(
         if max_grad_norm is None:
             raise ValueError("amsgrad needs max_grad_norm, which is not given.")
         largest = torch.maximum(max_grad_norm, v)
-    denominator = (largest / _bias(beta2_power * beta2, epsilon)).sqrt() + epsilon
-    mean = m / _bias(beta1_power * beta1, epsilon)
+    denominator = (largest / _compute_bias_correction(beta2_power * beta2, epsilon)).sqrt() + epsilon
+    mean = m / _compute_bias_correction(beta1_power * beta1, epsilon)
     return var * (1 - lr * weight_decay) - lr * mean / denominator, m, v
 
 
@@ -94,6 +94,6 @@ def _state(out: Sequence[Tensor], grad: Tensor) -> Step:
     return var, m, v
 
 
-def _bias(power: float, epsilon: float) -> float:
+def _compute_bias_correction(power: float, epsilon: float) -> float:
     """Return 1 − ``power``, or ``epsilon`` if that is 0."""
     return 1 - power if power != 1 else epsilon

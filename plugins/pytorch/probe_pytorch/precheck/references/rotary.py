@@ -22,10 +22,10 @@ def npu_rotary_mul(x: Tensor, r1: Tensor, r2: Tensor, rotary_mode: str = "half")
     for name, factor in (("r1", r1), ("r2", r2)):
         check(factor.shape[-1:] == x.shape[-1:], f"the last axis of {name} is not as long as that of x.")
         check_broadcasts(factor, x.shape, name)
-    return r1 * x + r2 * _turned(x, rotary_mode)
+    return r1 * x + r2 * _rotate(x, rotary_mode)
 
 
-def _turned(x: Tensor, mode: str) -> Tensor:
+def _rotate(x: Tensor, mode: str) -> Tensor:
     if mode == "half":
         first, second = x.chunk(2, -1)
         return torch.cat((-second, first), -1)

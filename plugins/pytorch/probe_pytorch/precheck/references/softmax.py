@@ -11,9 +11,7 @@ MASKED = -10000.0
 """The value of masked scores; a row that is masked completely becomes uniform."""
 
 
-def npu_scaled_masked_softmax(
-    x: Tensor, mask: Tensor, scale: float = 1.0, fixed_triu_mask: bool = False
-) -> Tensor:
+def npu_scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float = 1.0, fixed_triu_mask: bool = False) -> Tensor:
     """Return softmax(``x``·``scale``) over the last axis, with the elements masked where ``mask`` is true.
 
     With ``fixed_triu_mask``, everything above the main diagonal is masked instead. Masked elements have no

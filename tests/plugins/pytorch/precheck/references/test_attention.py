@@ -64,9 +64,7 @@ def test_layouts_and_shared_heads(layout: str, heads: int) -> None:
     theirs = laid_out(expected(tensors, scale=0.4), layout)
     close(ours, theirs.detach())
     grad = torch.randn(ours.shape, dtype=F64)
-    for one, other in zip(
-        torch.autograd.grad(ours, tensors, grad), torch.autograd.grad(theirs, tensors, grad)
-    ):
+    for one, other in zip(torch.autograd.grad(ours, tensors, grad), torch.autograd.grad(theirs, tensors, grad)):
         close(one, other)
 
 
@@ -201,9 +199,7 @@ ENDS = [
 @every("masked", ["", "compressed", "full"])
 def test_sequences_behind_each_other(query_ends: Any, key_ends: Any, heads: int, masked: str) -> None:
     """TND: each sequence by itself, zeros elsewhere; forward and backward."""
-    q, k, v = (
-        torch.randn(t, n, D, dtype=F64).requires_grad_() for t, n in ((9, N), (10, heads), (10, heads))
-    )
+    q, k, v = (torch.randn(t, n, D, dtype=F64).requires_grad_() for t, n in ((9, N), (10, heads), (10, heads)))
     longest = torch.rand(9, 10) < 0.5
     longest[:, 0] = False
     masks: dict[str, Any] = {
@@ -212,9 +208,7 @@ def test_sequences_behind_each_other(query_ends: Any, key_ends: Any, heads: int,
         "full": {"atten_mask": longest, "sparse_mode": 1},
     }
     ends = {"actual_seq_qlen": query_ends, "actual_seq_kvlen": key_ends}
-    out, largest, total = forward(
-        "npu_fusion_attention", q, k, v, N, "TND", scale=0.4, **ends, **masks[masked]
-    )
+    out, largest, total = forward("npu_fusion_attention", q, k, v, N, "TND", scale=0.4, **ends, **masks[masked])
     assert largest.shape == total.shape == (9, N, 8)
     theirs = torch.zeros(9, N, D, dtype=F64)
     starts = [0, *query_ends], [0, *key_ends]

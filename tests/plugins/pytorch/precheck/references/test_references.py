@@ -34,7 +34,7 @@ def test_every_operator_has_a_case() -> None:
 
 def test_the_specs_need_no_torch() -> None:
     code = (
-        "import sys; from probe_pytorch.precheck import references; found = references.specs();"
+        "import sys; from probe_pytorch.precheck import references; found = references.load_reference_specs();"
         "print(len(found), 'torch' in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -42,7 +42,7 @@ def test_the_specs_need_no_torch() -> None:
 
 
 def test_what_the_specs_say() -> None:
-    for spec in references.specs():
+    for spec in references.load_reference_specs():
         assert (spec.api, spec.framework) == (f"NPU.{spec.name}", "pytorch")
         assert spec.summary and "\n" not in spec.summary
     several = {name for name, operator in OPERATORS.items() if operator.grad_output is not None}
@@ -160,9 +160,7 @@ def mish(x: Any) -> Any:
     return x * mpmath.tanh(mpmath.log1p(mpmath.exp(x)))
 
 
-@pytest.mark.parametrize(
-    "name, formula", [("npu_fast_gelu", fast_gelu), ("fast_gelu", fast_gelu), ("npu_mish", mish)]
-)
+@pytest.mark.parametrize("name, formula", [("npu_fast_gelu", fast_gelu), ("fast_gelu", fast_gelu), ("npu_mish", mish)])
 def test_activations(name: str, formula: Callable[[Any], Any]) -> None:
     x = torch.tensor([*EDGES[:-2], *np.linspace(-20, 20, 81)], dtype=F64)
     with mpmath.workdps(50):
@@ -186,9 +184,7 @@ def test_fast_gelu_backward() -> None:
         close(ours, [2.5 * float(fast_gelu_slope(mpmath.mpf(v))) for v in x.tolist()])
 
 
-@pytest.mark.parametrize(
-    "shape, dim", [((4,), -1), ((3, 8), -1), ((6, 3), 0), ((2, 4, 5), 1), ((2, 4, 5), -2)]
-)
+@pytest.mark.parametrize("shape, dim", [((4,), -1), ((3, 8), -1), ((6, 3), 0), ((2, 4, 5), 1), ((2, 4, 5), -2)])
 def test_swiglu(shape: tuple[int, ...], dim: int) -> None:
     x = torch.randn(shape, dtype=F64) * 4
     a, b = np.split(x.numpy(), 2, axis=dim)
@@ -242,9 +238,7 @@ def test_layer_norm_eval(normalized: Any, affine: bool) -> None:
     close(forward("npu_layer_norm_eval", x, normalized, weight, bias, 0.25), expected)
 
 
-@pytest.mark.parametrize(
-    "shape, group", [((2, 6), 3), ((2, 6, 5), 1), ((3, 4, 2, 5), 2), ((1, 4, 3, 2, 2), 4)]
-)
+@pytest.mark.parametrize("shape, group", [((2, 6), 3), ((2, 6, 5), 1), ((3, 4, 2, 5), 2), ((1, 4, 3, 2, 2), 4)])
 @pytest.mark.parametrize("affine", [True, False])
 def test_group_norm_silu(shape: tuple[int, ...], group: int, affine: bool) -> None:
     x = torch.randn(shape, dtype=F64) + 3
