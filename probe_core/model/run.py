@@ -128,7 +128,7 @@ class Run(Protocol):
 
     @property
     def construct(self) -> Construct:
-        """The module that each call was made in, as far as it was recorded."""
+        """The module that each call was made in, if it was recorded."""
         return Construct({})
 
     @property

@@ -28,7 +28,7 @@ def serialize_report(report: Report) -> dict[str, Any]:
 
 
 def parse_report(data: Any, finder: Finder) -> Report:
-    """Return the report that plain data describes, with a new finder that takes in what was found.
+    """Return the report that plain data describes, with a new finder that receives what was found.
 
     Raises:
         LookupError, TypeError, ValueError: The data does not describe a report.

@@ -31,7 +31,7 @@ def load_stacks(run: Run, path: Path | None) -> None:
 
 
 def frames_of(run: Run, op: str) -> tuple[str, ...]:
-    """Return the frames of an op, innermost first, as far as stacks are loaded.
+    """Return the frames of an op, innermost first, among the loaded stacks.
 
     A backward call, which no line makes, has the frames of its forward call unless it has frames of its own.
     """

@@ -15,7 +15,7 @@ class BaselineLimits:
     Attributes:
         factor: Multiple of the difference between both golden runs that it explains.
         shared: Least share of the golden's floating-point tensors that must be in the baseline.
-        introduced: Largest relative difference that a call of the baseline may introduce or take in.
+        introduced: Largest relative difference that a call of the baseline may introduce or receive.
     """
 
     factor: float
@@ -45,12 +45,12 @@ class VerdictLimits:
     Attributes:
         comparable: Least share of the target's floating-point tensors for any verdict.
         enough: Least share of either run's floating-point tensors to say that they agree.
-        grown: Multiple of rounding from which on values that no single call explains count as diverged.
+        grown: Multiple of rounding at which values that no single call explains count as diverged.
         searched: Number of records before a call that are searched for a producer.
         confirming: Number of later calls whose statistics must agree to show that a difference has gone.
         followed: Number of calls, one behind the other, through which values are followed back.
         gone: Least multiple of rounding of a difference that what agrees behind it shows to have gone.
-        masking: Magnitude from which on numbers are those of a mask.
+        masking: Magnitude at which numbers are those of a mask.
         sorted: Largest number of elements of a value that is sorted.
         same_sums: Largest relative difference of means and norms that were summed in another order.
         baseline: Limits of a second golden run.

@@ -37,7 +37,7 @@ class RemovalCounts(NamedTuple):
 
 
 def find_senders_with_calls(names: Iterable[str]) -> set[SenderPlace]:
-    """Return the senders of which a call lies in a shared directory, claimed or not."""
+    """Return the senders of which a call is in a shared directory, claimed or not."""
     parsed = filter(None, map(_parse_name, names))
     return {place for place, is_call in parsed if is_call}
 
@@ -45,12 +45,12 @@ def find_senders_with_calls(names: Iterable[str]) -> set[SenderPlace]:
 def remove_aged(directory: Path, days: float, excluded: Collection[SenderPlace]) -> RemovalCounts:
     """Remove the files of senders that have written nothing to a shared directory for some days.
 
-    The age of a file is told by the clock that dates the files of the directory: that of a file which is
+    The age of a file is given by the clock that dates the files of the directory: that of a file which is
     written now. Files that no sender or receiver writes are left alone, set-aside ones too.
 
     Args:
         directory: The directory.
-        days: The age from which on files are removed.
+        days: The age at which files are removed.
         excluded: Senders of which everything stays.
 
     Returns:

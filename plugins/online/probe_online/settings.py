@@ -55,7 +55,7 @@ class ReceiverSettings:
         most_body: Bytes of the largest call that is accepted.
         window: Bytes of calls that may be in work.
         calls: The number of calls that may be in work.
-        days: The age from which on files of a shared directory are removed.
+        days: The age at which files of a shared directory are removed.
     """
 
     place: ReceptionPlace

@@ -202,7 +202,7 @@ class Watcher:
         return complete
 
     def _read_message_file(self, parsed: SharedName) -> None:
-        """Read a file that is no call, if it has changed."""
+        """Read a file that is not a call, if it has changed."""
         if (parsed.session, parsed.rank) in self._earlier:
             return
         name = str(parsed)

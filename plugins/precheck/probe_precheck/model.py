@@ -252,7 +252,7 @@ class Skipped(NamedTuple):
     Attributes:
         message: The reason.
         status: The status of its row.
-        internal: True if the reason lies in the runner or its installation, not in the call.
+        internal: True if the reason is in the runner or its installation, not in the call.
     """
 
     message: str

@@ -92,7 +92,7 @@ class CheckSummary:
         passing_standard: The number of calls that fail the first stage and pass their standard.
         reasons: The number of skipped calls by the reason.
         lost: The results of calls that took their process with them.
-        internal: The first reason that lies in the runner or its installation; empty if there is none.
+        internal: The first reason that is in the runner or its installation; empty if there is none.
         error_directory: The directory of saved data; None if none were saved.
         is_explainable: True if ``probe explain`` can judge what the run recorded.
     """

@@ -137,7 +137,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Return True if the elements lie in memory without gaps, in any order."""
+    """Return True if the elements are in memory without gaps, in any order."""
     if tensor.is_contiguous():
         return True
     expected = 1

@@ -234,7 +234,7 @@ def _convert_to_plain(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _read_shape(tensor: torch.Tensor) -> list[int]:
-    """Return the shape as far as it is known; symbolic sizes are 0."""
+    """Return the shape where it is known; symbolic sizes are 0."""
     try:
         return [_read_size(size) for size in tensor.shape]
     except RuntimeError:  # a nested tensor, or a parameter of a lazy module

@@ -192,7 +192,7 @@ class Debugger(ABC, Generic[R, M]):
             step: The number, from 0.
 
         Raises:
-            UserError: ``step`` is not a whole number from 0 on.
+            UserError: ``step`` is not a non-negative integer.
         """
         if type(step) is not int or step < 0:
             raise UserError(
@@ -203,7 +203,7 @@ class Debugger(ABC, Generic[R, M]):
 
     @of_the_process
     def monitor(self, model: M) -> None:
-        """Observe a model in each step from here on, for tasks such as ``grad_probe``.
+        """Observe a model in each step from now on, for tasks such as ``grad_probe``.
 
         Args:
             model: The model.

@@ -75,7 +75,7 @@ class TaskRecorder:
         """Write what is not written yet; called once, when the process ends."""
 
     def monitor(self, model: Any) -> None:
-        """Observe a model from here on."""
+        """Observe a model from now on."""
         self._refuse("monitor")
 
     def save(self, variable: Any, name: str, backward: bool) -> None:

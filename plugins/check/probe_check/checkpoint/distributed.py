@@ -153,7 +153,7 @@ def _without_wrapper(tensors: dict[str, Tensor]) -> dict[str, str]:
 
 
 def _value(name: str, places: Places) -> Iterator[tuple[str, Any]]:
-    """Yield the settings in an object that is no tensor."""
+    """Yield the settings in an object that is not a tensor."""
     source = places.get((name, None))
     if source is None:
         return

@@ -97,7 +97,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def as_setting(value: Any) -> Any:
-    """Return a leaf that is no tensor as a setting; names of classes as texts."""
+    """Return a leaf that is not a tensor as a setting; names of classes as texts."""
     if isinstance(value, PickledName):
         return f"{value.module}.{value.name}"
     if isinstance(value, OpaqueObject):

@@ -39,7 +39,7 @@ class AlertReporter:
         self.recorder: StepRecorder | None = None
 
     def configure(self, settings: MonitorSettings) -> None:
-        """Use the rules of a configuration from here on.
+        """Use the rules of a configuration from now on.
 
         Raises:
             UserError: The file of events cannot be written.

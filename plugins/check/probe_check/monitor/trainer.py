@@ -77,7 +77,7 @@ class TrainerMon:
         tp_group: Any = None,
         start_iteration: int = 0,
     ) -> None:
-        """Monitor a training from here on.
+        """Monitor a training from now on.
 
         Args:
             model: The model, or a list of the models of virtual pipeline stages.

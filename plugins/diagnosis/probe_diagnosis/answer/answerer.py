@@ -214,7 +214,7 @@ def _agrees(report: Report) -> bool:
 
 
 def _create_shared_cause(compared: Compared, part: str, node: Node, downstream: Sequence[str]) -> Finding:
-    """Return a cause that is none of its own rank alone, with its line of code from that rank's record."""
+    """Return a cause that is shared by several ranks, with its line of code from that rank's record."""
     pair = next(
         comparison.pair
         for comparison in compared.finished

@@ -28,7 +28,7 @@ class Causes:
 
     Attributes:
         causes: The causes of differences, the first one first.
-        differently: Calls that were made differently, but whose values agree.
+        differently: Calls with different arguments, but whose values agree.
         has_origin: True if the first cause is upstream of the first call that differs.
     """
 

@@ -1,4 +1,4 @@
-"""Calls that were made differently: with another argument or in another dtype."""
+"""Calls with different arguments or in another dtype."""
 
 from __future__ import annotations
 

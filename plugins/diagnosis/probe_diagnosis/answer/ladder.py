@@ -69,7 +69,7 @@ class PhaseComparison:
         return None if step is None or self._is_explained(step) else step
 
     def add_lost_updates(self, differently: Sequence[Finding]) -> list[Finding]:
-        """Return calls that were made differently; to the first of another dtype, add lost updates."""
+        """Return calls with different arguments; to the first of another dtype, add lost updates."""
         whole = list(differently)
         step = next((step for step in self._steps if "unchanged" in step.evidence), None)
         place = next((n for n, cause in enumerate(whole) if _is_recast(cause)), None)

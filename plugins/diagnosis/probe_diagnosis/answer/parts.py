@@ -92,7 +92,7 @@ def _group_records(runs: ComparedRuns, side: int) -> dict[tuple[str, ...], list[
 
 
 def _measure_ratio(target: int, golden: int) -> tuple[int, int]:
-    """Return the side that makes more calls, and how many times as many; 1 if that is no whole number."""
+    """Return the side that makes more calls, and how many times as many; 1 if that is not an integer."""
     few, many = sorted((target, golden))
     return int(golden > target), 1 if many % few else many // few
 

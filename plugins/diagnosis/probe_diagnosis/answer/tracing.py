@@ -1,4 +1,4 @@
-"""Values out of nowhere, traced back to calls that only one run made."""
+"""Values without a recorded producer, traced back to calls that only one run made."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CallTracer:
         self._runs = runs
 
     def trace_cause(self, cause: Finding, node: Node) -> Finding:
-        """Return the cause; of values out of nowhere, the calls of one run only that they come from."""
+        """Return the cause; of values without a recorded producer, the calls of one run only that they come from."""
         because, facts = node.because, node.facts
         is_whole = because.cause is Cause.INTRODUCED and is_module(facts.op)
         if because.cause is Cause.INTRODUCED and because.inputs.by_statistics and not because.replaces:

@@ -47,7 +47,7 @@ def build_rank_answer(
 
     Args:
         causes: The causes of differences, the first to look at before all others.
-        differently: Calls that were made differently, but whose values agree.
+        differently: Calls with different arguments, but whose values agree.
         tally: The counts of values that were compared.
         notes: Statements on calls that differ, but are no causes.
         doubt: The reason why the causes do not show that the runs diverged; empty if they do.
@@ -130,7 +130,7 @@ def describe_agreement(
 
     Args:
         tally: The counts of values.
-        differently: Calls that were made differently.
+        differently: Calls with different arguments.
         notes: Statements on calls that differ, but are no causes.
         baseline_counts: The counts of the baseline; None or empty without one.
         reference: The counts of the reference; None or empty without one.

@@ -257,7 +257,7 @@ class DivergenceReason:
         )
 
     def _describe_altered_call(self) -> str:
-        """Return the clause on a call that was made differently, whose values agree or were not compared."""
+        """Return the clause on a call with different arguments, whose values agree or were not compared."""
         if self.argument is not None:
             done = f"was called with a different argument ({self.argument_text})"
         else:

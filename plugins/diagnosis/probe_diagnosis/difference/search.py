@@ -124,7 +124,7 @@ def _sort_nodes(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _examine_call(walker: Walker, number: int) -> None:
-    """Examine a call that is no communication, and report it if it is the first difference."""
+    """Examine a call that is not a communication call, and report it if it is the first difference."""
     past, calls = walker.past, walker.calls
     walker.withdraw_vanished(number)
     was_named = past.named
@@ -162,7 +162,7 @@ def _examine_call(walker: Walker, number: int) -> None:
 
 
 def _report(walker: Walker, number: int, input_distance: float, scaled_distance: float, line: int | None) -> None:
-    """Report a call that introduces a difference in a line, or that receives one out of nowhere."""
+    """Report a call that introduces a difference in a line, or that receives one without a recorded producer."""
     past = walker.past
     if line is not None:
         call, value = walker.calls[number], walker.get_value(line)

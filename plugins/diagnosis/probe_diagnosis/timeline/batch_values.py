@@ -121,7 +121,7 @@ def _set_names(table: ValueTable, batch: RowBatch) -> None:
 
 
 def _collect_evidence(policy: VerdictColumn) -> tuple[dict[int, str], Array]:
-    """Return the evidence of rows that is no distance, and the quantities of the others."""
+    """Return the evidence of rows that is not a distance, and the quantities of the others."""
     quantity = np.full(len(policy.codes), NO_QUANTITY, np.uint8)
     has_text = _has_reason(policy, "evidence")
     is_far = _has_reason(policy, "drift") & ~has_text & policy.has_drift

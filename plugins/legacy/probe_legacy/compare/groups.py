@@ -51,7 +51,7 @@ class RowGroup:
 
 
 def split_by_output(rows: Iterable[OldRow | OldStack]) -> Iterator[RowGroup]:
-    """Yield groups that end before the first row that is no output after one that is (ptdbg_ascend).
+    """Yield groups that end before the first row that is not an output after one that is (ptdbg_ascend).
 
     A call without an output on record is one group with the next call. A call stack before the rows belongs
     to the group that it begins.

@@ -222,7 +222,7 @@ def _compute_statistics(numbers: np.ndarray[Any, Any], dtype: str) -> Statistics
 
 
 def _parse_argument(value: Any) -> Value:
-    """Return the value of an argument that is no tensor."""
+    """Return the value of an argument that is not a tensor."""
     if value is not None and type(value) not in (int, float, bool, bytes, str):
         raise DamagedRow("has a value that is neither a number nor a text")
     return leaf_of(float(value) if type(value) is bytes else value, "")

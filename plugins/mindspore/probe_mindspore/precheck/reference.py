@@ -139,7 +139,7 @@ def compute_meta_outputs(function: Callable[..., Any], arguments: Arguments) -> 
 def list_expected_dtypes(outputs: Sequence[Any] | None) -> list[str]:
     """Return MindSpore's names of the dtypes of ``compute_meta_outputs``.
 
-    A name is empty for an output that is no tensor; the list is empty if there are no outputs.
+    A name is empty for an output that is not a tensor; the list is empty if there are no outputs.
     """
     return [name_of(item.dtype) if isinstance(item, torch.Tensor) else "" for item in outputs or ()]
 

@@ -1,4 +1,4 @@
-"""The phases of a training step: what the model takes in and returns, and the gradients of its parameters.
+"""The phases of a training step: what the model receives and returns, and the gradients of its parameters.
 
 Values are measured where they stand and let go; nothing is kept but their statistics and, while an optimizer
 steps, some elements of each parameter (``capture/steps.py``).
@@ -84,7 +84,7 @@ class LadderCapture:
         self._place_backward()
 
     def see(self, model: nn.Module) -> None:
-        """Record what a model takes in and returns, and the gradients of its parameters."""
+        """Record what a model receives and returns, and the gradients of its parameters."""
         session = self.session
         if session is None or any(model is watched for watched in self.models):
             return
@@ -176,7 +176,7 @@ class LadderCapture:
     # -- batch and forward -----------------------------------------------------------------
 
     def record_inputs(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record what a model takes in."""
+        """Record what a model receives."""
         stack = self.stack(sys._getframe(1))
 
         def record() -> None:

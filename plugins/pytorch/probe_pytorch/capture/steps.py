@@ -29,7 +29,7 @@ CLIPPING_FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_")
 
 
 class StepCapture:
-    """A capture of unscaling and clipping, and of what optimizers take in and leave.
+    """A capture of unscaling and clipping, and of what optimizers receive and leave.
 
     The hooks of optimizers stay in place while nothing is recorded, because a step of the recording may end
     inside one of them.

@@ -161,7 +161,7 @@ def _decode_plain(item: Mapping[str, Any], place: str) -> Any:
 
 
 def decode_plain_value(item: Mapping[str, Any]) -> Any:
-    """Return the value of a leaf that is no tensor (docs/standards.md#inputs).
+    """Return the value of a leaf that is not a tensor (docs/standards.md#inputs).
 
     Raises:
         Unbuildable: Values of its kind cannot be rebuilt.

@@ -267,7 +267,7 @@ class DumpRun(Run):
 
     @cached_property
     def construct(self) -> Construct:
-        """The module around each call, as far as the recorder noted it."""
+        """The module around each call, if the recorder noted it."""
         return read_construct(self.path.parent / CONSTRUCT_FILE)
 
     def close(self) -> None:

@@ -271,7 +271,7 @@ def call_in(head: Buffer) -> SentCall:
 
 
 def number_in(head: Mapping[str, Any], key: str) -> int:
-    """Return a field that must be a whole number from 0 on.
+    """Return a field that must be a non-negative integer.
 
     Raises:
         FrameError: It is not.
@@ -283,7 +283,7 @@ def number_in(head: Mapping[str, Any], key: str) -> int:
 
 
 def numbers_in(head: Mapping[str, Any], key: str) -> list[int]:
-    """Return a field that must be a list of whole numbers from 0 on; an empty list if it is left out.
+    """Return a field that must be a list of non-negative integers; an empty list if it is left out.
 
     Raises:
         FrameError: It is not.
@@ -321,7 +321,7 @@ def session_in(head: Mapping[str, Any]) -> str:
 
 
 def counts_in(head: Mapping[str, Any], key: str) -> dict[str, int]:
-    """Return a field that must be an object of whole numbers from 0 on, such as calls by API.
+    """Return a field that must be an object of non-negative integers, such as calls by API.
 
     Raises:
         FrameError: It is not.

@@ -64,7 +64,7 @@ class GradRecorder(TaskRecorder):
     # -- the methods of the debugger -------------------------------------------------------
 
     def monitor(self, model: Any) -> None:
-        """Record the gradients of a model before each step of an optimizer from here on.
+        """Record the gradients of a model before each step of an optimizer from now on.
 
         Raises:
             UserError: The model is missing, or the files cannot be written.
