@@ -103,7 +103,7 @@ def as_setting(value: Any) -> Any:
     if isinstance(value, OpaqueObject):
         if value.kind.name == "scalar" and (number := _number(value.arguments)) is not None:
             return number
-        arguments = [a for a in value.arguments if isinstance(a, (str, int, float, bool))]
+        arguments = [as_setting(a) for a in value.arguments if isinstance(a, (str, int, float, bool, PickledName))]
         return f"{value.kind.module}.{value.kind.name}({', '.join(str(a)[:80] for a in arguments)})"
     if isinstance(value, bytes):
         return f"{len(value)} bytes, checksum {zlib.crc32(value):08x}"
