@@ -113,12 +113,12 @@ def option(entry: Entry, manager: Manager) -> Answer:
     """Look up an option of a command."""
     if entry.of in load_unsupported_commands():
         return Answer(State.REFUSED, f"see the command {entry.of}")
-    return found(entry, options(manager, main_name(entry.of, manager)))
+    return require_name(entry, options(manager, main_name(entry.of, manager)))
 
 
 def top_option(entry: Entry, manager: Manager) -> Answer:
     """Look up an option that stands before the command."""
-    return found(entry, [text for one in cli.params for text in one.opts])
+    return require_name(entry, [text for one in cli.params for text in one.opts])
 
 
 def part_of_parse(entry: Entry, manager: Manager) -> Answer:
@@ -126,20 +126,20 @@ def part_of_parse(entry: Entry, manager: Manager) -> Answer:
     group = manager.find("commands", "parse", CommandSpec).make()
     with click.Context(group) as context:
         if not entry.of:
-            return found(entry, group.list_commands(context))
+            return require_name(entry, group.list_commands(context))
         tool = group.get_command(context, entry.of)
-        return found(entry, [text for one in tool.params for text in getattr(one, "accepted", one.opts)])
+        return require_name(entry, [text for one in tool.params for text in getattr(one, "accepted", one.opts)])
 
 
 def field(entry: Entry, manager: Manager) -> Answer:
     """Look up a field of a file of settings."""
     if entry.of in ANSWERS["fields"]:
-        return found(entry, known_fields(entry.of))
+        return require_name(entry, known_fields(entry.of))
     if entry.name in config.ELSEWHERE:
         return Answer(State.DIFFERS, "accepted without effect, with a warning if it is set")
     plugin_tasks = {name: spec.fields for name, spec in config.find_plugin_tasks().items()}
     fields = {"config.json": config.TOP_FIELDS, **config.SECTION_FIELDS, **plugin_tasks}
-    return found(entry, fields[entry.of])
+    return require_name(entry, fields[entry.of])
 
 
 def known_fields(of: str) -> set[str]:
@@ -153,7 +153,7 @@ def value(entry: Entry, manager: Manager) -> Answer:
     if entry.of == "task" and entry.name in config.UNSUPPORTED_TASKS:
         return Answer(State.REFUSED, config.UNSUPPORTED_TASKS[entry.name])
     values = {"task": {*config.TASKS, *config.find_plugin_tasks()}, "level": config.LEVELS}
-    return found(entry, values[entry.of])
+    return require_name(entry, values[entry.of])
 
 
 def function(entry: Entry, manager: Manager) -> Answer:
@@ -184,7 +184,7 @@ def file(entry: Entry, manager: Manager) -> Answer:
 
 def variable(entry: Entry, manager: Manager) -> Answer:
     """Look up an environment variable."""
-    return found(entry, known_fields(f"{entry.of} variables"))
+    return require_name(entry, known_fields(f"{entry.of} variables"))
 
 
 def stated(entry: Entry, manager: Manager) -> Answer:
@@ -201,7 +201,7 @@ def imported(place: str) -> Any:
     return target
 
 
-def found(entry: Entry, names: Collection[str]) -> Answer:
+def require_name(entry: Entry, names: Collection[str]) -> Answer:
     """Return that an entry works, if it is one of ``names``.
 
     Raises:

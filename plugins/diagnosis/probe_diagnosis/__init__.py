@@ -12,6 +12,7 @@ from probe_core.exports import create_exporter
 if TYPE_CHECKING:
     from probe_diagnosis.answer.answerer import whole_answer
     from probe_diagnosis.answer.depth import CallDepth, depths
+    from probe_diagnosis.chart_page import escape_text, render_chart_page, render_figure
     from probe_diagnosis.collectives.calls import api_of
     from probe_diagnosis.conditions.differences import (
         ConditionDifference,
@@ -53,6 +54,7 @@ __all__ = [
     "condition_sentence",
     "depths",
     "draw_chart",
+    "escape_text",
     "evidence_texts",
     "find_condition_differences",
     "frames_of",
@@ -63,6 +65,8 @@ __all__ = [
     "own_frames",
     "parse_conditions",
     "place_in_order",
+    "render_chart_page",
+    "render_figure",
     "search_timelines",
     "uninitialised_slots",
     "whole_answer",
@@ -82,6 +86,7 @@ __getattr__ = create_exporter(
         "difference.walking": "Node",
         "frames": "frames_of load_stacks own_frame own_frames",
         "judges.uninitialised": "uninitialised_slots",
+        "chart_page": "escape_text render_chart_page render_figure",
         "line_chart": "ChartLine draw_chart",
         "specs": "DetectorSpec",
         "timeline.evidence": "evidence_texts",

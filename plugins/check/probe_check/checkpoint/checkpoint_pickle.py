@@ -93,7 +93,7 @@ class CheckpointMachine(PickleMachine):
     def refer(self, reference: Any) -> Any:
         """Return the storage that the pickle refers to, or None for another object."""
         if not isinstance(reference, tuple) or not reference:
-            raise PickleError("its pickle refers to something that is no storage")
+            raise PickleError("its pickle refers to something that is not a storage")
         if reference[0] == "module":  # a class with its source code, of old versions
             return reference[1]
         tag, kind, key, _, count = reference[:5] if len(reference) >= 5 else (None,) * 5
@@ -137,7 +137,7 @@ class CheckpointMachine(PickleMachine):
         """Add items to a set, which is a list here."""
         items = self.pop_to_mark()
         if not isinstance(self.stack[-1], list):
-            raise PickleError("its pickle adds items to something that is no set")
+            raise PickleError("its pickle adds items to something that is not a set")
         self.stack[-1].extend(items)
 
     def new_object(self, *, has_keywords: bool = False) -> None:
@@ -146,7 +146,7 @@ class CheckpointMachine(PickleMachine):
             self.stack.pop()
         arguments, kind = self.stack.pop(), self.stack.pop()
         if not isinstance(kind, PickledName):
-            raise PickleError("its pickle constructs an object of something that is no class")
+            raise PickleError("its pickle constructs an object of something that is not a class")
         self.stack.append(self.call(kind, tuple(arguments)))
 
     def instance(self) -> None:
@@ -159,7 +159,7 @@ class CheckpointMachine(PickleMachine):
         """Push an instance of the class above the mark."""
         items = self.pop_to_mark()
         if not items or not isinstance(items[0], PickledName):
-            raise PickleError("its pickle constructs an object of something that is no class")
+            raise PickleError("its pickle constructs an object of something that is not a class")
         self.stack.append(self.call(items[0], tuple(items[1:])))
 
 

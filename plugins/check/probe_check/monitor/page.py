@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from html import escape
 
-from probe_diagnosis import ChartLine, draw_chart
+from probe_diagnosis import ChartLine, draw_chart, escape_text, render_chart_page, render_figure
 
 from probe_check.monitor import sentences
 from probe_check.monitor.run_reader import MonitoredRun, Series, magnitude
 from probe_check.monitor.tasks import Task
 from probe_check.monitor.verdict import Finding, Verdict
 from probe_core.errors import format_count
-from probe_core.safe_text import escape_invisible
 
 MOST_CHARTS = 60
 """Number of charts per task and rank: suspicious values first, then those that grew most."""
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_STYLE = """
-body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:74em;padding:0 1em;color:#1c2430}
-h1{font-size:1.25em}h2{font-size:1.1em;margin-top:2em}h3{font-size:.95em;margin:.2em 0;overflow-wrap:anywhere}
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(21em,1fr));gap:1em}
-.chart{border:1px solid #d5dae1;border-radius:4px;padding:.6em}.suspicious{border-color:#c0392b}
-svg{width:100%;height:auto}.legend{font-size:.8em;color:#5a6472}li{overflow-wrap:anywhere}
-"""
 
 Curve = list[tuple[int, float]]
 """Pairs of a step and a value."""
@@ -38,24 +28,14 @@ def page(run: MonitoredRun, verdict: Verdict) -> str:
         run: The figures.
         verdict: The verdict on them.
     """
-    title = sentences.verdict(run, verdict)
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8"><title>Monitored training</title>',
-            '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            f"<style>{_STYLE}</style></head><body>",
-            f"<h1>{_text(title)}</h1>",
-            *(f"<p>{_text(directory.path)}</p>" for directory in run.directories),
-            "<ul>",
-            *(f"<li>{_text(line)}</li>" for line in sentences.details(run, verdict)),
-            "</ul>",
-            *(line for rank in run.ranks for line in _rank(rank, run, verdict)),
-            "</body></html>",
-            "",
-        ]
-    )
+    body = [
+        *(f"<p>{escape_text(directory.path)}</p>" for directory in run.directories),
+        "<ul>",
+        *(f"<li>{escape_text(line)}</li>" for line in sentences.details(run, verdict)),
+        "</ul>",
+        *(line for rank in run.ranks for line in _rank(rank, run, verdict)),
+    ]
+    return render_chart_page("Monitored training", sentences.verdict(run, verdict), body)
 
 
 def _rank(rank: int, run: MonitoredRun, verdict: Verdict) -> Iterator[str]:
@@ -88,7 +68,7 @@ def _task(task: Task, members: dict[tuple[int, str], list[Series]], findings: Se
         mark = first[key].step if key in first else None
         steps, line = [step for step, _ in curve], ChartLine(operation, [value for _, value in curve])
         drawing = draw_chart(steps, [line], mark, is_logarithmic=True) if steps else ""
-        yield _figure(f"{key[0]}:{key[1]}" if key[0] else key[1], drawing, is_suspicious=key in first)
+        yield render_figure(f"{key[0]}:{key[1]}" if key[0] else key[1], drawing, is_suspicious=key in first)
     yield "</div>"
     if len(members) > len(drawn):
         omitted = format_count(len(members) - len(drawn), "value")
@@ -110,12 +90,3 @@ def _growth(curve: Curve) -> float:
     """Return the ratio of the largest to the smallest positive size."""
     sizes = [value for _, value in curve if value > 0 and math.isfinite(value)]
     return max(sizes) / min(sizes) if sizes else 0.0
-
-
-def _figure(title: str, drawing: str, *, is_suspicious: bool) -> str:
-    kind = "chart suspicious" if is_suspicious else "chart"
-    return f'<div class="{kind}"><h3>{_text(title)}</h3>{drawing}</div>'
-
-
-def _text(value: object) -> str:
-    return escape(escape_invisible(str(value)))
