@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from probe_check.checkpoint.pairing import WRAPPERS, read_mapping
+from probe_check.checkpoint.pairing import WRAPPER_COMPONENTS, read_mapping
 from probe_check.checkpoint.result import Relation
 from test_pages import ROOT, blocks
 
@@ -61,4 +61,4 @@ def test_the_mapping_is_understood(tmp_path: Path) -> None:
 def test_findings_and_wrappers_are_those_of_the_code() -> None:
     text = PAGE.read_text("utf-8")
     assert all(f"| `{relation.value}` |" in text for relation in Relation)
-    assert all(f"`{name}`" in text for name in WRAPPERS)
+    assert all(f"`{name}`" in text for name in WRAPPER_COMPONENTS)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from probe_check.config_check import comparison, random_log, workbook
-from probe_check.config_check.items import GapKind, Item
+from probe_check.config_check.items import GapKind, PackItem
 from probe_check.config_check.pack import HYPERPARAMETER_FILES
 from probe_check.config_check.rules import load_rules
 from test_pages import ROOT, blocks
@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "config-check.md"
 @pytest.fixture(autouse=True)
 def patches_are_removed() -> Iterator[None]:
     yield
-    random_log.LOG.remove()
+    random_log.RANDOM_LOG.remove()
 
 
 def plain_blocks() -> list[str]:
@@ -79,7 +79,7 @@ def test_tables_of_the_page_are_those_of_the_code() -> None:
     names = [
         *rules.packages,
         *HYPERPARAMETER_FILES,
-        *(one.value for one in Item),
+        *(one.value for one in PackItem),
         *(one.value for one in GapKind),
     ]
     names += [

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 from probe_pytorch import DispatchCheck
-from probe_pytorch.dispatch_check.findings import Difference, Finding, Kind, Origin
+from probe_pytorch.dispatch_check.findings import (
+    CallOrigin,
+    OperatorDifference,
+    OperatorDifferenceKind,
+    OperatorFinding,
+)
 from support.faults import wrong_kernels as kernels
 from test_pages import ROOT, blocks
 
@@ -27,7 +32,7 @@ def test_the_example_names_the_wrong_kernel(
     with kernels.wrong_kernel("gelu", kernels.tanh_gelu, kernels.exact_gelu):
         exec(compile(program, "train.py", "exec"), {"__name__": "train"})
     printed = capsys.readouterr()
-    assert printed.out.startswith("Aten.gelu.0 aten.gelu.default forward Difference(")
+    assert printed.out.startswith("Aten.gelu.0 aten.gelu.default forward OperatorDifference(")
     (shown,) = re.findall(r"^```\n(dispatch check: .*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     assert plain(printed.err) == plain(shown)
 
@@ -53,6 +58,6 @@ def test_the_page_names_all_arguments_and_fields() -> None:
     for name, default in arguments:
         value = parameters[name].default
         assert default == (f'`"{value}"`' if isinstance(value, str) else str(value))
-    for kind in (Finding, Difference, Origin):
+    for kind in (OperatorFinding, OperatorDifference, CallOrigin):
         assert all(f"`{field.name}`" in TEXT for field in dataclasses.fields(kind))
-    assert all(kind.value in TEXT for kind in Kind)
+    assert all(kind.value in TEXT for kind in OperatorDifferenceKind)

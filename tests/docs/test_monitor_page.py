@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from probe_check.monitor.alert_settings import ALERT_FIELDS, RuleName
-from probe_check.monitor.settings import COMMUNICATION_FIELDS, FIELDS, MonitorSettings, parse
+from probe_check.monitor.settings import COMMUNICATION_FIELDS, FIELDS, MonitorSettings, parse_settings
 from probe_check.monitor.tasks import OPERATIONS, Task
 from probe_check.monitor.verdict import FindingKind
 from probe_pytorch import PrecisionDebugger
@@ -84,7 +84,7 @@ def test_fields_tasks_and_rules_are_those_of_the_code() -> None:
     names = [*FIELDS, *COMMUNICATION_FIELDS, *ALERT_FIELDS, *OPERATIONS]
     names += [each.value for kind in (Task, RuleName, FindingKind) for each in kind]
     assert [name for name in names if f"`{name}`" not in text] == []
-    settings = parse({})
+    settings = parse_settings({})
     assert settings == MonitorSettings()
     for value in (settings.epsilon, settings.digits, settings.collect_times, settings.steps_per_file):
         assert f"`{value:g}`" in text.replace("1e-8", "1e-08") or f"`{value}`" in text

@@ -60,7 +60,7 @@ class ByteSource:
     size: int
 
     @classmethod
-    def of(cls, path: Path) -> ByteSource:
+    def from_path(cls, path: Path) -> ByteSource:
         """Return the whole content of a file.
 
         Raises:
@@ -70,9 +70,9 @@ class ByteSource:
             file = _open_files.get(path)
             return cls(path, 0, os.fstat(file.fileno()).st_size)
         except (OSError, ValueError) as error:
-            raise not_readable(path, error) from None
+            raise create_read_error(path, error) from None
 
-    def part(self, start: int, size: int) -> ByteSource:
+    def select_range(self, start: int, size: int) -> ByteSource:
         """Return a range within this one; the caller has checked that it is inside."""
         assert 0 <= start <= start + size <= self.size, "a range outside of its file"
         return ByteSource(self.path, self.start + start, size)
@@ -94,7 +94,7 @@ class ByteSource:
                     raise UnreadableCheckpoint(self.path, "is cut off: it is shorter than its header states")
                 position += count
         except (OSError, ValueError) as error:
-            raise not_readable(self.path, error) from None
+            raise create_read_error(self.path, error) from None
         return data
 
 
@@ -105,7 +105,7 @@ def is_file_name(name: object) -> bool:
     return not any(character in name for character in "/\\\0")
 
 
-def not_readable(path: Path, error: Exception) -> UnreadableCheckpoint:
+def create_read_error(path: Path, error: Exception) -> UnreadableCheckpoint:
     """Return the error of a file that the operating system does not open or read."""
     reason = getattr(error, "strerror", None) or "no file can have this path"
     return UnreadableCheckpoint(path, f"cannot be read: {reason}", "Check the path and its permissions.")

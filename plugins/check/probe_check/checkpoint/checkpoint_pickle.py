@@ -17,8 +17,8 @@ from probe_recording import MARK, PickledCall, PickledName, PickleError, PickleM
 from probe_core.files.packaged import load_yaml
 
 MAX_LONG_BYTES = 1024
-_ENCODE = PickledName("_codecs", "encode")
-_KEYS = (str, int, float, bytes, type(None))
+_ENCODE_FUNCTION = PickledName("_codecs", "encode")
+_KEY_TYPES = (str, int, float, bytes, type(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class OpaqueObject:
 
 
 @cache
-def pickle_names() -> dict[str, Any]:
+def load_pickle_names() -> dict[str, Any]:
     """Return the content of pickle_names.yaml."""
     names: dict[str, Any] = load_yaml("probe_check.checkpoint", "pickle_names.yaml")
     return names
@@ -63,7 +63,7 @@ class CheckpointMachine(PickleMachine):
 
     def resolve(self, module: str, name: str) -> Any:
         """Return a name; a name that only attacks need ends the reading."""
-        names = pickle_names()
+        names = load_pickle_names()
         parts = module.split(".")
         prefixes = {".".join(parts[: n + 1]) for n in range(len(parts))}
         is_builtin = module in ("builtins", "__builtin__")
@@ -79,12 +79,12 @@ class CheckpointMachine(PickleMachine):
         if name == "defaultdict":
             return {}
         if name in ("list", "tuple", "Size", "set", "frozenset") and len(arguments) == 1:
-            return _sequence(arguments[0])
+            return _check_sequence(arguments[0])
         if name == "__newobj__" and arguments and isinstance(arguments[0], PickledName):
             return self.call(arguments[0], arguments[1:]) if len(arguments) > 1 else OpaqueObject(arguments[0])
         if name == "_reconstructor" and arguments and isinstance(arguments[0], PickledName):
             return OpaqueObject(arguments[0])
-        if function == _ENCODE and len(arguments) == 2 and isinstance(arguments[0], str):
+        if function == _ENCODE_FUNCTION and len(arguments) == 2 and isinstance(arguments[0], str):
             return arguments[0].encode("latin-1")  # how bytes are pickled by protocol 2
         if name.startswith("_rebuild_"):
             return PickledCall(function, arguments)
@@ -104,8 +104,8 @@ class CheckpointMachine(PickleMachine):
     def is_key(self, key: Any) -> bool:
         """Return True for keys whose hash takes constant time."""
         if isinstance(key, tuple):
-            return len(key) < 100 and all(isinstance(item, _KEYS) for item in key)
-        return isinstance(key, (*_KEYS, OpaqueObject))
+            return len(key) < 100 and all(isinstance(item, _KEY_TYPES) for item in key)
+        return isinstance(key, (*_KEY_TYPES, OpaqueObject))
 
     def set_state(self, state: Any) -> None:
         """Note the attributes of an object."""
@@ -127,11 +127,11 @@ class CheckpointMachine(PickleMachine):
             raise PickleError("its pickle has an integer of an absurd size")
         self.stack.append(int.from_bytes(self.take(size), "little", signed=True))
 
-    def number_line(self) -> None:
+    def push_number_line(self) -> None:
         """Push an integer that is written as text."""
         text = self.line()
-        known = {"00": False, "01": True}
-        self.stack.append(known[text] if text in known else int(text.removesuffix("L")))
+        booleans = {"00": False, "01": True}
+        self.stack.append(booleans[text] if text in booleans else int(text.removesuffix("L")))
 
     def add_items(self) -> None:
         """Add items to a set, which is a list here."""
@@ -140,7 +140,7 @@ class CheckpointMachine(PickleMachine):
             raise PickleError("its pickle adds items to something that is not a set")
         self.stack[-1].extend(items)
 
-    def new_object(self, *, has_keywords: bool = False) -> None:
+    def push_new_object(self, *, has_keywords: bool = False) -> None:
         """Push an object that ``__new__`` of its class would return."""
         if has_keywords:
             self.stack.pop()
@@ -149,13 +149,13 @@ class CheckpointMachine(PickleMachine):
             raise PickleError("its pickle constructs an object of something that is not a class")
         self.stack.append(self.call(kind, tuple(arguments)))
 
-    def instance(self) -> None:
+    def push_instance(self) -> None:
         """Push an instance of a class that is named in the instruction."""
         module, name = self.line(), self.line()
         kind = self.resolve(module, name)
         self.stack.append(self.call(kind, tuple(self.pop_to_mark())))
 
-    def object_of_class(self) -> None:
+    def push_object_of_class(self) -> None:
         """Push an instance of the class above the mark."""
         items = self.pop_to_mark()
         if not items or not isinstance(items[0], PickledName):
@@ -163,13 +163,13 @@ class CheckpointMachine(PickleMachine):
         self.stack.append(self.call(items[0], tuple(items[1:])))
 
 
-def _sequence(items: Any) -> Any:
+def _check_sequence(items: Any) -> Any:
     if not isinstance(items, (list, tuple)):
         raise PickleError("its pickle makes a list of something that is no list")
     return items
 
 
-def _push(read: Any) -> Any:
+def _create_push(read: Any) -> Any:
     return lambda machine: machine.stack.append(read(machine))
 
 
@@ -178,35 +178,35 @@ CheckpointMachine.steps = {
     b"0": lambda m: m.stack.pop(),
     b"1": lambda m: m.pop_to_mark(),
     b"2": lambda m: m.stack.append(m.stack[-1]),
-    b"I": CheckpointMachine.number_line,
-    b"L": CheckpointMachine.number_line,
-    b"F": _push(lambda m: float(m.line())),
-    b"S": _push(lambda m: m.line().strip("'\"")),
-    b"V": _push(lambda m: m.line()),
-    b"T": _push(lambda m: m.take(m.number("<I")).decode("latin-1")),
-    b"U": _push(lambda m: m.take(m.number("<B")).decode("latin-1")),
-    b"B": _push(lambda m: m.take(m.number("<I"))),
-    b"C": _push(lambda m: m.take(m.number("<B"))),
-    b"\x8d": _push(lambda m: m.text("<Q")),
-    b"\x8e": _push(lambda m: m.take(m.number("<Q"))),
-    b"\x96": _push(lambda m: m.take(m.number("<Q"))),
+    b"I": CheckpointMachine.push_number_line,
+    b"L": CheckpointMachine.push_number_line,
+    b"F": _create_push(lambda m: float(m.line())),
+    b"S": _create_push(lambda m: m.line().strip("'\"")),
+    b"V": _create_push(lambda m: m.line()),
+    b"T": _create_push(lambda m: m.take(m.number("<I")).decode("latin-1")),
+    b"U": _create_push(lambda m: m.take(m.number("<B")).decode("latin-1")),
+    b"B": _create_push(lambda m: m.take(m.number("<I"))),
+    b"C": _create_push(lambda m: m.take(m.number("<B"))),
+    b"\x8d": _create_push(lambda m: m.text("<Q")),
+    b"\x8e": _create_push(lambda m: m.take(m.number("<Q"))),
+    b"\x96": _create_push(lambda m: m.take(m.number("<Q"))),
     b"\x8b": lambda m: m.long("<i"),
     b"\x8f": lambda m: m.stack.append([]),
     b"\x90": CheckpointMachine.add_items,
     b"\x91": lambda m: m.stack.append(m.pop_to_mark()),
-    b"\x81": CheckpointMachine.new_object,
+    b"\x81": CheckpointMachine.push_new_object,
     b"\x92": lambda m: m.new_object(has_keywords=True),
-    b"i": CheckpointMachine.instance,
-    b"o": CheckpointMachine.object_of_class,
-    b"P": _push(lambda m: m.refer(m.line())),
+    b"i": CheckpointMachine.push_instance,
+    b"o": CheckpointMachine.push_object_of_class,
+    b"P": _create_push(lambda m: m.refer(m.line())),
     b"p": lambda m: m.memo.__setitem__(int(m.line()), m.stack[-1]),
-    b"g": _push(lambda m: m.memo[int(m.line())]),
-    b"d": lambda m: m.stack.append(_pairs(m, m.pop_to_mark())),
+    b"g": _create_push(lambda m: m.memo[int(m.line())]),
+    b"d": lambda m: m.stack.append(_create_dict(m, m.pop_to_mark())),
     b"l": lambda m: m.stack.append(m.pop_to_mark()),
 }
 
 
-def _pairs(machine: CheckpointMachine, items: Sequence[Any]) -> dict[Any, Any]:
+def _create_dict(machine: CheckpointMachine, items: Sequence[Any]) -> dict[Any, Any]:
     if not all(map(machine.is_key, items[::2])):
         raise PickleError("its pickle has keys that are neither texts nor numbers")
     return dict(zip(items[::2], items[1::2]))

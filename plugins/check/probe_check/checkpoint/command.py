@@ -43,7 +43,7 @@ def run_comparison(
         comparison = compare_checkpoints(target, golden, mapping)
     write_similarities(comparison, output)
     console.show(console.style(comparison.sentence, bold=True))
-    for line in sentences.details(comparison):
+    for line in sentences.format_details(comparison):
         console.show(f"  {line}", wrap=True)
     console.show(f"  {output}")
     return EXIT_FINDINGS if fail_on and not comparison.agrees else EXIT_FINISHED

@@ -10,9 +10,9 @@ from pathlib import Path
 from probe_check.checkpoint import sentences
 from probe_check.checkpoint.byte_source import close_files
 from probe_check.checkpoint.content import ContentSearch
-from probe_check.checkpoint.earlier import find_earlier
+from probe_check.checkpoint.earlier import find_earlier_matches
 from probe_check.checkpoint.errors import UnreadableCheckpoint
-from probe_check.checkpoint.measurement import measure
+from probe_check.checkpoint.measurement import measure_distance
 from probe_check.checkpoint.model import Checkpoint
 from probe_check.checkpoint.opening import open_checkpoint
 from probe_check.checkpoint.optimizer import is_parameter_number
@@ -21,7 +21,7 @@ from probe_check.checkpoint.result import CheckpointComparison, SettingPair, Ten
 from probe_core import progress
 from probe_core.errors import UserError
 
-WORK = "Comparing"
+PROGRESS_LABEL = "Comparing"
 
 
 def compare_checkpoints(
@@ -49,28 +49,28 @@ def compare_checkpoints(
 
 def _compare(target: Checkpoint, golden: Checkpoint, mapping: Mapping[str, str] | None) -> CheckpointComparison:
     names = pair_names(target.tensors, golden.tensors, mapping)
-    pairs = list(_measured(target, golden, names))
+    pairs = list(_measure_pairs(target, golden, names))
     partners = set(names.values())
     target_only = [name for name in target.tensors if name not in names]
     golden_only = [name for name in golden.tensors if name not in partners]
     if target_only or golden_only or not all(pair.is_equal for pair in pairs):
         search = ContentSearch(target.tensors, golden.tensors)
-        renamed = search.renamed(target_only, golden_only)
-        pairs += [replace(pair, is_by_content=True) for pair in _measured(target, golden, renamed)]
+        renamed = search.find_renamed(target_only, golden_only)
+        pairs += [replace(pair, is_by_content=True) for pair in _measure_pairs(target, golden, renamed)]
         target_only = [name for name in target_only if name not in renamed]
         golden_only = [name for name in golden_only if name not in renamed.values()]
-        pairs = list(_with_matches(pairs, search))
-        pairs = find_earlier(pairs, target, golden)
+        pairs = list(_add_matches(pairs, search))
+        pairs = find_earlier_matches(pairs, target, golden)
     if not pairs:
-        raise _nothing_in_common(target, golden)
-    differing_settings = tuple(_settings(target, golden))
+        raise _create_no_pair_error(target, golden)
+    differing_settings = tuple(_compare_settings(target, golden))
     comparison = CheckpointComparison(
         target, golden, tuple(pairs), tuple(target_only), tuple(golden_only), differing_settings
     )
-    return replace(comparison, sentence=sentences.verdict(comparison))
+    return replace(comparison, sentence=sentences.format_verdict(comparison))
 
 
-def _nothing_in_common(target: Checkpoint, golden: Checkpoint) -> UserError:
+def _create_no_pair_error(target: Checkpoint, golden: Checkpoint) -> UserError:
     """Return the error of two checkpoints without a pair; the reason may be in one of them."""
     for checkpoint in (target, golden):
         for name, why in checkpoint.unreadable.items():
@@ -83,21 +83,21 @@ def _nothing_in_common(target: Checkpoint, golden: Checkpoint) -> UserError:
     )
 
 
-def _with_matches(pairs: Iterable[TensorPair], search: ContentSearch) -> Iterator[TensorPair]:
+def _add_matches(pairs: Iterable[TensorPair], search: ContentSearch) -> Iterator[TensorPair]:
     """Yield the pairs; those that differ with the tensor they were exchanged with."""
     for pair in pairs:
-        yield pair if pair.is_equal else replace(pair, match=search.match(pair.name, pair.golden_name))
+        yield pair if pair.is_equal else replace(pair, match=search.find_match(pair.name, pair.golden_name))
 
 
-def _measured(target: Checkpoint, golden: Checkpoint, names: Mapping[str, str]) -> Iterator[TensorPair]:
+def _measure_pairs(target: Checkpoint, golden: Checkpoint, names: Mapping[str, str]) -> Iterator[TensorPair]:
     """Yield the compared pairs; one pair of tensors is in memory at a time."""
     total = sum(target.tensors[name].count for name in names)
     done = 0
     for name, golden_name in names.items():
         first, second = target.tensors[name], golden.tensors[golden_name]
-        distance = measure(first, second) if first.shape == second.shape else None
+        distance = measure_distance(first, second) if first.shape == second.shape else None
         done += first.count
-        progress.report_progress(WORK, done, total)
+        progress.report_progress(PROGRESS_LABEL, done, total)
         yield TensorPair(
             name,
             golden_name,
@@ -108,7 +108,7 @@ def _measured(target: Checkpoint, golden: Checkpoint, names: Mapping[str, str]) 
         )
 
 
-def _settings(target: Checkpoint, golden: Checkpoint) -> Iterator[SettingPair]:
+def _compare_settings(target: Checkpoint, golden: Checkpoint) -> Iterator[SettingPair]:
     for name in dict.fromkeys((*target.settings, *golden.settings)):
         if is_parameter_number(name):
             continue

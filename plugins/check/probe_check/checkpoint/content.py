@@ -29,26 +29,26 @@ class ContentIndex:
         self._tensors = tensors
         self._names: dict[Key, list[str]] = {}
         for name, tensor in tensors.items():
-            if (key := key_of(tensor)) is not None:
+            if (key := compute_content_key(tensor)) is not None:
                 self._names.setdefault(key, []).append(name)
 
-    def matches(self, tensor: Tensor, name: str) -> Iterator[str]:
+    def find_matches(self, tensor: Tensor, name: str) -> Iterator[str]:
         """Yield the names of tensors that equal ``tensor``, those most like ``name`` first."""
-        key = key_of(tensor)
+        key = compute_content_key(tensor)
         names = self._names.get(key, []) if key is not None else []
-        alike = sorted(names, key=lambda other: -_shared_components(other, name))
-        for other in alike[:MAX_CANDIDATES]:
-            if are_equal(tensor, self._tensors[other]):
-                yield other
+        candidates = sorted(names, key=lambda candidate: -_count_shared_components(candidate, name))
+        for candidate in candidates[:MAX_CANDIDATES]:
+            if are_equal(tensor, self._tensors[candidate]):
+                yield candidate
 
 
-def _shared_components(first: str, second: str) -> int:
+def _count_shared_components(first: str, second: str) -> int:
     """Return the number of components that two names share at their beginnings."""
     pairs = zip(first.split("."), second.split("."))
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def key_of(tensor: Tensor) -> Key | None:
+def compute_content_key(tensor: Tensor) -> Key | None:
     """Return the shape and the first elements of a tensor; None if all of these are equal."""
     values = tensor.read(0, min(SAMPLE_ELEMENTS, tensor.count))
     tensor.release()
@@ -62,7 +62,7 @@ def are_equal(first: Tensor, second: Tensor) -> bool:
     """Return True if two tensors have the same shape and elements."""
     if first.shape != second.shape:
         return False
-    blocks = ((first.read(start, count), second.read(start, count)) for start, count in _blocks(first.count))
+    blocks = ((first.read(start, count), second.read(start, count)) for start, count in _split_blocks(first.count))
     is_equal = all(np.array_equal(a, b) for a, b in blocks)
     first.release()
     second.release()
@@ -71,8 +71,8 @@ def are_equal(first: Tensor, second: Tensor) -> bool:
 
 def has_equal_content(first: Tensor, second: Tensor) -> bool:
     """Return True if two tensors are equal and their first elements are not all the same."""
-    key = key_of(first)
-    return key is not None and key == key_of(second) and are_equal(first, second)
+    key = compute_content_key(first)
+    return key is not None and key == compute_content_key(second) and are_equal(first, second)
 
 
 def is_transposed(first: Tensor, second: Tensor) -> bool:
@@ -81,7 +81,7 @@ def is_transposed(first: Tensor, second: Tensor) -> bool:
         return False
     rows, columns = first.shape
     for row, column in ((0, 0), (rows - 1, 0), (0, columns - 1), (rows // 2, columns // 2)):
-        if _element(first, row, column) != _element(second, column, row):
+        if _read_element(first, row, column) != _read_element(second, column, row):
             return False
     whole: Array = first.read(0, first.count).reshape(first.shape)
     step = max(1, BLOCK_ELEMENTS // rows)
@@ -97,11 +97,11 @@ def is_transposed(first: Tensor, second: Tensor) -> bool:
     return is_equal
 
 
-def _element(tensor: Tensor, row: int, column: int) -> object:
+def _read_element(tensor: Tensor, row: int, column: int) -> object:
     return tensor.read(row * tensor.shape[1] + column, 1)[0]
 
 
-def _blocks(count: int) -> Iterable[tuple[int, int]]:
+def _split_blocks(count: int) -> Iterable[tuple[int, int]]:
     return ((start, min(BLOCK_ELEMENTS, count - start)) for start in range(0, count, BLOCK_ELEMENTS))
 
 
@@ -117,14 +117,16 @@ class ContentSearch:
         self._target, self._golden = target, golden
         self._in_target, self._in_golden = ContentIndex(target), ContentIndex(golden)
 
-    def match(self, name: str, golden_name: str) -> Match | None:
+    def find_match(self, name: str, golden_name: str) -> Match | None:
         """Return the tensor that a differing one was exchanged with; None if there is none."""
         target, golden = self._target[name], self._golden[golden_name]
-        equal_in_golden = [other for other in self._in_golden.matches(target, golden_name) if other != golden_name]
-        equal_in_target = [other for other in self._in_target.matches(golden, name) if other != name]
-        for other in equal_in_golden:
-            if other in equal_in_target:
-                return Match(Relation.SWAPPED, other)
+        equal_in_golden = [
+            candidate for candidate in self._in_golden.find_matches(target, golden_name) if candidate != golden_name
+        ]
+        equal_in_target = [candidate for candidate in self._in_target.find_matches(golden, name) if candidate != name]
+        for candidate in equal_in_golden:
+            if candidate in equal_in_target:
+                return Match(Relation.SWAPPED, candidate)
         if equal_in_golden:
             return Match(Relation.EQUALS_OTHER, equal_in_golden[0])
         if equal_in_target:
@@ -133,14 +135,14 @@ class ContentSearch:
             return Match(Relation.TRANSPOSED, golden_name)
         return None
 
-    def renamed(self, target: Sequence[str], golden: Iterable[str]) -> dict[str, str]:
+    def find_renamed(self, target: Sequence[str], golden: Iterable[str]) -> dict[str, str]:
         """Return the golden name for tensors of the target that equal a tensor among the given ones."""
-        left = set(golden)
+        remaining_names = set(golden)
         renamed: dict[str, str] = {}
         for name in target:
-            matches = self._in_golden.matches(self._target[name], name) if left else iter(())
-            other = next((other for other in matches if other in left), None)
-            if other is not None:
-                left.remove(other)
-                renamed[name] = other
+            matches = self._in_golden.find_matches(self._target[name], name) if remaining_names else iter(())
+            golden_name = next((golden_name for golden_name in matches if golden_name in remaining_names), None)
+            if golden_name is not None:
+                remaining_names.remove(golden_name)
+                renamed[name] = golden_name
         return renamed

@@ -15,15 +15,15 @@ from probe_recording import PickledCall, PickledName, PickleError
 
 from probe_check.checkpoint.byte_source import ByteSource, is_file_name
 from probe_check.checkpoint.checkpoint_pickle import OpaqueObject, interpret_checkpoint
-from probe_check.checkpoint.elements import element_type
+from probe_check.checkpoint.elements import get_element_type
 from probe_check.checkpoint.errors import TensorProblem, UnreadableCheckpoint
 from probe_check.checkpoint.model import Checkpoint
-from probe_check.checkpoint.nested import as_setting, leaves
-from probe_check.checkpoint.optimizer import with_parameter_names
+from probe_check.checkpoint.nested import convert_to_setting, iterate_leaves
+from probe_check.checkpoint.optimizer import replace_parameter_numbers
 from probe_check.checkpoint.tensors import MAX_DIMENSIONS, ChunkedTensor, JoinedTensor, Tensor
 from probe_check.checkpoint.torch_archive import MAX_PICKLE_BYTES, TorchArchive
-from probe_check.checkpoint.torch_checkpoint import OPTIMIZERS, WRAPPERS
-from probe_check.checkpoint.torch_tensor import tensor_of
+from probe_check.checkpoint.torch_checkpoint import OPTIMIZER_KEYS, WRAPPER_KEYS
+from probe_check.checkpoint.torch_tensor import build_tensor
 
 METADATA_FILE = ".metadata"
 MAX_CHUNKS = 1_000_000
@@ -42,7 +42,7 @@ class LazyChunk(Tensor):
     """A chunk whose archive is opened when it is read first."""
 
     def __init__(self, chunk: _Chunk, type_name: str) -> None:
-        self.shape, self.element = chunk.sizes, element_type(type_name)
+        self.shape, self.element = chunk.sizes, get_element_type(type_name)
         self._chunk = chunk
         self._opened: Tensor | None = None
 
@@ -55,7 +55,7 @@ class LazyChunk(Tensor):
     def _open(self) -> Tensor:
         archive = TorchArchive(self._chunk.source)
         try:
-            tensor = tensor_of(archive.content(), archive.storage, is_big_endian=archive.is_big_endian)
+            tensor = build_tensor(archive.read_content(), archive.find_storage, is_big_endian=archive.is_big_endian)
         except TensorProblem as problem:
             raise UnreadableCheckpoint(self._chunk.source.path, f"is damaged: a chunk {problem}") from None
         if tensor.shape != self.shape or tensor.element.name != self.element.name:
@@ -77,35 +77,35 @@ def read_distributed(path: Path) -> Checkpoint:
         UnreadableCheckpoint: The index or a file is damaged.
     """
     index = path / METADATA_FILE
-    source = ByteSource.of(index)
+    source = ByteSource.from_path(index)
     if source.size > MAX_PICKLE_BYTES:
         raise UnreadableCheckpoint(index, "is larger than supported")
     try:
         metadata, _ = interpret_checkpoint(bytes(source.read(0, source.size)))
-        state = _state_of(metadata)
-        entries, places = state["state_dict_metadata"], _places(path, state["storage_data"])
-        return _checkpoint(path, entries, places)
+        state = _get_state(metadata)
+        entries, places = state["state_dict_metadata"], _find_chunk_sources(path, state["storage_data"])
+        return _read_checkpoint(path, entries, places)
     except (PickleError, LookupError, TypeError, AttributeError, ValueError) as error:
         problem = str(error) if isinstance(error, PickleError) else "it is no index of a distributed checkpoint"
         raise UnreadableCheckpoint(index, f"cannot be read: {problem}") from None
 
 
-Places = dict[tuple[str, tuple[int, ...] | None], ByteSource]
+ChunkSources = dict[tuple[str, tuple[int, ...] | None], ByteSource]
 """The bytes of each chunk, by the name of the tensor and the offsets."""
 
 
-def _places(path: Path, storage: Any) -> Places:
-    places: Places = {}
+def _find_chunk_sources(path: Path, storage: Any) -> ChunkSources:
+    places: ChunkSources = {}
     sources: dict[str, ByteSource] = {}
     for key, value in storage.items():
-        index, info = _state_of(key), _state_of(value)
+        index, info = _get_state(key), _get_state(value)
         name, offset, length = info["relative_path"], info["offset"], info["length"]
         if not is_file_name(name):
             raise UnreadableCheckpoint(path, f"names a file outside of its directory, {str(name)!r:.80}")
         if info.get("transform_descriptors"):
             raise UnreadableCheckpoint(path, "holds compressed chunks, which is not supported")
         if name not in sources:
-            sources[name] = ByteSource.of(path / name)
+            sources[name] = ByteSource.from_path(path / name)
         if (
             type(offset) is not int
             or type(length) is not int
@@ -113,11 +113,13 @@ def _places(path: Path, storage: Any) -> Places:
         ):
             raise UnreadableCheckpoint(path / name, "is cut off: the index refers to bytes beyond its end")
         offsets = index.get("offset")
-        places[index["fqn"], None if offsets is None else _numbers(offsets)] = sources[name].part(offset, length)
+        places[index["fqn"], None if offsets is None else _parse_numbers(offsets)] = sources[name].select_range(
+            offset, length
+        )
     return places
 
 
-def _checkpoint(path: Path, entries: Any, places: Places) -> Checkpoint:
+def _read_checkpoint(path: Path, entries: Any, places: ChunkSources) -> Checkpoint:
     tensors: dict[str, Tensor] = {}
     settings: dict[str, Any] = {}
     unreadable: dict[str, str] = {}
@@ -125,50 +127,50 @@ def _checkpoint(path: Path, entries: Any, places: Places) -> Checkpoint:
         if not isinstance(name, str):
             raise PickleError("it has a name that is no text")
         if not isinstance(entry, OpaqueObject) or entry.kind.name != "TensorStorageMetadata":
-            settings.update(_value(name, places))
+            settings.update(_read_settings(name, places))
             continue
         try:
-            tensors[name] = _tensor(path, name, entry.state, places)
+            tensors[name] = _create_tensor(path, name, entry.state, places)
         except TensorProblem as problem:
             unreadable[name] = str(problem)
-    names = _without_wrapper(tensors)
+    names = _drop_wrapper(tensors)
     tensors = {names[name]: tensor for name, tensor in tensors.items()}
-    return Checkpoint(path, *with_parameter_names(tensors, settings), unreadable)
+    return Checkpoint(path, *replace_parameter_numbers(tensors, settings), unreadable)
 
 
-def _without_wrapper(tensors: dict[str, Tensor]) -> dict[str, str]:
+def _drop_wrapper(tensors: dict[str, Tensor]) -> dict[str, str]:
     """Return the names without a first component that only wraps the parameters."""
     heads = {name.partition(".")[0] for name in tensors}
-    wrappers = [head for head in WRAPPERS if head in heads]
-    is_wrapped = len(wrappers) == 1 and heads <= {*wrappers, *OPTIMIZERS}
+    wrappers = [head for head in WRAPPER_KEYS if head in heads]
+    is_wrapped = len(wrappers) == 1 and heads <= {*wrappers, *OPTIMIZER_KEYS}
     names: dict[str, str] = {}
     for name in tensors:
         head, _, rest = name.partition(".")
         names[name] = name
-        if is_wrapped and head in wrappers and rest and any(other in heads for other in OPTIMIZERS):
+        if is_wrapped and head in wrappers and rest and any(optimizer in heads for optimizer in OPTIMIZER_KEYS):
             names[name] = rest
-        elif head in OPTIMIZERS:
+        elif head in OPTIMIZER_KEYS:
             names[name] = f"optimizer.{rest}"
     return names
 
 
-def _value(name: str, places: Places) -> Iterator[tuple[str, Any]]:
+def _read_settings(name: str, places: ChunkSources) -> Iterator[tuple[str, Any]]:
     """Yield the settings in an object that is not a tensor."""
     source = places.get((name, None))
     if source is None:
         return
-    for parts, leaf in leaves(TorchArchive(source).content()):
+    for parts, leaf in iterate_leaves(TorchArchive(source).read_content()):
         if not isinstance(leaf, PickledCall):
-            yield ".".join((name, *parts)), as_setting(leaf)
+            yield ".".join((name, *parts)), convert_to_setting(leaf)
 
 
-def _tensor(path: Path, name: str, state: dict[Any, Any], places: Places) -> Tensor:
-    shape = _numbers(state["size"])
-    kind = _type_name(state["properties"])
+def _create_tensor(path: Path, name: str, state: dict[Any, Any], places: ChunkSources) -> Tensor:
+    shape = _parse_numbers(state["size"])
+    kind = _find_type_name(state["properties"])
     chunks: list[tuple[tuple[int, ...], Tensor]] = []
     for item in state["chunks"][:MAX_CHUNKS]:
-        fields = _state_of(item)
-        offsets, sizes = _numbers(fields["offsets"]), _numbers(fields["sizes"])
+        fields = _get_state(item)
+        offsets, sizes = _parse_numbers(fields["offsets"]), _parse_numbers(fields["sizes"])
         is_inside = len(offsets) == len(sizes) == len(shape) and all(
             offset + size <= whole for offset, size, whole in zip(offsets, sizes, shape)
         )
@@ -176,12 +178,14 @@ def _tensor(path: Path, name: str, state: dict[Any, Any], places: Places) -> Ten
         if not is_inside or source is None:
             raise UnreadableCheckpoint(path, f"is damaged: a chunk of {name} is missing or outside of its tensor")
         chunks.append((offsets, LazyChunk(_Chunk(offsets, sizes, source), kind)))
-    return _joined(path, name, shape, chunks)
+    return _join_chunks(path, name, shape, chunks)
 
 
-def _joined(path: Path, name: str, shape: tuple[int, ...], chunks: Sequence[tuple[tuple[int, ...], Tensor]]) -> Tensor:
+def _join_chunks(
+    path: Path, name: str, shape: tuple[int, ...], chunks: Sequence[tuple[tuple[int, ...], Tensor]]
+) -> Tensor:
     """Return the tensor of all chunks; rows of chunks are read in blocks, other grids as a whole."""
-    if not chunks or sum(chunk.count for _, chunk in chunks) != _count(shape):
+    if not chunks or sum(chunk.count for _, chunk in chunks) != _count_elements(shape):
         raise UnreadableCheckpoint(path, f"is damaged: the chunks of {name} do not fill it")
     if len(chunks) == 1:
         return chunks[0][1]
@@ -194,14 +198,14 @@ def _joined(path: Path, name: str, shape: tuple[int, ...], chunks: Sequence[tupl
     return JoinedTensor([chunk for _, chunk in ordered], 0)
 
 
-def _count(shape: Sequence[int]) -> int:
+def _count_elements(shape: Sequence[int]) -> int:
     count = 1
     for size in shape:
         count *= size
     return count
 
 
-def _type_name(properties: Any) -> str:
+def _find_type_name(properties: Any) -> str:
     """Return the element type in the properties of a tensor, which are pickled by ``__getstate__``."""
     values = [properties] if isinstance(properties, PickledName) else []
     if isinstance(properties, OpaqueObject):
@@ -217,13 +221,13 @@ def _type_name(properties: Any) -> str:
     raise TensorProblem("has no element type")
 
 
-def _state_of(value: Any) -> dict[Any, Any]:
+def _get_state(value: Any) -> dict[Any, Any]:
     if not isinstance(value, OpaqueObject):
         raise PickleError("it is no index of a distributed checkpoint")
     return value.state
 
 
-def _numbers(value: Any) -> tuple[int, ...]:
+def _parse_numbers(value: Any) -> tuple[int, ...]:
     numbers = tuple(value)
     if len(numbers) > MAX_DIMENSIONS or any(type(number) is not int or number < 0 for number in numbers):
         raise PickleError("it has an invalid shape or offset")

@@ -14,14 +14,14 @@ from probe_recording import Array
 
 from probe_check.checkpoint.errors import TensorProblem
 
-_NATIVE = {
+_NUMPY_TYPES = {
     "float64": "f8", "float32": "f4", "float16": "f2", "bfloat16": "u2",
     "complex128": "c16", "complex64": "c8",
     "int64": "i8", "int32": "i4", "int16": "i2", "int8": "i1",
     "uint64": "u8", "uint32": "u4", "uint16": "u2", "uint8": "u1", "bool": "u1",
 }  # fmt: skip
 """The NumPy types that the elements are stored as, without their byte order."""
-_FLOAT8 = (
+_FLOAT8_TYPES = (
     "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
 )  # fmt: skip
 
@@ -50,8 +50,8 @@ class ElementType:
             wide: Array = raw.astype(np.uint32)
             wide <<= np.uint32(16)
             return wide.view(np.float32)
-        if self.name in _FLOAT8:
-            values: Array = _values_of(self.name)[raw]
+        if self.name in _FLOAT8_TYPES:
+            values: Array = _decode_all_values(self.name)[raw]
             return values
         if self.name == "bool":
             flags: Array = raw != 0
@@ -60,7 +60,7 @@ class ElementType:
 
 
 @cache
-def _values_of(name: str) -> Array:
+def _decode_all_values(name: str) -> Array:
     """Return the values of all 256 elements of an 8-bit type."""
     import ml_dtypes
 
@@ -69,18 +69,18 @@ def _values_of(name: str) -> Array:
 
 
 @cache
-def element_type(name: str, *, is_big_endian: bool = False) -> ElementType:
+def get_element_type(name: str, *, is_big_endian: bool = False) -> ElementType:
     """Return the element type with a name of PyTorch.
 
     Raises:
         TensorProblem: The type is not supported.
     """
-    if name in _FLOAT8:
+    if name in _FLOAT8_TYPES:
         try:
-            _values_of(name)
+            _decode_all_values(name)
         except (ImportError, AttributeError):
             raise TensorProblem(f"has the type {name}, which needs the package ml_dtypes") from None
         return ElementType(name, np.dtype("u1"))
-    if name not in _NATIVE:
+    if name not in _NUMPY_TYPES:
         raise TensorProblem(f"has the type {name:.40}, which is not supported")
-    return ElementType(name, np.dtype((">" if is_big_endian else "<") + _NATIVE[name]))
+    return ElementType(name, np.dtype((">" if is_big_endian else "<") + _NUMPY_TYPES[name]))

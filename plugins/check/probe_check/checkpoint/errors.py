@@ -6,7 +6,7 @@ from pathlib import Path
 
 from probe_core.errors import UserError, make_printable
 
-FIX = "Give another checkpoint, or write this one again."
+DEFAULT_FIX = "Give another checkpoint, or write this one again."
 
 
 class UnreadableCheckpoint(UserError):
@@ -18,7 +18,7 @@ class UnreadableCheckpoint(UserError):
         fix: A sentence on how to correct it.
     """
 
-    def __init__(self, path: Path, problem: str, fix: str = FIX) -> None:
+    def __init__(self, path: Path, problem: str, fix: str = DEFAULT_FIX) -> None:
         super().__init__(f"{path} {make_printable(problem)}.", fix)
         self._arguments = path, problem, fix
 

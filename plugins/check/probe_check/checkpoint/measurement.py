@@ -21,7 +21,7 @@ CHUNK_ELEMENTS = 1 << 13
 They stay in the cache of the processor. A library of linear algebra starts no threads for so few, which would
 wait for each other on a busy machine.
 """
-SAFE_SQUARE = 1e300, 1e-280
+SAFE_SQUARE_RANGE = 1e300, 1e-280
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class _Sums:
     def _add_chunk(self, first: Array, second: Array) -> None:
         a, b, d = (room[: first.size] for room in self._room)
         has_same_bits = _has_same_bits(first, second)
-        _copy(first, self.scale, a)
+        _copy_scaled(first, self.scale, a)
         square = float(a @ a)
         self.first += square
         if has_same_bits and math.isfinite(square):
             self.second += square
             self.product += square
             return
-        _copy(second, self.scale, b)
+        _copy_scaled(second, self.scale, b)
         self.second += float(b @ b)
         self.product += float(a @ b)
         np.subtract(a, b, out=d)
@@ -76,39 +76,39 @@ class _Sums:
             self.has_difference = difference > 0 or not _is_same(first, second)
 
 
-def _copy(values: Array, scale: float, target: Array) -> None:
+def _copy_scaled(values: Array, scale: float, target: Array) -> None:
     """Write elements divided by a scale to an array of float64."""
     np.copyto(target, values)
     if scale != 1.0:
         target /= scale
 
 
-def measure(first: Tensor, second: Tensor) -> Distance:
+def measure_distance(first: Tensor, second: Tensor) -> Distance:
     """Return the distance between two tensors of one shape.
 
     Raises:
         UnreadableCheckpoint: A file is damaged.
     """
     with np.errstate(all="ignore"):
-        sums = _summed(first, second, _Sums())
+        sums = _add_blocks(first, second, _Sums())
         is_wide = {first.element.name, second.element.name} & {"float64", "complex128"}
         if is_wide and not _is_safe(sums):
-            scale = _scale(first, second)
+            scale = _find_scale(first, second)
             if 0 < scale < math.inf:
-                sums = _summed(first, second, _Sums(scale))
+                sums = _add_blocks(first, second, _Sums(scale))
     first.release()
     second.release()
-    return _distance(sums)
+    return _create_distance(sums)
 
 
-def _summed(first: Tensor, second: Tensor, sums: _Sums) -> _Sums:
+def _add_blocks(first: Tensor, second: Tensor, sums: _Sums) -> _Sums:
     for start in range(0, first.count, BLOCK_ELEMENTS):
         count = min(BLOCK_ELEMENTS, first.count - start)
-        sums.add(_real(first.read(start, count)), _real(second.read(start, count)))
+        sums.add(_view_as_real(first.read(start, count)), _view_as_real(second.read(start, count)))
     return sums
 
 
-def _real(values: Array) -> Array:
+def _view_as_real(values: Array) -> Array:
     """Return complex elements as pairs of real ones."""
     return values.view(values.real.dtype) if values.dtype.kind == "c" else values
 
@@ -129,19 +129,19 @@ def _is_same(first: Array, second: Array) -> bool:
 
 def _is_safe(sums: _Sums) -> bool:
     """Return True if no square of the sums left the range of float64."""
-    high, low = SAFE_SQUARE
+    high, low = SAFE_SQUARE_RANGE
     squares = (sums.first, sums.second, sums.difference)
     return all(square == 0 or low < square < high for square in squares) and not (
         sums.has_difference and sums.difference == 0
     )
 
 
-def _scale(first: Tensor, second: Tensor) -> float:
+def _find_scale(first: Tensor, second: Tensor) -> float:
     """Return the largest absolute value of all elements; infinity or NaN if one is not finite."""
     largest = 0.0
     for tensor in (first, second):
         for start in range(0, tensor.count, BLOCK_ELEMENTS):
-            values = _real(tensor.read(start, min(BLOCK_ELEMENTS, tensor.count - start)))
+            values = _view_as_real(tensor.read(start, min(BLOCK_ELEMENTS, tensor.count - start)))
             peak = float(np.abs(values).max())
             if not math.isfinite(peak):
                 return peak
@@ -149,18 +149,18 @@ def _scale(first: Tensor, second: Tensor) -> float:
     return largest
 
 
-def _distance(sums: _Sums) -> Distance:
+def _create_distance(sums: _Sums) -> Distance:
     norms = math.sqrt(sums.first), math.sqrt(sums.second)
     l2 = math.sqrt(sums.difference) * sums.scale
     cosine: float | None = None
     if norms[0] and norms[1]:
-        cosine = _cosine(sums, norms)
+        cosine = _compute_cosine(sums, norms)
     elif not norms[0] and not norms[1]:
         cosine = 1.0
     return Distance(not sums.has_difference, l2, cosine, (norms[0] * sums.scale, norms[1] * sums.scale))
 
 
-def _cosine(sums: _Sums, norms: tuple[float, float]) -> float:
+def _compute_cosine(sums: _Sums, norms: tuple[float, float]) -> float:
     if not sums.has_difference and all(map(math.isfinite, norms)):
         return 1.0
     value = sums.product / norms[0] / norms[1]

@@ -15,10 +15,10 @@ MAX_DEPTH = 40
 MAX_VALUES = 1_000_000
 MAX_LISTED_VALUES = 256
 """Number of plain values in a list up to which each is a setting of its own."""
-_PLAIN = (int, float, str, type(None))
+_PLAIN_TYPES = (int, float, str, type(None))
 
 
-def leaves(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+def iterate_leaves(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the path and the value of each leaf, in the order of the file.
 
     Raises:
@@ -31,7 +31,7 @@ def leaves(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
         visited += 1
         if visited > MAX_VALUES or len(path) > MAX_DEPTH:
             raise PickleError("its values are nested too deeply, or repeat each other without end")
-        children = _children(item)
+        children = _list_children(item)
         if children is None:
             yield path, item
         else:
@@ -40,25 +40,25 @@ def leaves(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
             pending.extend((((*path, name), child) for name, child in reversed(children)))
 
 
-def _children(item: Any) -> list[tuple[str, Any]] | None:
+def _list_children(item: Any) -> list[tuple[str, Any]] | None:
     """Return the named parts of a value; None for a leaf."""
     if isinstance(item, dict):
-        return [(_name(key), child) for key, child in item.items()]
+        return [(_format_key(key), child) for key, child in item.items()]
     if isinstance(item, (list, tuple)):
         if _is_long_series(item):
             return None
         return [(str(number), child) for number, child in enumerate(item)]
     if isinstance(item, OpaqueObject) and item.state:
-        return [(_name(key), child) for key, child in item.state.items()]
+        return [(_format_key(key), child) for key, child in item.state.items()]
     return None
 
 
 def _is_long_series(items: Sequence[Any]) -> bool:
     """Return True for many plain numbers or texts, such as the order of samples: they are one setting."""
-    return len(items) > MAX_LISTED_VALUES and all(isinstance(item, _PLAIN) for item in items)
+    return len(items) > MAX_LISTED_VALUES and all(isinstance(item, _PLAIN_TYPES) for item in items)
 
 
-def _name(key: Any) -> str:
+def _format_key(key: Any) -> str:
     if isinstance(key, OpaqueObject):
         return key.kind.name
     if isinstance(key, int) and key.bit_length() > 200:
@@ -66,7 +66,7 @@ def _name(key: Any) -> str:
     return str(key)
 
 
-def _number(arguments: Sequence[Any]) -> Any:
+def _decode_scalar(arguments: Sequence[Any]) -> Any:
     """Return the number in the arguments of NumPy's function for scalars: a type, and bytes."""
     if len(arguments) != 2 or not isinstance(arguments[0], OpaqueObject) or not isinstance(arguments[1], bytes):
         return None
@@ -77,9 +77,9 @@ def _number(arguments: Sequence[Any]) -> Any:
         return None
 
 
-def descriptions(value: Any) -> Iterator[Any]:
+def iterate_descriptions(value: Any) -> Iterator[Any]:
     """Yield the arguments of all descriptions of tensors within a value, such as their storages."""
-    for _, leaf in leaves(value):
+    for _, leaf in iterate_leaves(value):
         pending = [leaf]
         while pending:
             item = pending.pop()
@@ -96,14 +96,16 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, PickledCall)
 
 
-def as_setting(value: Any) -> Any:
+def convert_to_setting(value: Any) -> Any:
     """Return a leaf that is not a tensor as a setting; names of classes as texts."""
     if isinstance(value, PickledName):
         return f"{value.module}.{value.name}"
     if isinstance(value, OpaqueObject):
-        if value.kind.name == "scalar" and (number := _number(value.arguments)) is not None:
+        if value.kind.name == "scalar" and (number := _decode_scalar(value.arguments)) is not None:
             return number
-        arguments = [as_setting(a) for a in value.arguments if isinstance(a, (str, int, float, bool, PickledName))]
+        arguments = [
+            convert_to_setting(a) for a in value.arguments if isinstance(a, (str, int, float, bool, PickledName))
+        ]
         return f"{value.kind.module}.{value.kind.name}({', '.join(str(a)[:80] for a in arguments)})"
     if isinstance(value, bytes):
         return f"{len(value)} bytes, checksum {zlib.crc32(value):08x}"

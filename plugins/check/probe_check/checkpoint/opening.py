@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from probe_check.checkpoint.byte_source import ByteSource, is_file_name, not_readable
+from probe_check.checkpoint.byte_source import ByteSource, create_read_error, is_file_name
 from probe_check.checkpoint.distributed import METADATA_FILE, read_distributed
 from probe_check.checkpoint.errors import UnreadableCheckpoint
-from probe_check.checkpoint.megatron import LATEST_FILE, has_ranks, iteration_directory, read_megatron
+from probe_check.checkpoint.megatron import LATEST_FILE, find_iteration_directory, has_ranks, read_megatron
 from probe_check.checkpoint.mindspore_file import is_mindspore, read_mindspore
 from probe_check.checkpoint.model import Checkpoint
-from probe_check.checkpoint.optimizer import with_parameter_names
+from probe_check.checkpoint.optimizer import replace_parameter_numbers
 from probe_check.checkpoint.safetensors_file import read_safetensors
 from probe_check.checkpoint.torch_archive import ZIP_MARK
 from probe_check.checkpoint.torch_checkpoint import read_torch
@@ -24,9 +24,9 @@ INDEX_SUFFIX = ".index.json"
 MAX_INDEX_BYTES = 256 << 20
 MAX_SHARDS = 10_000
 OPTIMIZER_FILE = "optimizer.pt"
-BESIDE = (OPTIMIZER_FILE, "optimizer.bin", "scheduler.pt", "scheduler.bin", "training_args.bin", "scaler.pt")
+COMPANION_FILES = (OPTIMIZER_FILE, "optimizer.bin", "scheduler.pt", "scheduler.bin", "training_args.bin", "scaler.pt")
 """Files that trainers write next to a model."""
-SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
+CHECKPOINT_SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt")
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -41,17 +41,17 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         if not is_directory:
             path.stat()
     except (OSError, ValueError) as error:
-        raise not_readable(path, error) from None
+        raise create_read_error(path, error) from None
     try:
         return _open_directory(path) if is_directory else _open_file(path)
     except OSError as error:
-        raise not_readable(path, error) from None
+        raise create_read_error(path, error) from None
 
 
 def _open_file(path: Path) -> Checkpoint:
     if path.name.endswith(INDEX_SUFFIX):
         return _read_index(path)
-    source = ByteSource.of(path)
+    source = ByteSource.from_path(path)
     head = bytes(source.read(0, min(16, source.size)))
     if path.suffix == ".safetensors" or (head[8:9] == b"{" and not head.startswith(ZIP_MARK)):
         return read_safetensors(path)
@@ -62,39 +62,39 @@ def _open_directory(path: Path) -> Checkpoint:
     try:
         names = sorted(child.name for child in path.iterdir())
     except OSError as error:
-        raise not_readable(path, error) from None
+        raise create_read_error(path, error) from None
     if LATEST_FILE in names:
-        return _open_directory(iteration_directory(path))
+        return _open_directory(find_iteration_directory(path))
     if METADATA_FILE in names:
         return read_distributed(path)
     if has_ranks(path):
         return read_megatron(path)
     indexes = [name for name in names if name.endswith(INDEX_SUFFIX)]
-    files = [name for name in names if name.endswith(SUFFIXES)]
+    files = [name for name in names if name.endswith(CHECKPOINT_SUFFIXES)]
     if indexes:
-        main = _read_index(path / _preferred(path, indexes))
-        return _with_optimizer(path, main) if OPTIMIZER_FILE in files else main
+        main = _read_index(path / _choose_file(path, indexes))
+        return _add_optimizer_states(path, main) if OPTIMIZER_FILE in files else main
     if not files:
         raise UnreadableCheckpoint(
-            path, "holds no checkpoint", f"Give a file, or a directory with a file {', '.join(SUFFIXES)}."
+            path, "holds no checkpoint", f"Give a file, or a directory with a file {', '.join(CHECKPOINT_SUFFIXES)}."
         )
-    others = [name for name in files if name not in BESIDE]
-    main = replace(_open_file(path / _preferred(path, others or files)), path=path)
-    return _with_optimizer(path, main) if others and OPTIMIZER_FILE in files else main
+    model_files = [name for name in files if name not in COMPANION_FILES]
+    main = replace(_open_file(path / _choose_file(path, model_files or files)), path=path)
+    return _add_optimizer_states(path, main) if model_files and OPTIMIZER_FILE in files else main
 
 
-def _with_optimizer(path: Path, model: Checkpoint) -> Checkpoint:
+def _add_optimizer_states(path: Path, model: Checkpoint) -> Checkpoint:
     """Return a model with the state of the optimizer in a file next to it."""
     states = read_torch(path / OPTIMIZER_FILE)
     tensors = {
         **model.tensors,
         **{name: t for name, t in states.tensors.items() if name not in model.tensors},
     }
-    named, settings = with_parameter_names(tensors, {**states.settings, **model.settings})
+    named, settings = replace_parameter_numbers(tensors, {**states.settings, **model.settings})
     return Checkpoint(path, named, settings, {**states.unreadable, **model.unreadable})
 
 
-def _preferred(path: Path, names: list[str]) -> str:
+def _choose_file(path: Path, names: list[str]) -> str:
     """Return the file that holds the parameters: the only one, or the one with a usual name."""
     for pattern in (r"model\.safetensors.*", r"pytorch_model\.bin.*", r"[^/]*\.safetensors.*"):
         matches = [name for name in names if re.fullmatch(pattern, name)]
@@ -109,7 +109,7 @@ def _preferred(path: Path, names: list[str]) -> str:
 
 def _read_index(path: Path) -> Checkpoint:
     """Return the tensors of all shards that an index lists."""
-    shards = _shards(path)
+    shards = _read_shard_names(path)
     tensors: dict[str, Any] = {}
     unreadable: dict[str, str] = {}
     for name in shards:
@@ -120,8 +120,8 @@ def _read_index(path: Path) -> Checkpoint:
     return Checkpoint(path.parent, tensors, unreadable=unreadable)
 
 
-def _shards(path: Path) -> list[str]:
-    source = ByteSource.of(path)
+def _read_shard_names(path: Path) -> list[str]:
+    source = ByteSource.from_path(path)
     if source.size > MAX_INDEX_BYTES:
         raise UnreadableCheckpoint(path, "is too large for an index of shards")
     try:

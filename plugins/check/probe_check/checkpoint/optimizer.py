@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from probe_check.checkpoint.model import Setting
 from probe_check.checkpoint.tensors import Tensor
 
-PREFIX = "optimizer."
-_STATE = re.compile(r"(.*?)state\.(\d+)\.(.+)")
-_MEMBER = re.compile(r"(.*?)param_groups\.(\d+)\.(params|param_names)\.(\d+)")
+OPTIMIZER_PREFIX = "optimizer."
+_STATE_NAME = re.compile(r"(.*?)state\.(\d+)\.(.+)")
+_MEMBER_NAME = re.compile(r"(.*?)param_groups\.(\d+)\.(params|param_names)\.(\d+)")
 
 
 def is_of_optimizer(name: str) -> bool:
     """Return True for the name of a state or a setting of an optimizer."""
-    return name.startswith(PREFIX) or f".{PREFIX}" in name
+    return name.startswith(OPTIMIZER_PREFIX) or f".{OPTIMIZER_PREFIX}" in name
 
 
 def is_optimizer_setting(name: str) -> bool:
@@ -28,41 +28,41 @@ def is_optimizer_setting(name: str) -> bool:
     return is_of_optimizer(name) and "param_groups." in name
 
 
-def with_parameter_names(
+def replace_parameter_numbers(
     tensors: Mapping[str, Tensor], settings: Mapping[str, Setting]
 ) -> tuple[dict[str, Tensor], dict[str, Setting]]:
     """Return tensors and settings with the names of parameters in place of their numbers."""
-    members = _members(settings)
+    members = _collect_groups(settings)
     names: dict[str, dict[str, str]] = {}
-    for prefix in {match[1] for name in tensors if is_of_optimizer(name) and (match := _STATE.fullmatch(name))}:
+    for prefix in {match[1] for name in tensors if is_of_optimizer(name) and (match := _STATE_NAME.fullmatch(name))}:
         groups = members.get(prefix, {})
-        names[prefix] = _stated_names(groups) or _names_of_model(prefix, groups, tensors)
+        names[prefix] = _read_stated_names(groups) or _match_model_names(prefix, groups, tensors)
     return (
-        {_renamed(name, names): tensor for name, tensor in tensors.items()},
-        {_renamed(name, names): value for name, value in settings.items()},
+        {_replace_number(name, names): tensor for name, tensor in tensors.items()},
+        {_replace_number(name, names): value for name, value in settings.items()},
     )
 
 
 def is_parameter_number(name: str) -> bool:
     """Return True for an entry in the list of parameters of a group, which is no setting."""
-    return is_of_optimizer(name) and _MEMBER.fullmatch(name) is not None
+    return is_of_optimizer(name) and _MEMBER_NAME.fullmatch(name) is not None
 
 
-Groups = dict[str, dict[str, list[Setting]]]
+ParameterGroups = dict[str, dict[str, list[Setting]]]
 """For each group of parameters its ``params`` and its ``param_names``."""
 
 
-def _members(settings: Mapping[str, Setting]) -> dict[str, Groups]:
+def _collect_groups(settings: Mapping[str, Setting]) -> dict[str, ParameterGroups]:
     """Return the groups of parameters of each optimizer."""
-    members: dict[str, Groups] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    members: dict[str, ParameterGroups] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for name, value in settings.items():
-        match = _MEMBER.fullmatch(name) if is_of_optimizer(name) else None
+        match = _MEMBER_NAME.fullmatch(name) if is_of_optimizer(name) else None
         if match:
             members[match[1]][match[2]][match[3]].append(value)
     return members
 
 
-def _stated_names(groups: Groups) -> dict[str, str]:
+def _read_stated_names(groups: ParameterGroups) -> dict[str, str]:
     """Return the names by the numbers of parameters, as the file states them."""
     stated: dict[str, str] = {}
     for group in groups.values():
@@ -73,7 +73,7 @@ def _stated_names(groups: Groups) -> dict[str, str]:
     return stated
 
 
-def _names_of_model(prefix: str, groups: Groups, tensors: Mapping[str, Tensor]) -> dict[str, str]:
+def _match_model_names(prefix: str, groups: ParameterGroups, tensors: Mapping[str, Tensor]) -> dict[str, str]:
     """Return the names of the model's tensors by the numbers of parameters; empty if they do not fit."""
     model = {name: tensor for name, tensor in tensors.items() if not is_of_optimizer(name)}
     numbers = [str(number) for group in groups.values() for number in group["params"]]
@@ -81,7 +81,7 @@ def _names_of_model(prefix: str, groups: Groups, tensors: Mapping[str, Tensor]) 
         return {}
     names = dict(zip(numbers, model))
     for name, tensor in tensors.items():
-        match = _STATE.fullmatch(name)
+        match = _STATE_NAME.fullmatch(name)
         if match is None or match[1] != prefix or not tensor.shape:
             continue
         parameter = names.get(match[2])
@@ -90,8 +90,8 @@ def _names_of_model(prefix: str, groups: Groups, tensors: Mapping[str, Tensor]) 
     return names
 
 
-def _renamed(name: str, names: Mapping[str, Mapping[str, str]]) -> str:
-    match = _STATE.fullmatch(name) if is_of_optimizer(name) else None
+def _replace_number(name: str, names: Mapping[str, Mapping[str, str]]) -> str:
+    match = _STATE_NAME.fullmatch(name) if is_of_optimizer(name) else None
     if match is None:
         return name
     parameter = names.get(match[1], {}).get(match[2])

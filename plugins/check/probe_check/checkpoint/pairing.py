@@ -9,7 +9,9 @@ from typing import Any
 from probe_core.errors import UserError, find_nearest_names, format_count
 from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
 
-WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module", "_checkpoint_wrapped_module"})
+WRAPPER_COMPONENTS = frozenset(
+    {"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module", "_checkpoint_wrapped_module"}
+)
 """Components of names that wrappers add: for data parallelism, compilation, sharding, checkpointing."""
 MAX_LISTED = 5
 _EXAMPLE = "Write a line 'encoder.fc1.weight: encoder.linear1.weight' for each tensor, or for a part of names."
@@ -28,28 +30,28 @@ def pair_names(
     Raises:
         UserError: The mapping has an entry that fits no tensor.
     """
-    renamed = _mapped(target, set(golden), mapping or {})
-    pairs = {name: own for name in target if (own := renamed.get(name, name)) in set(golden)}
+    renamed = _apply_mapping(target, set(golden), mapping or {})
+    pairs = {name: golden_name for name in target if (golden_name := renamed.get(name, name)) in set(golden)}
     taken = set(pairs.values())
-    by_bare_name = _unique(name for name in golden if name not in taken)
-    left = _unique(name for name in target if name not in pairs)
-    for bare, name in left.items():
+    by_bare_name = _index_unique_names(name for name in golden if name not in taken)
+    unpaired_names = _index_unique_names(name for name in target if name not in pairs)
+    for bare, name in unpaired_names.items():
         if bare in by_bare_name:
             pairs[name] = by_bare_name[bare]
     return {name: pairs[name] for name in target if name in pairs}
 
 
-def _unique(names: Iterable[str]) -> dict[str, str]:
+def _index_unique_names(names: Iterable[str]) -> dict[str, str]:
     """Return the names by what remains of them without wrappers, if that is unique."""
     by_bare_name: dict[str, list[str]] = {}
     for name in names:
-        by_bare_name.setdefault(bare_name(name), []).append(name)
+        by_bare_name.setdefault(drop_wrappers(name), []).append(name)
     return {bare: group[0] for bare, group in by_bare_name.items() if len(group) == 1}
 
 
-def bare_name(name: str) -> str:
+def drop_wrappers(name: str) -> str:
     """Return a name without the components of wrappers and a leading ``model``."""
-    parts = [part for part in name.split(".") if part not in WRAPPERS]
+    parts = [part for part in name.split(".") if part not in WRAPPER_COMPONENTS]
     return ".".join(parts[1:] if len(parts) > 1 and parts[0] == "model" else parts)
 
 
@@ -61,23 +63,23 @@ def read_mapping(path: Path) -> dict[str, str]:
     """
     import yaml
 
-    what = f"The mapping {path}"
+    subject = f"The mapping {path}"
     try:
         value: Any = parse_yaml(read_regular_file(path).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not in UTF-8"
-        raise UserError(f"{what} cannot be read: {reason}.", "Check the path and its permissions.") from None
+        raise UserError(f"{subject} cannot be read: {reason}.", "Check the path and its permissions.") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"{what} is not valid yaml{describe_yaml_error(error)}.", _EXAMPLE) from None
+        raise UserError(f"{subject} is not valid yaml{describe_yaml_error(error)}.", _EXAMPLE) from None
     if value is None:
         return {}
-    words = (*value, *value.values()) if isinstance(value, dict) else (None,)
-    if not all(isinstance(word, (str, int)) and not isinstance(word, bool) for word in words):
-        raise UserError(f"{what} does not map names to names.", _EXAMPLE)
+    entries = (*value, *value.values()) if isinstance(value, dict) else (None,)
+    if not all(isinstance(word, (str, int)) and not isinstance(word, bool) for word in entries):
+        raise UserError(f"{subject} does not map names to names.", _EXAMPLE)
     return {str(name): str(partner) for name, partner in value.items()}
 
 
-def _mapped(target: Collection[str], golden: set[str], mapping: Mapping[str, str]) -> dict[str, str]:
+def _apply_mapping(target: Collection[str], golden: set[str], mapping: Mapping[str, str]) -> dict[str, str]:
     """Return the names of the target that a mapping changes; a whole name wins over a part."""
     parts = {part: partner for part, partner in mapping.items() if part not in target}
     used: set[str] = set()
@@ -101,7 +103,7 @@ def _check_parts(target: Collection[str], unused: list[str]) -> None:
         raise UserError(
             f"The mapping names {format_count(len(unused), 'tensor')} that the target does not have.",
             "Use the names of tensors, or parts of them. Unknown:",
-            _with_nearest(unused, target),
+            _describe_unknown(unused, target),
         )
 
 
@@ -110,13 +112,13 @@ def _check_partners(golden: Collection[str], unknown: list[str]) -> None:
         raise UserError(
             f"The mapping names {format_count(len(unknown), 'tensor')} that the golden checkpoint does not have.",
             "Use the names of tensors. Unknown:",
-            _with_nearest(unknown, golden),
+            _describe_unknown(unknown, golden),
         )
 
 
-def _with_nearest(names: list[str], known: Collection[str]) -> list[str]:
+def _describe_unknown(names: list[str], candidates: Collection[str]) -> list[str]:
     lines = []
     for name in names[:MAX_LISTED]:
-        close = find_nearest_names(name, list(known), 1)
+        close = find_nearest_names(name, list(candidates), 1)
         lines.append(f'"{name}"' + (f"  (nearest: {close[0]})" if close else ""))
     return lines

@@ -11,33 +11,35 @@ from probe_core.errors import format_count, make_printable
 MAX_LISTED = 5
 
 
-def verdict(comparison: CheckpointComparison) -> str:
+def format_verdict(comparison: CheckpointComparison) -> str:
     """Return the verdict in one line."""
     differing, total = comparison.differing, len(comparison.pairs)
     if differing:
-        main = main_pair(comparison)
+        main = find_main_pair(comparison)
         name = make_printable(main.name)
         subject = f"the first, {name}," if main is differing[0] and len(differing) > 1 else name
-        return f"DIVERGED: {len(differing):,} of {format_count(total, 'tensor')} differ; {subject} {clause(main)}"
-    remarks = list(_missing(comparison))
+        return (
+            f"DIVERGED: {len(differing):,} of {format_count(total, 'tensor')} differ; {subject} {describe_pair(main)}"
+        )
+    remarks = list(_describe_missing(comparison))
     if comparison.optimizer_settings:
-        remarks.append(_setting(comparison.optimizer_settings[0]))
+        remarks.append(_describe_setting(comparison.optimizer_settings[0]))
     if remarks:
         verb = "is" if total == 1 else "are"
         return f"DIVERGED: {format_count(total, 'common tensor')} {verb} equal; {'; '.join(remarks)}"
     return f"AGREE: all {format_count(total, 'tensor')} are equal"
 
 
-def main_pair(comparison: CheckpointComparison) -> TensorPair:
+def find_main_pair(comparison: CheckpointComparison) -> TensorPair:
     """Return the differing pair that the verdict names: the first with a known content, or the first."""
     differing = comparison.differing
     return next((pair for pair in differing if pair.match is not None), differing[0])
 
 
-def clause(pair: TensorPair) -> str:
+def describe_pair(pair: TensorPair) -> str:
     """Return how a pair differs, to follow its name."""
     if pair.match is not None:
-        return _match(pair, pair.match)
+        return _describe_match(pair, pair.match)
     if pair.distance is None:
         first, second = (list(shape) for shape in pair.shapes)
         return f"has the shape {first}, and {second} in the other"
@@ -47,18 +49,18 @@ def clause(pair: TensorPair) -> str:
     norm = distance.norms[1]
     relative = f", {distance.l2 / norm:.3g} of its norm" if norm else ""
     kinds = "" if pair.types[0] == pair.types[1] else f" ({pair.types[0]}, and {pair.types[1]} in the other)"
-    cosine = "" if distance.cosine is None else f", cos {_cosine(distance.cosine)}"
+    cosine = "" if distance.cosine is None else f", cos {_format_cosine(distance.cosine)}"
     return f"differs by l2 {distance.l2:.3g}{relative}{cosine}{kinds}"
 
 
-def _match(pair: TensorPair, match: Match) -> str:
-    other = make_printable(short_name(pair.golden_name, match.name))
+def _describe_match(pair: TensorPair, match: Match) -> str:
+    matched_name = make_printable(shorten_name(pair.golden_name, match.name))
     if match.relation is Relation.SWAPPED:
-        return f"equals {other} of the other: swapped?"
+        return f"equals {matched_name} of the other: swapped?"
     if match.relation is Relation.EQUALS_OTHER:
-        return f"equals {other} of the other: copied?"
+        return f"equals {matched_name} of the other: copied?"
     if match.relation is Relation.OTHER_EQUALS:
-        return f"differs, and {other} equals it in the other: copied?"
+        return f"differs, and {matched_name} equals it in the other: copied?"
     if match.relation is Relation.TRANSPOSED:
         return "is the transpose of the other"
     if match.relation is Relation.EARLIER_ITERATION:
@@ -66,22 +68,24 @@ def _match(pair: TensorPair, match: Match) -> str:
     return f"has not changed since {match.iteration}: stale?"
 
 
-def short_name(name: str, other: str) -> str:
+def shorten_name(name: str, matched_name: str) -> str:
     """Return the component in which a name differs, if it is a word and the only one; else the whole name."""
-    parts, others = name.split("."), other.split(".")
+    parts, others = name.split("."), matched_name.split(".")
     if len(parts) != len(others):
-        return other
-    differing = [theirs for own, theirs in zip(parts, others) if own != theirs]
-    return differing[0] if len(differing) == 1 and not differing[0].isdigit() else other
+        return matched_name
+    differing = [
+        matched_component for component, matched_component in zip(parts, others) if component != matched_component
+    ]
+    return differing[0] if len(differing) == 1 and not differing[0].isdigit() else matched_name
 
 
-def _cosine(value: float) -> str:
+def _format_cosine(value: float) -> str:
     """Return a cosine that reads as 1 only if it is 1."""
     text = f"{value:.6g}"
     return text if value == 1 or text != "1" else f"1 - {1 - value:.2g}"
 
 
-def _missing(comparison: CheckpointComparison) -> Iterator[str]:
+def _describe_missing(comparison: CheckpointComparison) -> Iterator[str]:
     for names, side in ((comparison.target_only, "target"), (comparison.golden_only, "golden checkpoint")):
         if names:
             verb = "is" if len(names) == 1 else "are"
@@ -93,25 +97,25 @@ def _missing(comparison: CheckpointComparison) -> Iterator[str]:
             yield f"{verb}: {make_printable(name)} {why}"
 
 
-def details(comparison: CheckpointComparison) -> Iterator[str]:
+def format_details(comparison: CheckpointComparison) -> Iterator[str]:
     """Yield lines about the other differing tensors, and about what was not compared."""
     yield from comparison.target.remarks
     yield from (remark for remark in comparison.golden.remarks if remark not in comparison.target.remarks)
     differing = comparison.differing
-    others = [pair for pair in differing if pair is not main_pair(comparison)] if differing else []
+    others = [pair for pair in differing if pair is not find_main_pair(comparison)] if differing else []
     others.sort(key=lambda pair: pair.match is None)
     for pair in others[:MAX_LISTED]:
-        line = f"{make_printable(pair.name)} {clause(pair)}"
+        line = f"{make_printable(pair.name)} {describe_pair(pair)}"
         yield line if line.endswith("?") else f"{line}."
     if len(others) > MAX_LISTED:
         yield f"{format_count(len(others) - MAX_LISTED, 'other tensor')} differ; the file lists them."
     if differing:
-        for line in _missing(comparison):
+        for line in _describe_missing(comparison):
             yield f"{line[0].upper()}{line[1:]}."
-    yield from _settings(comparison)
+    yield from _describe_settings(comparison)
 
 
-def _setting(setting: SettingPair) -> str:
+def _describe_setting(setting: SettingPair) -> str:
     name = make_printable(setting.name)
     if setting.golden is None or setting.target is None:
         side = "target" if setting.golden is None else "golden checkpoint"
@@ -120,10 +124,10 @@ def _setting(setting: SettingPair) -> str:
     return f"{name} is {first}, and {second} in the other"
 
 
-def _settings(comparison: CheckpointComparison) -> Iterator[str]:
+def _describe_settings(comparison: CheckpointComparison) -> Iterator[str]:
     ordered = [*comparison.optimizer_settings]
     ordered += [setting for setting in comparison.settings if setting not in ordered]
     for setting in ordered[:MAX_LISTED]:
-        yield f"{_setting(setting)}."
+        yield f"{_describe_setting(setting)}."
     if len(comparison.settings) > MAX_LISTED:
         yield f"{format_count(len(comparison.settings) - MAX_LISTED, 'other setting')} differ."

@@ -37,24 +37,24 @@ def write_similarities(comparison: CheckpointComparison, path: Path) -> None:
         UserError: The file exists, or cannot be written.
     """
     check_output(path)
-    content = {pair.name: _entry(pair) for pair in comparison.pairs}
+    content = {pair.name: _create_entry(pair) for pair in comparison.pairs}
     write_text(path, json.dumps(content, indent=4, allow_nan=False) + "\n")
 
 
-def _entry(pair: TensorPair) -> dict[str, Any]:
+def _create_entry(pair: TensorPair) -> dict[str, Any]:
     first, second = (list(shape) for shape in pair.shapes)
     if pair.distance is None:
         count = pair.counts[0] if pair.counts[0] == pair.counts[1] else list(pair.counts)
         return {"l2": None, "cos": None, "numel": count, "shape": [first, second]}
     cosine = pair.distance.cosine
     return {
-        "l2": _number(pair.distance.l2),
-        "cos": None if cosine is None else _number(cosine),
+        "l2": _encode_number(pair.distance.l2),
+        "cos": None if cosine is None else _encode_number(cosine),
         "numel": pair.counts[0],
         "shape": first,
     }
 
 
-def _number(value: float) -> float | str:
+def _encode_number(value: float) -> float | str:
     """Return a number as JSON can express it: NaN and infinities as texts."""
     return value if math.isfinite(value) else repr(value)

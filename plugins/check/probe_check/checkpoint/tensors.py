@@ -107,7 +107,7 @@ class JoinedTensor(Tensor):
         self._lengths = [math.prod(part.shape[dimension:]) for part in parts]
         self._row = sum(self._lengths)
 
-    def reshaped(self, shape: tuple[int, ...]) -> JoinedTensor:
+    def reshape(self, shape: tuple[int, ...]) -> JoinedTensor:
         """Give the tensor another shape with as many elements, and return it."""
         self.shape = shape
         return self
@@ -120,22 +120,22 @@ class JoinedTensor(Tensor):
             row, offset = divmod(start, self._row)
             rows = (stop - start) // self._row
             if offset == 0 and rows:
-                pieces.append(self._rows(row, rows))
+                pieces.append(self._read_rows(row, rows))
                 start += rows * self._row
             else:
-                piece = self._within_row(row, offset, stop - start)
+                piece = self._read_within_row(row, offset, stop - start)
                 pieces.append(piece)
                 start += piece.size
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
-    def _rows(self, row: int, rows: int) -> Array:
+    def _read_rows(self, row: int, rows: int) -> Array:
         blocks = [
             part.read(row * length, rows * length).reshape(rows, length)
             for part, length in zip(self._parts, self._lengths)
         ]
         return np.concatenate(blocks, axis=1).reshape(-1)
 
-    def _within_row(self, row: int, offset: int, count: int) -> Array:
+    def _read_within_row(self, row: int, offset: int, count: int) -> Array:
         for part, length in zip(self._parts, self._lengths):
             if offset < length:
                 return part.read(row * length + offset, min(count, length - offset))

@@ -14,7 +14,7 @@ from probe_check.checkpoint.checkpoint_pickle import StorageReference, interpret
 from probe_check.checkpoint.errors import UnreadableCheckpoint
 
 MAX_PICKLE_BYTES = 256 << 20
-_LOCAL = struct.Struct("<4s22x2H")
+_LOCAL_HEADER = struct.Struct("<4s22x2H")
 ZIP_MARK = b"PK\x03\x04"
 
 
@@ -65,59 +65,59 @@ class TorchArchive:
             with zipfile.ZipFile(_Window(source)) as archive:
                 self._members = {member.filename: member for member in archive.infolist()}
         except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError):
-            raise self._error("is no valid zip archive: it is cut off or damaged") from None
+            raise self._create_error("is no valid zip archive: it is cut off or damaged") from None
         roots = [name[:-9] for name in self._members if name.endswith("/data.pkl")]
         if len(roots) != 1:
-            what = "TorchScript" if any(name.endswith("/constants.pkl") for name in self._members) else ""
-            raise self._error(f"is no archive of torch.save: it has {what or 'no single data.pkl'}")
+            kind = "TorchScript" if any(name.endswith("/constants.pkl") for name in self._members) else ""
+            raise self._create_error(f"is no archive of torch.save: it has {kind or 'no single data.pkl'}")
         self._root = roots[0]
         if f"{self._root}/constants.pkl" in self._members:
-            raise self._error("is a TorchScript archive, which is not supported")
+            raise self._create_error("is a TorchScript archive, which is not supported")
         self.is_big_endian = self._is_big_endian()
 
-    def content(self) -> Any:
+    def read_content(self) -> Any:
         """Return the data of the archive; tensors are descriptions.
 
         Raises:
             UnreadableCheckpoint: The pickle is damaged.
         """
-        pickled = self._member("data.pkl")
+        pickled = self._find_member("data.pkl")
         if pickled.size > MAX_PICKLE_BYTES:
-            raise self._error(f"has a pickle of {pickled.size} bytes, which is larger than supported")
+            raise self._create_error(f"has a pickle of {pickled.size} bytes, which is larger than supported")
         try:
             return interpret_checkpoint(bytes(pickled.read(0, pickled.size)))[0]
         except PickleError as error:
-            raise self._error(f"cannot be read: {error}") from None
+            raise self._create_error(f"cannot be read: {error}") from None
 
-    def storage(self, reference: StorageReference) -> ByteSource:
+    def find_storage(self, reference: StorageReference) -> ByteSource:
         """Return the bytes of a storage."""
-        return self._member(f"data/{reference.key}")
+        return self._find_member(f"data/{reference.key}")
 
     def _is_big_endian(self) -> bool:
         if f"{self._root}/byteorder" not in self._members:
             return False
-        member = self._member("byteorder")
+        member = self._find_member("byteorder")
         order = bytes(member.read(0, min(member.size, 16)))
         if order not in (b"", b"little", b"big"):
-            raise self._error("has a byte order that is neither little nor big")
+            raise self._create_error("has a byte order that is neither little nor big")
         return order == b"big"
 
-    def _member(self, name: str) -> ByteSource:
+    def _find_member(self, name: str) -> ByteSource:
         member = self._members.get(f"{self._root}/{name}")
         if member is None:
-            raise self._error(f"lacks {name}")
+            raise self._create_error(f"lacks {name}")
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-            raise self._error(f"is not written by torch.save: {name} is compressed or encrypted")
+            raise self._create_error(f"is not written by torch.save: {name} is compressed or encrypted")
         header = member.header_offset
-        if not 0 <= header <= self._source.size - _LOCAL.size:
-            raise self._error(f"is damaged: {name} is outside of the file")
-        mark, names, extras = _LOCAL.unpack(self._source.read(header, _LOCAL.size))
-        start = header + _LOCAL.size + names + extras
+        if not 0 <= header <= self._source.size - _LOCAL_HEADER.size:
+            raise self._create_error(f"is damaged: {name} is outside of the file")
+        mark, names, extras = _LOCAL_HEADER.unpack(self._source.read(header, _LOCAL_HEADER.size))
+        start = header + _LOCAL_HEADER.size + names + extras
         if mark != ZIP_MARK or member.file_size != member.compress_size:
-            raise self._error(f"is damaged: {name} does not begin where the directory states")
+            raise self._create_error(f"is damaged: {name} does not begin where the directory states")
         if start + member.file_size > self._source.size:
-            raise self._error(f"is cut off within {name}")
-        return self._source.part(start, member.file_size)
+            raise self._create_error(f"is cut off within {name}")
+        return self._source.select_range(start, member.file_size)
 
-    def _error(self, problem: str) -> UnreadableCheckpoint:
+    def _create_error(self, problem: str) -> UnreadableCheckpoint:
         return UnreadableCheckpoint(self._source.path, problem)

@@ -11,10 +11,10 @@ from typing import Any
 from probe_recording import PickleError, TruncatedPickle
 
 from probe_check.checkpoint.byte_source import ByteSource
-from probe_check.checkpoint.checkpoint_pickle import StorageReference, interpret_checkpoint, pickle_names
-from probe_check.checkpoint.elements import element_type
+from probe_check.checkpoint.checkpoint_pickle import StorageReference, interpret_checkpoint, load_pickle_names
+from probe_check.checkpoint.elements import get_element_type
 from probe_check.checkpoint.errors import TensorProblem, UnreadableCheckpoint
-from probe_check.checkpoint.nested import descriptions
+from probe_check.checkpoint.nested import iterate_descriptions
 from probe_check.checkpoint.torch_archive import MAX_PICKLE_BYTES
 
 LEGACY_MARK = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
@@ -38,28 +38,28 @@ class LegacyFile:
         self._source = source
         self._position = 0
         try:
-            self._pickle()  # the magic number
-            protocol, system = self._pickle(), self._pickle()
-            self._content, keys = self._pickle(), self._pickle()
+            self._read_pickle()  # the magic number
+            protocol, system = self._read_pickle(), self._read_pickle()
+            self._content, keys = self._read_pickle(), self._read_pickle()
             if protocol != 1001 or not isinstance(system, dict) or not isinstance(keys, list):
                 raise PickleError("it does not begin as torch.save begins a file")
             self.is_big_endian = system.get("little_endian") is False
-            self._storages = self._places(keys)
+            self._storages = self._find_storages(keys)
         except PickleError as error:
-            raise self._error(f"cannot be read: {error}") from None
+            raise self._create_error(f"cannot be read: {error}") from None
 
-    def content(self) -> Any:
+    def read_content(self) -> Any:
         """Return the data of the file; tensors are descriptions."""
         return self._content
 
-    def storage(self, reference: StorageReference) -> ByteSource:
+    def find_storage(self, reference: StorageReference) -> ByteSource:
         """Return the bytes of a storage."""
         source = self._storages.get(reference.key)
         if source is None:
-            raise self._error(f"is cut off: it lacks storage {reference.key:.40}")
+            raise self._create_error(f"is cut off: it lacks storage {reference.key:.40}")
         return source
 
-    def _pickle(self) -> Any:
+    def _read_pickle(self) -> Any:
         """Return the data of the next pickle; of a long one, more is read until it is complete."""
         size = _CHUNK_BYTES
         while True:
@@ -77,27 +77,27 @@ class LegacyFile:
             self._position += length
             return value
 
-    def _places(self, keys: list[Any]) -> dict[str, ByteSource]:
+    def _find_storages(self, keys: list[Any]) -> dict[str, ByteSource]:
         """Return the bytes of each storage, by its key."""
-        kinds = {d.key: d.kind for d in descriptions(self._content) if isinstance(d, StorageReference)}
+        kinds = {d.key: d.kind for d in iterate_descriptions(self._content) if isinstance(d, StorageReference)}
         places: dict[str, ByteSource] = {}
         for key in keys:
             kind = kinds.get(str(key))
             if kind is None:
                 break
             try:
-                size = element_type(pickle_names()["storages"].get(kind, kind)).size
+                size = get_element_type(load_pickle_names()["storages"].get(kind, kind)).size
             except TensorProblem as problem:
-                raise self._error(f"has a storage that {problem}") from None
+                raise self._create_error(f"has a storage that {problem}") from None
             if self._position + 8 > self._source.size:
-                raise self._error("is cut off before a storage")
+                raise self._create_error("is cut off before a storage")
             count = int.from_bytes(self._source.read(self._position, 8), "little", signed=True)
             start = self._position + 8
             if count < 0 or start + count * size > self._source.size:
-                raise self._error("is cut off within a storage")
-            places[str(key)] = self._source.part(start, count * size)
+                raise self._create_error("is cut off within a storage")
+            places[str(key)] = self._source.select_range(start, count * size)
             self._position = start + count * size
         return places
 
-    def _error(self, problem: str) -> UnreadableCheckpoint:
+    def _create_error(self, problem: str) -> UnreadableCheckpoint:
         return UnreadableCheckpoint(self._source.path, problem)

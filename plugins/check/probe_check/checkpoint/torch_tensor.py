@@ -8,8 +8,8 @@ from typing import Any
 from probe_recording import PickledCall, PickledName
 
 from probe_check.checkpoint.byte_source import ByteSource
-from probe_check.checkpoint.checkpoint_pickle import StorageReference, pickle_names
-from probe_check.checkpoint.elements import ElementType, element_type
+from probe_check.checkpoint.checkpoint_pickle import StorageReference, load_pickle_names
+from probe_check.checkpoint.elements import ElementType, get_element_type
 from probe_check.checkpoint.errors import TensorProblem
 from probe_check.checkpoint.tensors import MAX_DIMENSIONS, StoredTensor, StridedTensor, Tensor
 
@@ -18,33 +18,35 @@ Storages = Callable[[StorageReference], ByteSource]
 """A function that returns the bytes of a storage."""
 
 
-def tensor_of(described: Any, storages: Storages, *, is_big_endian: bool = False) -> Tensor:
+def build_tensor(description: Any, storages: Storages, *, is_big_endian: bool = False) -> Tensor:
     """Return the tensor of a description.
 
     Raises:
         TensorProblem: The tensor is of a kind that is not supported, or its description is not valid.
     """
-    names = pickle_names()
+    names = load_pickle_names()
     for _ in range(MAX_WRAPPERS):
-        if not isinstance(described, PickledCall):
+        if not isinstance(description, PickledCall):
             break
-        function, arguments = described.function.name, described.arguments
+        function, arguments = description.function.name, description.arguments
         if function in names["wrapping_functions"] and arguments:
-            described = arguments[names["wrapping_functions"][function]]
+            description = arguments[names["wrapping_functions"][function]]
         elif function == "_rebuild_from_type_v2" and len(arguments) >= 3:
             inner, inner_arguments = arguments[0], arguments[2]
             if not isinstance(inner, PickledName) or not isinstance(inner_arguments, tuple):
                 break
-            described = PickledCall(inner, inner_arguments)
+            description = PickledCall(inner, inner_arguments)
         elif function in names["tensor_functions"]:
-            return _plain(function, arguments, storages, is_big_endian=is_big_endian)
+            return _build_plain_tensor(function, arguments, storages, is_big_endian=is_big_endian)
         else:
             raise TensorProblem(f"is a tensor made by {function:.60}, which is not supported")
     raise TensorProblem("is not described as torch.save describes tensors")
 
 
-def _plain(function: str, arguments: tuple[Any, ...], storages: Storages, *, is_big_endian: bool) -> Tensor:
-    names = pickle_names()
+def _build_plain_tensor(
+    function: str, arguments: tuple[Any, ...], storages: Storages, *, is_big_endian: bool
+) -> Tensor:
+    names = load_pickle_names()
     if len(arguments) < 4 or not isinstance(arguments[0], StorageReference):
         raise TensorProblem("is not described as torch.save describes tensors")
     storage, offset, shape, strides = arguments[:4]
@@ -53,16 +55,16 @@ def _plain(function: str, arguments: tuple[Any, ...], storages: Storages, *, is_
         kind = names["storages"].get(storage.kind, storage.kind)
     else:
         kind = getattr(arguments[position], "name", "") if len(arguments) > position else ""
-    element = element_type(str(kind), is_big_endian=is_big_endian)
+    element = get_element_type(str(kind), is_big_endian=is_big_endian)
     if any(
         isinstance(argument, dict) and (argument.get("conj") is True or argument.get("neg") is True)
         for argument in arguments[4:]
     ):
         raise TensorProblem("is stored conjugated or negated, which is not supported")
-    return _view(element, offset, shape, strides, storages(storage))
+    return _build_view(element, offset, shape, strides, storages(storage))
 
 
-def _view(element: ElementType, offset: Any, shape: Any, strides: Any, source: ByteSource) -> Tensor:
+def _build_view(element: ElementType, offset: Any, shape: Any, strides: Any, source: ByteSource) -> Tensor:
     """Return the tensor with a shape and strides in a storage; all elements must be in the storage."""
     if not isinstance(shape, (tuple, list)) or not isinstance(strides, (tuple, list)):
         raise TensorProblem("has no shape")
@@ -73,11 +75,11 @@ def _view(element: ElementType, offset: Any, shape: Any, strides: Any, source: B
         raise TensorProblem("has too many dimensions")
     shape, strides, size = tuple(shape), tuple(strides), element.size
     if 0 in shape:
-        return StoredTensor(element, shape, source.part(0, 0))
+        return StoredTensor(element, shape, source.select_range(0, 0))
     reach = offset + 1 + sum((n - 1) * stride for n, stride in zip(shape, strides))
     if reach * size > source.size:
         raise TensorProblem(f"reaches beyond the {source.size // size} elements of its storage")
-    span = source.part(offset * size, (reach - offset) * size)
+    span = source.select_range(offset * size, (reach - offset) * size)
     if _is_contiguous(shape, strides):
         return StoredTensor(element, shape, span)
     tensor = StridedTensor(element, shape, span, strides)

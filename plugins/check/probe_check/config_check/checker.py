@@ -14,10 +14,10 @@ from typing import Any
 from probe_recording import Conditions, new_condition_capture, note, recorded_variables
 
 from probe_check.config_check import collection
-from probe_check.config_check.frameworks import new_adapter
+from probe_check.config_check.frameworks import create_adapter
 from probe_check.config_check.pack_file import PackFile
-from probe_check.config_check.random_log import LOG
-from probe_check.config_check.rules import HIDDEN, load_rules
+from probe_check.config_check.random_log import RANDOM_LOG
+from probe_check.config_check.rules import HIDDEN_TEXT, load_rules
 from probe_core.errors import describe_error
 
 MAX_STEPS = 10
@@ -51,21 +51,21 @@ class ConfigChecker:
         *,
         steps: int | None = MAX_STEPS,
     ) -> None:
-        self._adapter = new_adapter(fmk)
+        self._adapter = create_adapter(fmk)
         self._framework, self._steps, self._step = fmk, steps, 0
         self._pack = PackFile(Path(output_zip_path))
         self._capture = new_condition_capture(fmk)
         self._process, self._has_parameters = os.getpid(), False
         self._lost: set[str] = set()
-        self._rank = self._adapter.rank()
+        self._rank = self._adapter.get_rank()
         model = model[0] if isinstance(model, (list, tuple)) and model else model
         if model is not None:
             self._adapter.check_model(model)
         paths = [shell_path] if isinstance(shell_path, (str, os.PathLike)) else shell_path or []
         if self._rank == 0:
-            self._pack.add(self._static_members([Path(path) for path in paths]))
+            self._pack.add(self._collect_static_members([Path(path) for path in paths]))
         if model is not None:
-            self._adapter.hook_forward(model, self._before_forward)
+            self._adapter.hook_forward(model, self._collect_forward_call)
 
     @staticmethod
     def apply_patches(fmk: str = "pytorch") -> None:
@@ -77,8 +77,8 @@ class ConfigChecker:
         Raises:
             UserError: The framework is not known, or not installed.
         """
-        new_adapter(fmk).patch_random_functions()
-        LOG.start()
+        create_adapter(fmk).patch_random_functions()
+        RANDOM_LOG.start()
 
     @staticmethod
     def compare(bench_zip_path: str, cmp_zip_path: str, output_path: str, fmk: str = "pytorch") -> None:
@@ -93,25 +93,25 @@ class ConfigChecker:
 
     # -- collection ------------------------------------------------------------------------------
 
-    def _static_members(self, paths: Sequence[Path]) -> dict[str, str]:
+    def _collect_static_members(self, paths: Sequence[Path]) -> dict[str, str]:
         """Return what is collected before the first forward call."""
         rules = load_rules()
-        members = {"env": collection.environment_text(rules), "pip": collection.packages_text()}
-        parameters = collection.static_hyperparameters(paths, rules)
+        members = {"env": collection.format_environment(rules), "pip": collection.format_packages()}
+        parameters = collection.collect_hyperparameters(paths, rules)
         if parameters:
             members["hyperparameters/hyperparameters_static.json"] = json.dumps(parameters, indent=4)
-        return {**members, **self._dynamic_members()}
+        return {**members, **self._collect_dynamic_members()}
 
-    def _dynamic_members(self) -> dict[str, str]:
+    def _collect_dynamic_members(self) -> dict[str, str]:
         """Return the arguments of Megatron once they are known; empty before, and afterwards."""
         is_done = self._has_parameters or self._step > 0 or self._rank != 0
-        parameters = {} if is_done else megatron_parameters()
+        parameters = {} if is_done else read_megatron_arguments()
         if not parameters:
             return {}
         self._has_parameters = True
         return {"hyperparameters/hyperparameters_dynamic.json": json.dumps(parameters, indent=4)}
 
-    def _before_forward(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+    def _collect_forward_call(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         """Collect a forward call."""
         is_beyond = self._steps is not None and self._step >= self._steps
         if is_beyond or os.getpid() != self._process:
@@ -119,11 +119,11 @@ class ConfigChecker:
         members: dict[str, str] = {}
         place = f"step{self._step}/rank{self._rank}"
         parts: dict[str, Callable[[], Mapping[str, str]]] = {
-            "conditions": lambda: self._conditions(place, model, args, kwargs),
-            "inputs": lambda: self._inputs(place, args, kwargs),
-            "weights": lambda: self._weights(place, model),
-            "random calls": self._random_calls,
-            "arguments": self._dynamic_members,
+            "conditions": lambda: self._collect_conditions(place, model, args, kwargs),
+            "inputs": lambda: self._collect_inputs(place, args, kwargs),
+            "weights": lambda: self._collect_weights(place, model),
+            "random calls": self._collect_random_calls,
+            "arguments": self._collect_dynamic_members,
         }
         with self._capture.quiet():
             for part, collect in parts.items():
@@ -140,29 +140,29 @@ class ConfigChecker:
                 note(f"config-check: {part} of step {self._step} cannot be collected: {describe_error(error)}")
             self._lost.add(part)
 
-    def _conditions(self, place: str, model: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, str]:
+    def _collect_conditions(self, place: str, model: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, str]:
         conditions = Conditions()
         conditions.add_facts("environment", recorded_variables())
         self._capture.record_model_call(conditions, model, args, kwargs)
         self._capture.record_program(conditions)
         return {f"{place}/conditions.json": conditions.text(self._framework)}
 
-    def _inputs(self, place: str, args: Any, kwargs: Mapping[str, Any]) -> dict[str, str]:
-        return {f"dataset/{place}/dataset.json": json.dumps(self._adapter.inputs(args, kwargs), indent=4)}
+    def _collect_inputs(self, place: str, args: Any, kwargs: Mapping[str, Any]) -> dict[str, str]:
+        return {f"dataset/{place}/dataset.json": json.dumps(self._adapter.measure_inputs(args, kwargs), indent=4)}
 
-    def _weights(self, place: str, model: Any) -> dict[str, str]:
-        return {f"weights/{place}/weight.json": json.dumps(self._adapter.weights(model), indent=4)}
+    def _collect_weights(self, place: str, model: Any) -> dict[str, str]:
+        return {f"weights/{place}/weight.json": json.dumps(self._adapter.measure_weights(model), indent=4)}
 
-    def _random_calls(self) -> dict[str, str]:
+    def _collect_random_calls(self) -> dict[str, str]:
         """Return the calls up to the first forward call, and end recording; empty afterwards."""
         if self._step:
             return {}
-        text = LOG.text()
-        LOG.remove()
+        text = RANDOM_LOG.format_calls()
+        RANDOM_LOG.remove()
         return {f"random/rank{self._rank}.json": text} if self._rank == 0 else {}
 
 
-def megatron_parameters() -> dict[str, Any]:
+def read_megatron_arguments() -> dict[str, Any]:
     """Return the arguments of Megatron, without secrets; empty if it is not used, or not initialised yet."""
     for name in MEGATRON_MODULES:
         function = getattr(sys.modules.get(name), "get_args", None)
@@ -172,20 +172,20 @@ def megatron_parameters() -> dict[str, Any]:
             arguments = vars(function())
             rules = load_rules()
             return {
-                key: HIDDEN if rules.is_secret(key) else _plain(value)
+                key: HIDDEN_TEXT if rules.is_secret(key) else _convert_to_json(value)
                 for key, value in arguments.items()
                 if not key.startswith("_")
             }
     return {}
 
 
-def _plain(value: Any) -> Any:
+def _convert_to_json(value: Any) -> Any:
     """Return a value as JSON data; None for an object that has no text of its own."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_convert_to_json(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _convert_to_json(item) for key, item in value.items()}
     is_named = isinstance(value, (enum.Enum, os.PathLike)) or type(value).__name__ == "dtype"
     return str(value) if is_named else None

@@ -13,45 +13,49 @@ import yaml
 from probe_recording import VARIABLES, Conditions, recorded_variables
 
 from probe_check.config_check.pack import Scalar
-from probe_check.config_check.rules import HIDDEN, Rules
-from probe_check.config_check.shell_script import hyperparameters_of
+from probe_check.config_check.rules import HIDDEN_TEXT, ConfigRules
+from probe_check.config_check.shell_script import parse_hyperparameters
 from probe_core.errors import UserError
 from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
 
 MAX_FILE_BYTES = 4 << 20
 """Largest size of a script or yaml file."""
-MAX_VALUE = 2000
+MAX_VALUE_LENGTH = 2000
 """Largest number of characters of the value of a variable or hyper-parameter that is stored."""
 SHELL_SUFFIXES = (".sh", ".bash")
 YAML_SUFFIXES = (".yaml", ".yml")
 
 
-def environment_text(rules: Rules) -> str:
+def format_environment(rules: ConfigRules) -> str:
     """Return the content of the member ``env``: the documented variables, and those that a recording notes.
 
     Other variables may hold secrets. Of variables whose names show that the machine has NPUs, the name alone
     is stored.
     """
     names = {name for rule in rules.variables for name in (rule.npu, rule.gpu) if name} | {*VARIABLES}
-    found = {name: "" for name in os.environ if rules.npu_mark in name}
-    found |= {name: os.environ[name][:MAX_VALUE] for name in names if name in os.environ}
-    return json.dumps(dict(sorted(found.items())), indent=4)
+    variables = {name: "" for name in os.environ if rules.npu_mark in name}
+    variables |= {name: os.environ[name][:MAX_VALUE_LENGTH] for name in names if name in os.environ}
+    return json.dumps(dict(sorted(variables.items())), indent=4)
 
 
-def packages_text() -> str:
+def format_packages() -> str:
     """Return the content of the member ``pip``: a line ``name=version`` for each installed package."""
-    found = {(one.metadata["Name"], one.version) for one in metadata.distributions() if one.metadata}
-    return "".join(f"{name}={version}\n" for name, version in sorted(found, key=str) if name)
+    packages = {
+        (distribution.metadata["Name"], distribution.version)
+        for distribution in metadata.distributions()
+        if distribution.metadata
+    }
+    return "".join(f"{name}={version}\n" for name, version in sorted(packages, key=str) if name)
 
 
-def conditions_text(framework: str) -> str:
+def format_conditions(framework: str) -> str:
     """Return the content of ``conditions.json`` of a collection outside of the training."""
     conditions = Conditions()
     conditions.add_facts("environment", recorded_variables())
     return conditions.text(framework)
 
 
-def static_hyperparameters(paths: Iterable[Path], rules: Rules) -> dict[str, Any]:
+def collect_hyperparameters(paths: Iterable[Path], rules: ConfigRules) -> dict[str, Any]:
     """Return the hyper-parameters in shell scripts and yaml files, without secrets.
 
     A parameter of two files with different values becomes an object with both.
@@ -59,33 +63,33 @@ def static_hyperparameters(paths: Iterable[Path], rules: Rules) -> dict[str, Any
     Raises:
         UserError: A file cannot be read, or is neither a shell script nor a yaml file.
     """
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     values: dict[str, list[Scalar]] = {}
     for path in paths:
-        for name, value in _parameters_in(path, rules).items():
-            own = HIDDEN if rules.is_secret(name) else value
+        for name, value in _read_parameters(path, rules).items():
+            shown_value = HIDDEN_TEXT if rules.is_secret(name) else value
             values.setdefault(name, [])
-            if own not in values[name]:
-                values[name].append(own)
+            if shown_value not in values[name]:
+                values[name].append(shown_value)
     for name, all_values in values.items():
-        found[name] = all_values[0]
+        parameters[name] = all_values[0]
         if len(all_values) > 1:
-            found[name] = {"description": "duplicate_value", "values": all_values}
-    return found
+            parameters[name] = {"description": "duplicate_value", "values": all_values}
+    return parameters
 
 
-def _parameters_in(path: Path, rules: Rules) -> Mapping[str, Scalar]:
+def _read_parameters(path: Path, rules: ConfigRules) -> Mapping[str, Scalar]:
     suffix = path.suffix.lower()
     if suffix not in SHELL_SUFFIXES + YAML_SUFFIXES:
         raise UserError(
             f"{path} is neither a shell script nor a yaml file.",
             f"Give files that end in {', '.join(SHELL_SUFFIXES + YAML_SUFFIXES)}.",
         )
-    text = _text_of(path)
-    return hyperparameters_of(text, rules) if suffix in SHELL_SUFFIXES else _yaml_parameters(path, text)
+    text = _read_text(path)
+    return parse_hyperparameters(text, rules) if suffix in SHELL_SUFFIXES else _parse_yaml_parameters(path, text)
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         data = read_regular_file(path)
     except FileNotFoundError:
@@ -101,27 +105,27 @@ def _text_of(path: Path) -> str:
     return data.decode("utf-8-sig", "replace")
 
 
-def _yaml_parameters(path: Path, text: str) -> dict[str, Scalar]:
+def _parse_yaml_parameters(path: Path, text: str) -> dict[str, Scalar]:
     try:
         content = parse_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid yaml{describe_yaml_error(error)}.", "Correct the file.") from None
     if not isinstance(content, dict):
         raise UserError(f"{path} holds no mapping of names to values.", "Give a yaml file of hyper-parameters.")
-    found: dict[str, Scalar] = {}
-    _flatten(content, "", found)
-    return found
+    parameters: dict[str, Scalar] = {}
+    _flatten(content, "", parameters)
+    return parameters
 
 
-def _flatten(value: Any, name: str, found: dict[str, Scalar]) -> None:
+def _flatten(value: Any, name: str, parameters: dict[str, Scalar]) -> None:
     """Add the values of nested mappings by dotted names; a list of plain values is one value."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            _flatten(inner, f"{name}.{key}" if name else str(key), found)
-    elif isinstance(value, list) and not all(isinstance(one, (bool, int, float, str, list)) for one in value):
+            _flatten(inner, f"{name}.{key}" if name else str(key), parameters)
+    elif isinstance(value, list) and not all(isinstance(item, (bool, int, float, str, list)) for item in value):
         for number, inner in enumerate(value):
-            _flatten(inner, f"{name}.{number}", found)
+            _flatten(inner, f"{name}.{number}", parameters)
     elif isinstance(value, (bool, int, float)):
-        found[name] = value
+        parameters[name] = value
     elif value is not None:
-        found[name] = str(value)[:MAX_VALUE]
+        parameters[name] = str(value)[:MAX_VALUE_LENGTH]

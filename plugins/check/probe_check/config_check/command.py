@@ -12,7 +12,7 @@ from probe_check.checkpoint.command import run_comparison
 from probe_check.checkpoint.similarity_file import DEFAULT_OUTPUT as DEFAULT_SIMILARITIES
 from probe_check.config_check import collection, sentences
 from probe_check.config_check.comparison import ConfigComparison
-from probe_check.config_check.items import SEVERITY, Level
+from probe_check.config_check.items import SEVERITY, DifferenceLevel
 from probe_check.config_check.pack_file import check_name, write_pack
 from probe_check.config_check.results import compare_and_write, is_pack
 from probe_check.config_check.rules import load_rules
@@ -37,7 +37,7 @@ DEFAULT_FRAMEWORK = "pytorch"
 @option("-o", "--output", type=click.Path(path_type=Path), also=["--output_path"],
     help=f"With -d, the pack [default: {DEFAULT_PACK}]; with -c, the directory of the results "
     f"[default: {DEFAULT_OUTPUT}].")  # fmt: skip
-@option("--fail-on", type=click.Choice([Level.WARNING.value, Level.ERROR.value]),
+@option("--fail-on", type=click.Choice([DifferenceLevel.WARNING.value, DifferenceLevel.ERROR.value]),
     help="With -c: exit with 1 if an item has this level or a worse one.")  # fmt: skip
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[FILES...] | [BENCH CMP]")
 @click.pass_context
@@ -66,7 +66,7 @@ def config_check(
 def _collect(files: Sequence[Path], output: Path, framework: str) -> int:
     """Write a pack of what can be collected without running the training."""
     check_name(output)
-    members = static_members(files, framework)
+    members = collect_static_members(files, framework)
     write_pack(output, members)
     if files and not any(name.startswith("hyperparameters/") for name in members):
         console.warn("the files name no hyper-parameters: no training command or value was recognised in them")
@@ -74,14 +74,14 @@ def _collect(files: Sequence[Path], output: Path, framework: str) -> int:
     return EXIT_FINISHED
 
 
-def static_members(files: Sequence[Path], framework: str) -> dict[str, str]:
+def collect_static_members(files: Sequence[Path], framework: str) -> dict[str, str]:
     """Return the members of a pack that is collected without running the training."""
     rules = load_rules()
-    parameters = collection.static_hyperparameters(files, rules)
-    members = {"env": collection.environment_text(rules), "pip": collection.packages_text()}
+    parameters = collection.collect_hyperparameters(files, rules)
+    members = {"env": collection.format_environment(rules), "pip": collection.format_packages()}
     if parameters:
         members["hyperparameters/hyperparameters_static.json"] = json.dumps(parameters, indent=4)
-    return {**members, "conditions.json": collection.conditions_text(framework)}
+    return {**members, "conditions.json": collection.format_conditions(framework)}
 
 
 def _compare(paths: Sequence[Path], output: Path | None, framework: str, fail_on: str | None) -> int:
@@ -92,14 +92,14 @@ def _compare(paths: Sequence[Path], output: Path | None, framework: str, fail_on
         return run_comparison(paths[0], paths[1], output or Path(DEFAULT_SIMILARITIES), fail_on=fail_on is not None)
     comparison, written = compare_and_write(paths[0], paths[1], output or DEFAULT_OUTPUT, framework)
     _show(comparison, written)
-    has_found = fail_on is not None and SEVERITY[comparison.level] >= SEVERITY[Level(fail_on)]
+    has_found = fail_on is not None and SEVERITY[comparison.level] >= SEVERITY[DifferenceLevel(fail_on)]
     return EXIT_FINDINGS if has_found else EXIT_FINISHED
 
 
 def _show(comparison: ConfigComparison, written: list[Path]) -> None:
     """Print the verdict, further differences, what was not compared, and the files."""
     for gap in comparison.gaps:
-        console.warn(sentences.gap(gap, comparison))
-    console.show(console.style(make_printable(sentences.verdict(comparison)), bold=True))
-    for line in (*sentences.details(comparison), *sentences.wrote(written)):
+        console.warn(sentences.describe_gap(gap, comparison))
+    console.show(console.style(make_printable(sentences.format_verdict(comparison)), bold=True))
+    for line in (*sentences.format_details(comparison), *sentences.describe_written_files(written)):
         console.show(f"  {make_printable(line)}")

@@ -13,20 +13,20 @@ from probe_check.config_check.hyperparameters import compare_hyperparameters
 from probe_check.config_check.items import (
     SEVERITY,
     ConfigDifference,
+    DifferenceLevel,
     Gap,
     GapKind,
-    Item,
     ItemResult,
-    Level,
-    worst,
+    PackItem,
+    find_worst_level,
 )
-from probe_check.config_check.pack import Pack, Place
+from probe_check.config_check.pack import Pack, StepRank
 from probe_check.config_check.random_calls import compare_random_calls
-from probe_check.config_check.rules import Rules, load_rules
+from probe_check.config_check.rules import ConfigRules, load_rules
 from probe_check.config_check.tensor_statistics import compare_inputs, compare_weights
 
 CONDITION_COLUMNS = ("step", "rank", "kind", "name", "bench_value", "cmp_value", "level")
-NUMBERED = (Item.DATASET, Item.WEIGHTS, Item.CONDITIONS)
+PER_STEP_ITEMS = (PackItem.DATASET, PackItem.WEIGHTS, PackItem.CONDITIONS)
 """Items that have a file for each step and rank."""
 
 
@@ -49,9 +49,9 @@ class ConfigComparison:
     gaps: tuple[Gap, ...]
 
     @property
-    def level(self) -> Level:
+    def level(self) -> DifferenceLevel:
         """The level of the worst item."""
-        return worst(result.level for result in self.results)
+        return find_worst_level(result.level for result in self.results)
 
 
 def compare_packs(bench: Pack, cmp: Pack, framework: str) -> ConfigComparison:
@@ -66,115 +66,122 @@ def compare_packs(bench: Pack, cmp: Pack, framework: str) -> ConfigComparison:
         UserError: A pack is damaged.
     """
     rules = load_rules()
-    shared = bench.items() & cmp.items()
-    results = [_compare(item, bench, cmp, framework, rules) for item in Item if item in shared]
-    differences = [one for result in results for one in result.differences]
+    shared = bench.list_items() & cmp.list_items()
+    results = [_compare(item, bench, cmp, framework, rules) for item in PackItem if item in shared]
+    differences = [difference for result in results for difference in result.differences]
     return ConfigComparison(
-        bench.path, cmp.path, tuple(results), tuple(sorted(_unique(differences), key=_order)),
-        tuple(_gaps(bench, cmp)),
+        bench.path, cmp.path, tuple(results), tuple(sorted(_drop_repeated(differences), key=_get_sort_key)),
+        tuple(_find_gaps(bench, cmp)),
     )  # fmt: skip
 
 
-def _compare(item: Item, bench: Pack, cmp: Pack, framework: str, rules: Rules) -> ItemResult:
-    comparisons: dict[Item, Callable[[], ItemResult]] = {
-        Item.ENVIRONMENT: lambda: compare_variables(bench.variables(), cmp.variables(), rules),
-        Item.PACKAGES: lambda: compare_packages(bench.packages(), cmp.packages(), framework, rules),
-        Item.DATASET: lambda: compare_inputs(bench, cmp),
-        Item.WEIGHTS: lambda: compare_weights(bench, cmp),
-        Item.HYPERPARAMETERS: lambda: compare_hyperparameters(
+def _compare(item: PackItem, bench: Pack, cmp: Pack, framework: str, rules: ConfigRules) -> ItemResult:
+    comparisons: dict[PackItem, Callable[[], ItemResult]] = {
+        PackItem.ENVIRONMENT: lambda: compare_variables(bench.read_variables(), cmp.read_variables(), rules),
+        PackItem.PACKAGES: lambda: compare_packages(bench.read_packages(), cmp.read_packages(), framework, rules),
+        PackItem.DATASET: lambda: compare_inputs(bench, cmp),
+        PackItem.WEIGHTS: lambda: compare_weights(bench, cmp),
+        PackItem.HYPERPARAMETERS: lambda: compare_hyperparameters(
             (
-                (file, bench.hyperparameters(file), cmp.hyperparameters(file))
-                for file in bench.hyperparameter_files()
-                if file in cmp.hyperparameter_files()
+                (file, bench.read_hyperparameters(file), cmp.read_hyperparameters(file))
+                for file in bench.list_hyperparameter_files()
+                if file in cmp.list_hyperparameter_files()
             ),
             rules,
         ),
-        Item.RANDOM: lambda: compare_random_calls(bench, cmp, rules),
-        Item.CONDITIONS: lambda: _compare_conditions(bench, cmp, rules),
+        PackItem.RANDOM: lambda: compare_random_calls(bench, cmp, rules),
+        PackItem.CONDITIONS: lambda: _compare_conditions(bench, cmp, rules),
     }
     return comparisons[item]()
 
 
-def _order(one: ConfigDifference) -> tuple[int, int, int, int]:
+def _get_sort_key(difference: ConfigDifference) -> tuple[int, int, int, int]:
     """Return the place of a difference: serious ones first, then by effect, then by time."""
-    return -SEVERITY[one.level], one.place, one.step or 0, one.rank or 0
+    return -SEVERITY[difference.level], difference.place, difference.step or 0, difference.rank or 0
 
 
-def _unique(differences: list[ConfigDifference]) -> Iterator[ConfigDifference]:
+def _drop_repeated(differences: list[ConfigDifference]) -> Iterator[ConfigDifference]:
     """Yield each condition at its first step, once even if two items name it."""
-    found: set[tuple[str, str]] = set()
-    for one in sorted(differences, key=lambda one: (one.step or 0, one.rank or 0)):
-        key = one.condition.kind.value, one.condition.name
-        if key not in found:
-            found.add(key)
-            yield one
+    reported_keys: set[tuple[str, str]] = set()
+    for difference in sorted(differences, key=lambda difference: (difference.step or 0, difference.rank or 0)):
+        key = difference.condition.kind.value, difference.condition.name
+        if key not in reported_keys:
+            reported_keys.add(key)
+            yield difference
 
 
 # -- conditions ----------------------------------------------------------------------------------------
 
 
-def _compare_conditions(bench: Pack, cmp: Pack, rules: Rules) -> ItemResult:
+def _compare_conditions(bench: Pack, cmp: Pack, rules: ConfigRules) -> ItemResult:
     """Return the conditions that differ, by the same function as a diagnosis of two runs."""
     differences: list[ConfigDifference] = []
-    judged = _judged_variables(bench, cmp, rules)
+    judged_variables = _list_judged_variables(bench, cmp, rules)
     is_compared = False
-    for step, rank in _shared_places(bench, cmp):
-        golden, target = bench.conditions((step, rank)), cmp.conditions((step, rank))
+    for step, rank in _find_shared_places(bench, cmp):
+        golden, target = bench.read_conditions((step, rank)), cmp.read_conditions((step, rank))
         if golden is None or target is None:
             continue
         is_compared = True
-        for one in find_condition_differences(target, golden):
-            if one.kind is ConditionKind.ENVIRONMENT and one.name in judged:
+        for difference in find_condition_differences(target, golden):
+            if difference.kind is ConditionKind.ENVIRONMENT and difference.name in judged_variables:
                 continue
-            level = rules.condition_levels.get(one.kind.value, Level.WARNING)
-            is_seed = one.random is not None and one.random.is_seed
-            kind = ConditionKind.HYPERPARAMETER if is_seed else one.kind  # a seed changes weights and batches
-            place = place_in_order(kind.value, one.name)
-            differences.append(ConfigDifference(Item.CONDITIONS, level, one, place, step, rank))
+            level = rules.condition_levels.get(difference.kind.value, DifferenceLevel.WARNING)
+            is_seed = difference.random is not None and difference.random.is_seed
+            kind = ConditionKind.HYPERPARAMETER if is_seed else difference.kind  # a seed changes weights and batches
+            place = place_in_order(kind.value, difference.name)
+            differences.append(ConfigDifference(PackItem.CONDITIONS, level, difference, place, step, rank))
     rows = tuple(
-        (one.step, one.rank, one.condition.kind.value, one.condition.name, one.condition.golden,
-         one.condition.target, one.level.value)
-        for one in differences
+        (difference.step, difference.rank, difference.condition.kind.value, difference.condition.name,
+         difference.condition.golden,
+         difference.condition.target, difference.level.value)
+        for difference in differences
     )  # fmt: skip
-    level = worst(one.level for one in differences)
-    return ItemResult(Item.CONDITIONS, level, CONDITION_COLUMNS, rows, tuple(differences), is_compared)
+    level = find_worst_level(difference.level for difference in differences)
+    return ItemResult(PackItem.CONDITIONS, level, CONDITION_COLUMNS, rows, tuple(differences), is_compared)
 
 
-def _judged_variables(bench: Pack, cmp: Pack, rules: Rules) -> set[str]:
+def _list_judged_variables(bench: Pack, cmp: Pack, rules: ConfigRules) -> set[str]:
     """Return the variables that the item of variables judges, by their defaults and by pairs of devices."""
-    has_variables = Item.ENVIRONMENT in bench.items() & cmp.items()
+    has_variables = PackItem.ENVIRONMENT in bench.list_items() & cmp.list_items()
     return {name for rule in rules.variables for name in (rule.npu, rule.gpu)} if has_variables else set()
 
 
-def _shared_places(bench: Pack, cmp: Pack) -> list[Place]:
-    return sorted({*bench.places(Item.CONDITIONS)} & {*cmp.places(Item.CONDITIONS)})
+def _find_shared_places(bench: Pack, cmp: Pack) -> list[StepRank]:
+    return sorted({*bench.list_places(PackItem.CONDITIONS)} & {*cmp.list_places(PackItem.CONDITIONS)})
 
 
 # -- what is not compared ------------------------------------------------------------------------------
 
 
-def _gaps(bench: Pack, cmp: Pack) -> Iterator[Gap]:
+def _find_gaps(bench: Pack, cmp: Pack) -> Iterator[Gap]:
     """Yield what only one of the packs has."""
-    for side, own, other in (("bench", bench, cmp), ("cmp", cmp, bench)):
-        yield from (Gap(GapKind.ONE_SIDED_ITEM, item, side) for item in Item if item in own.items() - other.items())
-        if Item.HYPERPARAMETERS in own.items() & other.items():
-            files = [file for file in own.hyperparameter_files() if file not in other.hyperparameter_files()]
+    for side, pack, other_pack in (("bench", bench, cmp), ("cmp", cmp, bench)):
+        yield from (
+            Gap(GapKind.ONE_SIDED_ITEM, item, side)
+            for item in PackItem
+            if item in pack.list_items() - other_pack.list_items()
+        )
+        if PackItem.HYPERPARAMETERS in pack.list_items() & other_pack.list_items():
+            files = [
+                file for file in pack.list_hyperparameter_files() if file not in other_pack.list_hyperparameter_files()
+            ]
             if files:
-                yield Gap(GapKind.ONE_SIDED_FILE, Item.HYPERPARAMETERS, side, tuple(files))
-        for item in NUMBERED:
-            if item in own.items() & other.items():
-                yield from _numbered_gaps(item, side, own, other)
+                yield Gap(GapKind.ONE_SIDED_FILE, PackItem.HYPERPARAMETERS, side, tuple(files))
+        for item in PER_STEP_ITEMS:
+            if item in pack.list_items() & other_pack.list_items():
+                yield from _find_step_gaps(item, side, pack, other_pack)
 
 
-def _numbered_gaps(item: Item, side: str, own: Pack, other: Pack) -> Iterator[Gap]:
-    others = {*other.places(item)}
-    missing = [f"step{step}/rank{rank}" for step, rank in own.places(item) if (step, rank) not in others]
+def _find_step_gaps(item: PackItem, side: str, pack: Pack, other_pack: Pack) -> Iterator[Gap]:
+    others = {*other_pack.list_places(item)}
+    missing = [f"step{step}/rank{rank}" for step, rank in pack.list_places(item) if (step, rank) not in others]
     if missing:
         yield Gap(GapKind.ONE_SIDED_STEPS, item, side, tuple(missing))
-    if item is Item.CONDITIONS:
+    if item is PackItem.CONDITIONS:
         damaged = [
-            f"step{step}/rank{rank}" for step, rank in _shared_places(own, other)
-            if own.conditions((step, rank)) is None
+            f"step{step}/rank{rank}" for step, rank in _find_shared_places(pack, other_pack)
+            if pack.read_conditions((step, rank)) is None
         ]  # fmt: skip
         if damaged:
             yield Gap(GapKind.DAMAGED_CONDITIONS, item, side, tuple(damaged))

@@ -15,7 +15,7 @@ MAX_TENSORS = 10_000
 """Largest number of tensors of the inputs."""
 
 Hook = Callable[[Any, Any, Mapping[str, Any]], None]
-Measured = dict[str, float]
+StatisticValues = dict[str, float]
 
 
 class FrameworkAdapter(ABC):
@@ -30,26 +30,26 @@ class FrameworkAdapter(ABC):
         """Raise a UserError if a model is not one of the framework."""
 
     @abstractmethod
-    def hook_forward(self, model: Any, before: Hook) -> Any:
-        """Call ``before`` with the model and its arguments before each forward call; return a handle."""
+    def hook_forward(self, model: Any, callback: Hook) -> Any:
+        """Call ``callback`` with the model and its arguments before each forward call; return a handle."""
 
     @abstractmethod
     def is_tensor(self, value: Any) -> bool:
         """Return True for a tensor."""
 
     @abstractmethod
-    def measure(self, tensor: Any) -> Measured | None:
+    def measure(self, tensor: Any) -> StatisticValues | None:
         """Return max, min, mean and norm of a tensor; None if it has none."""
 
     @abstractmethod
-    def weights(self, model: Any) -> dict[str, Measured]:
+    def measure_weights(self, model: Any) -> dict[str, StatisticValues]:
         """Return the statistics of all parameters, in float32."""
 
-    def rank(self) -> int:
+    def get_rank(self) -> int:
         """Return the rank of this process."""
         return Process().rank
 
-    def inputs(self, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def measure_inputs(self, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the statistics of the tensors in the arguments of a model, nested like these."""
         walk = _InputWalk(self)
         return {"args": walk.visit(args, 0), "kwargs": walk.visit(kwargs, 0)}

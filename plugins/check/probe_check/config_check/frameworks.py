@@ -6,7 +6,7 @@ from probe_check.config_check.framework import FrameworkAdapter
 from probe_core.errors import UserError
 
 
-def new_adapter(framework: str) -> FrameworkAdapter:
+def create_adapter(framework: str) -> FrameworkAdapter:
     """Return the adapter of a framework, which is imported only now.
 
     Raises:

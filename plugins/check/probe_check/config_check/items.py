@@ -12,7 +12,7 @@ from probe_diagnosis import ConditionDifference
 Cell = Union[None, bool, int, float, str]
 
 
-class Item(str, Enum):
+class PackItem(str, Enum):
     """Parts of a configuration; the values are the names of the sheets, in their order."""
 
     ENVIRONMENT = "env"
@@ -24,7 +24,7 @@ class Item(str, Enum):
     CONDITIONS = "conditions"
 
 
-class Level(str, Enum):
+class DifferenceLevel(str, Enum):
     """Severities of differences."""
 
     PASS = "pass"
@@ -32,12 +32,12 @@ class Level(str, Enum):
     ERROR = "error"
 
 
-SEVERITY = {Level.PASS: 0, Level.WARNING: 1, Level.ERROR: 2}
+SEVERITY = {DifferenceLevel.PASS: 0, DifferenceLevel.WARNING: 1, DifferenceLevel.ERROR: 2}
 
 
-def worst(levels: Iterable[Level]) -> Level:
+def find_worst_level(levels: Iterable[DifferenceLevel]) -> DifferenceLevel:
     """Return the most serious level."""
-    return max(levels, key=SEVERITY.__getitem__, default=Level.PASS)
+    return max(levels, key=SEVERITY.__getitem__, default=DifferenceLevel.PASS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class ConfigDifference:
         statistic: The statistic that the values are; empty if they are none.
     """
 
-    item: Item
-    level: Level
+    item: PackItem
+    level: DifferenceLevel
     condition: ConditionDifference
     place: int
     step: int | None = None
@@ -76,8 +76,8 @@ class ItemResult:
         is_compared: False if both packs have the item, but nothing in it could be compared.
     """
 
-    item: Item
-    level: Level
+    item: PackItem
+    level: DifferenceLevel
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     differences: tuple[ConfigDifference, ...]
@@ -105,6 +105,6 @@ class Gap:
     """
 
     kind: GapKind
-    item: Item
+    item: PackItem
     side: str
     names: tuple[str, ...] = ()

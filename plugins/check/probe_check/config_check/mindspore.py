@@ -9,11 +9,11 @@ import mindspore
 import numpy as np
 from mindspore import communication, nn, ops
 
-from probe_check.config_check.framework import FrameworkAdapter, Hook, Measured
-from probe_check.config_check.random_log import LOG, extra_patches
+from probe_check.config_check.framework import FrameworkAdapter, Hook, StatisticValues
+from probe_check.config_check.random_log import RANDOM_LOG, patch_functions
 from probe_core.errors import UserError
 
-FUNCTIONS = ("rand", "randint", "randn")
+RANDOM_FUNCTIONS = ("rand", "randint", "randn")
 SEED_NAME = "mindspore.manual_seed"
 """The name by which msprobe's packs show ``mindspore.set_seed``."""
 
@@ -23,9 +23,9 @@ class MindSporeAdapter(FrameworkAdapter):
 
     def patch_random_functions(self) -> None:
         """Replace the random functions of Python, NumPy and MindSpore."""
-        LOG.patch_hosts()
-        extra_patches({ops: ("mindspore.ops", FUNCTIONS)})
-        LOG.patch(mindspore, "set_seed", SEED_NAME)
+        RANDOM_LOG.patch_hosts()
+        patch_functions({ops: ("mindspore.ops", RANDOM_FUNCTIONS)})
+        RANDOM_LOG.patch(mindspore, "set_seed", SEED_NAME)
 
     def check_model(self, model: Any) -> None:
         """Raise a UserError if a model is not a Cell, or runs in GRAPH_MODE."""
@@ -40,25 +40,25 @@ class MindSporeAdapter(FrameworkAdapter):
                 "Call mindspore.set_context(mode=mindspore.PYNATIVE_MODE), or pass no model.",
             )
 
-    def hook_forward(self, model: Any, before: Hook) -> Any:
-        """Call ``before`` before each call of a Cell."""
+    def hook_forward(self, model: Any, callback: Hook) -> Any:
+        """Call ``callback`` before each call of a Cell."""
 
         def hook(cell: Any, args: Any, kwargs: Any = None) -> None:
-            before(cell, args, kwargs or {})
+            callback(cell, args, kwargs or {})
 
         return model.register_forward_pre_hook(hook, with_kwargs=True)
 
-    def rank(self) -> int:
+    def get_rank(self) -> int:
         """Return the rank in the process group, or the one that the launcher set."""
         if communication.GlobalComm.INITED:
             return int(communication.get_rank())
-        return super().rank()
+        return super().get_rank()
 
     def is_tensor(self, value: Any) -> bool:
         """Return True for a tensor."""
         return isinstance(value, mindspore.Tensor)
 
-    def measure(self, tensor: Any) -> Measured | None:
+    def measure(self, tensor: Any) -> StatisticValues | None:
         """Return the statistics, computed by NumPy in float32."""
         if getattr(tensor, "has_init", False) or not tensor.size:
             return None
@@ -73,11 +73,11 @@ class MindSporeAdapter(FrameworkAdapter):
             "norm": float(np.linalg.norm(values)),
         }
 
-    def weights(self, model: Any) -> dict[str, Measured]:
+    def measure_weights(self, model: Any) -> dict[str, StatisticValues]:
         """Return the statistics of all parameters, in float32."""
-        found: dict[str, Measured] = {}
+        statistics: dict[str, StatisticValues] = {}
         for name, parameter in model.parameters_and_names():
             with suppress(Exception):  # a parameter without values
                 measured = self.measure(parameter)
-                found |= {} if measured is None else {str(name): measured}
-        return found
+                statistics |= {} if measured is None else {str(name): measured}
+        return statistics

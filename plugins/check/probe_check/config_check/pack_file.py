@@ -11,14 +11,16 @@ from pathlib import Path
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_path_error, make_directory, open_file, write_atomically
 
-SUFFIX = ".zip"
-DATE_TIME = (1980, 1, 1, 0, 0, 0)
+PACK_SUFFIX = ".zip"
+MEMBER_DATE_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def check_name(path: Path) -> None:
     """Raise a UserError if the name of a pack does not end in .zip."""
-    if path.suffix != SUFFIX:
-        raise UserError(f"A pack must end in {SUFFIX}, and {path} does not.", f"Give a name such as pack{SUFFIX}.")
+    if path.suffix != PACK_SUFFIX:
+        raise UserError(
+            f"A pack must end in {PACK_SUFFIX}, and {path} does not.", f"Give a name such as pack{PACK_SUFFIX}."
+        )
 
 
 def write_pack(path: Path, members: Mapping[str, str]) -> None:
@@ -34,7 +36,7 @@ def write_pack(path: Path, members: Mapping[str, str]) -> None:
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file,
     ):
         for name, text in members.items():
-            file.writestr(_info(name), text)
+            file.writestr(_create_member_info(name), text)
 
 
 class PackFile:
@@ -80,27 +82,27 @@ class PackFile:
                 with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED) as archive:
                     archive.start_dir = size
                     for name, text in members.items():
-                        archive.writestr(_info(name), text)
+                        archive.writestr(_create_member_info(name), text)
                 file.flush()
             except BaseException:
                 file.truncate(size)
                 raise
-        _BEGUN.add(self._path.resolve())
+        _BEGUN_PACKS.add(self._path.resolve())
 
     def _is_of_earlier_program(self, descriptor: int) -> bool:
         """Return True if the content is not of the other processes of this program, which began with it."""
-        is_own = self._path.resolve() in _BEGUN
-        return is_own or os.fstat(descriptor).st_mtime < _START
+        is_own = self._path.resolve() in _BEGUN_PACKS
+        return is_own or os.fstat(descriptor).st_mtime < _START_TIME
 
 
-_START = time.time()
+_START_TIME = time.time()
 """The time at which this process began to use the module."""
-_BEGUN: set[Path] = set()
+_BEGUN_PACKS: set[Path] = set()
 """Packs that this process has written to; a second checker of the process replaces the first one's pack."""
 
 
-def _info(name: str) -> zipfile.ZipInfo:
-    info = zipfile.ZipInfo(name, DATE_TIME)
+def _create_member_info(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, MEMBER_DATE_TIME)
     info.compress_type = zipfile.ZIP_DEFLATED
     info.external_attr = 0o640 << 16
     return info

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from probe_check.config_check.framework import FrameworkAdapter, Hook, Measured
-from probe_check.config_check.random_log import LOG, compiling_test, extra_patches
+from probe_check.config_check.framework import FrameworkAdapter, Hook, StatisticValues
+from probe_check.config_check.random_log import RANDOM_LOG, get_compiling_test, patch_functions
 from probe_core.errors import UserError
 
-FUNCTIONS = ("rand", "randint", "randn", "rand_like", "randint_like", "randn_like", "manual_seed")
-METHODS = ("exponential_", "geometric_", "log_normal_", "cauchy_")
+RANDOM_FUNCTIONS = ("rand", "randint", "randn", "rand_like", "randint_like", "randn_like", "manual_seed")
+RANDOM_METHODS = ("exponential_", "geometric_", "log_normal_", "cauchy_")
 
 
 class TorchAdapter(FrameworkAdapter):
@@ -20,8 +20,8 @@ class TorchAdapter(FrameworkAdapter):
 
     def patch_random_functions(self) -> None:
         """Replace the random functions of Python, NumPy and torch."""
-        LOG.patch_hosts()
-        extra_patches({torch: ("torch", FUNCTIONS), torch.Tensor: ("torch.Tensor", METHODS)})
+        RANDOM_LOG.patch_hosts()
+        patch_functions({torch: ("torch", RANDOM_FUNCTIONS), torch.Tensor: ("torch.Tensor", RANDOM_METHODS)})
 
     def check_model(self, model: Any) -> None:
         """Raise a UserError if a model is not a Module."""
@@ -31,26 +31,26 @@ class TorchAdapter(FrameworkAdapter):
                 "Pass the model, or a list of models.",
             )
 
-    def hook_forward(self, model: Any, before: Hook) -> Any:
-        """Call ``before`` before each forward call of a model."""
-        is_compiling = compiling_test()
+    def hook_forward(self, model: Any, callback: Hook) -> Any:
+        """Call ``callback`` before each forward call of a model."""
+        is_compiling = get_compiling_test()
 
         def hook(module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
             if not is_compiling():
-                before(module, args, kwargs)
+                callback(module, args, kwargs)
 
         return model.register_forward_pre_hook(hook, with_kwargs=True)
 
-    def rank(self) -> int:
+    def get_rank(self) -> int:
         """Return the rank in the process group, or the one that the launcher set."""
         dist = torch.distributed
-        return dist.get_rank() if dist.is_available() and dist.is_initialized() else super().rank()
+        return dist.get_rank() if dist.is_available() and dist.is_initialized() else super().get_rank()
 
     def is_tensor(self, value: Any) -> bool:
         """Return True for a tensor."""
         return isinstance(value, torch.Tensor)
 
-    def measure(self, tensor: torch.Tensor) -> Measured | None:
+    def measure(self, tensor: torch.Tensor) -> StatisticValues | None:
         """Return the statistics in the tensor's own dtype; in float32 for float64 and other dtypes."""
         with torch.no_grad():
             values = tensor.detach()
@@ -67,11 +67,11 @@ class TorchAdapter(FrameworkAdapter):
                 "norm": float(values.norm()),
             }
 
-    def weights(self, model: torch.nn.Module) -> dict[str, Measured]:
+    def measure_weights(self, model: torch.nn.Module) -> dict[str, StatisticValues]:
         """Return the statistics of all parameters, in float32."""
-        found: dict[str, Measured] = {}
+        statistics: dict[str, StatisticValues] = {}
         for name, parameter in model.named_parameters():
             with suppress(Exception):  # a parameter without values, such as a lazy one
                 measured = self.measure(parameter.detach().float() if not parameter.is_complex() else parameter)
-                found |= {} if measured is None else {name: measured}
-        return found
+                statistics |= {} if measured is None else {name: measured}
+        return statistics

@@ -36,7 +36,7 @@ class RecordedFunction:
 
     def __init__(self, function: Callable[..., Any], name: str, log: RandomLog) -> None:
         self._function, self._name, self._log = function, name, log
-        self._is_compiling = compiling_test()
+        self._is_compiling = get_compiling_test()
         self.__name__ = name.rpartition(".")[2]
         self.__doc__ = function.__doc__
 
@@ -59,14 +59,14 @@ class RecordedFunction:
 
     def __reduce__(self) -> Any:
         """Be pickled as the original function."""
-        return _unchanged, (self._function,)
+        return _return_unchanged, (self._function,)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Return the method of an instance."""
         return self if instance is None else MethodType(self, instance)
 
 
-def _unchanged(function: Any) -> Any:
+def _return_unchanged(function: Any) -> Any:
     return function
 
 
@@ -88,18 +88,20 @@ class RandomLog:
         """Record calls from now on."""
         self.is_active = True
 
-    def patch(self, home: Any, name: str, shown: str) -> None:
+    def patch(self, home: Any, name: str, shown_name: str) -> None:
         """Replace a function of a module or class by one that records its calls, unless it was replaced.
 
         Args:
             home: The module or class.
             name: The name of the function there.
-            shown: The name in the pack.
+            shown_name: The name in the pack.
         """
         original = getattr(home, name, None)
-        if original is None or any(one is home and own == name for one, own, *_ in self._patches):
+        if original is None or any(
+            patched_home is home and patched_name == name for patched_home, patched_name, *_ in self._patches
+        ):
             return
-        wrapper = RecordedFunction(original, shown, self)
+        wrapper = RecordedFunction(original, shown_name, self)
         self._patches.append((home, name, original, wrapper, name in vars(home)))
         setattr(home, name, wrapper)
 
@@ -125,13 +127,13 @@ class RandomLog:
         self._patches.clear()
         self._counts.clear()
 
-    def text(self) -> str:
+    def format_calls(self) -> str:
         """Return the content of the member of the pack."""
         with self._lock:
             counts = {name: dict(stacks) for name, stacks in self._counts.items()}
         return json.dumps(
             {
-                name: [{"count": count, "stack": _lines(key)} for key, count in stacks.items()]
+                name: [{"count": count, "stack": _format_stack(key)} for key, count in stacks.items()]
                 for name, stacks in counts.items()
             },
             indent=4,
@@ -154,7 +156,7 @@ class RandomLog:
         self._lock = threading.RLock()
 
 
-def compiling_test() -> Callable[[], bool]:
+def get_compiling_test() -> Callable[[], bool]:
     """Return a test for being compiled by torch, which torch itself replaces by its result."""
     compiler: Any = getattr(sys.modules.get("torch"), "compiler", None)
     return getattr(compiler, "is_compiling", None) or _is_never_compiling
@@ -164,7 +166,7 @@ def _is_never_compiling() -> bool:
     return False
 
 
-def _lines(key: StackKey) -> list[str]:
+def _format_stack(key: StackKey) -> list[str]:
     """Return the frames of a stack as texts, outermost first."""
     return [
         f"File {os.path.abspath(code.co_filename)}, line {line}, in {code.co_name}, "  # noqa: PTH100 - not resolved
@@ -173,12 +175,12 @@ def _lines(key: StackKey) -> list[str]:
     ]
 
 
-LOG = RandomLog()
+RANDOM_LOG = RandomLog()
 """The calls of this process."""
 
 
-def extra_patches(functions: Mapping[Any, tuple[str, tuple[str, ...]]]) -> None:
+def patch_functions(functions: Mapping[Any, tuple[str, tuple[str, ...]]]) -> None:
     """Patch functions of a framework: homes, with the prefix of the shown names and the names."""
     for home, (prefix, names) in functions.items():
         for name in names:
-            LOG.patch(home, name, f"{prefix}.{name}")
+            RANDOM_LOG.patch(home, name, f"{prefix}.{name}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from probe_check.config_check import result_file, workbook
 from probe_check.config_check.comparison import ConfigComparison, compare_packs
 from probe_check.config_check.pack import Pack, open_pack
-from probe_check.config_check.pack_file import SUFFIX
+from probe_check.config_check.pack_file import PACK_SUFFIX
 from probe_check.config_check.rules import load_rules
 from probe_check.config_check.unpacking import unpack
 from probe_core.errors import UserError
@@ -29,7 +29,7 @@ def compare_and_write(
     Raises:
         UserError: A path is not a pack, both have nothing in common, or the results cannot be written.
     """
-    with closing(opened(bench_path)) as bench, closing(opened(cmp_path)) as cmp:
+    with closing(open_required_pack(bench_path)) as bench, closing(open_required_pack(cmp_path)) as cmp:
         comparison = compare_packs(bench, cmp, framework)
         if not any(result.is_compared for result in comparison.results):
             raise UserError(
@@ -41,7 +41,7 @@ def compare_and_write(
         for pack, name in ((bench, "bench"), (cmp, "cmp")):
             if pack.path.is_file():
                 unpack(pack, output / name, load_rules())
-    written = [output / workbook.FILE, output / result_file.FILE]
+    written = [output / workbook.WORKBOOK_FILE, output / result_file.RESULT_FILE]
     workbook.write_workbook(written[0], comparison)
     result_file.write_result(written[1], comparison)
     return comparison, written
@@ -57,14 +57,14 @@ def is_pack(path: Path) -> bool:
 
 def _find_pack(path: Path) -> Pack | None:
     """Return the pack at a path; None if it is something else."""
-    pack = open_pack(path) if path.is_dir() or path.suffix == SUFFIX else None
-    if pack is not None and not pack.items():
+    pack = open_pack(path) if path.is_dir() or path.suffix == PACK_SUFFIX else None
+    if pack is not None and not pack.list_items():
         pack.close()
         return None
     return pack
 
 
-def opened(path: Path) -> Pack:
+def open_required_pack(path: Path) -> Pack:
     """Return a pack.
 
     Raises:

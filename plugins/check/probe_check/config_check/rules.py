@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from probe_check.config_check.items import Level
+from probe_check.config_check.items import DifferenceLevel
 from probe_core.files.packaged import load_yaml
 
-HIDDEN = "(hidden)"
+HIDDEN_TEXT = "(hidden)"
 """Text in place of the value of a secret."""
 
 
@@ -28,13 +28,13 @@ class VariableRule:
     gpu: str
     default: str
 
-    def name(self, *, is_npu: bool) -> str:
+    def get_name(self, *, is_npu: bool) -> str:
         """Return the name on a side; empty for none."""
         return self.npu if is_npu else self.gpu
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ConfigRules:
     """The content of ``rules.yaml``.
 
     Attributes:
@@ -62,22 +62,22 @@ class Rules:
     frame_similarity: float
     without_effect: re.Pattern[str]
     secret: re.Pattern[str]
-    condition_levels: Mapping[str, Level]
+    condition_levels: Mapping[str, DifferenceLevel]
     launchers: frozenset[str]
     wrappers: frozenset[str]
     launcher_modules: frozenset[str]
 
     def is_secret(self, name: str) -> bool:
         """Return True if the value of a hyper-parameter must not be stored or shown."""
-        return self.secret.search(plain_name(name)) is not None
+        return self.secret.search(normalize_parameter_name(name)) is not None
 
 
 @cache
-def load_rules() -> Rules:
+def load_rules() -> ConfigRules:
     """Return the content of ``rules.yaml``."""
     data = load_yaml("probe_check.config_check", "rules.yaml")
-    return Rules(
-        tuple(VariableRule(one.get("npu", ""), one.get("gpu", ""), one["default"]) for one in data["variables"]),
+    return ConfigRules(
+        tuple(VariableRule(rule.get("npu", ""), rule.get("gpu", ""), rule["default"]) for rule in data["variables"]),
         data["npu_mark"],
         tuple(data["packages"]),
         data["framework_packages"],
@@ -86,13 +86,13 @@ def load_rules() -> Rules:
         data["frame_similarity"],
         re.compile(data["without_effect"], re.IGNORECASE),
         re.compile(data["secret"], re.IGNORECASE),
-        {kind: Level(level) for kind, level in data["condition_levels"].items()},
+        {kind: DifferenceLevel(level) for kind, level in data["condition_levels"].items()},
         frozenset(data["launchers"]),
         frozenset(data["wrappers"]),
         frozenset(data["launcher_modules"]),
     )
 
 
-def plain_name(name: str) -> str:
+def normalize_parameter_name(name: str) -> str:
     """Return the last part of the name of a hyper-parameter, with underscores."""
     return name.rpartition(".")[2].replace("-", "_")

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from probe_check.config_check.rules import Rules
-from probe_check.config_check.shell_words import TOKEN, Variables
+from probe_check.config_check.rules import ConfigRules
+from probe_check.config_check.shell_words import TOKEN_PATTERN, Variables
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _ARRAY = re.compile(r"([A-Za-z_]\w*)(\+?)=")
-_PREFIXES = frozenset(
+_COMMAND_PREFIXES = frozenset(
     {"export", "local", "readonly", "declare", "typeset", "env", "nohup", "exec", "time", "sudo", "if",
      "then", "else", "do"}
 )  # fmt: skip
@@ -31,7 +31,7 @@ class _Script:
     commands: list[list[str]] = field(default_factory=list)
 
 
-def hyperparameters_of(text: str, rules: Rules) -> dict[str, str | bool]:
+def parse_hyperparameters(text: str, rules: ConfigRules) -> dict[str, str | bool]:
     """Return the options of the first command that starts a training; True for those without a value.
 
     Args:
@@ -40,16 +40,16 @@ def hyperparameters_of(text: str, rules: Rules) -> dict[str, str | bool]:
     """
     script = _parse(text)
     variables = Variables(script.variables)
-    commands = [[part for word in command for part in variables.words(word)] for command in script.commands]
-    start = _training_command(commands, rules)
-    return dict(_options(start)) if start else {}
+    commands = [[part for word in command for part in variables.expand_word(word)] for command in script.commands]
+    start = _find_training_command(commands, rules)
+    return dict(_iterate_options(start)) if start else {}
 
 
 def _parse(text: str) -> _Script:
     """Return the variables and commands of a script; array assignments are variables of several words."""
     script, words = _Script(), list[str]()
     array: str | None = None
-    for match in TOKEN.finditer(text):
+    for match in TOKEN_PATTERN.finditer(text):
         kind, token = match.lastgroup, match[0]
         if kind == "word":
             if array is not None:
@@ -71,7 +71,7 @@ def _parse(text: str) -> _Script:
 
 def _end_command(script: _Script, words: list[str]) -> None:
     """Add a command, after the assignments at its beginning."""
-    while words and (words[0] in _PREFIXES or _ASSIGNMENT.fullmatch(words[0])):
+    while words and (words[0] in _COMMAND_PREFIXES or _ASSIGNMENT.fullmatch(words[0])):
         assignment = _ASSIGNMENT.fullmatch(words.pop(0))
         if assignment is not None:
             earlier = script.variables.get(assignment[1], "") if assignment[2] else ""
@@ -80,7 +80,7 @@ def _end_command(script: _Script, words: list[str]) -> None:
         script.commands.append(words)
 
 
-def _training_command(commands: Sequence[Sequence[str]], rules: Rules) -> Sequence[str]:
+def _find_training_command(commands: Sequence[Sequence[str]], rules: ConfigRules) -> Sequence[str]:
     """Return the words of the first command that starts a training; empty for none."""
     for command in filter(None, commands):
         words = [word.rpartition("/")[2] for word in command]
@@ -95,7 +95,7 @@ def _training_command(commands: Sequence[Sequence[str]], rules: Rules) -> Sequen
     return ()
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[str, str | bool]]:
+def _iterate_options(words: Sequence[str]) -> Iterator[tuple[str, str | bool]]:
     """Yield the options in the words of a command; several numbers after an option are one value."""
     for number, word in enumerate(words):
         if not re.match(r"--[A-Za-z0-9]", word):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-MAX_TEXT = 20_000
+MAX_EXPANDED_LENGTH = 20_000
 """Largest number of characters of a value after its variables are replaced."""
 
-TOKEN = re.compile(
+TOKEN_PATTERN = re.compile(
     r"""(?P<blank>(?:[ \t\r]|\\\r?\n)+)
     |(?P<comment>\#[^\n]*)
     |(?P<end>\n|;;?|&&?|\|\|?|[<>]+&?)
@@ -19,8 +19,8 @@ TOKEN = re.compile(
     )+)""",
     re.VERBOSE | re.DOTALL,
 )
-_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(\[[@*]\])?\})")
-_PIECE = re.compile(r"""\\(.)|"((?:\\.|[^"\\])*)"|'([^']*)'|(.)""", re.DOTALL)
+_VARIABLE_PATTERN = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(\[[@*]\])?\})")
+_PIECE_PATTERN = re.compile(r"""\\(.)|"((?:\\.|[^"\\])*)"|'([^']*)'|(.)""", re.DOTALL)
 _LITERAL_DOLLAR = "\ue000"
 """Stands for a dollar sign within single quotes."""
 
@@ -36,17 +36,17 @@ class Variables:
         self._values = values
         self._replaced: dict[str, str] = {}
 
-    def words(self, word: str) -> Iterator[str]:
+    def expand_word(self, word: str) -> Iterator[str]:
         """Yield the words without quotes that a word stands for: several for a variable or an array."""
         bare = word[1:-1] if word[:1] == word[-1:] == '"' else word
-        match = _VARIABLE.fullmatch(bare)
+        match = _VARIABLE_PATTERN.fullmatch(bare)
         if match is not None and (match[3] or bare == word):
-            value = self._value(match)
+            value = self._resolve_variable(match)
             if value != bare:
-                tokens = TOKEN.finditer(value if match[3] else unquoted(value))
-                yield from (unquoted(token[0]) for token in tokens if token["word"])
+                tokens = TOKEN_PATTERN.finditer(value if match[3] else remove_quotes(value))
+                yield from (remove_quotes(token[0]) for token in tokens if token["word"])
                 return
-        yield unquoted(self._replace(word))
+        yield remove_quotes(self._replace(word))
 
     def _replace(self, word: str) -> str:
         """Return a word with the values of its variables; unknown ones and commands stay as they are."""
@@ -56,13 +56,13 @@ class Variables:
 
         def value_of(match: re.Match[str]) -> str:
             nonlocal length
-            value = _without_quotes(self._value(match))
+            value = _strip_outer_quotes(self._resolve_variable(match))
             length += len(value)
-            return value if length <= MAX_TEXT else match[0]
+            return value if length <= MAX_EXPANDED_LENGTH else match[0]
 
-        return _VARIABLE.sub(value_of, word) if length <= MAX_TEXT else word
+        return _VARIABLE_PATTERN.sub(value_of, word) if length <= MAX_EXPANDED_LENGTH else word
 
-    def _value(self, match: re.Match[str]) -> str:
+    def _resolve_variable(self, match: re.Match[str]) -> str:
         """Return the value of a variable; a variable that refers to itself or is unknown stays as it is."""
         name = match[1] or match[2]
         if name not in self._values:
@@ -79,16 +79,16 @@ class Variables:
             return value
 
 
-def _without_quotes(text: str) -> str:
+def _strip_outer_quotes(text: str) -> str:
     """Return the text within quotes around a whole value."""
     is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" and text[0] not in text[1:-1]
     return text[1:-1] if is_quoted else text
 
 
-def unquoted(word: str) -> str:
+def remove_quotes(word: str) -> str:
     """Return a word without quotes and escapes."""
     pieces = []
-    for escaped, double, single, plain in _PIECE.findall(word):
+    for escaped, double, single, plain in _PIECE_PATTERN.findall(word):
         if double:
             double = double.replace("\\\n", "").replace('\\"', '"').replace("\\\\", "\\")
         pieces.append(single or double or ("" if escaped == "\n" else escaped or plain))

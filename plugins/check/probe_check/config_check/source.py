@@ -20,11 +20,11 @@ MAX_MEMBER_BYTES = 32 << 20
 """Largest size of a member."""
 MAX_TOTAL_BYTES = 1 << 30
 """Largest size of all members that are read."""
-MAX_DEPTH = 4
+MAX_DIRECTORY_DEPTH = 4
 """Largest number of directories above a member."""
 
 
-class Source(ABC):
+class PackSource(ABC):
     """The members of a pack.
 
     Args:
@@ -36,7 +36,7 @@ class Source(ABC):
         self._total = 0
 
     @abstractmethod
-    def names(self) -> Iterable[str]:
+    def list_names(self) -> Iterable[str]:
         """Return the names of all members, with slashes."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Source(ABC):
         """Release the pack."""
 
 
-class ZipSource(Source):
+class ZipSource(PackSource):
     """The members of a zip file.
 
     Raises:
@@ -89,12 +89,12 @@ class ZipSource(Source):
         except (OSError, ValueError, EOFError, RuntimeError, OverflowError, zipfile.BadZipFile) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise UserError(f"{path} is not a readable zip file: {reason}.", "Collect the pack again.") from None
-        self._members = {one.filename: one for one in self._file.infolist() if not one.is_dir()}
+        self._members = {member.filename: member for member in self._file.infolist() if not member.is_dir()}
         if len(self._members) > MAX_MEMBERS:
             self.close()
             raise UserError(f"{path} has more than {MAX_MEMBERS:,} members.", "Give a pack of config-check.")
 
-    def names(self) -> Iterable[str]:
+    def list_names(self) -> Iterable[str]:
         """Return the names of all members."""
         return self._members
 
@@ -107,7 +107,7 @@ class ZipSource(Source):
         self._file.close()
 
 
-class DirectorySource(Source):
+class DirectorySource(PackSource):
     """The files of a directory: an unpacked pack, or a recorded run.
 
     Raises:
@@ -121,7 +121,7 @@ class DirectorySource(Source):
         except OSError as error:
             raise UserError(f"{path} cannot be listed: {error.strerror}.", "Check its permissions.") from None
 
-    def names(self) -> Iterable[str]:
+    def list_names(self) -> Iterable[str]:
         """Return the names of all files."""
         return self._names
 
@@ -136,7 +136,7 @@ class DirectorySource(Source):
             name = prefix + entry.name
             if not entry.is_dir():
                 yield name
-            elif name.count("/") < MAX_DEPTH and _may_hold_members(name):
+            elif name.count("/") < MAX_DIRECTORY_DEPTH and _may_hold_members(name):
                 yield from self._walk(entry, f"{name}/")
 
     def _read(self, name: str) -> bytes:
@@ -151,7 +151,7 @@ def _may_hold_members(name: str) -> bool:
     return name.rpartition("/")[2].startswith(("step", "rank", "hyperparameters", "dataset", "weights", "random"))
 
 
-def open_source(path: Path) -> Source:
+def open_source(path: Path) -> PackSource:
     """Return the members of a zip file or a directory.
 
     Raises:

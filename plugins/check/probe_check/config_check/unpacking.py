@@ -9,14 +9,14 @@ from pathlib import Path
 
 from probe_recording import VARIABLES
 
-from probe_check.config_check.items import Item
+from probe_check.config_check.items import PackItem
 from probe_check.config_check.pack import Pack, Scalar, open_pack
-from probe_check.config_check.rules import HIDDEN, Rules
+from probe_check.config_check.rules import HIDDEN_TEXT, ConfigRules
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_path_error, make_directory, refuse_link, write_text
 
 
-def unpack(pack: Pack, directory: Path, rules: Rules) -> None:
+def unpack(pack: Pack, directory: Path, rules: ConfigRules) -> None:
     """Write the members of a pack into a directory, in place of an earlier content.
 
     Of the environment variables, those that are compared or recorded are written. Secrets are hidden.
@@ -27,25 +27,25 @@ def unpack(pack: Pack, directory: Path, rules: Rules) -> None:
     refuse_link(directory)
     if directory.exists():
         _remove(directory)
-    has_variables = Item.ENVIRONMENT in pack.items()
-    variables = shown_variables(pack.variables(), rules) if has_variables else {}
+    has_variables = PackItem.ENVIRONMENT in pack.list_items()
+    variables = select_shown_variables(pack.read_variables(), rules) if has_variables else {}
     texts = {"env": json.dumps(variables, indent=4) + "\n"}
     texts |= {
-        f"hyperparameters/{file}": json.dumps(_without_secrets(pack.hyperparameters(file), rules), indent=4) + "\n"
-        for file in pack.hyperparameter_files()
+        f"hyperparameters/{file}": json.dumps(_hide_secrets(pack.read_hyperparameters(file), rules), indent=4) + "\n"
+        for file in pack.list_hyperparameter_files()
     }
-    for name in pack.members():
+    for name in pack.list_members():
         path = directory / name
         make_directory(path.parent)
-        text = texts[name] if name in texts else pack.content(name).decode("utf-8", "replace")
+        text = texts[name] if name in texts else pack.read_content(name).decode("utf-8", "replace")
         write_text(path, text)
 
 
-def _without_secrets(parameters: dict[str, Scalar], rules: Rules) -> dict[str, Scalar]:
-    return {name: HIDDEN if rules.is_secret(name) else value for name, value in parameters.items()}
+def _hide_secrets(parameters: dict[str, Scalar], rules: ConfigRules) -> dict[str, Scalar]:
+    return {name: HIDDEN_TEXT if rules.is_secret(name) else value for name, value in parameters.items()}
 
 
-def shown_variables(variables: dict[str, str], rules: Rules) -> dict[str, str]:
+def select_shown_variables(variables: dict[str, str], rules: ConfigRules) -> dict[str, str]:
     """Return the variables that may be written, and the names of those that show that a machine has NPUs."""
     names = {name for rule in rules.variables for name in (rule.npu, rule.gpu) if name} | {*VARIABLES}
     return {
@@ -64,7 +64,7 @@ def _remove(directory: Path) -> None:
     try:
         files = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if not path.is_dir()}
         with closing(open_pack(directory)) as earlier:
-            others = files.difference(earlier.members())
+            others = files.difference(earlier.list_members())
         if others:
             raise UserError(
                 f"{directory} holds files that are not of a pack and would be lost, such as {min(others)}.",

@@ -12,12 +12,12 @@ from probe_check.config_check.items import Cell
 from probe_core.files.atomic import write_atomically
 from probe_core.spreadsheet_text import neutralise
 
-FILE = "result.xlsx"
-SUMMARY = "summary"
+WORKBOOK_FILE = "result.xlsx"
+SUMMARY_SHEET = "summary"
 SUMMARY_COLUMNS = ("filename", "pass_check")
-MAX_ROWS = 1_048_499
+MAX_SHEET_ROWS = 1_048_499
 """Largest number of rows of a sheet; longer tables continue in further sheets."""
-MAX_TEXT = 32_000
+MAX_CELL_LENGTH = 32_000
 """Largest number of characters of a cell; a spreadsheet cannot hold many more."""
 
 
@@ -28,9 +28,9 @@ def write_workbook(path: Path, comparison: ConfigComparison) -> None:
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
     with write_atomically(path, "The result") as temporary, xlsxwriter.Workbook(temporary, options) as book:
         rows = [(result.item.value, result.level.value) for result in comparison.results]
-        _add_sheet(book, SUMMARY, SUMMARY_COLUMNS, rows)
+        _add_sheet(book, SUMMARY_SHEET, SUMMARY_COLUMNS, rows)
         for result in comparison.results:
-            parts = -(-len(result.rows) // MAX_ROWS) or 1
+            parts = -(-len(result.rows) // MAX_SHEET_ROWS) or 1
             length = -(-len(result.rows) // parts)
             for part in range(parts):
                 name = result.item.value if parts == 1 else f"{result.item.value}_part_{part}"
@@ -45,17 +45,17 @@ def _add_sheet(book: Any, name: str, columns: Sequence[str], rows: Sequence[Sequ
         sheet.write_string(0, number, title, bold)
     for row_number, row in enumerate(rows, 1):
         for number, value in enumerate(row):
-            _write(sheet, row_number, number, value)
+            _write_cell(sheet, row_number, number, value)
 
 
-def _write(sheet: Any, row: int, column: int, value: Cell) -> None:
+def _write_cell(sheet: Any, row: int, column: int, value: Cell) -> None:
     """Write a cell: numbers that no sheet can hold as texts, and nothing for None and empty texts."""
     if value is None or value == "":
         return
     if isinstance(value, bool):
         sheet.write_boolean(row, column, value)
     elif isinstance(value, str):
-        sheet.write_string(row, column, neutralise(value[:MAX_TEXT]))
+        sheet.write_string(row, column, neutralise(value[:MAX_CELL_LENGTH]))
     elif isfinite(value) and abs(value) <= 2**53:
         sheet.write_number(row, column, value)
     else:

@@ -8,13 +8,13 @@ from probe_recording import note
 
 from probe_check.monitor import sentences
 from probe_check.monitor.alerts import Alert, AlertScanner
-from probe_check.monitor.directories import EVENT_DIRECTORY, output_base
-from probe_check.monitor.events import EventFile, event_of
+from probe_check.monitor.directories import EVENT_DIRECTORY, get_output_base
+from probe_check.monitor.events import EventFile, create_event
 from probe_check.monitor.figures import Figures
 from probe_check.monitor.recording import StepRecorder
 from probe_check.monitor.settings import MonitorSettings
 
-MOST_SHOWN_ALERTS = 5
+MAX_SHOWN_ALERTS = 5
 """Number of alerts of a step that are printed."""
 
 
@@ -47,7 +47,7 @@ class AlertReporter:
         self._settings = settings
         self._scanner = AlertScanner(settings.alert.rules)
         if settings.alert.writes_events and self._events is None:
-            self._events = EventFile(output_base() / EVENT_DIRECTORY, self._rank)
+            self._events = EventFile(get_output_base() / EVENT_DIRECTORY, self._rank)
 
     def report(self, figures: Sequence[Figures], step: int) -> None:
         """Report the alerts of a step.
@@ -65,12 +65,12 @@ class AlertReporter:
         self._show(alerts, step)
         if self._events is not None and self._settings.alert.writes_events:
             place = self._rank, self._pp_stage, self._mates, self._micro_steps
-            self._events.add(event_of(alert, *place) for alert in alerts)
+            self._events.add(create_event(alert, *place) for alert in alerts)
         if self.recorder is not None and self._settings.alert.recorded_steps:
             self.recorder.start(step + 1, self._settings.alert.recorded_steps)
 
     def _show(self, alerts: Sequence[Alert], step: int) -> None:
-        for alert in alerts[:MOST_SHOWN_ALERTS]:
-            note(sentences.alert_line(alert, alert.figures.full_tag(self._rank)))
-        if len(alerts) > MOST_SHOWN_ALERTS:
-            note(sentences.more_alerts(len(alerts) - MOST_SHOWN_ALERTS, step))
+        for alert in alerts[:MAX_SHOWN_ALERTS]:
+            note(sentences.format_alert_line(alert, alert.figures.format_tag(self._rank)))
+        if len(alerts) > MAX_SHOWN_ALERTS:
+            note(sentences.format_more_alerts(len(alerts) - MAX_SHOWN_ALERTS, step))

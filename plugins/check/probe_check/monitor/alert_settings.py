@@ -10,7 +10,7 @@ from typing import Any
 from probe_recording import Fields
 
 ALERT_FIELDS = ("rules", "dump", "record_steps")
-MOST_RECORDED_STEPS = 1000
+MAX_RECORDED_STEPS = 1000
 _EXAMPLE = 'For example "rules": [{"rule_name": "AnomalyTurbulence", "args": {"threshold": 0.5}}].'
 
 
@@ -60,13 +60,13 @@ def parse_alert(section: Fields) -> AlertSettings:
     if rules is not None and not isinstance(rules, list):
         raise section.wrong("rules", f"must be a list, not {rules!r:.40}", _EXAMPLE)
     return AlertSettings(
-        rules=tuple(_rule(section, rule) for rule in rules or ()),
+        rules=tuple(_parse_rule(section, rule) for rule in rules or ()),
         writes_events=section.flag("dump", False),
-        recorded_steps=section.number("record_steps", 0, MOST_RECORDED_STEPS, 0),
+        recorded_steps=section.number("record_steps", 0, MAX_RECORDED_STEPS, 0),
     )
 
 
-def _rule(section: Fields, rule: Any) -> RuleSettings:
+def _parse_rule(section: Fields, rule: Any) -> RuleSettings:
     names = tuple(name.value for name in RuleName)
     if not isinstance(rule, Mapping) or rule.get("rule_name") not in names:
         raise section.wrong("rules", f"holds {rule!r:.60}, whose rule_name is unknown", "Choose:", names)

@@ -26,7 +26,7 @@ class AlertNumbers:
 
 
 @cache
-def alert_numbers() -> AlertNumbers:
+def load_alert_numbers() -> AlertNumbers:
     """Return the numbers in ``alerts.yaml``."""
     data = load_yaml(__package__, "alerts.yaml")
     return AlertNumbers(float(data["decay"]), frozenset(data["turbulent"]))
@@ -64,7 +64,7 @@ class AlertScanner:
 
     def __init__(self, rules: Sequence[RuleSettings]) -> None:
         self._rules = tuple(rules)
-        self._decay = alert_numbers().decay
+        self._decay = load_alert_numbers().decay
         self._means: dict[tuple[object, ...], float] = {}
 
     def scan(self, figures: Figures, operations: Sequence[str], step: int, order: int) -> list[Alert]:
@@ -87,7 +87,7 @@ class AlertScanner:
             mean = self._means.get(key)
             if math.isfinite(value):
                 size = abs(value)
-                self._means[key] = _mean(mean, size, self._decay)
+                self._means[key] = _update_mean(mean, size, self._decay)
             for rule in self._rules:
                 if _fires(rule, operation, value, mean):
                     alerts.append(Alert(rule.name, figures, operation, value, mean, step, order))
@@ -95,7 +95,7 @@ class AlertScanner:
         return alerts
 
 
-def _mean(mean: float | None, size: float, decay: float) -> float:
+def _update_mean(mean: float | None, size: float, decay: float) -> float:
     return size if mean is None else decay * mean + (1 - decay) * size
 
 
@@ -103,6 +103,6 @@ def _fires(rule: RuleSettings, operation: str, value: float, mean: float | None)
     """Return True if a rule reports a value; ``mean`` is that of the values before."""
     if rule.name is RuleName.NAN:
         return math.isnan(value) or (rule.threshold is not None and abs(value) > rule.threshold)
-    if operation not in alert_numbers().turbulent or mean is None or rule.threshold is None:
+    if operation not in load_alert_numbers().turbulent or mean is None or rule.threshold is None:
         return False
     return abs(value) > mean * (1 + rule.threshold)

@@ -9,21 +9,21 @@ from probe_recording import load_band_rule
 
 from probe_check.monitor import sentences
 from probe_check.monitor.run_reader import MonitoredRun
-from probe_check.monitor.verdict import Finding, Verdict
+from probe_check.monitor.verdict import MonitorFinding, MonitorVerdict
 
-SCHEMA = 1
+SCHEMA_VERSION = 1
 
 
-def as_json(run: MonitoredRun, verdict: Verdict) -> dict[str, Any]:
+def encode_answer(run: MonitoredRun, verdict: MonitorVerdict) -> dict[str, Any]:
     """Return the verdict, its numbers and its limits."""
     rule = load_band_rule()
-    word = sentences.verdict(run, verdict).partition(":")[0]
+    word = sentences.format_verdict(run, verdict).partition(":")[0]
     return {
-        "schema": SCHEMA,
+        "schema": SCHEMA_VERSION,
         "verdict": word.replace(" ", "_"),
-        "sentence": sentences.verdict(run, verdict),
-        "finding": None if verdict.main is None else _finding(verdict.main),
-        "findings": [_finding(finding) for finding in verdict.findings],
+        "sentence": sentences.format_verdict(run, verdict),
+        "finding": None if verdict.main is None else _encode_finding(verdict.main),
+        "findings": [_encode_finding(finding) for finding in verdict.findings],
         "limits": {
             "least_steps": verdict.least_steps,
             "excess_factor": rule.excess_factor,
@@ -39,7 +39,7 @@ def as_json(run: MonitoredRun, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _encode_finding(finding: MonitorFinding) -> dict[str, Any]:
     series = finding.series
     return {
         "kind": finding.kind.value,
@@ -50,12 +50,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "name": series.name,
         "micro_step": series.micro_step,
         "operation": finding.operation,
-        "value": _number(finding.value),
-        "usual": _number(finding.level),
-        "highest": _number(finding.highest),
+        "value": _encode_number(finding.value),
+        "usual": _encode_number(finding.level),
+        "highest": _encode_number(finding.highest),
     }
 
 
-def _number(value: float | None) -> float | str | None:
+def _encode_number(value: float | None) -> float | str | None:
     """Return a number as JSON can express it: NaN and infinities as texts."""
     return value if value is None or math.isfinite(value) else repr(value)

@@ -25,7 +25,7 @@ def measure_array(array: Array, operations: Sequence[str], epsilon: float) -> tu
         return tuple(float(_OPERATIONS[name](array, epsilon)) for name in operations)
 
 
-def _norm(array: Array, _: float) -> float:
+def _compute_norm(array: Array, _: float) -> float:
     flat = array.reshape(-1)
     parts = flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
     wide = parts.astype(np.float64)
@@ -37,12 +37,12 @@ def _norm(array: Array, _: float) -> float:
     return norm
 
 
-def _mean(array: Array, _: float) -> Any:
+def _compute_mean(array: Array, _: float) -> Any:
     is_undefined = not array.size or array.dtype.kind == "c"
     return math.nan if is_undefined else array.mean(dtype=np.float64)
 
 
-def _extreme(name: str) -> Callable[[Array, float], Any]:
+def _create_extreme(name: str) -> Callable[[Array, float], Any]:
     def extreme(array: Array, _: float) -> Any:
         is_undefined = not array.size or array.dtype.kind == "c"
         return math.nan if is_undefined else getattr(array, name)()
@@ -50,16 +50,16 @@ def _extreme(name: str) -> Callable[[Array, float], Any]:
     return extreme
 
 
-def _zeros(array: Array, epsilon: float) -> Any:
+def _compute_zeros(array: Array, epsilon: float) -> Any:
     wide = array.astype(np.float32) if array.dtype == np.float16 else array  # float16 rounds epsilon to 0
     return np.mean(np.abs(wide) < epsilon, dtype=np.float64) if array.size else math.nan
 
 
 _OPERATIONS: Mapping[str, Callable[[Array, float], Any]] = {
-    "norm": _norm,
-    "min": _extreme("min"),
-    "max": _extreme("max"),
-    "mean": _mean,
-    "zeros": _zeros,
+    "norm": _compute_norm,
+    "min": _create_extreme("min"),
+    "max": _create_extreme("max"),
+    "mean": _compute_mean,
+    "zeros": _compute_zeros,
     "nans": lambda array, _: np.isnan(array).sum() if array.dtype.kind in "fc" else 0,
 }

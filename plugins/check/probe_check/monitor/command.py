@@ -32,18 +32,18 @@ def monitor(directory: Path, output: Path, fail_on: str | None) -> int:
     probe monitor ./monitor_output -o out
     """
     from probe_check.monitor import sentences
-    from probe_check.monitor.answer import as_json
-    from probe_check.monitor.page import page
+    from probe_check.monitor.answer import encode_answer
+    from probe_check.monitor.page import render_page
     from probe_check.monitor.run_reader import read_run
     from probe_check.monitor.verdict import judge
 
     run = read_run(directory)
     verdict = judge(run)
     make_directory(output)
-    write_text(output / PAGE_FILE, page(run, verdict))
-    write_text(output / ANSWER_FILE, json.dumps(as_json(run, verdict), indent=2))
-    console.show(sentences.verdict(run, verdict))
-    for line in sentences.details(run, verdict):
+    write_text(output / PAGE_FILE, render_page(run, verdict))
+    write_text(output / ANSWER_FILE, json.dumps(encode_answer(run, verdict), indent=2))
+    console.show(sentences.format_verdict(run, verdict))
+    for line in sentences.format_details(run, verdict):
         console.show(f"  {line}", wrap=True)
     for name in (PAGE_FILE, ANSWER_FILE):
         console.show(f"  {output / name}")

@@ -10,17 +10,17 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
-from probe_check.monitor.csv_file import read_table, task_of
-from probe_check.monitor.directories import RunDirectory, new_directory, parse_time, run_directories
-from probe_check.monitor.output import new_summary_writer
+from probe_check.monitor.csv_file import parse_task, read_table
+from probe_check.monitor.directories import RunDirectory, choose_run_directory, find_run_directories, parse_time
+from probe_check.monitor.output import create_summary_writer
 from probe_check.monitor.run_reader import Series, read_series
 from probe_check.monitor.tasks import Task
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_atomically
 
 DATABASE_FILE = "monitor_metrics.db"
-STEP_PARTITION = 500
-LARGEST_PARTITION = 10_000_000
+DEFAULT_STEP_PARTITION = 500
+MAX_STEP_PARTITION = 10_000_000
 _SCHEMA = """
 CREATE TABLE monitoring_targets (target_id INTEGER PRIMARY KEY AUTOINCREMENT, target_name TEXT NOT NULL,
     vpp_stage INTEGER NOT NULL, micro_step INTEGER NOT NULL DEFAULT 0,
@@ -55,14 +55,14 @@ def csv2tensorboard_by_step(
         UserError: There are no such files, or TensorBoard is not installed.
     """
     base = Path(monitor_path)
-    output = _output(base, output_dirpath, "csv2tensorboard_by_step")
-    for run, series in _series(base, time_start, time_end, data_type_list):
+    output = _create_output_directory(base, output_dirpath, "csv2tensorboard_by_step")
+    for run, series in _read_runs(base, time_start, time_end, data_type_list):
         writers = {}
         for each in series:
             place = output / f"rank{run.rank}" / each.task.value
             if place not in writers:
                 make_directory(place)
-                writers[place] = new_summary_writer(place)
+                writers[place] = create_summary_writer(place)
             micro_step = "" if each.micro_step is None else f":micro{each.micro_step}"
             for operation, values in each.figures.items():
                 for step, value in zip(each.steps, values):
@@ -77,7 +77,7 @@ def csv2db(
     time_start: str | None = None,
     time_end: str | None = None,
     data_type_list: Sequence[str] | None = None,
-    step_partition: int = STEP_PARTITION,
+    step_partition: int = DEFAULT_STEP_PARTITION,
     output_dirpath: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write csv files to ``monitor_metrics.db``, and return the path.
@@ -93,14 +93,14 @@ def csv2db(
     Raises:
         UserError: There are no such files, or the database cannot be written.
     """
-    if not 1 <= step_partition <= LARGEST_PARTITION:
+    if not 1 <= step_partition <= MAX_STEP_PARTITION:
         raise UserError(
-            f"step_partition must be a whole number from 1 to {LARGEST_PARTITION}.",
+            f"step_partition must be a whole number from 1 to {MAX_STEP_PARTITION}.",
             "For example step_partition=500.",
         )
     base = Path(monitor_path)
-    runs = list(_series(base, time_start, time_end, data_type_list))
-    path = _output(base, output_dirpath, "csv2db") / DATABASE_FILE
+    runs = list(_read_runs(base, time_start, time_end, data_type_list))
+    path = _create_output_directory(base, output_dirpath, "csv2db") / DATABASE_FILE
     with write_atomically(path, "The database") as temporary, closing(sqlite3.connect(temporary)) as database:
         database.executescript(_SCHEMA)
         _fill(database, [(run.rank, each) for run, series in runs for each in series], step_partition)
@@ -136,14 +136,14 @@ def _fill_metric(
     partition: int,
 ) -> None:
     columns = ", ".join(f'"{stat}" REAL DEFAULT NULL' for stat in stats)
-    made: set[int] = set()
+    created_partitions: set[int] = set()
     for rank, each in members:
-        target = _target(database, each)
+        target = _add_target(database, each)
         for index, step in enumerate(each.steps):
             first = step // partition * partition
             table = f"metric_{metric}_step_{first}_{first + partition - 1}"
-            if first not in made:
-                made.add(first)
+            if first not in created_partitions:
+                created_partitions.add(first)
                 database.execute(
                     f"CREATE TABLE {table} (rank INTEGER NOT NULL, step INTEGER NOT NULL, "
                     f"target_id INTEGER NOT NULL, {columns}, PRIMARY KEY (rank, step, target_id)) "
@@ -152,11 +152,11 @@ def _fill_metric(
             values = [each.figures[stat][index] if stat in each.figures else None for stat in stats]
             marks = ", ".join("?" * (3 + len(stats)))
             database.execute(
-                f"INSERT OR REPLACE INTO {table} VALUES ({marks})", (rank, step, target, *map(_real, values))
+                f"INSERT OR REPLACE INTO {table} VALUES ({marks})", (rank, step, target, *map(_replace_nan, values))
             )
 
 
-def _target(database: sqlite3.Connection, series: Series) -> int:
+def _add_target(database: sqlite3.Connection, series: Series) -> int:
     place = series.name, series.model, series.micro_step or 0
     database.execute(
         "INSERT OR IGNORE INTO monitoring_targets (target_name, vpp_stage, micro_step) VALUES (?, ?, ?)",
@@ -166,12 +166,12 @@ def _target(database: sqlite3.Connection, series: Series) -> int:
     return int(database.execute(query, place).fetchone()[0])
 
 
-def _real(value: float | None) -> float | None:
+def _replace_nan(value: float | None) -> float | None:
     """Return a number as SQLite can hold it, which has no NaN."""
     return None if value is None or math.isnan(value) else value
 
 
-def _series(
+def _read_runs(
     base: Path, first: str | None, last: str | None, tasks: Sequence[str] | None
 ) -> Iterator[tuple[RunDirectory, list[Series]]]:
     """Yield the figures of each run in a range of time.
@@ -184,14 +184,14 @@ def _series(
             raise UserError(
                 f"{text!r:.40} is no time stamp.", "Write it as in the names of directories: Dec03_21-34-40."
             )
-    known = [task.value for task in Task]
-    if unknown := [task for task in tasks or () if task not in known]:
-        raise UserError(f"data_type_list holds the unknown {unknown[0]!r:.40}.", "Choose from:", known)
+    task_names = [task.value for task in Task]
+    if unknown := [task for task in tasks or () if task not in task_names]:
+        raise UserError(f"data_type_list holds the unknown {unknown[0]!r:.40}.", "Choose from:", task_names)
     if not base.is_dir():
         raise UserError(f'"{base}" is no directory.', "Give the output directory of the monitor.")
     has_files = False
-    for run in run_directories(base, first, last):
-        files = [f for f in run.path.glob("*.csv") if not tasks or task_of(f.name) in tasks]
+    for run in find_run_directories(base, first, last):
+        files = [f for f in run.path.glob("*.csv") if not tasks or parse_task(f.name) in tasks]
         series = read_series(run, files, read_table)
         if series:
             has_files = True
@@ -200,10 +200,10 @@ def _series(
         raise UserError(f'"{base}" has no csv files of the monitor in this range.', "Give another directory.")
 
 
-def _output(base: Path, given: str | os.PathLike[str] | None, kind: str) -> Path:
-    if given is None:
-        time = new_directory(base, 0, datetime.now()).name.partition("-rank")[0]
-        given = base / f"{time}-{kind}"
-    output = Path(given)
+def _create_output_directory(base: Path, path: str | os.PathLike[str] | None, kind: str) -> Path:
+    if path is None:
+        time = choose_run_directory(base, 0, datetime.now()).name.partition("-rank")[0]
+        path = base / f"{time}-{kind}"
+    output = Path(path)
     make_directory(output)
     return output

@@ -18,50 +18,51 @@ from probe_core.files.atomic import create_path_error, open_file, write_text
 from probe_core.files.given import read_regular_file
 from probe_core.spreadsheet_text import neutralise
 
-_FILE = re.compile(r"([a-z_]+)_(\d{1,12})-(\d{1,12})\.csv")
-LONGEST_ROW = 1 << 16
+_FILE_NAME = re.compile(r"([a-z_]+)_(\d{1,12})-(\d{1,12})\.csv")
+MAX_ROW_BYTES = 1 << 16
 """Bytes at the end of a file that are searched for an incomplete row."""
-COUNT = "nans"
+COUNT_OPERATION = "nans"
 """The operation whose results are written as whole numbers."""
 
 
-def file_name(task: str, step: int, steps_per_file: int) -> str:
+def format_file_name(task: str, step: int, steps_per_file: int) -> str:
     """Return the name of the file that holds a step."""
     first = step // steps_per_file * steps_per_file
     return f"{task}_{first}-{first + steps_per_file - 1}.csv"
 
 
-def task_of(name: str) -> str | None:
+def parse_task(name: str) -> str | None:
     """Return the task in the name of a file; None if it is no file of the monitor."""
-    match = _FILE.fullmatch(name)
+    match = _FILE_NAME.fullmatch(name)
     return match[1] if match else None
 
 
-def first_step_of(name: str) -> int:
+def parse_first_step(name: str) -> int:
     """Return the first step in the name of a file."""
-    match = _FILE.fullmatch(name)
+    match = _FILE_NAME.fullmatch(name)
     return int(match[2]) if match else -1
 
 
-def line(figures: Figures, operations: Sequence[str], step: int, digits: int) -> str:
+def format_line(figures: Figures, operations: Sequence[str], step: int, digits: int) -> str:
     """Return the line of a value, with its end."""
-    before, after = _surroundings(figures.model, figures.name, figures.shape, figures.dtype)
+    before, after = _format_surroundings(figures.model, figures.name, figures.shape, figures.dtype)
     micro_step = "" if figures.micro_step is None else f",{figures.micro_step}"
     numbers = [
-        _number(value, digits, is_whole=operation == COUNT) for operation, value in zip(operations, figures.values)
+        _format_number(value, digits, is_whole=operation == COUNT_OPERATION)
+        for operation, value in zip(operations, figures.values)
     ]
     layout = after if figures.task.operations is None else ""
     return f"{before}{step}{micro_step},{','.join(numbers)}{layout}\n"
 
 
 @lru_cache(maxsize=1 << 16)
-def _surroundings(model: int, name: str, shape: tuple[int, ...] | None, dtype: str) -> tuple[str, str]:
+def _format_surroundings(model: int, name: str, shape: tuple[int, ...] | None, dtype: str) -> tuple[str, str]:
     """Return the cells before the step and after the figures, which are the same in each step."""
     layout = ["nan", "nan"] if shape is None else [str(list(shape)), dtype]
-    return text_of([[str(model), neutralise(name), ""]])[:-1], f",{text_of([layout])[:-1]}"
+    return format_csv([[str(model), neutralise(name), ""]])[:-1], f",{format_csv([layout])[:-1]}"
 
 
-def _number(value: float, digits: int, *, is_whole: bool) -> str:
+def _format_number(value: float, digits: int, *, is_whole: bool) -> str:
     if not math.isfinite(value):
         return repr(value)
     return str(int(value)) if is_whole else repr(round(value, digits))
@@ -82,13 +83,13 @@ def write_lines(path: Path, header: Sequence[str], lines: Sequence[str], *, is_w
     """
     text = "".join(lines)
     if is_whole:
-        write_text(path, text_of([header]) + text)
+        write_text(path, format_csv([header]) + text)
         return
     try:
         descriptor = open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             is_new = _remove_incomplete_row(descriptor) == 0
-            _write_all(descriptor, ((text_of([header]) if is_new else "") + text).encode())
+            _write_all(descriptor, ((format_csv([header]) if is_new else "") + text).encode())
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -98,8 +99,8 @@ def write_lines(path: Path, header: Sequence[str], lines: Sequence[str], *, is_w
 def _remove_incomplete_row(descriptor: int) -> int:
     """Cut off a last row without an end, which a killed process may have left; return the size."""
     size = os.lseek(descriptor, 0, os.SEEK_END)
-    os.lseek(descriptor, max(0, size - LONGEST_ROW), os.SEEK_SET)
-    tail = os.read(descriptor, LONGEST_ROW)
+    os.lseek(descriptor, max(0, size - MAX_ROW_BYTES), os.SEEK_SET)
+    tail = os.read(descriptor, MAX_ROW_BYTES)
     if tail and not tail.endswith(b"\n"):
         size -= len(tail) - (tail.rfind(b"\n") + 1)
         os.ftruncate(descriptor, size)
@@ -111,7 +112,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def text_of(rows: Sequence[Sequence[str]]) -> str:
+def format_csv(rows: Sequence[Sequence[str]]) -> str:
     """Return rows as csv."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
@@ -119,7 +120,7 @@ def text_of(rows: Sequence[Sequence[str]]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MonitorTable:
     """A csv file that was read.
 
     Attributes:
@@ -132,13 +133,13 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    def operations(self) -> list[str]:
+    def list_operations(self) -> list[str]:
         """Return the titles of the columns with figures."""
         others = ("vpp_stage", "name", "step", "micro_step", "shape", "dtype")
         return [title for title in self.columns if title not in others]
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> MonitorTable:
     """Return the complete rows of a csv; a last row without an end of line is left out.
 
     Raises:
@@ -155,12 +156,12 @@ def read_table(path: Path) -> Table:
     try:
         rows = [tuple(row) for row in csv.reader(io.StringIO(text)) if row]
     except csv.Error as error:
-        raise _not_a_table(path, str(error)) from None
+        raise _create_table_error(path, str(error)) from None
     header = rows[0] if rows else ()
     if not {"vpp_stage", "name", "step"} <= set(header):
-        raise _not_a_table(path, "it has no columns vpp_stage, name and step")
-    return Table(path, header, tuple(row for row in rows[1:] if len(row) == len(header)))
+        raise _create_table_error(path, "it has no columns vpp_stage, name and step")
+    return MonitorTable(path, header, tuple(row for row in rows[1:] if len(row) == len(header)))
 
 
-def _not_a_table(path: Path, reason: str) -> UserError:
+def _create_table_error(path: Path, reason: str) -> UserError:
     return UserError(f'"{path}" is no table of the monitor: {reason}.', "Remove the file, or give another directory.")

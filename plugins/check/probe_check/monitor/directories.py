@@ -15,8 +15,8 @@ DEFAULT_OUTPUT = "./monitor_output"
 EVENT_DIRECTORY = "anomaly_detected"
 STRUCTURE_DIRECTORY = "module_struct"
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_TIME = re.compile(rf"({'|'.join(_MONTHS)})(\d\d)_(\d\d)-(\d\d)-(\d\d)", re.ASCII)
-_NAME = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-.*", re.ASCII | re.DOTALL)
+_TIME_STAMP = re.compile(rf"({'|'.join(_MONTHS)})(\d\d)_(\d\d)-(\d\d)-(\d\d)", re.ASCII)
+_DIRECTORY_NAME = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-.*", re.ASCII | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class RunDirectory:
     rank: int
 
 
-def output_base() -> Path:
+def get_output_base() -> Path:
     """Return the directory that contains those of all runs."""
     return Path(os.environ.get(OUTPUT_VARIABLE) or DEFAULT_OUTPUT)
 
 
-def new_directory(base: Path, rank: int, now: datetime | None = None) -> Path:
+def choose_run_directory(base: Path, rank: int, now: datetime | None = None) -> Path:
     """Return the path of a new run's directory; its name cannot be that of another run."""
     now = now or datetime.now()
     time = f"{_MONTHS[now.month - 1]}{now:%d_%H-%M-%S}"  # not %b, which depends on the locale
@@ -48,11 +48,11 @@ def new_directory(base: Path, rank: int, now: datetime | None = None) -> Path:
 
 def parse_time(text: str) -> tuple[int, ...] | None:
     """Return a time stamp as numbers that can be compared; None if it is none."""
-    match = _TIME.fullmatch(text)
+    match = _TIME_STAMP.fullmatch(text)
     return None if match is None else (_MONTHS.index(match[1]), *map(int, match.groups()[1:]))
 
 
-def run_directories(base: Path, first: str | None = None, last: str | None = None) -> Iterator[RunDirectory]:
+def find_run_directories(base: Path, first: str | None = None, last: str | None = None) -> Iterator[RunDirectory]:
     """Yield the directories of runs, in the order of their names.
 
     Args:
@@ -61,9 +61,9 @@ def run_directories(base: Path, first: str | None = None, last: str | None = Non
         last: The last time stamp; None for no limit.
     """
     low, high = (parse_time(text) if text is not None else None for text in (first, last))
-    paths = [base] if _NAME.fullmatch(base.name) else sorted(path for path in base.iterdir() if path.is_dir())
+    paths = [base] if _DIRECTORY_NAME.fullmatch(base.name) else sorted(path for path in base.iterdir() if path.is_dir())
     for path in paths:
-        match = _NAME.fullmatch(path.name)
+        match = _DIRECTORY_NAME.fullmatch(path.name)
         time = parse_time(match[1]) if match else None
         if match is None or ((first is not None or last is not None) and time is None):
             continue

@@ -11,19 +11,19 @@ from typing import Any
 
 from probe_check.monitor import sentences
 from probe_check.monitor.alerts import Alert
-from probe_check.monitor.tasks import TAGS_OF_STAGES, Stage
+from probe_check.monitor.tasks import STAGES_BY_TAG, Stage
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.files.given import load_object
 
 EVENT_FILE = "anomaly.json"
 SORTED_FILE = "anomaly_analyse.json"
-MOST_EVENTS = 10_000
+MAX_EVENTS = 10_000
 """Number of events in a file; later ones are left out, because each file is written as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class AlertEvent:
     """An event as ``anomaly.json`` holds it.
 
     Attributes:
@@ -56,7 +56,7 @@ class Event:
     @property
     def stage(self) -> Stage:
         """The part of the step."""
-        return TAGS_OF_STAGES.get(self.tag_name.rpartition("/")[2], Stage.UNKNOWN)
+        return STAGES_BY_TAG.get(self.tag_name.rpartition("/")[2], Stage.UNKNOWN)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -69,7 +69,7 @@ class Event:
         return self.step, self.micro_step, self.stage.value, *stages, self.call_id
 
 
-def event_of(alert: Alert, rank: int, pp_stage: int, mates: tuple[int, ...], micro_steps: int) -> Event:
+def create_event(alert: Alert, rank: int, pp_stage: int, mates: tuple[int, ...], micro_steps: int) -> AlertEvent:
     """Return the event of an alert.
 
     Args:
@@ -80,10 +80,10 @@ def event_of(alert: Alert, rank: int, pp_stage: int, mates: tuple[int, ...], mic
         micro_steps: Number of micro-batches of a step; a value of the whole step is in the last one.
     """
     figures = alert.figures
-    tag = figures.full_tag(rank)
+    tag = figures.format_tag(rank)
     micro_step = micro_steps - 1 if figures.micro_step is None else figures.micro_step
-    message = sentences.alert(alert, tag)
-    return Event(rank, alert.step, micro_step, pp_stage, figures.model, alert.order, tag, message, mates)
+    message = sentences.format_alert(alert, tag)
+    return AlertEvent(rank, alert.step, micro_step, pp_stage, figures.model, alert.order, tag, message, mates)
 
 
 class EventFile:
@@ -96,12 +96,12 @@ class EventFile:
 
     def __init__(self, base: Path, rank: int) -> None:
         self.path = base / f"rank{rank}" / EVENT_FILE
-        self._events: dict[str, Event] = {}
+        self._events: dict[str, AlertEvent] = {}
         self.is_full = False
         make_directory(self.path.parent)
         self._write()
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, events: Iterable[AlertEvent]) -> None:
         """Add events; two events of one tensor in a step are one entry, with the message of the last.
 
         Raises:
@@ -110,7 +110,7 @@ class EventFile:
         before = len(self._events)
         has_news = False
         for event in events:
-            if len(self._events) >= MOST_EVENTS and event.key not in self._events:
+            if len(self._events) >= MAX_EVENTS and event.key not in self._events:
                 self.is_full = True
                 continue
             self._events[event.key] = event
@@ -122,7 +122,7 @@ class EventFile:
         write_events(self.path, self._events.values())
 
 
-def write_events(path: Path, events: Iterable[Event]) -> None:
+def write_events(path: Path, events: Iterable[AlertEvent]) -> None:
     """Write events as JSON.
 
     Raises:
@@ -131,7 +131,7 @@ def write_events(path: Path, events: Iterable[Event]) -> None:
     write_text(path, json.dumps({event.key: asdict(event) for event in events}, indent=1))
 
 
-def read_events(base: Path, steps: Collection[int] = ()) -> list[Event]:
+def read_events(base: Path, steps: Collection[int] = ()) -> list[AlertEvent]:
     """Return the events of all ranks, earliest first.
 
     Args:
@@ -147,29 +147,29 @@ def read_events(base: Path, steps: Collection[int] = ()) -> list[Event]:
             f"{base} has no rank*/{EVENT_FILE}.",
             'Give the directory anomaly_detected of a training with "alert": {"dump": true}.',
         )
-    events = [event for file in files for event in _events_in(file)]
+    events = [event for file in files for event in _read_events_file(file)]
     return sorted((e for e in events if not steps or e.step in steps), key=lambda event: event.order)
 
 
-def _events_in(path: Path) -> list[Event]:
-    return [_event(path, key, value) for key, value in load_object(path, "file of events").items()]
+def _read_events_file(path: Path) -> list[AlertEvent]:
+    return [_parse_event(path, key, value) for key, value in load_object(path, "file of events").items()]
 
 
-def _event(path: Path, key: str, value: Any) -> Event:
-    names = {field.name for field in fields(Event)}
+def _parse_event(path: Path, key: str, value: Any) -> AlertEvent:
+    names = {field.name for field in fields(AlertEvent)}
     if not isinstance(value, Mapping) or not names - {"group_mates"} <= value.keys():
-        raise _wrong(path, key)
-    taken: dict[str, Any] = {name: value.get(name) for name in names}
-    mates = taken["group_mates"] or []
-    is_text = isinstance(taken["tag_name"], str) and isinstance(taken["message"], str)
-    numbers = [taken[name] for name in names - {"tag_name", "message", "group_mates"}]
+        raise _create_event_error(path, key)
+    field_values: dict[str, Any] = {name: value.get(name) for name in names}
+    mates = field_values["group_mates"] or []
+    is_text = isinstance(field_values["tag_name"], str) and isinstance(field_values["message"], str)
+    numbers = [field_values[name] for name in names - {"tag_name", "message", "group_mates"}]
     if not is_text or not all(map(_is_whole, numbers)) or not isinstance(mates, list):
-        raise _wrong(path, key)
-    whole = {name: int(n) for name, n in taken.items() if name not in ("tag_name", "message", "group_mates")}
-    return Event(
+        raise _create_event_error(path, key)
+    whole = {name: int(n) for name, n in field_values.items() if name not in ("tag_name", "message", "group_mates")}
+    return AlertEvent(
         **whole,
-        tag_name=str(taken["tag_name"]),
-        message=str(taken["message"]),
+        tag_name=str(field_values["tag_name"]),
+        message=str(field_values["message"]),
         group_mates=tuple(int(mate) for mate in mates if _is_whole(mate)),
     )
 
@@ -178,7 +178,7 @@ def _is_whole(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value) and value == int(value)
 
 
-def _wrong(path: Path, key: str) -> UserError:
+def _create_event_error(path: Path, key: str) -> UserError:
     return UserError(
         f'"{path}" holds an event with missing or wrong fields: {key:.80}.',
         "Remove this entry, or the file.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from probe_check.monitor.tasks import Task
 
-LAYOUT = ("shape", "dtype")
+LAYOUT_COLUMNS = ("shape", "dtype")
 """Columns that follow those of the operations."""
 
 
@@ -36,13 +36,13 @@ class Figures:
     dtype: str
     tag: str = ""
 
-    def full_tag(self, rank: int) -> str:
+    def format_tag(self, rank: int) -> str:
         """Return the tag of events, such as ``0:fc.weight/rank0/post_grad``."""
         micro_step = "" if self.micro_step is None else f":{self.micro_step}"
         return f"{self.model}:{self.name}{micro_step}/rank{rank}/{self.tag or self.task.tag}"
 
 
-def without_tensor(task: Task, model: int, name: str, micro_step: int | None, count: int) -> Figures:
+def create_empty_figures(task: Task, model: int, name: str, micro_step: int | None, count: int) -> Figures:
     """Return the figures of a value that is not a tensor, or of a gradient that does not exist.
 
     Args:
@@ -55,8 +55,8 @@ def without_tensor(task: Task, model: int, name: str, micro_step: int | None, co
     return Figures(task, model, name, micro_step, (math.nan,) * count, None, "")
 
 
-def columns_of(task: Task, operations: Sequence[str], *, has_micro_step: bool) -> list[str]:
+def list_columns(task: Task, operations: Sequence[str], *, has_micro_step: bool) -> list[str]:
     """Return the titles of the columns of a csv."""
-    own = task.operations
-    figures = [*operations, *LAYOUT] if own is None else list(own)
+    task_operations = task.operations
+    figures = [*operations, *LAYOUT_COLUMNS] if task_operations is None else list(task_operations)
     return ["vpp_stage", "name", "step", *(["micro_step"] if has_micro_step else []), *figures]

@@ -11,7 +11,7 @@ from probe_recording import Process
 
 from probe_check.monitor.array_measure import measure_array
 from probe_check.monitor.figures import Figures
-from probe_check.monitor.names import Namer, is_inside, spellings
+from probe_check.monitor.names import Namer, is_inside, list_spellings
 from probe_check.monitor.observer import Observer, StepListener
 from probe_check.monitor.settings import MonitorSettings
 from probe_check.monitor.tasks import Task
@@ -27,7 +27,7 @@ REFUSED_FLAGS = {
     "stack_info": "it needs hooks on cells",
 }
 """Fields that are refused for MindSpore, with the reason."""
-MOMENTS = (
+MOMENT_ATTRIBUTES = (
     (Task.FIRST_MOMENT, ("moment1", "moments1", "exp_avg")),
     (Task.SECOND_MOMENT, ("moment2", "moments2", "exp_avg_sq")),
 )
@@ -81,16 +81,16 @@ class MindSporeObserver(Observer):
     def hook_steps(self, listener: StepListener) -> None:
         """Call the listener around each step of the optimizer."""
 
-        def before(_: Any, inputs: Any) -> None:
+        def receive_gradients(_: Any, inputs: Any) -> None:
             gradients = inputs[0] if isinstance(inputs, tuple) and len(inputs) == 1 else inputs
             self._gradients = (gradients,) if isinstance(gradients, mindspore.Tensor) else gradients
-            listener.before_step()
+            listener.observe_step_start()
             self._gradients = ()
 
-        self.optimizer.register_forward_pre_hook(before)
-        self.optimizer.register_forward_hook(lambda *_: listener.after_step())
+        self.optimizer.register_forward_pre_hook(receive_gradients)
+        self.optimizer.register_forward_hook(lambda *_: listener.observe_step_end())
 
-    def hook_ends(self, ended: Callable[[], None]) -> None:
+    def hook_ends(self, callback: Callable[[], None]) -> None:
         """Refuse ``record_steps``.
 
         Raises:
@@ -117,7 +117,7 @@ class MindSporeObserver(Observer):
         self._settings = settings
         namer, targets = Namer(is_short=settings.has_short_names), settings.targets
         self._names = [
-            namer.shown(0, name) if not targets or is_inside(spellings(0, name), targets) else None
+            namer.choose_name(0, name) if not targets or is_inside(list_spellings(0, name), targets) else None
             for name in (str(parameter.name) for parameter in self.optimizer.parameters)
         ]
 
@@ -132,9 +132,9 @@ class MindSporeObserver(Observer):
         if settings.is_on("param_distribution"):
             self._measure(Task.PARAMETER_BEFORE, self.optimizer.parameters)
         if settings.is_on("mv_distribution"):
-            for task, attributes in MOMENTS:
-                found = (getattr(self.optimizer, name, None) for name in attributes)
-                self._measure(task, next((moments for moments in found if moments is not None), ()))
+            for task, attributes in MOMENT_ATTRIBUTES:
+                candidates = (getattr(self.optimizer, name, None) for name in attributes)
+                self._measure(task, next((moments for moments in candidates if moments is not None), ()))
         if settings.is_on("wg_distribution"):
             self._measure(Task.GRADIENT_REDUCED, self._gradients)
 
@@ -144,9 +144,9 @@ class MindSporeObserver(Observer):
             self._measure(Task.PARAMETER_AFTER, self.optimizer.parameters)
 
     def _measure(self, task: Task, tensors: Sequence[Any]) -> None:
-        self._figures += self._measured(task, tensors)
+        self._figures += self._measure_tensors(task, tensors)
 
-    def _measured(self, task: Task, tensors: Sequence[Any]) -> Iterator[Figures]:
+    def _measure_tensors(self, task: Task, tensors: Sequence[Any]) -> Iterator[Figures]:
         settings = self._settings
         for name, tensor in zip(self._names, tensors):
             if name is None or not isinstance(tensor, mindspore.Tensor):
@@ -162,11 +162,11 @@ class MindSporeObserver(Observer):
         figures, self._figures = self._figures, []
         return figures
 
-    def figures(self, tasks: Sequence[Task]) -> list[Figures]:
+    def list_figures(self, tasks: Sequence[Task]) -> list[Figures]:
         """Return the figures of some tasks that were measured so far in this step."""
         return [each for each in self._figures if each.task in tasks]
 
-    def histograms(self) -> Mapping[str, Any]:
+    def take_histograms(self) -> Mapping[str, Any]:
         """Return nothing."""
         return {}
 

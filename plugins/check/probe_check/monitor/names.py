@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_MARKS = ("layers?\\.", "embeddings?\\.", "final", "output", "norm")
-_PATTERNS = tuple(re.compile(rf"^.*\.({mark}.*)", re.DOTALL) for mark in _MARKS)
+_SHORT_NAME_STARTS = ("layers?\\.", "embeddings?\\.", "final", "output", "norm")
+_SHORT_NAME_PATTERNS = tuple(re.compile(rf"^.*\.({mark}.*)", re.DOTALL) for mark in _SHORT_NAME_STARTS)
 
 
-def shorten(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Return a name without the wrappers around its layers: ``layers.0.fc`` for ``module.layers.0.fc``.
 
     The first of these parts that follows a dot is where the short name begins: ``layer.`` or ``layers.``,
     ``embedding.`` or ``embeddings.``, and parts that begin with ``final``, ``output`` or ``norm``.
     """
-    for pattern in _PATTERNS:
+    for pattern in _SHORT_NAME_PATTERNS:
         if match := pattern.match(name):
             return match[1]
     return name
@@ -32,31 +32,31 @@ class Namer:
         self._is_short = is_short
         self._used: set[tuple[int, str]] = set()
 
-    def shown(self, model: int, name: str) -> str:
+    def choose_name(self, model: int, name: str) -> str:
         """Return the short name; the name itself if the short name belongs to another value."""
-        short = shorten(name) if self._is_short else name
+        short = shorten_name(name) if self._is_short else name
         if (model, short) in self._used:
             short = name
         self._used.add((model, short))
         return short
 
 
-def spellings(model: int, name: str) -> tuple[str, ...]:
+def list_spellings(model: int, name: str) -> tuple[str, ...]:
     """Return the spellings by which a configuration may name a module or a parameter of a model."""
-    short = shorten(name)
+    short = shorten_name(name)
     return (name, short, f"{model}:{name}", f"{model}:{short}")
 
 
-def is_inside(spelled: Sequence[str], targets: Iterable[str]) -> bool:
+def is_inside(name_spellings: Sequence[str], targets: Iterable[str]) -> bool:
     """Return True if a parameter belongs to one of the modules, or is one of the parameters.
 
     Args:
-        spelled: The spellings of the name of the parameter.
+        name_spellings: The spellings of the name of the parameter.
         targets: Names of modules and parameters; an empty name is the whole model.
     """
     for target in targets:
         is_whole_model = target.endswith(":")
         prefix = target if is_whole_model else f"{target}."
-        if not target or any(name == target or name.startswith(prefix) for name in spelled):
+        if not target or any(name == target or name.startswith(prefix) for name in name_spellings):
             return True
     return False

@@ -24,10 +24,10 @@ class StepListener(Protocol):
     def step(self) -> int:
         """The number of the present step."""
 
-    def before_step(self) -> None:
+    def observe_step_start(self) -> None:
         """Observe what an optimizer is about to use."""
 
-    def after_step(self) -> None:
+    def observe_step_end(self) -> None:
         """Observe what an optimizer changed, and end the step."""
 
     def fail(self, error: Exception) -> None:
@@ -56,10 +56,10 @@ class Observer(ABC):
 
     @abstractmethod
     def hook_steps(self, listener: StepListener) -> None:
-        """Call ``before_step`` and ``after_step`` of the listener around each step of the optimizer."""
+        """Call ``observe_step_start`` and ``observe_step_end`` of the listener around each step of the optimizer."""
 
     @abstractmethod
-    def hook_ends(self, ended: Callable[[], None]) -> None:
+    def hook_ends(self, callback: Callable[[], None]) -> None:
         """Call a function after each step of the optimizer, when no hook of it runs any more.
 
         Raises:
@@ -94,26 +94,26 @@ class Observer(ABC):
     def end_step(self) -> None:
         """Forget what was counted in the step; called for each step, observed or not."""
 
-    def figures(self, tasks: Sequence[Task]) -> list[Figures]:
+    def list_figures(self, tasks: Sequence[Task]) -> list[Figures]:
         """Return the figures of some tasks that were measured so far in this step."""
         return []
 
-    def histograms(self) -> Mapping[str, Any]:
+    def take_histograms(self) -> Mapping[str, Any]:
         """Return the tensors whose distributions are written, by their tags, and forget them."""
         return {}
 
-    def structure(self) -> Mapping[str, Any] | None:
+    def get_structure(self) -> Mapping[str, Any] | None:
         """Return the structure of the models; None if it is not noted."""
         return None
 
-    def stacks(self) -> Mapping[str, str]:
+    def take_stacks(self) -> Mapping[str, str]:
         """Return the call stack of each module, and note no more of them."""
         return {}
 
-    def communication_stacks(self) -> Mapping[str, set[str]] | None:
+    def get_communication_stacks(self) -> Mapping[str, set[str]] | None:
         """Return the call stacks of each collective operation; None if they are not noted."""
         return None
 
-    def group(self, process_group: Any) -> tuple[int, tuple[int, ...]]:
+    def get_group_position(self, process_group: Any) -> tuple[int, tuple[int, ...]]:
         """Return the position of this process in a process group, and the ranks of the group."""
         return 0, (self.process.rank,)

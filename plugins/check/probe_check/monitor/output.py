@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from probe_check.monitor.csv_file import file_name, line, write_lines
-from probe_check.monitor.figures import Figures, columns_of
+from probe_check.monitor.csv_file import format_file_name, format_line, write_lines
+from probe_check.monitor.figures import Figures, list_columns
 from probe_check.monitor.settings import MonitorSettings
 from probe_check.monitor.tasks import Task
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory
 
 
-class Output(Protocol):
+class MonitorOutput(Protocol):
     """A writer of the figures of steps."""
 
     def write(self, step: int, figures: Sequence[Figures]) -> None:
@@ -69,9 +69,9 @@ class CsvOutput(NoOutput):
         for task, members in tasks.items():
             operations = task.operations or settings.operations
             write_lines(
-                self._directory / file_name(task.value, step, settings.steps_per_file),
-                columns_of(task, operations, has_micro_step=members[0].micro_step is not None),
-                [line(each, operations, step, settings.digits) for each in members],
+                self._directory / format_file_name(task.value, step, settings.steps_per_file),
+                list_columns(task, operations, has_micro_step=members[0].micro_step is not None),
+                [format_line(each, operations, step, settings.digits) for each in members],
                 is_whole=settings.steps_per_file == 1,
             )
 
@@ -90,7 +90,7 @@ class TensorBoardOutput:
 
     def __init__(self, directory: Path, operations: Sequence[str], rank: int) -> None:
         make_directory(directory)
-        self._writer = new_summary_writer(directory)
+        self._writer = create_summary_writer(directory)
         self._operations = tuple(operations)
         self._rank = rank
 
@@ -98,7 +98,7 @@ class TensorBoardOutput:
         """Write the figures of a step."""
         for each in figures:
             for operation, value in zip(each.task.operations or self._operations, each.values):
-                self._writer.add_scalar(f"{each.full_tag(self._rank)}_{operation}", value, step)
+                self._writer.add_scalar(f"{each.format_tag(self._rank)}_{operation}", value, step)
 
     def add_histogram(self, tag: str, values: Any, step: int) -> None:
         """Write the distribution of the elements of a tensor."""
@@ -109,7 +109,7 @@ class TensorBoardOutput:
         self._writer.close()
 
 
-def new_summary_writer(directory: Path) -> Any:
+def create_summary_writer(directory: Path) -> Any:
     """Return a ``SummaryWriter`` of TensorBoard.
 
     Raises:

@@ -10,15 +10,15 @@ import torch
 from probe_recording import Process
 from torch import nn
 
-from probe_check.monitor.figures import Figures, without_tensor
-from probe_check.monitor.names import Namer, spellings
+from probe_check.monitor.figures import Figures, create_empty_figures
+from probe_check.monitor.names import Namer, list_spellings
 from probe_check.monitor.observer import Observer, StepListener
-from probe_check.monitor.pytorch_communication import Communication
+from probe_check.monitor.pytorch_communication import CommunicationObserver
 from probe_check.monitor.pytorch_features import FeatureHooks
-from probe_check.monitor.pytorch_measure import Measured, measure, resolve
+from probe_check.monitor.pytorch_measure import TensorMeasurement, measure, resolve
 from probe_check.monitor.pytorch_modules import ModuleHooks, ObservedModule
-from probe_check.monitor.pytorch_parameters import ParameterWatch, Place, select_parameters
-from probe_check.monitor.pytorch_structure import StackHooks, StructureNote
+from probe_check.monitor.pytorch_parameters import ParameterWatch, ValueIdentity, select_parameters
+from probe_check.monitor.pytorch_structure import StackHooks, StructureCollector
 from probe_check.monitor.settings import MonitorSettings, SideSelection
 from probe_check.monitor.tasks import Task
 from probe_core.errors import UserError
@@ -70,11 +70,11 @@ class TorchObserver(Observer):
         self._has_main_grad = has_main_grad
         self._settings = MonitorSettings()
         self._parameters: ParameterWatch | None = None
-        self._communication: Communication | None = None
-        self._structure: StructureNote | None = None
+        self._communication: CommunicationObserver | None = None
+        self._structure: StructureCollector | None = None
         self._stacks: StackHooks | None = None
         self._hooks: list[ModuleHooks | FeatureHooks | ParameterWatch] = []
-        self._values: dict[Place, Measured | None] = {}
+        self._values: dict[ValueIdentity, TensorMeasurement | None] = {}
 
     # -- hooks -----------------------------------------------------------------------------
 
@@ -82,31 +82,31 @@ class TorchObserver(Observer):
         """Call the listener around each step of the optimizer."""
         optimizer = self.optimizer
         if isinstance(optimizer, torch.optim.Optimizer):
-            optimizer.register_step_pre_hook(lambda *_: listener.before_step())
-            optimizer.register_step_post_hook(lambda *_: listener.after_step())
+            optimizer.register_step_pre_hook(lambda *_: listener.observe_step_start())
+            optimizer.register_step_post_hook(lambda *_: listener.observe_step_end())
             return
         step = optimizer.step
 
-        def observed_step(*args: Any, **kwargs: Any) -> Any:
-            listener.before_step()
+        def run_observed_step(*args: Any, **kwargs: Any) -> Any:
+            listener.observe_step_start()
             result = step(*args, **kwargs)
-            listener.after_step()
+            listener.observe_step_end()
             return result
 
-        optimizer.step = observed_step
+        optimizer.step = run_observed_step
 
-    def hook_ends(self, ended: Callable[[], None]) -> None:
+    def hook_ends(self, callback: Callable[[], None]) -> None:
         """Call a function after each step of the optimizer, when no hook of it runs any more."""
         optimizer = self.optimizer
         step = optimizer.step
 
         @functools.wraps(step)
-        def ending_step(*args: Any, **kwargs: Any) -> Any:
+        def run_ending_step(*args: Any, **kwargs: Any) -> Any:
             result = step(*args, **kwargs)
-            ended()
+            callback()
             return result
 
-        optimizer.step = ending_step
+        optimizer.step = run_ending_step
 
     def install(self, settings: MonitorSettings, listener: StepListener) -> None:
         """Install the hooks of a configuration."""
@@ -116,7 +116,7 @@ class TorchObserver(Observer):
         self._parameters = watch
         self._hooks.append(watch)
         if settings.communication.is_enabled:
-            self._communication = Communication(
+            self._communication = CommunicationObserver(
                 settings.communication,
                 settings.operations,
                 settings.epsilon,
@@ -125,21 +125,21 @@ class TorchObserver(Observer):
             )
             self._communication.install()
         if settings.is_on("wg_distribution"):
-            watch.hook(self._measure, listener)
+            watch.install_hooks(self._measure, listener)
         self._hook_modules(settings, listener)
 
     def _hook_modules(self, settings: MonitorSettings, listener: StepListener) -> None:
         has_structure = settings.is_on("print_struct")
         receive: Any = self._receive
         if has_structure:
-            self._structure = StructureNote()
+            self._structure = StructureCollector()
             receive = self._structure.receive
         common = (lambda: listener.is_observed, listener.fail, self.micro_steps)
         if has_structure or settings.observes_forward or settings.observes_backward:
             modules = ModuleHooks(receive, *common)
             self._hooks.append(modules)
             modules.install(
-                list(self._observed_modules(takes_all=has_structure)),
+                list(self._select_modules(takes_all=has_structure)),
                 forward=has_structure or settings.observes_forward,
                 backward=has_structure or settings.observes_backward,
             )
@@ -156,20 +156,20 @@ class TorchObserver(Observer):
             self._stacks = StackHooks(common[0])
             self._stacks.install(self.models, is_short=settings.has_short_names)
 
-    def _observed_modules(self, *, takes_all: bool) -> Iterator[tuple[nn.Module, ObservedModule]]:
+    def _select_modules(self, *, takes_all: bool) -> Iterator[tuple[nn.Module, ObservedModule]]:
         settings = self._settings
         namer = Namer(is_short=settings.has_short_names)
         takes_others = takes_all or settings.is_on("all_xy") or not settings.targets
         for model, root in enumerate(self.models):
             for name, module in root.named_modules():
-                shown = namer.shown(model, name)
-                sides = None if takes_all else self._sides(model, name)
+                shown = namer.choose_name(model, name)
+                sides = None if takes_all else self._find_sides(model, name)
                 if type(module).__name__ not in SKIPPED_CLASSES and (sides is not None or takes_others):
                     yield module, ObservedModule(model, shown, sides or {})
 
-    def _sides(self, model: int, name: str) -> SideSelection | None:
+    def _find_sides(self, model: int, name: str) -> SideSelection | None:
         targets = self._settings.targets
-        return next((targets[each] for each in spellings(model, name) if each in targets), None)
+        return next((targets[each] for each in list_spellings(model, name) if each in targets), None)
 
     def remove(self) -> None:
         """Remove the hooks of ``install``."""
@@ -197,16 +197,18 @@ class TorchObserver(Observer):
 
     def _receive(self, task: Task, model: int, name: str, number: int, tensor: torch.Tensor | None) -> None:
         """Measure an activation or its gradient; None stands for a value that is not a tensor."""
-        place: Place = (task, model, name, number, "")
+        place: ValueIdentity = (task, model, name, number, "")
         if tensor is None:
             self._values[place] = None
         else:
             self._measure(place, tensor)
 
-    def _receive_features(self, task: Task, model: int, name: str, number: int | None, features: Measured) -> None:
+    def _receive_features(
+        self, task: Task, model: int, name: str, number: int | None, features: TensorMeasurement
+    ) -> None:
         self._values[task, model, name, number, ""] = features
 
-    def _measure(self, place: Place, tensor: torch.Tensor) -> None:
+    def _measure(self, place: ValueIdentity, tensor: torch.Tensor) -> None:
         settings = self._settings
         self._values[place] = measure(tensor, settings.operations, settings.epsilon)
 
@@ -216,42 +218,42 @@ class TorchObserver(Observer):
         """Return the figures of the step in the order of observation, and forget them."""
         values, self._values = self._values, {}
         communication = [] if self._communication is None else self._communication.take()
-        return [*self._figures_of(values), *communication]
+        return [*self._resolve_figures(values), *communication]
 
-    def _figures_of(self, values: Mapping[Place, Measured | None]) -> list[Figures]:
+    def _resolve_figures(self, values: Mapping[ValueIdentity, TensorMeasurement | None]) -> list[Figures]:
         resolve(value for value in values.values() if value is not None)
-        return [self._figures(place, value) for place, value in values.items()]
+        return [self._create_figures(place, value) for place, value in values.items()]
 
-    def _figures(self, place: Place, value: Measured | None) -> Figures:
+    def _create_figures(self, place: ValueIdentity, value: TensorMeasurement | None) -> Figures:
         task, model, name, micro_step, tag = place
         if value is None:
             count = len(task.operations or self._settings.operations)
-            return without_tensor(task, model, name, micro_step, count)
+            return create_empty_figures(task, model, name, micro_step, count)
         numbers = tuple(float(number) for number in value.values)
         return Figures(task, model, name, micro_step, numbers, value.shape, value.dtype, tag)
 
-    def figures(self, tasks: Sequence[Task]) -> list[Figures]:
+    def list_figures(self, tasks: Sequence[Task]) -> list[Figures]:
         """Return the figures of some tasks so far in this step; reduced gradients are measured now."""
         if Task.GRADIENT_REDUCED in tasks and self._parameters is not None:
             self._parameters.measure_gradients(self._measure)
-        return self._figures_of({place: v for place, v in self._values.items() if place[0] in tasks})
+        return self._resolve_figures({place: v for place, v in self._values.items() if place[0] in tasks})
 
-    def histograms(self) -> Mapping[str, Any]:
+    def take_histograms(self) -> Mapping[str, Any]:
         """Return the tensors whose distributions are written, and forget them."""
         if self._parameters is None:
             return {}
         histograms, self._parameters.histograms = self._parameters.histograms, {}
         return histograms
 
-    def structure(self) -> Mapping[str, Any] | None:
+    def get_structure(self) -> Mapping[str, Any] | None:
         """Return the structure of the models; None if it is not noted."""
-        return None if self._structure is None else self._structure.structure()
+        return None if self._structure is None else self._structure.create_structure()
 
-    def stacks(self) -> Mapping[str, str]:
+    def take_stacks(self) -> Mapping[str, str]:
         """Return the call stack of each module, and note no more of them."""
         return {} if self._stacks is None else self._stacks.take()
 
-    def communication_stacks(self) -> Mapping[str, set[str]] | None:
+    def get_communication_stacks(self) -> Mapping[str, set[str]] | None:
         """Return the call stacks of each collective operation; None if they are not noted."""
         if self._communication is None or not self._settings.communication.is_log_only:
             return None
@@ -263,7 +265,7 @@ class TorchObserver(Observer):
             each.end_step()
         self._values.clear()
 
-    def group(self, process_group: Any) -> tuple[int, tuple[int, ...]]:
+    def get_group_position(self, process_group: Any) -> tuple[int, tuple[int, ...]]:
         """Return the position of this process in a process group, and the ranks of the group."""
         dist = torch.distributed
         if not (dist.is_available() and dist.is_initialized()):

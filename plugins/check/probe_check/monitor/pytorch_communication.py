@@ -14,23 +14,23 @@ import torch
 import torch.distributed as dist
 
 from probe_check.monitor.figures import Figures
-from probe_check.monitor.pytorch_measure import Measured, measure, resolve
+from probe_check.monitor.pytorch_measure import TensorMeasurement, measure, resolve
 from probe_check.monitor.settings import CommunicationSettings
 from probe_check.monitor.tasks import Task
 from probe_core.errors import UserError
 
-FUNCTIONS = (
+OBSERVED_FUNCTIONS = (
     "send", "recv", "isend", "irecv", "batch_isend_irecv", "broadcast", "all_reduce", "reduce", "scatter",
     "reduce_scatter", "reduce_scatter_tensor", "all_gather", "gather", "all_gather_into_tensor",
     "_reduce_scatter_base", "_all_gather_base",
 )  # fmt: skip
 """Functions that are observed; those with an underscore are older names that programs still call."""
-_SUMS = frozenset({"norm", "nans"})
+_SUMMED_OPERATIONS = frozenset({"norm", "nans"})
 _EXTREMES: dict[str, Callable[[Sequence[float]], float]] = {"min": min, "max": max}
-_OWN_FILES = (__file__, functools.__file__)
+_WRAPPER_FILES = (__file__, functools.__file__)
 
 
-class Communication:
+class CommunicationObserver:
     """The observed calls of collective operations.
 
     Args:
@@ -63,7 +63,7 @@ class Communication:
         self._is_observed = is_observed
         self._fail = fail
         self._patterns = [re.compile(line) for line in settings.code_lines]
-        self._values: dict[tuple[str, str], list[Measured]] = {}
+        self._values: dict[tuple[str, str], list[TensorMeasurement]] = {}
         self._pending: dict[int, tuple[Any, str, tuple[Any, ...]]] = {}
         self._replaced: list[tuple[Any, str, Any, Any]] = []
         self._thread = threading.local()
@@ -72,25 +72,25 @@ class Communication:
     def install(self) -> None:
         """Replace the functions by wrappers."""
         modules = (dist, sys.modules["torch.distributed.distributed_c10d"])
-        for name in FUNCTIONS:
+        for name in OBSERVED_FUNCTIONS:
             original = getattr(dist, name, None)
             if original is None:
                 continue
-            wrapper = self._wrapper(name, original)
+            wrapper = self._create_wrapper(name, original)
             for module in modules:
                 if getattr(module, name, None) is original:
                     self._replace(module, name, original, wrapper)
         wait = dist.Work.wait
 
         @functools.wraps(wait)
-        def observed_wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+        def wait_and_observe(work: Any, *args: Any, **kwargs: Any) -> Any:
             result = wait(work, *args, **kwargs)
             pending = self._pending.pop(id(work), None)
             if pending is not None:
                 self._observe(pending[1], "post", pending[2])
             return result
 
-        self._replace(dist.Work, "wait", wait, observed_wait)
+        self._replace(dist.Work, "wait", wait, wait_and_observe)
 
     def _replace(self, holder: Any, name: str, original: Any, wrapper: Any) -> None:
         setattr(holder, name, wrapper)
@@ -104,9 +104,9 @@ class Communication:
         self._replaced.clear()
         self._pending.clear()
 
-    def _wrapper(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _create_wrapper(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def observed(*args: Any, **kwargs: Any) -> Any:
+        def call_and_observe(*args: Any, **kwargs: Any) -> Any:
             is_inner = getattr(self._thread, "is_inside", False)
             if is_inner or not self._is_observed() or not self._is_wanted(name):
                 return original(*args, **kwargs)
@@ -119,21 +119,21 @@ class Communication:
             finally:
                 self._thread.is_inside = False
             if not self._settings.is_log_only:
-                self._after(name, values, result)
+                self._observe_result(name, values, result)
             return result
 
-        return observed
+        return call_and_observe
 
     def _is_wanted(self, name: str) -> bool:
         if self._settings.is_log_only:
-            self.stacks.setdefault(name, set()).add(";".join(call_stack()))
+            self.stacks.setdefault(name, set()).add(";".join(format_call_stack()))
             return True
         if not self._patterns:
             return True
-        stack = ";".join(call_stack())
+        stack = ";".join(format_call_stack())
         return any(pattern.search(stack) for pattern in self._patterns)
 
-    def _after(self, name: str, values: tuple[Any, ...], result: Any) -> None:
+    def _observe_result(self, name: str, values: tuple[Any, ...], result: Any) -> None:
         works = result if isinstance(result, list) else [result]
         pending = [work for work in works if isinstance(work, dist.Work)]
         if not pending:
@@ -143,7 +143,7 @@ class Communication:
 
     def _observe(self, name: str, prefix: str, values: tuple[Any, ...]) -> None:
         try:
-            for number, tensor in enumerate(_tensors(values)):
+            for number, tensor in enumerate(_collect_tensors(values)):
                 measured = measure(tensor, self._operations, self._epsilon)
                 self._values.setdefault((name, f"{prefix}_{number}"), []).append(measured)
         except Exception as error:  # of the framework: the communication must go on
@@ -154,9 +154,9 @@ class Communication:
         values, self._values = self._values, {}
         self._pending.clear()
         resolve(each for listed in values.values() for each in listed)
-        return [self._combined(name, tag, listed) for (name, tag), listed in values.items()]
+        return [self._combine_calls(name, tag, listed) for (name, tag), listed in values.items()]
 
-    def _combined(self, name: str, tag: str, listed: Sequence[Measured]) -> Figures:
+    def _combine_calls(self, name: str, tag: str, listed: Sequence[TensorMeasurement]) -> Figures:
         columns = zip(*(each.values for each in listed))
         numbers = tuple(
             _combine(operation, [float(value) for value in column])
@@ -172,10 +172,10 @@ def _combine(operation: str, values: Sequence[float]) -> float:
         return float("nan")
     if operation in _EXTREMES:
         return _EXTREMES[operation](values)
-    return sum(values) if operation in _SUMS else sum(values) / len(values)
+    return sum(values) if operation in _SUMMED_OPERATIONS else sum(values) / len(values)
 
 
-def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
+def _collect_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
     """Return the tensors among the arguments; those of a list are joined to one."""
     tensors = []
     for value in values:
@@ -188,13 +188,13 @@ def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
     return tensors
 
 
-def call_stack() -> list[str]:
+def format_call_stack() -> list[str]:
     """Return the calls around a collective operation, innermost first, as ``file[line]   function``."""
     lines = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if code.co_filename not in _OWN_FILES:
+        if code.co_filename not in _WRAPPER_FILES:
             lines.append(f"{code.co_filename}[{frame.f_lineno}]   {code.co_name}")
         frame = frame.f_back
     return lines

@@ -9,22 +9,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from probe_check.monitor.names import Namer, spellings
-from probe_check.monitor.pytorch_measure import Measured
-from probe_check.monitor.pytorch_modules import Hook, is_recomputing
+from probe_check.monitor.names import Namer, list_spellings
+from probe_check.monitor.pytorch_measure import TensorMeasurement
+from probe_check.monitor.pytorch_modules import ModuleHook, is_recomputing
 from probe_check.monitor.tasks import Task
 
 POWER_ITERATIONS = 3
 """Number of power iterations. Source: the figures of msprobe."""
-_SEED = 1234
+_START_VECTOR_SEED = 1234
 """Seed of the start vector, which is drawn from a generator of its own."""
 
-Receive = Callable[[Task, int, str, "int | None", Measured], None]
+Receive = Callable[[Task, int, str, "int | None", TensorMeasurement], None]
 """A callback for features: their task, the number of the model, the name, the micro-batch, the figures."""
 
 
 @torch.no_grad()
-def attention_features(query: torch.Tensor, key: torch.Tensor, order: str) -> Measured:
+def compute_attention_features(query: torch.Tensor, key: torch.Tensor, order: str) -> TensorMeasurement:
     """Return the mean entropy of causal attention, and the mean of the largest probability of each row.
 
     They are those of the first head of the first sample: rows of ``softmax(q k^T / sqrt(d))`` below the
@@ -36,7 +36,7 @@ def attention_features(query: torch.Tensor, key: torch.Tensor, order: str) -> Me
         order: The order of the dimensions, ``s,b,h,d`` or ``b,s,h,d``.
     """
     if query.dim() != 4 or key.dim() != 4:
-        return Measured([math.nan, math.nan], tuple(query.shape), str(query.dtype))
+        return TensorMeasurement([math.nan, math.nan], tuple(query.shape), str(query.dtype))
     first = (slice(None), 0, 0) if order == "s,b,h,d" else (0, slice(None), 0)
     rows, columns = query.detach()[first].float(), key.detach()[first].float()
     scores = rows @ columns.T / math.sqrt(query.shape[-1])
@@ -45,18 +45,18 @@ def attention_features(query: torch.Tensor, key: torch.Tensor, order: str) -> Me
     logarithms = scores.masked_fill(~mask, -math.inf).log_softmax(1)
     probabilities = logarithms.exp()
     entropy = -torch.nansum(probabilities * logarithms, 1).mean()
-    return Measured([entropy, probabilities.amax(1).mean()], tuple(query.shape), str(query.dtype))
+    return TensorMeasurement([entropy, probabilities.amax(1).mean()], tuple(query.shape), str(query.dtype))
 
 
 @torch.no_grad()
-def linear_features(weight: torch.Tensor) -> Measured:
+def compute_linear_features(weight: torch.Tensor) -> TensorMeasurement:
     """Return the stable rank of a matrix (Frobenius norm / spectral norm), and its spectral norm.
 
     The spectral norm is that of a few power iterations, and thus a lower bound. It is 0 for a matrix of
     zeros, as is the rank.
     """
     matrix = weight.detach().float()
-    vector = torch.randn(matrix.shape[1], generator=torch.Generator().manual_seed(_SEED)).to(matrix.device)
+    vector = torch.randn(matrix.shape[1], generator=torch.Generator().manual_seed(_START_VECTOR_SEED)).to(matrix.device)
     vector = vector / vector.norm()
     square = matrix.T @ matrix
     largest = vector.new_zeros(())
@@ -67,10 +67,10 @@ def linear_features(weight: torch.Tensor) -> Measured:
         vector = torch.where(length > 0, following / length, vector)
     spectral = largest.clamp(min=0).sqrt()
     rank = torch.where(spectral > 0, torch.linalg.vector_norm(matrix) / spectral, 0.0)
-    return Measured([rank, spectral], tuple(weight.shape), str(weight.dtype))
+    return TensorMeasurement([rank, spectral], tuple(weight.shape), str(weight.dtype))
 
 
-def matrix_of(module: nn.Module) -> torch.Tensor | None:
+def find_matrix(module: nn.Module) -> torch.Tensor | None:
     """Return the weight of a linear layer: a matrix ``weight`` or ``wg``, unless it is an embedding."""
     is_embedding = isinstance(module, nn.Embedding) or any(
         hasattr(module, name) for name in ("num_embeddings", "vocab_start_index")
@@ -113,16 +113,16 @@ class FeatureHooks:
             for hook, names in targets.items():
                 namer = Namer(is_short=is_short)
                 for name, module in root.named_modules():
-                    shown = namer.shown(model, name)
-                    if names and not set(names) & set(spellings(model, name)):
+                    shown = namer.choose_name(model, name)
+                    if names and not set(names) & set(list_spellings(model, name)):
                         continue
                     if hook == "attention_hook":
-                        self._hook(module, hook, model, shown, self._attention(order))
-                    elif matrix_of(module) is not None:
-                        self._hook(module, hook, model, shown, self._linear)
+                        self._hook(module, hook, model, shown, self._create_attention_measure(order))
+                    elif find_matrix(module) is not None:
+                        self._hook(module, hook, model, shown, self._measure_linear)
 
     def _hook(self, module: nn.Module, hook: str, model: int, name: str, measure: Callable[..., None]) -> None:
-        def after(module: nn.Module, inputs: Any, _: Any) -> None:
+        def observe_forward(module: nn.Module, inputs: Any, _: Any) -> None:
             if not module.training or not self._is_observed() or is_recomputing():
                 return
             key = hook, model, name
@@ -133,21 +133,21 @@ class FeatureHooks:
             except Exception as error:  # of the framework: the forward must go on
                 self._fail(error)
 
-        self._handles.append(module.register_forward_hook(Hook(after)))
+        self._handles.append(module.register_forward_hook(ModuleHook(observe_forward)))
 
-    def _attention(self, order: str) -> Callable[..., None]:
+    def _create_attention_measure(self, order: str) -> Callable[..., None]:
         def measure(_: nn.Module, inputs: Sequence[Any], model: int, name: str, count: int) -> None:
             tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
             if len(tensors) >= 2:
-                features = attention_features(tensors[0], tensors[1], order)
+                features = compute_attention_features(tensors[0], tensors[1], order)
                 self._receive(Task.ATTENTION, model, f"{name}.attention", count, features)
 
         return measure
 
-    def _linear(self, module: nn.Module, _: Any, model: int, name: str, count: int) -> None:
-        weight = matrix_of(module)
+    def _measure_linear(self, module: nn.Module, _: Any, model: int, name: str, count: int) -> None:
+        weight = find_matrix(module)
         if weight is not None and count == self._micro_steps - 1:
-            self._receive(Task.LINEAR, model, f"{name}.linear", None, linear_features(weight))
+            self._receive(Task.LINEAR, model, f"{name}.linear", None, compute_linear_features(weight))
 
     def remove(self) -> None:
         """Remove the hooks."""

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from probe_recording import Arrived, Gathering
 
-MOST_NODES = 1_000_000
+MAX_GRAPH_NODES = 1_000_000
 """Number of graph nodes of a module that are searched."""
 
 
-class Source:
+class ModuleInputSource:
     """The place in the graph that receives the gradient of an input: a node and a position, or a leaf.
 
     It is taken before the forward pass, because an in-place operation moves its input to another node.
@@ -46,31 +46,33 @@ class GradientSum(Gathering):
         return gradient.detach() if total is None else self._add_gradient(total, gradient)
 
 
-def attach(outputs: Sequence[Any], sources: Sequence[Source], arrived: Arrived) -> None:
+def attach_gradient_hooks(outputs: Sequence[Any], sources: Sequence[ModuleInputSource], receiver: Arrived) -> None:
     """Report the gradients of a forward pass when they arrive.
 
     Args:
         outputs: The results of the module.
         sources: The places of its inputs that need a gradient.
-        arrived: The receiver. Its sides are ``input`` for the gradient of an output, and ``output`` for that
+        receiver: The receiver. Its sides are ``input`` for the gradient of an output, and ``output`` for that
             of an input, with their positions.
     """
-    gathering = GradientSum(arrived, len(sources))
-    own = {(id(source.node), source.position): i for i, source in enumerate(sources) if source.node is not None}
+    gathering = GradientSum(receiver, len(sources))
+    source_numbers = {
+        (id(source.node), source.position): i for i, source in enumerate(sources) if source.node is not None
+    }
     roots = []
     for position, tensor in enumerate(outputs):
         if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:
-            same = own.get((id(tensor.grad_fn), tensor.output_nr), -1)
-            if same < 0:
+            source_number = source_numbers.get((id(tensor.grad_fn), tensor.output_nr), -1)
+            if source_number < 0:
                 roots.append(tensor.grad_fn)
             tensor.register_hook(  # type: ignore[no-untyped-call]
-                gathering.output(position, same)
+                gathering.output(position, source_number)
             )
-    for node, places in _edges(roots, sources).items():
+    for node, places in _find_input_edges(roots, sources).items():
         node.register_hook(gathering.inputs(places))
 
 
-def _edges(roots: Sequence[Any], sources: Sequence[Source]) -> dict[Any, list[tuple[int, int]]]:
+def _find_input_edges(roots: Sequence[Any], sources: Sequence[ModuleInputSource]) -> dict[Any, list[tuple[int, int]]]:
     """Return the nodes whose edges lead to inputs: (position of the edge, number of the input) of each."""
     if not sources:
         return {}
@@ -82,9 +84,9 @@ def _edges(roots: Sequence[Any], sources: Sequence[Source]) -> dict[Any, list[tu
         else:
             leaves.setdefault(source.leaf, number)
     edges: dict[Any, list[tuple[int, int]]] = {}
-    seen = set(roots)
-    waiting = list(seen)
-    while waiting and len(seen) < MOST_NODES:
+    visited = set(roots)
+    waiting = list(visited)
+    while waiting and len(visited) < MAX_GRAPH_NODES:
         node = waiting.pop()
         for position, (following, number) in enumerate(node.next_functions):
             if following is None:
@@ -94,7 +96,7 @@ def _edges(roots: Sequence[Any], sources: Sequence[Source]) -> dict[Any, list[tu
                 place = leaves.get(id(getattr(following, "variable", None)))
             if place is not None:
                 edges.setdefault(node, []).append((position, place))
-            elif following not in seen and following not in nodes:
-                seen.add(following)
+            elif following not in visited and following not in nodes:
+                visited.add(following)
                 waiting.append(following)
     return edges

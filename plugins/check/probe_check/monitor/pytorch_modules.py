@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from probe_check.monitor.pytorch_gradients import Source, attach
+from probe_check.monitor.pytorch_gradients import ModuleInputSource, attach_gradient_hooks
 from probe_check.monitor.settings import SideSelection
 from probe_check.monitor.tasks import Task
 
 CHECKPOINT_FILE = "torch/utils/checkpoint.py"
-RECOMPUTING = frozenset({"recompute_fn", "unpack_hook"})
+RECOMPUTING_FUNCTIONS = frozenset({"recompute_fn", "unpack_hook"})
 """Functions of torch's checkpointing that run a forward again."""
 
 Receive = Callable[[Task, int, str, int, "torch.Tensor | None"], None]
@@ -41,7 +41,7 @@ class ObservedModule:
     sides: SideSelection
     forward_count: int = 0
     backward_count: int = 0
-    sources: list[list[tuple[int, Source]]] = field(default_factory=list)
+    sources: list[list[tuple[int, ModuleInputSource]]] = field(default_factory=list)
 
     def selects(self, side: str, position: int) -> bool:
         """Return True if a tensor at a position of a side is observed."""
@@ -50,7 +50,7 @@ class ObservedModule:
         return side in self.sides and self.sides[side] in (None, position)
 
 
-class Hook:
+class ModuleHook:
     """A hook that is left out of copies and pickles of its module."""
 
     def __init__(self, function: Callable[..., None]) -> None:
@@ -61,10 +61,10 @@ class Hook:
         self._function(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _ignoring_hook, ()
+        return _get_ignoring_hook, ()
 
 
-def _ignoring_hook() -> Callable[..., None]:
+def _get_ignoring_hook() -> Callable[..., None]:
     return ignore
 
 
@@ -108,8 +108,10 @@ class ModuleHooks:
         self._observes_forward, self._observes_backward = forward, backward
         for module, observed in modules:
             self._modules.append(observed)
-            before = Hook(lambda _, args, kwargs, each=observed: self._before(each, args, kwargs))
-            after = Hook(lambda m, args, kwargs, out, each=observed: self._after(m, each, args, kwargs, out))
+            before = ModuleHook(lambda _, args, kwargs, each=observed: self._note_sources(each, args, kwargs))
+            after = ModuleHook(
+                lambda m, args, kwargs, out, each=observed: self._observe_forward(m, each, args, kwargs, out)
+            )
             if backward:
                 self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
             self._handles.append(module.register_forward_hook(after, with_kwargs=True))
@@ -126,14 +128,14 @@ class ModuleHooks:
         for module in self._modules:
             module.forward_count = module.backward_count = 0
 
-    def _before(self, observed: ObservedModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        sources: list[tuple[int, Source]] = []
+    def _note_sources(self, observed: ObservedModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        sources: list[tuple[int, ModuleInputSource]] = []
         if self._is_observed() and torch.is_grad_enabled():
-            inputs = tensors_of(args, kwargs)
-            sources = [(i, Source(tensor)) for i, tensor in enumerate(inputs) if tensor.requires_grad]
+            inputs = list_tensors(args, kwargs)
+            sources = [(i, ModuleInputSource(tensor)) for i, tensor in enumerate(inputs) if tensor.requires_grad]
         observed.sources.append(sources)
 
-    def _after(
+    def _observe_forward(
         self,
         module: nn.Module,
         observed: ObservedModule,
@@ -145,10 +147,10 @@ class ModuleHooks:
         if not module.training or not self._is_observed():
             return
         try:
-            inputs = tensors_of(args, kwargs)
-            outputs = values_of(output)
+            inputs = list_tensors(args, kwargs)
+            outputs = list_values(output)
             if self._observes_forward and not is_recomputing():
-                number, observed.forward_count = _next(observed.forward_count, self._micro_steps)
+                number, observed.forward_count = _count_micro_batch(observed.forward_count, self._micro_steps)
                 self._take(observed, "input", inputs, number)
                 self._take(observed, "output", outputs, number)
             if self._observes_backward and torch.is_grad_enabled():
@@ -157,7 +159,7 @@ class ModuleHooks:
             self._fail(error)
 
     def _take(self, observed: ObservedModule, side: str, values: Sequence[Any], number: int) -> None:
-        for position, name in enumerate(names_of(observed.name, side, len(values))):
+        for position, name in enumerate(format_value_names(observed.name, side, len(values))):
             if observed.selects(side, position):
                 value = values[position]
                 tensor = value if isinstance(value, torch.Tensor) else None
@@ -166,26 +168,26 @@ class ModuleHooks:
     def _expect_gradients(
         self,
         observed: ObservedModule,
-        sources: Sequence[tuple[int, Source]],
+        sources: Sequence[tuple[int, ModuleInputSource]],
         input_count: int,
         outputs: Sequence[Any],
     ) -> None:
         gradients = _ModuleGradients(self, observed, [i for i, _ in sources], input_count, len(outputs))
-        attach(outputs, [source for _, source in sources], gradients.take)
+        attach_gradient_hooks(outputs, [source for _, source in sources], gradients.take)
 
     def receive_gradient(
         self, observed: ObservedModule, side: str, position: int, count: int, number: int, tensor: Any
     ) -> None:
         """Pass on the gradient at a position of a side; None for one that does not exist."""
         if observed.selects(f"{side}_grad", position):
-            name = names_of(observed.name, side, count)[position]
+            name = format_value_names(observed.name, side, count)[position]
             self._receive(Task.ACTIVATION_GRADIENT, observed.model, name, number, tensor)
 
     def begin_backward(self, observed: ObservedModule) -> int | None:
         """Return the number of the micro-batch of a backward pass; None in a step that is not observed."""
         if not self._is_observed():
             return None
-        number, observed.backward_count = _next(observed.backward_count, self._micro_steps)
+        number, observed.backward_count = _count_micro_batch(observed.backward_count, self._micro_steps)
         return number
 
     def fail(self, error: Exception) -> None:
@@ -234,12 +236,12 @@ class _ModuleGradients:
                 self._hooks.receive_gradient(self._observed, side, index, count, number, None)
 
 
-def tensors_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+def list_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """Return the tensors among the arguments, positional ones first."""
     return [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
 
 
-def values_of(output: Any) -> Sequence[Any]:
+def list_values(output: Any) -> Sequence[Any]:
     """Return the results of a forward: the items of a tuple or list, the values of a mapping, or a tensor."""
     if isinstance(output, torch.Tensor):
         return (output,)
@@ -248,7 +250,7 @@ def values_of(output: Any) -> Sequence[Any]:
     return tuple(output) if isinstance(output, (tuple, list)) else ()
 
 
-def names_of(module: str, side: str, count: int) -> list[str]:
+def format_value_names(module: str, side: str, count: int) -> list[str]:
     """Return the names of the values of one side, numbered if there are several."""
     return [f"{module}.{side}"] if count == 1 else [f"{module}.{side}_{i}" for i in range(count)]
 
@@ -258,7 +260,7 @@ def is_recomputing() -> bool:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if code.co_name in RECOMPUTING and code.co_filename.replace("\\", "/").endswith(CHECKPOINT_FILE):
+        if code.co_name in RECOMPUTING_FUNCTIONS and code.co_filename.replace("\\", "/").endswith(CHECKPOINT_FILE):
             return True
         if code.co_name == "backward" and code.co_varnames[:1] == ("ctx",):
             return True  # an autograd function that runs a forward in its backward
@@ -266,6 +268,6 @@ def is_recomputing() -> bool:
     return False
 
 
-def _next(count: int, micro_steps: int) -> tuple[int, int]:
+def _count_micro_batch(count: int, micro_steps: int) -> tuple[int, int]:
     """Return the number of a micro-batch, and the count after it, which restarts at 0."""
     return count, (count + 1) % micro_steps

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from probe_check.monitor.pytorch_measure import local_part
+from probe_check.monitor.pytorch_measure import get_local_shard
 from probe_core.errors import UserError
 
 REFUSED_OPTIMIZERS = ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3", "BF16_Optimizer")
 """Classes of DeepSpeed, which keep gradients and moments in flat partitions."""
-_PAIRS = (
+_GROUP_ATTRIBUTES = (
     ("float16_groups", "fp32_from_float16_groups"),
     ("model_float16_groups", "shard_fp32_from_float16_groups"),
 )
@@ -38,7 +38,7 @@ class Moments:
     betas: tuple[float, float]
     epsilon: float
 
-    def update_and_ratio(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def compute_update_and_ratio(self) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Return the update of Adam without its learning rate, with and without epsilon; None if unknown."""
         if self.first is None or self.second is None or not self.step:
             return None
@@ -63,11 +63,11 @@ def refuse_optimizer(optimizer: Any) -> None:
         )
 
 
-def gradient_of(parameter: torch.Tensor, *, has_main_grad: bool) -> torch.Tensor | None:
+def find_gradient(parameter: torch.Tensor, *, has_main_grad: bool) -> torch.Tensor | None:
     """Return the gradient that an optimizer uses: ``main_grad`` if the parameter has one, else ``grad``."""
     main = getattr(parameter, "main_grad", None) if has_main_grad else None
     gradient = parameter.grad if main is None else main
-    return None if gradient is None else local_part(gradient)
+    return None if gradient is None else get_local_shard(gradient)
 
 
 class OptimizerStates:
@@ -78,28 +78,28 @@ class OptimizerStates:
     """
 
     def __init__(self, optimizer: Any) -> None:
-        self._parts = list(_parts(optimizer))
+        self._parts = list(_iterate_parts(optimizer))
         self._copies: dict[int, torch.Tensor] = {}
         for part in self._parts:
-            for model_groups, copy_groups in _PAIRS:
-                self._copies |= _pairs(getattr(part, model_groups, ()), getattr(part, copy_groups, ()))
+            for model_groups, copy_groups in _GROUP_ATTRIBUTES:
+                self._copies |= _map_copies(getattr(part, model_groups, ()), getattr(part, copy_groups, ()))
 
-    def moments(self, parameter: torch.Tensor) -> Moments | None:
+    def find_moments(self, parameter: torch.Tensor) -> Moments | None:
         """Return the moments of a parameter; None before its first step."""
         parameter = self._copies.get(id(parameter), parameter)
         for part in self._parts:
             holder = part if hasattr(part, "state") else getattr(part, "optimizer", None)
             states: Mapping[Any, Any] = getattr(holder, "state", {})
             if parameter in states:
-                return _moments(states[parameter], holder)
+                return _read_moments(states[parameter], holder)
         return None
 
 
-def _parts(optimizer: Any) -> Iterator[Any]:
+def _iterate_parts(optimizer: Any) -> Iterator[Any]:
     yield from getattr(optimizer, "chained_optimizers", None) or (optimizer,)
 
 
-def _pairs(model_groups: Sequence[Any], copy_groups: Sequence[Any]) -> dict[int, torch.Tensor]:
+def _map_copies(model_groups: Sequence[Any], copy_groups: Sequence[Any]) -> dict[int, torch.Tensor]:
     return {
         id(parameter): copy
         for group, copies in zip(model_groups or (), copy_groups or ())
@@ -108,12 +108,12 @@ def _pairs(model_groups: Sequence[Any], copy_groups: Sequence[Any]) -> dict[int,
     }
 
 
-def _moments(state: Mapping[str, Any], optimizer: Any) -> Moments:
+def _read_moments(state: Mapping[str, Any], optimizer: Any) -> Moments:
     groups = getattr(optimizer, "param_groups", None) or [{}]
     defaults = getattr(optimizer, "defaults", {})
     step = state.get("step", groups[0].get("step"))
     first, second = (
-        None if (tensor := state.get(name)) is None else local_part(tensor) for name in ("exp_avg", "exp_avg_sq")
+        None if (tensor := state.get(name)) is None else get_local_shard(tensor) for name in ("exp_avg", "exp_avg_sq")
     )
     return Moments(
         first=first,
@@ -124,7 +124,7 @@ def _moments(state: Mapping[str, Any], optimizer: Any) -> Moments:
     )
 
 
-def sign_agreement(gradient: torch.Tensor, moment: torch.Tensor) -> torch.Tensor:
+def compute_sign_agreement(gradient: torch.Tensor, moment: torch.Tensor) -> torch.Tensor:
     """Return the share of elements whose gradient and first moment have the same sign.
 
     An element that is zero in one of them counts as half. An empty gradient agrees.

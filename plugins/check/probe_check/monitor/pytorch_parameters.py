@@ -11,13 +11,13 @@ import torch
 from probe_recording import note
 from torch import nn
 
-from probe_check.monitor.names import Namer, is_inside, spellings
+from probe_check.monitor.names import Namer, is_inside, list_spellings
 from probe_check.monitor.observer import StepListener
 from probe_check.monitor.pytorch_optimizer import (
     OptimizerStates,
-    gradient_of,
+    compute_sign_agreement,
+    find_gradient,
     refuse_optimizer,
-    sign_agreement,
 )
 from probe_check.monitor.settings import MonitorSettings
 from probe_check.monitor.tasks import Task
@@ -25,15 +25,15 @@ from probe_check.monitor.tasks import Task
 STATE_FLAGS = ("mv_distribution", "mg_direction", "ur_distribution")
 """Fields that need the state of the optimizer."""
 
-Place = tuple[Task, int, str, "int | None", str]
+ValueIdentity = tuple[Task, int, str, "int | None", str]
 """The identity of a value in a step: task, number of the model, name, micro-batch, tag."""
 
-Measure = Callable[[Place, torch.Tensor], None]
+Measure = Callable[[ValueIdentity, torch.Tensor], None]
 """A function that measures a tensor for a place."""
 
 
 @dataclass(slots=True, eq=False)
-class Parameter:
+class ObservedParameter:
     """A parameter that is observed.
 
     Attributes:
@@ -50,14 +50,14 @@ class Parameter:
     is_duplicate: bool
     micro_step: int = 0
 
-    def place(self, task: Task, micro_step: int | None = None, tag: str = "") -> Place:
+    def create_place(self, task: Task, micro_step: int | None = None, tag: str = "") -> ValueIdentity:
         """Return the identity of a value of the parameter."""
         return task, self.model, self.name, micro_step, tag
 
 
 def select_parameters(
     models: Sequence[nn.Module], settings: MonitorSettings, groups: Mapping[str, Any]
-) -> Iterator[Parameter]:
+) -> Iterator[ObservedParameter]:
     """Yield the parameters that need a gradient and are selected by ``targets``.
 
     Args:
@@ -69,8 +69,8 @@ def select_parameters(
     targets = settings.targets
     for model, module in enumerate(models):
         for name, tensor in module.named_parameters():
-            if tensor.requires_grad and (not targets or is_inside(spellings(model, name), targets)):
-                yield Parameter(model, namer.shown(model, name), tensor, _is_duplicate(tensor, groups))
+            if tensor.requires_grad and (not targets or is_inside(list_spellings(model, name), targets)):
+                yield ObservedParameter(model, namer.choose_name(model, name), tensor, _is_duplicate(tensor, groups))
 
 
 def _is_duplicate(tensor: nn.Parameter, groups: Mapping[str, Any]) -> bool:
@@ -97,7 +97,7 @@ class ParameterWatch:
 
     def __init__(
         self,
-        parameters: Sequence[Parameter],
+        parameters: Sequence[ObservedParameter],
         optimizer: Any,
         settings: MonitorSettings,
         micro_steps: int,
@@ -118,20 +118,20 @@ class ParameterWatch:
 
     # -- unreduced gradients ---------------------------------------------------------------
 
-    def hook(self, measure: Measure, listener: StepListener) -> None:
+    def install_hooks(self, measure: Measure, listener: StepListener) -> None:
         """Measure the gradient of each parameter when the backward pass has added to it."""
-        arrived = partial(self._gradient_arrived, measure, listener)
+        receive_gradient = partial(self._receive_gradient, measure, listener)
         sharded = [each for each in self._parameters if hasattr(each.tensor, "to_local")]
         for each in self._parameters:
             if each not in sharded:
-                self._handles.append(self._hook(each, partial(arrived, each)))
+                self._handles.append(self._hook(each, partial(receive_gradient, each)))
         if sharded:
             note(
                 "probe: grad_unreduced is not written for sharded parameters, whose gradients are reduced "
                 "before a hook receives them."
             )
 
-    def _hook(self, parameter: Parameter, hook: Callable[..., None]) -> Any:
+    def _hook(self, parameter: ObservedParameter, hook: Callable[..., None]) -> Any:
         tensor = parameter.tensor
         if not self._has_main_grad or not hasattr(tensor, "main_grad"):
             return tensor.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
@@ -140,15 +140,17 @@ class ParameterWatch:
         self._nodes.append(accumulator)  # the hook lives as long as the node
         return accumulator.register_hook(hook)
 
-    def _gradient_arrived(self, measure: Measure, listener: StepListener, parameter: Parameter, *_: Any) -> None:
+    def _receive_gradient(
+        self, measure: Measure, listener: StepListener, parameter: ObservedParameter, *_: Any
+    ) -> None:
         number, parameter.micro_step = parameter.micro_step, parameter.micro_step + 1
         is_each = self._is_each
         if not listener.is_observed or not (is_each or parameter.micro_step == self._micro_steps):
             return
         try:
-            gradient = gradient_of(parameter.tensor, has_main_grad=self._has_main_grad)
+            gradient = find_gradient(parameter.tensor, has_main_grad=self._has_main_grad)
             if gradient is not None:
-                measure(parameter.place(Task.GRADIENT_UNREDUCED, number if is_each else None), gradient)
+                measure(parameter.create_place(Task.GRADIENT_UNREDUCED, number if is_each else None), gradient)
         except Exception as error:  # of the framework: the backward must go on
             listener.fail(error)
 
@@ -182,29 +184,31 @@ class ParameterWatch:
             return
         for parameter in self._parameters:
             if not parameter.is_duplicate:
-                gradient = gradient_of(parameter.tensor, has_main_grad=self._has_main_grad)
+                gradient = find_gradient(parameter.tensor, has_main_grad=self._has_main_grad)
                 if gradient is not None:
-                    measure(parameter.place(Task.GRADIENT_REDUCED), gradient)
+                    measure(parameter.create_place(Task.GRADIENT_REDUCED), gradient)
 
     def measure_parameters(self, measure: Measure, task: Task) -> None:
         """Measure the parameters; those without elements are left out."""
         for parameter in self._parameters:
             if parameter.tensor.numel():
-                measure(parameter.place(task), parameter.tensor)
+                measure(parameter.create_place(task), parameter.tensor)
 
-    def _measure_states(self, measure: Measure, parameter: Parameter, states: OptimizerStates, rank: int) -> None:
+    def _measure_states(
+        self, measure: Measure, parameter: ObservedParameter, states: OptimizerStates, rank: int
+    ) -> None:
         settings = self._settings
-        moments = states.moments(parameter.tensor)
+        moments = states.find_moments(parameter.tensor)
         if moments is not None and settings.is_on("mv_distribution"):
             for task, tensor in ((Task.FIRST_MOMENT, moments.first), (Task.SECOND_MOMENT, moments.second)):
                 if tensor is not None:
-                    measure(parameter.place(task), tensor)
+                    measure(parameter.create_place(task), tensor)
         if settings.is_on("mg_direction"):
-            gradient = gradient_of(parameter.tensor, has_main_grad=self._has_main_grad)
+            gradient = find_gradient(parameter.tensor, has_main_grad=self._has_main_grad)
             first = None if moments is None else moments.first
             if gradient is not None:
-                share = torch.ones(()) if first is None else sign_agreement(gradient, first)
-                measure(parameter.place(Task.OTHER, tag="mg_direction"), share)
+                share = torch.ones(()) if first is None else compute_sign_agreement(gradient, first)
+                measure(parameter.create_place(Task.OTHER, tag="mg_direction"), share)
         if moments is not None and settings.is_on("ur_distribution"):
-            for tag, values in zip(("adam_update", "adam_ratio"), moments.update_and_ratio() or ()):
+            for tag, values in zip(("adam_update", "adam_ratio"), moments.compute_update_and_ratio() or ()):
                 self.histograms[f"{parameter.model}:{parameter.name}/rank{rank}/{tag}"] = values

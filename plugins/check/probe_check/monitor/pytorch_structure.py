@@ -12,7 +12,7 @@ from probe_recording import belongs_to_recorder, lines_of, stack_of
 from torch import nn
 
 from probe_check.monitor.names import Namer
-from probe_check.monitor.pytorch_modules import Hook
+from probe_check.monitor.pytorch_modules import ModuleHook
 from probe_check.monitor.tasks import Task
 
 MODULE_FILE = "torch/nn/modules/module.py"
@@ -22,7 +22,7 @@ Structure = dict[str, dict[str, dict[str, str]]]
 """The sides of each module, each with its kind and the layouts of its tensors."""
 
 
-class StructureNote:
+class StructureCollector:
     """The tensors of each side of each module in the first step, as ``module_struct.json`` holds them."""
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ class StructureNote:
         shown = f"{side}_grad" if task is Task.ACTIVATION_GRADIENT else side
         values = self._sides.setdefault((f"{model}:{module}", shown), {})
         if tensor is not None or (position or "0") not in values:
-            values[position or "0"] = _layout(tensor)
+            values[position or "0"] = _format_layout(tensor)
 
-    def structure(self) -> Structure:
+    def create_structure(self) -> Structure:
         """Return the structure."""
         structure: Structure = {}
         for (module, side), layouts in self._sides.items():
@@ -49,7 +49,7 @@ class StructureNote:
         return structure
 
 
-def _layout(tensor: torch.Tensor | None) -> str:
+def _format_layout(tensor: torch.Tensor | None) -> str:
     return "None" if tensor is None else f"size={tuple(tensor.shape)}, dtype={tensor.dtype}"
 
 
@@ -67,8 +67,8 @@ class StackHooks:
         namer = Namer(is_short=is_short)
         for model, root in enumerate(models):
             for name, module in root.named_modules():
-                shown = f"{model}:{namer.shown(model, name)}"
-                hook = Hook(lambda *_, shown=shown: self._note(shown))
+                shown = f"{model}:{namer.choose_name(model, name)}"
+                hook = ModuleHook(lambda *_, shown=shown: self._note(shown))
                 self._handles.append(module.register_forward_hook(hook))
 
     def _note(self, name: str) -> None:

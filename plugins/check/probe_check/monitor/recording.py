@@ -14,7 +14,7 @@ from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import DumperSpec
 
 RECORDING_DIRECTORY = "recording"
-LEVEL = "mix"
+RECORDING_LEVEL = "mix"
 
 
 class StepRecorder:
@@ -54,17 +54,17 @@ class StepRecorder:
             steps: list[int | str] = [f"{first_step}-{last_step}"]
             self._debugger = self._kind(
                 task="statistics",
-                level=LEVEL,
+                level=RECORDING_LEVEL,
                 dump_path=self._path.absolute(),
                 model=self._models[0] if len(self._models) == 1 else list(self._models),
                 step=steps,
             )
             self._debugger.set_init_step(first_step)
         except UserError as error:
-            note(sentences.not_recorded(error.what))
+            note(sentences.format_not_recorded(error.what))
             return
         self._remaining = count
-        note(sentences.recording(first_step, last_step, self._path))
+        note(sentences.format_recording_start(first_step, last_step, self._path))
 
     def end_step(self) -> None:
         """End a recorded step after a step of the optimizer, and begin the next one."""
@@ -97,7 +97,11 @@ class StepRecorder:
         except Exception as error:  # of the recorder: the training must go on
             self._remaining = 0
             self._is_running = False
-            note(sentences.not_recorded(error.what if isinstance(error, UserError) else f"{describe_error(error)}."))
+            note(
+                sentences.format_not_recorded(
+                    error.what if isinstance(error, UserError) else f"{describe_error(error)}."
+                )
+            )
 
 
 def find_debugger(framework: str) -> Any:

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 from probe_recording import note
 
-from probe_check.monitor.csv_file import text_of
-from probe_check.monitor.directories import STRUCTURE_DIRECTORY, output_base
+from probe_check.monitor.csv_file import format_csv
+from probe_check.monitor.directories import STRUCTURE_DIRECTORY, get_output_base
 from probe_check.monitor.observer import Observer
 from probe_core.files.atomic import make_directory, write_text
 
@@ -26,7 +26,7 @@ class OneTimeReports:
     def __init__(self) -> None:
         self._first_step: int | None = None
 
-    def show_before(self, observer: Observer, step: int) -> None:
+    def report_and_end(self, observer: Observer, step: int) -> None:
         """Write the structure of the models, or print collective operations, and end the program.
 
         Raises:
@@ -34,14 +34,14 @@ class OneTimeReports:
         """
         if self._first_step is None:
             self._first_step = step
-        structure = observer.structure()
+        structure = observer.get_structure()
         if structure is not None:
             path = write_structure(structure, observer.process.rank)
-            _end(f'the structure of the model is in {path}; "print_struct" ends the training.')
-        stacks = observer.communication_stacks()
+            _end_program(f'the structure of the model is in {path}; "print_struct" ends the training.')
+        stacks = observer.get_communication_stacks()
         if stacks is not None and step > self._first_step:
             print_stacks(stacks)
-            _end('"cc_log_only" ends the training after its first step.')
+            _end_program('"cc_log_only" ends the training after its first step.')
 
     def write_stacks(self, stacks: Mapping[str, str], directory: Path) -> None:
         """Write the call stacks of modules, if there are any.
@@ -52,7 +52,7 @@ class OneTimeReports:
         path = directory / STACK_FILE
         if stacks and not path.exists():
             make_directory(directory)
-            write_text(path, text_of([STACK_HEADER, *stacks.items()]))
+            write_text(path, format_csv([STACK_HEADER, *stacks.items()]))
 
 
 def write_structure(structure: Mapping[str, Any], rank: int) -> Path:
@@ -61,7 +61,7 @@ def write_structure(structure: Mapping[str, Any], rank: int) -> Path:
     Raises:
         UserError: The file cannot be written.
     """
-    directory = output_base() / STRUCTURE_DIRECTORY / f"rank{rank}"
+    directory = get_output_base() / STRUCTURE_DIRECTORY / f"rank{rank}"
     make_directory(directory)
     path = directory / STRUCTURE_FILE
     write_text(path, json.dumps(structure, indent=2))
@@ -70,9 +70,11 @@ def write_structure(structure: Mapping[str, Any], rank: int) -> Path:
 
 def print_stacks(stacks: Mapping[str, set[str]]) -> None:
     """Print the calls of each collective operation as JSON."""
-    note(json.dumps({name: [stack.split(";") for stack in sorted(found)] for name, found in stacks.items()}))
+    note(
+        json.dumps({name: [stack.split(";") for stack in sorted(call_stacks)] for name, call_stacks in stacks.items()})
+    )
 
 
-def _end(reason: str) -> NoReturn:
+def _end_program(reason: str) -> NoReturn:
     note(f"probe: {reason}")
     sys.exit(0)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probe_check.monitor.csv_file import Table, first_step_of, read_table, task_of
-from probe_check.monitor.directories import RunDirectory, run_directories
+from probe_check.monitor.csv_file import MonitorTable, parse_first_step, parse_task, read_table
+from probe_check.monitor.directories import RunDirectory, find_run_directories
 from probe_check.monitor.tasks import Task
 from probe_core.errors import UserError
 
-TASKS = {task.value: task for task in Task}
+TASKS_BY_NAME = {task.value: task for task in Task}
 
 
 @dataclass(slots=True, eq=False)
@@ -83,25 +83,27 @@ def read_run(path: Path) -> MonitoredRun:
     if not path.is_dir():
         raise UserError(f'"{path}" is no directory.', "Give the output directory of the monitor.")
     try:
-        found = sorted(run_directories(path), key=lambda run: (run.path.stat().st_mtime, run.path.name))
+        directories = sorted(find_run_directories(path), key=lambda run: (run.path.stat().st_mtime, run.path.name))
     except OSError as error:
         raise UserError(
             f'"{path}" cannot be read: {error.strerror}.', "Check the directory and its permissions."
         ) from None
-    latest = {run.rank: run for run in found}
-    chosen = [latest[rank] for rank in sorted(latest)]
+    latest = {run.rank: run for run in directories}
+    latest_directories = [latest[rank] for rank in sorted(latest)]
     problems: list[str] = []
-    series = [each for run in chosen for each in _read_rank(run, problems)]
+    series = [each for run in latest_directories for each in _read_rank(run, problems)]
     if not series:
         raise UserError(
             f'"{path}" has no csv files of the monitor.' + (f" {problems[0]}" if problems else ""),
             'Give the directory that MONITOR_OUTPUT_DIR names; "format" must be "csv".',
         )
-    return MonitoredRun(path, tuple(chosen), len(found) - len(chosen), tuple(series), tuple(problems))
+    return MonitoredRun(
+        path, tuple(latest_directories), len(directories) - len(latest_directories), tuple(series), tuple(problems)
+    )
 
 
 def _read_rank(run: RunDirectory, problems: list[str]) -> list[Series]:
-    def read(path: Path) -> Table | None:
+    def read(path: Path) -> MonitorTable | None:
         try:
             return read_table(path)
         except UserError as error:
@@ -111,7 +113,7 @@ def _read_rank(run: RunDirectory, problems: list[str]) -> list[Series]:
     return read_series(run, list(run.path.glob("*.csv")), read)
 
 
-def read_series(run: RunDirectory, files: Iterable[Path], read: Callable[[Path], Table | None]) -> list[Series]:
+def read_series(run: RunDirectory, files: Iterable[Path], read: Callable[[Path], MonitorTable | None]) -> list[Series]:
     """Return the figures in the files of one rank.
 
     Args:
@@ -120,17 +122,17 @@ def read_series(run: RunDirectory, files: Iterable[Path], read: Callable[[Path],
         read: A function that reads a file; None for one that cannot be read.
     """
     series: dict[tuple[object, ...], Series] = {}
-    for file in sorted(files, key=lambda file: (task_of(file.name) or "", first_step_of(file.name))):
-        task = TASKS.get(task_of(file.name) or "")
+    for file in sorted(files, key=lambda file: (parse_task(file.name) or "", parse_first_step(file.name))):
+        task = TASKS_BY_NAME.get(parse_task(file.name) or "")
         table = None if task is None else read(file)
         if task is not None and table is not None:
             _add_table(series, run.rank, task, table)
     return list(series.values())
 
 
-def _add_table(series: dict[tuple[object, ...], Series], rank: int, task: Task, table: Table) -> None:
+def _add_table(series: dict[tuple[object, ...], Series], rank: int, task: Task, table: MonitorTable) -> None:
     places = {title: place for place, title in enumerate(table.columns)}
-    operations = [(title, places[title]) for title in table.operations()]
+    operations = [(title, places[title]) for title in table.list_operations()]
     shape = places.get("shape")
     for row in table.rows:
         try:
@@ -158,7 +160,7 @@ def _add_row(series: Series, step: int, numbers: dict[str, float]) -> None:
             values.append(math.nan)
 
 
-def magnitude(series: Series) -> tuple[str, Sequence[float]] | None:
+def select_magnitude(series: Series) -> tuple[str, Sequence[float]] | None:
     """Return the operation that shows how large a value is, and its results; None if there is none.
 
     It is the norm, or else the larger of the absolute values of minimum and maximum.

@@ -39,7 +39,7 @@ class Schedule:
         offset = step - self._first_step
         return offset >= 0 and offset % self._settings.step_interval == 0 and not self.is_finished
 
-    def add(self) -> None:
+    def count_step(self) -> None:
         """Count a step that was observed."""
         self._observed_count += 1
 
@@ -60,7 +60,7 @@ class ConfigurationFile:
         self.path = path
         self._modified: float | None = None
 
-    def changed_settings(self) -> MonitorSettings | None:
+    def load_changed_settings(self) -> MonitorSettings | None:
         """Return the settings if the file was changed and ``dynamic_on`` is true; otherwise None.
 
         A file that cannot be used is reported, and the monitor continues as before.

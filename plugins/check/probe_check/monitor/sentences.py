@@ -7,14 +7,14 @@ from pathlib import Path
 
 from probe_check.monitor.alerts import Alert
 from probe_check.monitor.run_reader import MonitoredRun, Series
-from probe_check.monitor.verdict import Finding, FindingKind, Verdict
+from probe_check.monitor.verdict import FindingKind, MonitorFinding, MonitorVerdict
 from probe_core.errors import format_count, make_printable
 
-MOST_LISTED = 5
+MAX_LISTED = 5
 """Number of values or files that are named."""
 
 
-def alert(event: Alert, tag: str) -> str:
+def format_alert(event: Alert, tag: str) -> str:
     """Return the message of an event, which begins as that of msprobe."""
     place = (tag, event.operation)
     mean = "" if event.mean is None else f", history mean {event.mean:.6g}"
@@ -24,28 +24,28 @@ def alert(event: Alert, tag: str) -> str:
     )
 
 
-def alert_line(event: Alert, tag: str) -> str:
+def format_alert_line(event: Alert, tag: str) -> str:
     """Return the line that is printed for an event."""
-    return f"probe: {make_printable(alert(event, tag))}"
+    return f"probe: {make_printable(format_alert(event, tag))}"
 
 
-def more_alerts(count: int, step: int) -> str:
+def format_more_alerts(count: int, step: int) -> str:
     """Return the line about alerts that are not printed."""
     return f"probe: {format_count(count, 'alert')} more in step {step}."
 
 
-def ended(step: int, reason: str) -> str:
+def format_end(step: int, reason: str) -> str:
     """Return the line about the end of the monitoring."""
     return f"probe: the monitoring ends in step {step}: {reason} The training goes on."
 
 
-def recording(first_step: int, last_step: int, path: Path) -> str:
+def format_recording_start(first_step: int, last_step: int, path: Path) -> str:
     """Return the line about steps that are going to be recorded."""
     steps = f"step {first_step}" if first_step == last_step else f"steps {first_step} to {last_step}"
     return f"probe: an alert starts the recording of {steps} in {path}."
 
 
-def not_recorded(reason: str) -> str:
+def format_not_recorded(reason: str) -> str:
     """Return the line about steps that are not recorded."""
     return f"probe: the steps after the alert are not recorded: {reason}"
 
@@ -53,12 +53,12 @@ def not_recorded(reason: str) -> str:
 # -- the verdict on a training -----------------------------------------------------------------
 
 
-def verdict(run: MonitoredRun, result: Verdict) -> str:
+def format_verdict(run: MonitoredRun, result: MonitorVerdict) -> str:
     """Return the verdict in one line."""
     main = result.main
     if main is not None:
-        where = f" on rank {main.series.rank}" if len(run.ranks) > 1 else ""
-        return f"SUSPICIOUS: {value_name(main.series)} in step {main.step}{where}: {clause(main)}"
+        rank_text = f" on rank {main.series.rank}" if len(run.ranks) > 1 else ""
+        return f"SUSPICIOUS: {format_value_name(main.series)} in step {main.step}{rank_text}: {describe_finding(main)}"
     scope = f"{format_count(len(run.series), 'value')} in {format_count(len(run.steps), 'step')}"
     if not result.judged_count:
         return (
@@ -70,14 +70,14 @@ def verdict(run: MonitoredRun, result: Verdict) -> str:
     return f"NORMAL: {scope} are finite and within their bands{rest}"
 
 
-def value_name(series: Series) -> str:
+def format_value_name(series: Series) -> str:
     """Return the name of a value with its task."""
     micro_step = f", micro-batch {series.micro_step}" if series.micro_step else ""
     model = f"{series.model}:" if series.model else ""
     return f"{series.task.value} of {make_printable(model + series.name)}{micro_step}"
 
 
-def clause(finding: Finding) -> str:
+def describe_finding(finding: MonitorFinding) -> str:
     """Return what is wrong with a value."""
     if finding.operation == "nans":
         return f"{format_count(int(finding.value), 'element')} are NaN"
@@ -87,22 +87,23 @@ def clause(finding: Finding) -> str:
     return f"{finding.operation} is {finding.value:.3g}{usual}"
 
 
-def details(run: MonitoredRun, result: Verdict) -> Iterator[str]:
+def format_details(run: MonitoredRun, result: MonitorVerdict) -> Iterator[str]:
     """Yield lines about other findings, and about what was not read."""
     main = result.main
     if main is not None:
         same = [f for f in result.findings[1:] if f.step == main.step]
-        for finding in same[:MOST_LISTED]:
-            where = f" on rank {finding.series.rank}" if len(run.ranks) > 1 else ""
-            yield f"Then in step {main.step}{where}: {value_name(finding.series)}: {clause(finding)}."
-        if len(same) > MOST_LISTED:
-            yield f"Then in step {main.step}: {format_count(len(same) - MOST_LISTED, 'other value')}."
+        for finding in same[:MAX_LISTED]:
+            rank_text = f" on rank {finding.series.rank}" if len(run.ranks) > 1 else ""
+            clause = f"{format_value_name(finding.series)}: {describe_finding(finding)}"
+            yield f"Then in step {main.step}{rank_text}: {clause}."
+        if len(same) > MAX_LISTED:
+            yield f"Then in step {main.step}: {format_count(len(same) - MAX_LISTED, 'other value')}."
         later = len(result.findings) - 1 - len(same)
         if later:
             yield f"In later steps: {format_count(later, 'other value')}."
     if run.earlier_count:
         yield f"Not read: {format_count(run.earlier_count, 'earlier run')} of these ranks."
-    for problem in run.problems[:MOST_LISTED]:
+    for problem in run.problems[:MAX_LISTED]:
         yield f"Not read: {problem}"
-    if len(run.problems) > MOST_LISTED:
-        yield f"Not read: {format_count(len(run.problems) - MOST_LISTED, 'other file')}."
+    if len(run.problems) > MAX_LISTED:
+        yield f"Not read: {format_count(len(run.problems) - MAX_LISTED, 'other file')}."

@@ -17,7 +17,7 @@ from probe_check.monitor.tasks import OPERATIONS
 from probe_core.files.given import load_object
 
 FORMATS = ("csv", "tensorboard", "api")
-FLAGS = (
+FLAG_FIELDS = (
     "param_distribution", "wg_distribution", "xy_distribution", "mv_distribution", "ur_distribution",
     "mg_direction", "all_xy", "forward_only", "backward_only", "monitor_mbs_grad", "recording_l2_features",
     "print_struct", "stack_info", "dynamic_on",
@@ -32,11 +32,11 @@ OTHER_FIELDS = (
     "step_interval", "collect_times", "step_count_per_record", "module_ranks", "squash_name",
     "append_output", "alert",
 )  # fmt: skip
-FIELDS = frozenset((*FLAGS, *OTHER_FIELDS))
-LARGEST_COUNT = 10**9
-MOST_DIGITS = 20
-MOST_STEPS_OF_FILE = 10**6
-_SIDE = re.compile(r"tensor|(?:tuple|list)\[(\d{1,6})\](?::(\d{1,6}))?")
+FIELDS = frozenset((*FLAG_FIELDS, *OTHER_FIELDS))
+MAX_COUNT = 10**9
+MAX_DIGITS = 20
+MAX_STEPS_PER_FILE = 10**6
+_SIDE_PATTERN = re.compile(r"tensor|(?:tuple|list)\[(\d{1,6})\](?::(\d{1,6}))?")
 _EXAMPLE = 'For example "targets": {"layers.0": {"input": "tuple[2]:0", "output": "tensor"}}.'
 
 SideSelection = Mapping[str, "int | None"]
@@ -123,10 +123,10 @@ def load_settings(path: Path) -> MonitorSettings:
     Raises:
         UserError: The file is missing or not valid, or a field has a wrong value.
     """
-    return parse(load_object(path, "configuration"), f"The configuration {path}")
+    return parse_settings(load_object(path, "configuration"), f"The configuration {path}")
 
 
-def parse(values: Mapping[str, Any], what: str = "The configuration") -> MonitorSettings:
+def parse_settings(values: Mapping[str, Any], what: str = "The configuration") -> MonitorSettings:
     """Return the settings that the fields of a configuration describe.
 
     Args:
@@ -140,28 +140,28 @@ def parse(values: Mapping[str, Any], what: str = "The configuration") -> Monitor
     fields.warn_unknown(FIELDS, frozenset(), "")
     output_format = fields.choice("format", FORMATS, "csv")
     return MonitorSettings(
-        flags=_flags(fields, output_format),
-        targets=_targets(fields),
-        communication=_communication(fields.section("cc_distribution")),
-        feature_targets=_feature_targets(fields),
-        dimension_order=_dimension_order(fields),
+        flags=_parse_flags(fields, output_format),
+        targets=_parse_targets(fields),
+        communication=_parse_communication(fields.section("cc_distribution")),
+        feature_targets=_parse_feature_targets(fields),
+        dimension_order=_parse_dimension_order(fields),
         format=output_format,
-        operations=_operations(fields),
-        epsilon=_epsilon(fields),
-        digits=fields.number("ndigits", 1, MOST_DIGITS, 6),
-        start_step=fields.number("start_step", 0, LARGEST_COUNT, 0),
-        step_interval=fields.number("step_interval", 1, LARGEST_COUNT, 1),
-        collect_times=fields.number("collect_times", 0, LARGEST_COUNT, 100_000_000),
-        steps_per_file=fields.number("step_count_per_record", 1, MOST_STEPS_OF_FILE, 1),
+        operations=_parse_operations(fields),
+        epsilon=_parse_epsilon(fields),
+        digits=fields.number("ndigits", 1, MAX_DIGITS, 6),
+        start_step=fields.number("start_step", 0, MAX_COUNT, 0),
+        step_interval=fields.number("step_interval", 1, MAX_COUNT, 1),
+        collect_times=fields.number("collect_times", 0, MAX_COUNT, 100_000_000),
+        steps_per_file=fields.number("step_count_per_record", 1, MAX_STEPS_PER_FILE, 1),
         ranks=fields.numbers("module_ranks"),
         has_short_names=fields.flag("squash_name", True),
-        append_range=_append_range(fields),
+        append_range=_parse_append_range(fields),
         alert=parse_alert(fields.section("alert")),
     )
 
 
-def _flags(fields: Fields, output_format: str) -> frozenset[str]:
-    flags = {name for name in FLAGS if fields.flag(name, False)}
+def _parse_flags(fields: Fields, output_format: str) -> frozenset[str]:
+    flags = {name for name in FLAG_FIELDS if fields.flag(name, False)}
     if {"forward_only", "backward_only"} <= flags and "xy_distribution" in flags:
         warn(f'{fields.what}: "forward_only" and "backward_only" are both true, so no activations are monitored')
     if "ur_distribution" in flags and output_format != "tensorboard":
@@ -172,21 +172,21 @@ def _flags(fields: Fields, output_format: str) -> frozenset[str]:
     return frozenset(flags)
 
 
-def _targets(fields: Fields) -> dict[str, SideSelection]:
+def _parse_targets(fields: Fields) -> dict[str, SideSelection]:
     value = fields.value("targets")
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(sides, dict) for sides in value.values()):
         raise fields.wrong("targets", "must be an object that holds an object for each module", _EXAMPLE)
-    return {name: _sides(fields, name, sides) for name, sides in value.items()}
+    return {name: _parse_sides(fields, name, sides) for name, sides in value.items()}
 
 
-def _sides(fields: Fields, name: str, sides: Mapping[str, Any]) -> SideSelection:
+def _parse_sides(fields: Fields, name: str, sides: Mapping[str, Any]) -> SideSelection:
     selection: dict[str, int | None] = {}
     for side, text in sides.items():
         if side not in SIDES:
             raise fields.wrong("targets", f'holds the unknown side "{side}" of "{name}"', "Choose:", SIDES)
-        match = _SIDE.fullmatch(text) if isinstance(text, str) else None
+        match = _SIDE_PATTERN.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise fields.wrong("targets", f'must not be {text!r:.40} for "{side}" of "{name}"', _EXAMPLE)
         if match[2] is not None and int(match[2]) >= int(match[1]):
@@ -197,7 +197,7 @@ def _sides(fields: Fields, name: str, sides: Mapping[str, Any]) -> SideSelection
     return selection
 
 
-def _communication(section: Fields) -> CommunicationSettings:
+def _parse_communication(section: Fields) -> CommunicationSettings:
     section.warn_unknown(frozenset(COMMUNICATION_FIELDS), frozenset(), "")
     lines = section.names("cc_codeline", "train.py\\\\[23\\\\]")
     for line in lines:
@@ -217,7 +217,7 @@ def _communication(section: Fields) -> CommunicationSettings:
     )
 
 
-def _feature_targets(fields: Fields) -> dict[str, tuple[str, ...]]:
+def _parse_feature_targets(fields: Fields) -> dict[str, tuple[str, ...]]:
     section = fields.section("l2_targets")
     section.warn_unknown(frozenset(FEATURE_HOOKS), frozenset(), "")
     names = {
@@ -228,26 +228,26 @@ def _feature_targets(fields: Fields) -> dict[str, tuple[str, ...]]:
     return names
 
 
-def _dimension_order(fields: Fields) -> str:
+def _parse_dimension_order(fields: Fields) -> str:
     value = fields.value("sa_order")
     if isinstance(value, str) and value.replace(" ", "") in DIMENSION_ORDERS:
         return value.replace(" ", "")
     return fields.choice("sa_order", DIMENSION_ORDERS, "s,b,h,d")
 
 
-def _operations(fields: Fields) -> tuple[str, ...]:
+def _parse_operations(fields: Fields) -> tuple[str, ...]:
     value = fields.value("ops")
     if value is not None and not isinstance(value, list):
         raise fields.wrong("ops", f"must be a list, not {value!r:.40}", 'For example "ops": ["norm", "max"].')
     names = list(dict.fromkeys(name for name in value or () if isinstance(name, str)))
     unknown = [item for item in value or () if item not in (*OPERATIONS, "shape", "dtype")]
     if unknown:
-        known = ", ".join(OPERATIONS)
-        warn(f'{fields.what}: "ops" holds {unknown[0]!r:.40}, which is ignored; known are {known}')
+        operation_names = ", ".join(OPERATIONS)
+        warn(f'{fields.what}: "ops" holds {unknown[0]!r:.40}, which is ignored; known are {operation_names}')
     return tuple(name for name in names if name in OPERATIONS) or ("norm",)
 
 
-def _epsilon(fields: Fields) -> float:
+def _parse_epsilon(fields: Fields) -> float:
     value = fields.value("eps")
     if value is None:
         return 1e-8
@@ -256,7 +256,7 @@ def _epsilon(fields: Fields) -> float:
     return float(value)
 
 
-def _append_range(fields: Fields) -> tuple[str, str] | None:
+def _parse_append_range(fields: Fields) -> tuple[str, str] | None:
     value = fields.value("append_output")
     if value in (None, []):
         return None

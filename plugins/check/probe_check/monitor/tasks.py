@@ -35,20 +35,20 @@ class Task(Enum):
     @property
     def stage(self) -> Stage:
         """The part of a step that the value belongs to."""
-        return _STAGES.get(self, Stage.UNKNOWN)
+        return _STAGES_BY_TASK.get(self, Stage.UNKNOWN)
 
     @property
     def operations(self) -> tuple[str, ...] | None:
         """The columns of a task with columns of its own; None if the configuration names them."""
-        return _OPERATIONS.get(self)
+        return _OPERATIONS_BY_TASK.get(self)
 
     @property
     def tag(self) -> str:
         """The last part of a tag, such as ``post_grad``, which differs from the name of the files."""
-        return _TAGS.get(self, self.value)
+        return _TAGS_BY_TASK.get(self, self.value)
 
 
-_STAGES = {
+_STAGES_BY_TASK = {
     Task.ACTIVATION: Stage.FORWARD,
     Task.ACTIVATION_GRADIENT: Stage.BACKWARD,
     Task.GRADIENT_UNREDUCED: Stage.BACKWARD,
@@ -56,15 +56,15 @@ _STAGES = {
     Task.FIRST_MOMENT: Stage.OPTIMIZER,
     Task.SECOND_MOMENT: Stage.OPTIMIZER,
 }
-_OPERATIONS = {Task.ATTENTION: ("entropy", "softmax_max"), Task.LINEAR: ("sr", "kernel_norm")}
-_TAGS = {
+_OPERATIONS_BY_TASK = {Task.ATTENTION: ("entropy", "softmax_max"), Task.LINEAR: ("sr", "kernel_norm")}
+_TAGS_BY_TASK = {
     Task.ATTENTION: "qkt",
     Task.LINEAR: "sr",
     Task.GRADIENT_UNREDUCED: "acc_grad",
     Task.GRADIENT_REDUCED: "post_grad",
 }
-TAGS_OF_STAGES = {
-    **{task.tag: stage for task, stage in _STAGES.items()},
+STAGES_BY_TAG = {
+    **{task.tag: stage for task, stage in _STAGES_BY_TASK.items()},
     "pre_grad": Stage.BACKWARD,
 }
 """The stage of the last part of a tag; ``pre_grad`` is a tag of msprobe for unreduced gradients."""

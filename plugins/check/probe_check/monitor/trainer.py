@@ -13,10 +13,10 @@ from probe_recording import note
 
 from probe_check.monitor import sentences
 from probe_check.monitor.alert_reporter import AlertReporter
-from probe_check.monitor.directories import new_directory, output_base, run_directories
+from probe_check.monitor.directories import choose_run_directory, find_run_directories, get_output_base
 from probe_check.monitor.figures import Figures
 from probe_check.monitor.observer import Observer
-from probe_check.monitor.output import CsvOutput, NoOutput, Output, TensorBoardOutput
+from probe_check.monitor.output import CsvOutput, MonitorOutput, NoOutput, TensorBoardOutput
 from probe_check.monitor.recording import StepRecorder
 from probe_check.monitor.reports import OneTimeReports
 from probe_check.monitor.schedule import ConfigurationFile, Schedule, is_dynamic
@@ -58,7 +58,7 @@ class TrainerMon:
         self._is_dynamic = is_dynamic()
         self._observer: Observer | None = None
         self._schedule: Schedule | None = None
-        self._output: Output = NoOutput()
+        self._output: MonitorOutput = NoOutput()
         self._alerts: AlertReporter | None = None
         self._reports = OneTimeReports()
         self._pid = os.getpid()
@@ -101,8 +101,8 @@ class TrainerMon:
         _check_number("start_iteration", start_iteration, 0)
         models = tuple(model) if isinstance(model, (list, tuple)) else (model,)
         groups = {"dp_group": dp_group, "tp_group": tp_group}
-        observer = new_observer(models, optimizer, grad_acc_steps, groups, self._has_main_grad)
-        place = observer.group(self._process_group)
+        observer = create_observer(models, optimizer, grad_acc_steps, groups, self._has_main_grad)
+        place = observer.get_group_position(self._process_group)
         self._alerts = AlertReporter(observer.process.rank, *place, grad_acc_steps)
         self.step = start_iteration
         self._observer = observer
@@ -128,21 +128,21 @@ class TrainerMon:
         """Return the figures of the reduced and of the unreduced gradients of the present step, by tag."""
         if self._observer is None:
             return {}, {}
-        reduced = self._observer.figures([Task.GRADIENT_REDUCED])
-        return self._by_tag(reduced), self._by_tag(self._observer.figures([Task.GRADIENT_UNREDUCED]))
+        reduced = self._observer.list_figures([Task.GRADIENT_REDUCED])
+        return self._index_by_tag(reduced), self._index_by_tag(self._observer.list_figures([Task.GRADIENT_UNREDUCED]))
 
     def generate_xy_metrics(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the figures of the activations and of their gradients in the present step, by tag."""
         if self._observer is None:
             return {}, {}
-        forward = self._observer.figures([Task.ACTIVATION])
-        return self._by_tag(forward), self._by_tag(self._observer.figures([Task.ACTIVATION_GRADIENT]))
+        forward = self._observer.list_figures([Task.ACTIVATION])
+        return self._index_by_tag(forward), self._index_by_tag(self._observer.list_figures([Task.ACTIVATION_GRADIENT]))
 
-    def _by_tag(self, figures: Sequence[Figures]) -> dict[str, Any]:
+    def _index_by_tag(self, figures: Sequence[Figures]) -> dict[str, Any]:
         operations = self._settings.operations
         rank = self._rank
         return {
-            each.full_tag(rank): {
+            each.format_tag(rank): {
                 **dict(zip(operations, each.values)),
                 "shape": None if each.shape is None else list(each.shape),
                 "dtype": each.dtype,
@@ -165,7 +165,7 @@ class TrainerMon:
         if schedule.is_finished or not observer.process.is_selected(settings.ranks):
             self._is_observed = False
             return
-        self._output = self._new_output(settings)
+        self._output = self._create_output(settings)
         alerts, directory = self._alerts, self.directory
         assert alerts is not None and directory is not None
         alerts.configure(settings)
@@ -175,18 +175,20 @@ class TrainerMon:
         observer.install(settings, self)
         self._is_observed = schedule.includes(self.step)
 
-    def _new_output(self, settings: MonitorSettings) -> Output:
+    def _create_output(self, settings: MonitorSettings) -> MonitorOutput:
         if self.directory is None:
-            self.directory = self._continued_directory(settings) or new_directory(output_base(), self._rank)
+            self.directory = self._find_continued_directory(settings) or choose_run_directory(
+                get_output_base(), self._rank
+            )
         if settings.format == "tensorboard":
             return TensorBoardOutput(self.directory, settings.operations, self._rank)
         return NoOutput() if settings.format == "api" else CsvOutput(self.directory, settings)
 
-    def _continued_directory(self, settings: MonitorSettings) -> Path | None:
-        base = output_base()
+    def _find_continued_directory(self, settings: MonitorSettings) -> Path | None:
+        base = get_output_base()
         if settings.append_range is None or not base.is_dir():
             return None
-        runs = run_directories(base, *settings.append_range)
+        runs = find_run_directories(base, *settings.append_range)
         return next((run.path for run in runs if run.rank == self._rank), None)
 
     def _stop(self) -> None:
@@ -208,7 +210,9 @@ class TrainerMon:
         if not self._has_failed:
             self._has_failed = True
             note(
-                sentences.ended(self.step, error.what if isinstance(error, UserError) else f"{describe_error(error)}.")
+                sentences.format_end(
+                    self.step, error.what if isinstance(error, UserError) else f"{describe_error(error)}."
+                )
             )
 
     # -- steps -----------------------------------------------------------------------------
@@ -218,16 +222,16 @@ class TrainerMon:
         """True if the present step is observed."""
         return self._is_observed and os.getpid() == self._pid
 
-    def before_step(self) -> None:
+    def observe_step_start(self) -> None:
         """Observe what an optimizer is about to use."""
         if self.is_observed and self._observer is not None:
             try:
                 self._observer.observe_before()
-                self._reports.show_before(self._observer, self.step)
+                self._reports.report_and_end(self._observer, self.step)
             except Exception as error:  # of the framework: the training must go on
                 self.fail(error)
 
-    def after_step(self) -> None:
+    def observe_step_end(self) -> None:
         """Observe what an optimizer changed, write the figures of the step, and end it."""
         observer = self._observer
         if observer is None or os.getpid() != self._pid:
@@ -253,7 +257,7 @@ class TrainerMon:
             if self._is_dynamic:
                 self._file.switch_off()
             schedule = None
-        if self._is_dynamic and (settings := self._file.changed_settings()) is not None:
+        if self._is_dynamic and (settings := self._file.load_changed_settings()) is not None:
             self._stop()
             self._start(settings, self.step)
         elif schedule is not None:
@@ -265,16 +269,16 @@ class TrainerMon:
         figures = observer.take()
         self._output.write(step, figures)
         if self.directory is not None:
-            self._reports.write_stacks(observer.stacks(), self.directory)
-        for tag, values in observer.histograms().items():
+            self._reports.write_stacks(observer.take_stacks(), self.directory)
+        for tag, values in observer.take_histograms().items():
             self._output.add_histogram(tag, values, step)
         if self._schedule is not None:
-            self._schedule.add()
+            self._schedule.count_step()
         if self._alerts is not None:
             self._alerts.report(figures, step)
 
 
-def new_observer(
+def create_observer(
     models: Sequence[Any], optimizer: Any, micro_steps: int, groups: dict[str, Any], has_main_grad: bool
 ) -> Observer:
     """Return the observer of the framework that the models belong to.
@@ -299,9 +303,9 @@ def new_observer(
     )
 
 
-def _check_number(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
+def _check_number(name: str, value: Any, minimum: int) -> None:
+    if type(value) is not int or value < minimum:
         raise UserError(
-            f"{name} must be a whole number of at least {least}, not {value!r:.40}.",
-            f"For example {name}={least}.",
+            f"{name} must be a whole number of at least {minimum}, not {value!r:.40}.",
+            f"For example {name}={minimum}.",
         )

@@ -13,9 +13,9 @@ from probe_recording import note
 from probe_core.errors import UserError, make_printable
 from probe_pytorch import compat
 from probe_pytorch.dispatch_check import sentences
-from probe_pytorch.dispatch_check.comparison import CallComparer, Comparison, call_comparer, tables
-from probe_pytorch.dispatch_check.findings import Counts, Finding
-from probe_pytorch.dispatch_check.mode import DispatchMode, SeenCall
+from probe_pytorch.dispatch_check.comparison import CallComparer, CallComparison, get_call_comparer, load_tables
+from probe_pytorch.dispatch_check.findings import CallCounts, OperatorFinding
+from probe_pytorch.dispatch_check.mode import CallIdentity, DispatchMode
 from probe_pytorch.dispatch_check.record import CheckRecord
 from probe_pytorch.dispatch_check.reference import DispatchedCall
 from probe_pytorch.dispatch_check.settings import OnError, parse_settings
@@ -29,8 +29,8 @@ class WrongOperator(RuntimeError):
         finding: The finding.
     """
 
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(sentences.first_line(finding))
+    def __init__(self, finding: OperatorFinding) -> None:
+        super().__init__(sentences.describe_finding(finding))
         self.finding = finding
 
 
@@ -71,19 +71,19 @@ class DispatchCheck:
         self._mode: DispatchMode | None = None
         self._pool: WorkerPool | None = None
         self._comparer: CallComparer | None = None
-        self._waiting: dict[int, SeenCall] = {}
+        self._waiting: dict[int, CallIdentity] = {}
 
     # -- results -----------------------------------------------------------------------------------
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[OperatorFinding, ...]:
         """The first wrong calls in their order; empty before the block."""
         return () if self._record is None else tuple(self._record.findings)
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> CallCounts:
         """The numbers of calls."""
-        return Counts() if self._record is None else self._record.counts
+        return CallCounts() if self._record is None else self._record.counts
 
     @property
     def result(self) -> Path | None:
@@ -100,12 +100,12 @@ class DispatchCheck:
     def __enter__(self) -> DispatchCheck:
         if self._mode is not None:
             raise UserError("This dispatch check is running already.", "Construct another one, or end its block first.")
-        self._comparer = call_comparer()
+        self._comparer = get_call_comparer()
         if self._settings.processes:
             self._pool = WorkerPool(self._settings.processes, self._settings.memory, self._deliver)
         try:
-            self._record = CheckRecord(self._settings.dump_path, tables())
-            self._mode = DispatchMode(self._settings, self._receive, self._record.skip, self._record.fail)
+            self._record = CheckRecord(self._settings.dump_path, load_tables())
+            self._mode = DispatchMode(self._settings, self._receive, self._record.skip, self._record.count_failure)
             self._mode.__enter__()
         except BaseException:
             self._mode = None
@@ -146,33 +146,33 @@ class DispatchCheck:
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def _receive(self, seen: SeenCall, call: DispatchedCall) -> Exception | None:
+    def _receive(self, identity: CallIdentity, call: DispatchedCall) -> Exception | None:
         """Compare a call, here or in another process; return the error to raise in the program."""
         if self._pool is not None:
-            self._waiting[seen.number] = seen
+            self._waiting[identity.number] = identity
             if self._pool.put(call):
                 return None
-            del self._waiting[seen.number]
+            del self._waiting[identity.number]
         if self._record is None or self._comparer is None:
             return None
-        finding = self._record.take(seen, self._comparer.compare(call))
+        finding = self._record.record_call(identity, self._comparer.compare(call))
         raises = finding is not None and self._settings.on_error is OnError.RAISE
         return WrongOperator(finding) if finding is not None and raises else None
 
-    def _deliver(self, number: int, comparison: Comparison) -> None:
-        seen = self._waiting.pop(number)
+    def _deliver(self, number: int, comparison: CallComparison) -> None:
+        identity = self._waiting.pop(number)
         if self._record is not None:
-            self._record.take(seen, comparison)
+            self._record.record_call(identity, comparison)
 
     def _report(self, record: CheckRecord) -> None:
         findings, counts = record.findings, record.counts
-        first = sentences.first_line(findings[0]) if findings else sentences.agreement(counts)
+        first = sentences.describe_finding(findings[0]) if findings else sentences.describe_agreement(counts)
         note(make_printable(f"dispatch check: {first}"))
-        for line in sentences.count_lines(counts, findings):
+        for line in sentences.format_counts(counts, findings):
             note(make_printable(line))
         if record.failure:
             note(make_printable(f"  the first error: {record.failure}"))
         if compat.may_have_compiled() and compat.count_compiled_frames():
-            note(f"  {sentences.COMPILED}")
+            note(f"  {sentences.COMPILED_NOTE}")
         note(make_printable(f"  wrote {record.result}"))
         note(make_printable(f"  wrote {record.details}"))

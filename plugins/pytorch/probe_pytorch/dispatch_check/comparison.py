@@ -27,9 +27,9 @@ from probe_precheck import (
 )
 
 from probe_core.plugins.manager import Manager
-from probe_pytorch.dispatch_check.findings import Difference, Kind
-from probe_pytorch.dispatch_check.operators import Reason, rules
-from probe_pytorch.dispatch_check.reference import DispatchedCall, Reference, undisturbed
+from probe_pytorch.dispatch_check.findings import OperatorDifference, OperatorDifferenceKind
+from probe_pytorch.dispatch_check.operators import SkipReason, rules
+from probe_pytorch.dispatch_check.reference import DispatchedCall, ReferenceComputation, isolate_computation
 
 FRAMEWORK = "pytorch"
 
@@ -47,7 +47,7 @@ class JudgedCall(Call):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class CallComparison:
     """Result of comparing one call.
 
     Attributes:
@@ -58,8 +58,8 @@ class Comparison:
     """
 
     result: Result | None = None
-    difference: Difference | None = None
-    reason: Reason | None = None
+    difference: OperatorDifference | None = None
+    reason: SkipReason | None = None
     detail: str = ""
 
 
@@ -70,62 +70,70 @@ class CallComparer:
         manager = Manager()
         self._judge = Judge(rule_of(manager, FRAMEWORK), Assignment(manager, RELEASES[0]))
 
-    def compare(self, call: DispatchedCall) -> Comparison:
+    def compare(self, call: DispatchedCall) -> CallComparison:
         """Compute a call in higher precision and judge its results; a call that fails raises nothing."""
-        with undisturbed():
+        with isolate_computation():
             try:
-                reference = Reference(call)
-                bench = reference.comparable(reference.compute())
+                reference = ReferenceComputation(call)
+                bench = reference.select_comparable(reference.compute())
             except NotImplementedError as error:
-                return Comparison(reason=Reason.NO_CPU_KERNEL, detail=one_line(error))
+                return CallComparison(reason=SkipReason.NO_CPU_KERNEL, detail=one_line(error))
             except MemoryError as error:
-                return Comparison(reason=Reason.MEMORY, detail=one_line(error))
+                return CallComparison(reason=SkipReason.MEMORY, detail=one_line(error))
             except Exception as error:  # kernels may raise anything
-                return Comparison(reason=Reason.NOT_COMPUTED, detail=one_line(error))
-            return self._judged(call, reference, bench)
+                return CallComparison(reason=SkipReason.NOT_COMPUTED, detail=one_line(error))
+            return self._judge_results(call, reference, bench)
 
-    def _judged(self, call: DispatchedCall, reference: Reference, bench: list[object]) -> Comparison:
-        device = reference.comparable(call.results)
+    def _judge_results(
+        self, call: DispatchedCall, reference: ReferenceComputation, bench: list[object]
+    ) -> CallComparison:
+        device = reference.select_comparable(call.results)
         places = [i for i, value in enumerate(device) if value is not None]
         if len(bench) != len(device):
             places = []  # the judge reports the other structure
 
-        def chosen(values: list[object]) -> list[object]:
+        def pick_compared(values: list[object]) -> list[object]:
             return [values[i] for i in places] if places else values
 
-        def moved() -> Outcome:
-            values = chosen(reference.comparable(reference.compute_moved()))
-            return _outcome(call.phase, Outputs(values, values))
+        def compute_perturbed_outcome() -> Outcome:
+            values = pick_compared(reference.select_comparable(reference.compute_perturbed()))
+            return _create_outcome(call.phase, Outputs(values, values))
 
-        own = _outcome(call.phase, Outputs(chosen(bench), chosen(device)))
-        outcome = Outcome(own.forward, own.backward, moved=moved if reference.can_move else None)
-        judged = _judged_call(call)
+        plain_outcome = _create_outcome(call.phase, Outputs(pick_compared(bench), pick_compared(device)))
+        outcome = Outcome(
+            plain_outcome.forward,
+            plain_outcome.backward,
+            moved=compute_perturbed_outcome if reference.can_perturb else None,
+        )
+        judged = _create_judged_call(call)
         result = self._judge.result(judged, outcome)
-        wrong = next((i for i, one in enumerate(result.details) if Status.ERROR in one.statuses), None)
-        if wrong is None:
-            return Comparison(result)
+        wrong_index = next((i for i, detail in enumerate(result.details) if Status.ERROR in detail.statuses), None)
+        if wrong_index is None:
+            return CallComparison(result)
         if not places:
-            return Comparison(result, Difference(Kind.STRUCTURE, 0))
+            return CallComparison(result, OperatorDifference(OperatorDifferenceKind.STRUCTURE, 0))
         output = Output(
             judged.api,
-            chosen(bench)[wrong],
-            chosen(device)[wrong],
-            moved=(lambda: _nth(moved(), call.phase, wrong)) if reference.can_move else None,
+            pick_compared(bench)[wrong_index],
+            pick_compared(device)[wrong_index],
+            moved=(lambda: _get_bench_output(compute_perturbed_outcome(), call.phase, wrong_index))
+            if reference.can_perturb
+            else None,
             direction=call.phase,
         )
-        return Comparison(result, _difference(output, places[wrong], judged))
+        return CallComparison(result, _create_difference(output, places[wrong_index], judged))
 
 
-def _outcome(phase: str, outputs: Outputs) -> Outcome:
+def _create_outcome(phase: str, outputs: Outputs) -> Outcome:
     return Outcome(outputs) if phase == FORWARD else Outcome(None, outputs)
 
 
-def _nth(outcome: Outcome, phase: str, number: int) -> object:
+def _get_bench_output(outcome: Outcome, phase: str, number: int) -> object:
     outputs = outcome.forward if phase == FORWARD else outcome.backward
     return outputs.bench[number] if isinstance(outputs, Outputs) else None
 
 
-def _judged_call(call: DispatchedCall) -> JudgedCall:
+def _create_judged_call(call: DispatchedCall) -> JudgedCall:
     """Return a call as the pre-check knows it, with the shapes of its inputs."""
     shapes = [{"type": "torch.Tensor", "shape": list(buffer.shape)} for buffer in call.copy.buffers]
     name = call.overload[1]
@@ -133,17 +141,21 @@ def _judged_call(call: DispatchedCall) -> JudgedCall:
     return JudgedCall(call.name, call.number, {"input_args": shapes}, judged_as=judged_as)
 
 
-def _difference(output: Output, number: int, call: JudgedCall) -> Difference:
+def _create_difference(output: Output, number: int, call: JudgedCall) -> OperatorDifference:
     """Return the evidence of a wrong result."""
     bench, device = output.bench, output.device
     if not (isinstance(bench, Array) and isinstance(device, Array)):
-        kind = Kind.STRUCTURE if isinstance(bench, Array) or isinstance(device, Array) else Kind.UNEQUAL
-        return Difference(kind, number, error=1.0)
+        kind = (
+            OperatorDifferenceKind.STRUCTURE
+            if isinstance(bench, Array) or isinstance(device, Array)
+            else OperatorDifferenceKind.UNEQUAL
+        )
+        return OperatorDifference(kind, number, error=1.0)
     parts = (number, device.dtype, bench.dtype, tuple(device.values.shape))
     if bench.values.shape != device.values.shape or bench.values.dtype.kind != device.values.dtype.kind:
-        return Difference(Kind.STRUCTURE, *parts)
+        return OperatorDifference(OperatorDifferenceKind.STRUCTURE, *parts)
     if device.values.dtype.kind != "f":
-        return Difference(Kind.UNEQUAL, *parts, float((bench.values != device.values).mean()))
+        return OperatorDifference(OperatorDifferenceKind.UNEQUAL, *parts, float((bench.values != device.values).mean()))
     output = Output(
         output.api,
         bench,
@@ -154,18 +166,18 @@ def _difference(output: Output, number: int, call: JudgedCall) -> Difference:
     )
     measured = measure(output)
     if measured.apart:
-        return Difference(Kind.NON_FINITE, *parts, elements=measured.apart)
+        return OperatorDifference(OperatorDifferenceKind.NON_FINITE, *parts, elements=measured.apart)
     error = measured.error if math.isfinite(measured.error) else measured.largest
-    return Difference(Kind.ROUNDING, *parts, error, measured.rounding)
+    return OperatorDifference(OperatorDifferenceKind.ROUNDING, *parts, error, measured.rounding)
 
 
 @cache
-def call_comparer() -> CallComparer:
+def get_call_comparer() -> CallComparer:
     """Return the comparer of this process."""
     return CallComparer()
 
 
 @cache
-def tables() -> Tables:
+def load_tables() -> Tables:
     """Return the columns of the csv files."""
     return tables_of(Manager(), FRAMEWORK)

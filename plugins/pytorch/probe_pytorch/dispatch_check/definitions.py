@@ -11,15 +11,15 @@ SCOPES = {ATEN: "Aten", "npu": "NPU"}
 
 
 @cache
-def definition_of(namespace: str, name: str) -> Any:
+def find_definition(namespace: str, name: str) -> Any:
     """Return the reference that a plugin has for an operator, such as ``NPU.npu_rms_norm``; else None."""
     scope = SCOPES.get(namespace)
-    spec = None if scope is None else _specs().get(f"{scope}.{name}")
+    spec = None if scope is None else _load_specs().get(f"{scope}.{name}")
     return None if spec is None else spec.make()
 
 
 @cache
-def _specs() -> dict[str, Any]:
+def _load_specs() -> dict[str, Any]:
     from probe_pytorch.precheck.runner import reference_specs
 
     return reference_specs()

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
-from probe_pytorch.dispatch_check.operators import Reason
+from probe_pytorch.dispatch_check.operators import SkipReason
 
 
-class Kind(Enum):
+class OperatorDifferenceKind(Enum):
     """Kind of difference of a result from its reference."""
 
     ROUNDING = "rounding"
@@ -19,7 +19,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class OperatorDifference:
     """Difference of one result from its reference.
 
     Attributes:
@@ -33,7 +33,7 @@ class Difference:
         elements: For ``NON_FINITE`` the number of elements that are nan or infinite on one side alone.
     """
 
-    kind: Kind
+    kind: OperatorDifferenceKind
     output: int
     dtype: str = ""
     reference_dtype: str = ""
@@ -44,7 +44,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class CallOrigin:
     """Place in the program that called an operator.
 
     Attributes:
@@ -61,7 +61,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class OperatorFinding:
     """Wrong result of an operator.
 
     Attributes:
@@ -78,13 +78,13 @@ class Finding:
     name: str
     operator: str
     phase: str
-    difference: Difference
-    origin: Origin = Origin()
+    difference: OperatorDifference
+    origin: CallOrigin = CallOrigin()
     forward: str = ""
 
 
 @dataclass(slots=True)
-class Counts:
+class CallCounts:
     """Numbers of calls.
 
     Attributes:
@@ -99,8 +99,8 @@ class Counts:
     wrong: int = 0
     operators: Counter[str] = field(default_factory=Counter)
     wrong_operators: Counter[str] = field(default_factory=Counter)
-    skipped: Counter[tuple[Reason, str]] = field(default_factory=Counter)
+    skipped: Counter[tuple[SkipReason, str]] = field(default_factory=Counter)
 
-    def skipped_by(self, reason: Reason) -> int:
+    def count_skipped(self, reason: SkipReason) -> int:
         """Return the number of calls that were not compared for a reason."""
         return sum(count for (each, _), count in self.skipped.items() if each is reason)

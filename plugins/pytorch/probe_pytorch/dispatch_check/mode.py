@@ -17,29 +17,29 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from probe_pytorch import compat, compat_dispatch
 from probe_pytorch.capture.callers import wrap_with_caller
 from probe_pytorch.dispatch_check.call_copy import (
-    RAISED_BYTES,
+    MAX_REFERENCE_ELEMENT_BYTES,
     CallCopy,
-    NotCopied,
+    SkippedCallError,
     check_tensors,
     copy_call,
 )
-from probe_pytorch.dispatch_check.findings import Origin
+from probe_pytorch.dispatch_check.findings import CallOrigin
 from probe_pytorch.dispatch_check.operators import (
-    Operator,
-    Reason,
+    OperatorProperties,
+    SkipReason,
+    collect_results,
     draws_random_numbers,
-    named_arguments,
-    operator_of,
-    results_of,
-    tensors_of,
+    iterate_tensors,
+    name_arguments,
+    read_operator,
 )
-from probe_pytorch.dispatch_check.origin import ForwardCall, ForwardCalls, squeezed, stack_of_call
-from probe_pytorch.dispatch_check.reference import DispatchedCall, arrays_of, undisturbed
+from probe_pytorch.dispatch_check.origin import ForwardCall, ForwardCalls, normalize_operator_name, read_stack
+from probe_pytorch.dispatch_check.reference import DispatchedCall, convert_to_arrays, isolate_computation
 from probe_pytorch.dispatch_check.settings import DispatchSettings
 from probe_pytorch.precheck.failures import raise_memory_errors
 
 
-class SeenCall(NamedTuple):
+class CallIdentity(NamedTuple):
     """Call that the mode sees.
 
     Attributes:
@@ -55,7 +55,7 @@ class SeenCall(NamedTuple):
     name: str
     overload: str
     phase: str
-    origin: Origin
+    origin: CallOrigin
     forward: str
 
 
@@ -75,8 +75,8 @@ class DispatchMode(TorchDispatchMode):
     def __init__(
         self,
         settings: DispatchSettings,
-        receive: Callable[[SeenCall, DispatchedCall], Exception | None],
-        skip: Callable[[Reason, str], None],
+        receive: Callable[[CallIdentity, DispatchedCall], Exception | None],
+        skip: Callable[[SkipReason, str], None],
         fail: Callable[[str, Exception], None],
     ) -> None:
         super().__init__()
@@ -105,20 +105,20 @@ class DispatchMode(TorchDispatchMode):
             return func(*args, **kwargs)
         frame = sys._getframe().f_back  # may be None in threads of the autograd engine
         caller = None if frame is None else compat.find_dispatch_caller(frame)
-        called = wrap_with_caller(caller, compat.get_operator_function(func))
+        wrapped_function = wrap_with_caller(caller, compat.get_operator_function(func))
         prepared = None
         try:
-            operator = operator_of(func)
-            seen = self._see(func, operator, caller)
+            operator = read_operator(func)
+            identity = self._identify_call(func, operator, caller)
             try:
                 prepared = self._copy(func, operator, types, args, kwargs)
-            except NotCopied as refused:
-                self._skip(refused.reason, seen.overload)
+            except SkippedCallError as skip_error:
+                self._skip(skip_error.reason, identity.overload)
         except Exception as problem:  # the training must go on
             self._fail(str(func), problem)
-        result = called(*args, **kwargs)
+        result = wrapped_function(*args, **kwargs)
         if prepared is not None:
-            error = self._hand_over(func, operator, seen, prepared, result, args, kwargs)
+            error = self._submit_call(func, operator, identity, prepared, result, args, kwargs)
             self.pending = self.pending or error
         self._raise_pending()
         return result
@@ -134,22 +134,22 @@ class DispatchMode(TorchDispatchMode):
 
     # -- before the call ---------------------------------------------------------------------------
 
-    def _see(self, func: Any, operator: Operator, caller: FrameType | None) -> SeenCall:
+    def _identify_call(self, func: Any, operator: OperatorProperties, caller: FrameType | None) -> CallIdentity:
         """Return the name, the phase and the place of a call."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             count = self._numbers[operator.prefix]
             self._numbers[operator.prefix] += 1
         name = f"{operator.prefix}.{count}"
-        stack = stack_of_call(caller)
+        stack = read_stack(caller)
         is_backward = compat.get_graph_task() != -1
         phase = BACKWARD if is_backward else FORWARD
         is_engine = is_backward and (stack.is_in_engine or not stack.origin.file)
-        forward = self._forward_calls.of(compat_dispatch.running_node()) if is_engine else None
+        forward = self._forward_calls.find_call(compat_dispatch.running_node()) if is_engine else None
         if not is_backward:
-            self._note_nodes(ForwardCall(name, squeezed(operator.name), stack.origin))
+            self._note_nodes(ForwardCall(name, normalize_operator_name(operator.name), stack.origin))
         origin = stack.origin if forward is None else forward.origin
-        return SeenCall(number, name, str(func), phase, origin, "" if forward is None else forward.name)
+        return CallIdentity(number, name, str(func), phase, origin, "" if forward is None else forward.name)
 
     def _note_nodes(self, call: ForwardCall) -> None:
         """Remember the call that made the autograd nodes since the last call in this thread."""
@@ -160,7 +160,7 @@ class DispatchMode(TorchDispatchMode):
             self._forward_calls.note(first, end, call)
 
     def _copy(
-        self, func: Any, operator: Operator, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, func: Any, operator: OperatorProperties, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> CallCopy:
         """Return copies of the arguments.
 
@@ -168,27 +168,27 @@ class DispatchMode(TorchDispatchMode):
             NotCopied: The call is not compared.
         """
         if operator.reason is not None:
-            raise NotCopied(operator.reason)
+            raise SkippedCallError(operator.reason)
         name = f"{func.namespace}.{operator.name}"
         if name in self._settings.skip or str(func) in self._settings.skip:
-            raise NotCopied(Reason.LISTED)
-        arguments = named_arguments(func, args, kwargs)
+            raise SkippedCallError(SkipReason.LISTED)
+        arguments = name_arguments(func, args, kwargs)
         if draws_random_numbers(operator, arguments):
-            raise NotCopied(Reason.RANDOM)
+            raise SkippedCallError(SkipReason.RANDOM)
         if arguments.get("sorted") is False:  # torch leaves the order of the results open
-            raise NotCopied(Reason.NOT_UNIQUE)
-        tensors = [*tensors_of(args), *tensors_of(list(kwargs.values()))]
+            raise SkippedCallError(SkipReason.NOT_UNIQUE)
+        tensors = [*iterate_tensors(args), *iterate_tensors(list(kwargs.values()))]
         check_tensors(tensors, types)
         device = self._settings.device
         if device and tensors and all(tensor.device.type != device for tensor in tensors):
-            raise NotCopied(Reason.DEVICE)
+            raise SkippedCallError(SkipReason.DEVICE)
         if operator.definition is None and not compat_dispatch.has_cpu_kernel(func.name()):
-            raise NotCopied(Reason.NO_CPU_KERNEL)
-        with undisturbed(), raise_memory_errors():
+            raise SkippedCallError(SkipReason.NO_CPU_KERNEL)
+        with isolate_computation(), raise_memory_errors():
             try:
                 return copy_call(args, kwargs, tensors, self._settings.memory, is_writing=bool(operator.written))
             except MemoryError:
-                raise NotCopied(Reason.MEMORY) from None
+                raise SkippedCallError(SkipReason.MEMORY) from None
 
     # -- after the call ----------------------------------------------------------------------------
 
@@ -201,39 +201,39 @@ class DispatchMode(TorchDispatchMode):
         check_tensors(tensors, {type(tensor) for tensor in tensors})
         device = self._settings.device
         if device and tensors and all(tensor.device.type != device for tensor in tensors):
-            raise NotCopied(Reason.DEVICE)
-        needed = sum(tensor.numel() * (tensor.element_size() + RAISED_BYTES) for tensor in tensors)
+            raise SkippedCallError(SkipReason.DEVICE)
+        needed = sum(tensor.numel() * (tensor.element_size() + MAX_REFERENCE_ELEMENT_BYTES) for tensor in tensors)
         if needed > self._settings.memory:
-            raise NotCopied(Reason.MEMORY)
+            raise SkippedCallError(SkipReason.MEMORY)
 
-    def _hand_over(
+    def _submit_call(
         self,
         func: Any,
-        operator: Operator,
-        seen: SeenCall,
+        operator: OperatorProperties,
+        identity: CallIdentity,
         copy: CallCopy,
         result: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Exception | None:
         try:
-            with undisturbed():
-                arguments = named_arguments(func, args, kwargs)
-                results = results_of(func, operator, arguments, result)
-                tensors = [*tensors_of(results)]
+            with isolate_computation():
+                arguments = name_arguments(func, args, kwargs)
+                results = collect_results(func, operator, arguments, result)
+                tensors = [*iterate_tensors(results)]
                 self._check_results(tensors)
                 call = DispatchedCall(
-                    seen.number,
-                    seen.name,
+                    identity.number,
+                    identity.name,
                     (operator.namespace, operator.name, func._overloadname),
-                    seen.phase,
+                    identity.phase,
                     copy,
-                    arrays_of(results, copies=self._settings.processes > 0),
+                    convert_to_arrays(results, copies=self._settings.processes > 0),
                     frozenset(str(tensor.dtype) for tensor in tensors if tensor.is_floating_point()),
                 )
-            return self._receive(seen, call)
-        except NotCopied as refused:
-            self._skip(refused.reason, seen.overload)
+            return self._receive(identity, call)
+        except SkippedCallError as skip_error:
+            self._skip(skip_error.reason, identity.overload)
         except Exception as problem:  # the training must go on
-            self._fail(seen.overload, problem)
+            self._fail(identity.overload, problem)
         return None

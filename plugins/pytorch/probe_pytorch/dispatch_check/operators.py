@@ -11,18 +11,18 @@ from typing import Any
 import torch
 from probe_precheck import Rules
 
-from probe_pytorch.dispatch_check.definitions import ATEN, definition_of
+from probe_pytorch.dispatch_check.definitions import ATEN, find_definition
 
 rules = Rules(__package__)
 """Reader of ``rules.yaml``."""
 
-COLLECTIVES = frozenset(
+COLLECTIVE_NAMESPACES = frozenset(
     {"c10d", "_c10d_functional", "c10d_functional", "_c10d_functional_autograd", "symm_mem", "fsdp"}
 )
 """Namespaces of operators that communicate."""
 
 
-class Reason(Enum):
+class SkipReason(Enum):
     """Reason why a call is not compared."""
 
     LISTED = "listed"
@@ -46,7 +46,7 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class OperatorProperties:
     """Properties of an overload that do not depend on the call.
 
     Attributes:
@@ -64,7 +64,7 @@ class Operator:
     prefix: str
     written: frozenset[str]
     returned: frozenset[str]
-    reason: Reason | None
+    reason: SkipReason | None
     draws: bool
     is_exact: bool
     namespace: str = ATEN
@@ -72,11 +72,11 @@ class Operator:
     @property
     def definition(self) -> Any:
         """The reference that a plugin has for the operator; None to run it on the CPU."""
-        return definition_of(self.namespace, self.name)
+        return find_definition(self.namespace, self.name)
 
 
 @cache
-def operator_of(overload: Any) -> Operator:
+def read_operator(overload: Any) -> OperatorProperties:
     """Return the properties of an overload of an operator."""
     name, namespace = overload.overloadpacket.__name__, overload.namespace
     schema = overload._schema
@@ -84,13 +84,13 @@ def operator_of(overload: Any) -> Operator:
     sets = [result.alias_info.before_set for result in schema.returns if result.alias_info is not None]
     returned = frozenset(key for key, argument in written.items() if argument.alias_info.before_set in sets)
     undeclared = rules("writes").get(name, ()) if namespace == ATEN else ()
-    return Operator(
+    return OperatorProperties(
         name,
         f"Aten.{name}" if namespace == ATEN else f"Aten.{namespace}.{name}",
         frozenset((*written, *undeclared)),
         returned,
-        _reason(overload, name, namespace, bool(written)),
-        _draws(overload),
+        _find_skip_reason(overload, name, namespace, bool(written)),
+        _is_random(overload),
         name in rules("exact") or any(argument.name == "rounding_mode" for argument in schema.arguments),
         namespace,
     )
@@ -100,34 +100,34 @@ def _is_written(argument: Any) -> bool:
     return argument.alias_info is not None and bool(argument.alias_info.is_write)
 
 
-def _reason(overload: Any, name: str, namespace: str, writes: bool) -> Reason | None:
+def _find_skip_reason(overload: Any, name: str, namespace: str, writes: bool) -> SkipReason | None:
     schema = overload._schema
-    if namespace in COLLECTIVES:
-        return Reason.COLLECTIVE
+    if namespace in COLLECTIVE_NAMESPACES:
+        return SkipReason.COLLECTIVE
     if not writes and not any("Tensor" in str(result.type) for result in schema.returns):
-        return Reason.NO_VALUES
+        return SkipReason.NO_VALUES
     if namespace != ATEN:
-        return Reason.OTHER_NAMESPACE if definition_of(namespace, name) is None else None
+        return SkipReason.OTHER_NAMESPACE if find_definition(namespace, name) is None else None
     if name in rules("uninitialised"):
-        return Reason.UNINITIALISED
+        return SkipReason.UNINITIALISED
     if name in rules("not_unique"):
-        return Reason.NOT_UNIQUE
+        return SkipReason.NOT_UNIQUE
     is_view = any(item.alias_info is not None and not item.alias_info.is_write for item in schema.arguments)
-    return Reason.VIEW if is_view or name in rules("views") else None
+    return SkipReason.VIEW if is_view or name in rules("views") else None
 
 
-def _draws(overload: Any) -> bool:
+def _is_random(overload: Any) -> bool:
     has_generator = any(argument.name == "generator" for argument in overload._schema.arguments)
     return has_generator or torch.Tag.nondeterministic_seeded in overload.tags
 
 
-def named_arguments(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def name_arguments(overload: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by the names of the schema; those left at their default are missing."""
     names = (argument.name for argument in overload._schema.arguments)
     return {**dict(zip(names, args)), **kwargs}
 
 
-def draws_random_numbers(operator: Operator, arguments: Mapping[str, Any]) -> bool:
+def draws_random_numbers(operator: OperatorProperties, arguments: Mapping[str, Any]) -> bool:
     """Return True if a call draws random numbers that the reference cannot repeat."""
     if not operator.draws or operator.name in rules("masked"):
         return False
@@ -135,16 +135,18 @@ def draws_random_numbers(operator: Operator, arguments: Mapping[str, Any]) -> bo
     return not shares or any(share != 0 for share in shares)
 
 
-def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+def iterate_tensors(value: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in arguments or results, depth first."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from tensors_of(item)
+            yield from iterate_tensors(item)
 
 
-def results_of(overload: Any, operator: Operator, arguments: Mapping[str, Any], result: Any) -> list[Any]:
+def collect_results(
+    overload: Any, operator: OperatorProperties, arguments: Mapping[str, Any], result: Any
+) -> list[Any]:
     """Return the values that a call returns, then the arguments that it writes to and does not return.
 
     Args:
@@ -158,5 +160,5 @@ def results_of(overload: Any, operator: Operator, arguments: Mapping[str, Any], 
     names = [argument.name for argument in overload._schema.arguments]
     for name in names:
         if name in operator.written and name not in operator.returned:
-            flat += tensors_of(arguments.get(name))
+            flat += iterate_tensors(arguments.get(name))
     return flat if result is not None else flat[1:]

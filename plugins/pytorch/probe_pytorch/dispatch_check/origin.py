@@ -13,9 +13,9 @@ from probe_recording import STAND_IN
 
 from probe_pytorch import compat_dispatch
 from probe_pytorch.capture.callers import TORCH_DIRECTORY
-from probe_pytorch.dispatch_check.findings import Origin
+from probe_pytorch.dispatch_check.findings import CallOrigin
 
-OWN = str(Path(__file__).parents[1])
+PLUGIN_DIRECTORY = str(Path(__file__).parents[1])
 MAX_FORWARD_CALLS = 1 << 17
 """Number of autograd nodes whose forward call is remembered; the oldest are forgotten first."""
 
@@ -31,10 +31,10 @@ class ForwardCall(NamedTuple):
 
     name: str
     operator: str
-    origin: Origin
+    origin: CallOrigin
 
 
-class Stack(NamedTuple):
+class StackFacts(NamedTuple):
     """Facts of the Python stack of a call.
 
     Attributes:
@@ -42,7 +42,7 @@ class Stack(NamedTuple):
         is_in_engine: True if no code of the program is between the call and the start of the backward.
     """
 
-    origin: Origin
+    origin: CallOrigin
     is_in_engine: bool
 
 
@@ -50,7 +50,7 @@ Names = weakref.WeakKeyDictionary[torch.nn.Module, str]
 _names: weakref.WeakKeyDictionary[torch.nn.Module, Names] = weakref.WeakKeyDictionary()
 
 
-def stack_of_call(frame: FrameType | None) -> Stack:
+def read_stack(frame: FrameType | None) -> StackFacts:
     """Return the place in the program of a call, from the stack of ``frame`` outwards.
 
     Args:
@@ -64,18 +64,18 @@ def stack_of_call(frame: FrameType | None) -> Stack:
         if not file and compat_dispatch.is_engine(frame):
             is_in_engine = True
         name = frame.f_code.co_filename
-        if not file and not name.startswith((TORCH_DIRECTORY, OWN)) and frame.f_code.co_name != STAND_IN:
+        if not file and not name.startswith((TORCH_DIRECTORY, PLUGIN_DIRECTORY)) and frame.f_code.co_name != STAND_IN:
             file, line = name, frame.f_lineno or 0
         module = compat_dispatch.called_module(frame)
         if module is not None:
             inner, outer = inner or module, module
         frame = frame.f_back
     if inner is None or outer is None:
-        return Stack(Origin(file=file, line=line), is_in_engine)
-    return Stack(Origin(_path(outer, inner), type(inner).__name__, file, line), is_in_engine)
+        return StackFacts(CallOrigin(file=file, line=line), is_in_engine)
+    return StackFacts(CallOrigin(_find_module_path(outer, inner), type(inner).__name__, file, line), is_in_engine)
 
 
-def _path(outer: torch.nn.Module, inner: torch.nn.Module) -> str:
+def _find_module_path(outer: torch.nn.Module, inner: torch.nn.Module) -> str:
     """Return the path of a module within another, or an empty text if it is not part of it."""
     names = _names.get(outer)
     if names is None or inner not in names:
@@ -102,7 +102,7 @@ class ForwardCalls:
             while len(self._calls) > MAX_FORWARD_CALLS:
                 del self._calls[next(iter(self._calls))]
 
-    def of(self, node: compat_dispatch.Node | None) -> ForwardCall | None:
+    def find_call(self, node: compat_dispatch.Node | None) -> ForwardCall | None:
         """Return the forward call of a node; None if it is not known for certain.
 
         Sequence numbers of different threads may be equal, so the names must fit as well.
@@ -115,6 +115,6 @@ class ForwardCalls:
         return call if node.is_custom or (operator and fits) else None
 
 
-def squeezed(operator: str) -> str:
+def normalize_operator_name(operator: str) -> str:
     """Return the name of an operator as names of autograd nodes have it: without underscores."""
     return operator.replace("_", "").lower()

@@ -10,16 +10,16 @@ from probe_precheck import PRECISION, ResultFiles, Tables
 from probe_recording import note
 
 from probe_core.errors import UserError, make_printable
-from probe_pytorch.dispatch_check.comparison import Comparison
-from probe_pytorch.dispatch_check.findings import Counts, Finding
-from probe_pytorch.dispatch_check.mode import SeenCall
-from probe_pytorch.dispatch_check.operators import Reason
+from probe_pytorch.dispatch_check.comparison import CallComparison
+from probe_pytorch.dispatch_check.findings import CallCounts, OperatorFinding
+from probe_pytorch.dispatch_check.mode import CallIdentity
+from probe_pytorch.dispatch_check.operators import SkipReason
 from probe_pytorch.process import TorchProcess
 
 MAX_FINDINGS = 1000
 """Number of findings that are kept; later ones are counted only."""
 
-LANGUAGE = "zh"
+TABLE_LANGUAGE = "zh"
 """Language of headers and messages, as ``run_ut`` writes them by default."""
 
 
@@ -47,50 +47,50 @@ class CheckRecord:
             directory = directory / process.label
         stamp = time.strftime("%Y%m%d%H%M%S")
         self._files: ResultFiles | None = ResultFiles.create(
-            directory, stamp, tables.details, LANGUAGE, PRECISION, tables
+            directory, stamp, tables.details, TABLE_LANGUAGE, PRECISION, tables
         )
         self.result, self.details = self._files.result, self._files.details
-        self.findings: list[Finding] = []
-        self.counts = Counts()
+        self.findings: list[OperatorFinding] = []
+        self.counts = CallCounts()
         self.failure = ""
         self._lock = threading.RLock()
 
-    def take(self, seen: SeenCall, comparison: Comparison) -> Finding | None:
+    def record_call(self, identity: CallIdentity, comparison: CallComparison) -> OperatorFinding | None:
         """Write and count a call, and return the finding if it is wrong."""
         with self._lock:
             if comparison.result is None:
-                self.skip(comparison.reason or Reason.FAILED, seen.overload)
-                if comparison.reason is Reason.LOST:
+                self.skip(comparison.reason or SkipReason.FAILED, identity.overload)
+                if comparison.reason is SkipReason.LOST:
                     self._note_failure(comparison.detail)
                 return None
             self.counts.compared += 1
-            self.counts.operators[seen.overload] += 1
+            self.counts.operators[identity.overload] += 1
             self._write(comparison)
             if comparison.difference is None:
                 return None
             self.counts.wrong += 1
-            self.counts.wrong_operators[seen.overload] += 1
-            finding = Finding(
-                seen.number,
-                seen.name,
-                seen.overload,
-                seen.phase,
+            self.counts.wrong_operators[identity.overload] += 1
+            finding = OperatorFinding(
+                identity.number,
+                identity.name,
+                identity.overload,
+                identity.phase,
                 comparison.difference,
-                seen.origin,
-                seen.forward,
+                identity.origin,
+                identity.forward,
             )
             if len(self.findings) < MAX_FINDINGS:
                 self.findings.append(finding)
             return finding
 
-    def skip(self, reason: Reason, operator: str) -> None:
+    def skip(self, reason: SkipReason, operator: str) -> None:
         """Count a call that is not compared."""
         with self._lock:
             self.counts.skipped[reason, operator] += 1
 
-    def fail(self, operator: str, error: Exception) -> None:
+    def count_failure(self, operator: str, error: Exception) -> None:
         """Count a call that is not compared because of an error of the check."""
-        self.skip(Reason.FAILED, operator)
+        self.skip(SkipReason.FAILED, operator)
         self._note_failure(f"{operator}: {type(error).__name__}: {error}")
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class CheckRecord:
                 self._files = None
             self.findings.sort(key=lambda finding: finding.number)
 
-    def _write(self, comparison: Comparison) -> None:
+    def _write(self, comparison: CallComparison) -> None:
         """Write the rows of a call; after an error, such as a full disk, no more rows are written."""
         if self._files is None or comparison.result is None:
             return

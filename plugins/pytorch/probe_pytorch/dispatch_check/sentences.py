@@ -7,39 +7,45 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.errors import format_count
-from probe_pytorch.dispatch_check.findings import Counts, Difference, Finding, Kind, Origin
-from probe_pytorch.dispatch_check.operators import Reason
+from probe_pytorch.dispatch_check.findings import (
+    CallCounts,
+    CallOrigin,
+    OperatorDifference,
+    OperatorDifferenceKind,
+    OperatorFinding,
+)
+from probe_pytorch.dispatch_check.operators import SkipReason
 
 MAX_LISTED = 5
-COMPILED = (
+COMPILED_NOTE = (
     "torch.compile was used in this process: operators inside compiled code are not seen. Under the check, "
     "torch runs most compiled functions uncompiled."
 )
-REASONS = {
-    Reason.LISTED: "in the list skip",
-    Reason.VIEW: "that are views",
-    Reason.UNINITIALISED: "that allocate memory without values",
-    Reason.RANDOM: "that draw random numbers",
-    Reason.COLLECTIVE: "that communicate",
-    Reason.OTHER_NAMESPACE: "not of aten",
-    Reason.NO_VALUES: "that return no tensor",
-    Reason.NOT_UNIQUE: "with more than one right result",
-    Reason.SUBCLASS: "of tensor subclasses or functorch transforms",
-    Reason.LAYOUT: "of sparse, nested or quantized tensors",
-    Reason.DTYPE: "of complex numbers or float8",
-    Reason.DEVICE: "on another device",
-    Reason.ALIASED: "with arguments that share memory in different dtypes",
-    Reason.MEMORY: "that need more memory than the limit",
-    Reason.NO_CPU_KERNEL: "without a kernel for the CPU",
-    Reason.NOT_COMPUTED: "that the CPU cannot compute",
-    Reason.FAILED: "that failed because of an error in probe",
-    Reason.LOST: "lost with a process that ended",
+REASON_PHRASES = {
+    SkipReason.LISTED: "in the list skip",
+    SkipReason.VIEW: "that are views",
+    SkipReason.UNINITIALISED: "that allocate memory without values",
+    SkipReason.RANDOM: "that draw random numbers",
+    SkipReason.COLLECTIVE: "that communicate",
+    SkipReason.OTHER_NAMESPACE: "not of aten",
+    SkipReason.NO_VALUES: "that return no tensor",
+    SkipReason.NOT_UNIQUE: "with more than one right result",
+    SkipReason.SUBCLASS: "of tensor subclasses or functorch transforms",
+    SkipReason.LAYOUT: "of sparse, nested or quantized tensors",
+    SkipReason.DTYPE: "of complex numbers or float8",
+    SkipReason.DEVICE: "on another device",
+    SkipReason.ALIASED: "with arguments that share memory in different dtypes",
+    SkipReason.MEMORY: "that need more memory than the limit",
+    SkipReason.NO_CPU_KERNEL: "without a kernel for the CPU",
+    SkipReason.NOT_COMPUTED: "that the CPU cannot compute",
+    SkipReason.FAILED: "that failed because of an error in probe",
+    SkipReason.LOST: "lost with a process that ended",
 }
-QUIET = frozenset({Reason.VIEW, Reason.UNINITIALISED, Reason.NO_VALUES})
+UNLISTED_REASONS = frozenset({SkipReason.VIEW, SkipReason.UNINITIALISED, SkipReason.NO_VALUES})
 """Reasons of calls that compute nothing, which are not listed."""
 
 
-def place(origin: Origin) -> str:
+def format_origin(origin: CallOrigin) -> str:
     """Return the place in the program, such as ``in layers.1.mlp (MLP) at train.py, line 12``."""
     parts = []
     if origin.module_class:
@@ -49,23 +55,23 @@ def place(origin: Origin) -> str:
     return " ".join(parts)
 
 
-def first_line(finding: Finding) -> str:
+def describe_finding(finding: OperatorFinding) -> str:
     """Return the sentence on the operator that went wrong first."""
-    where = place(finding.origin)
+    origin_text = format_origin(finding.origin)
     of_forward = f" of {finding.forward}" if finding.forward else ""
-    start = f"{finding.name} ({finding.phase}{of_forward}){', ' if where else ''}{where}"
-    return f"{start}: {statement(finding.difference)}"
+    start = f"{finding.name} ({finding.phase}{of_forward}){', ' if origin_text else ''}{origin_text}"
+    return f"{start}: {describe_difference(finding.difference)}"
 
 
-def statement(difference: Difference) -> str:
+def describe_difference(difference: OperatorDifference) -> str:
     """Return what a result differs in."""
     result = f"result {difference.output}" if difference.output else "its result"
     cpu = f"that of the CPU in {difference.reference_dtype.rpartition('.')[2]}"
-    if difference.kind is Kind.STRUCTURE:
+    if difference.kind is OperatorDifferenceKind.STRUCTURE:
         return f"{result} has another structure, shape or kind of dtype than that of the CPU"
-    if difference.kind is Kind.UNEQUAL:
+    if difference.kind is OperatorDifferenceKind.UNEQUAL:
         return f"{difference.error:.3g} of the elements of {result} differ from those of the CPU"
-    if difference.kind is Kind.NON_FINITE:
+    if difference.kind is OperatorDifferenceKind.NON_FINITE:
         return f"{format_count(difference.elements, 'element')} of {result} and {cpu} differ in nan or inf"
     return (
         f"{result} differs from {cpu} by a relative error of {difference.error:.2g}; "
@@ -73,7 +79,7 @@ def statement(difference: Difference) -> str:
     )
 
 
-def agreement(counts: Counts) -> str:
+def describe_agreement(counts: CallCounts) -> str:
     """Return the first line of a check without findings."""
     if not counts.compared:
         return "No operator was compared, so the check says nothing about any operator."
@@ -82,7 +88,7 @@ def agreement(counts: Counts) -> str:
     return f"All {counts.compared:,} compared calls agree with the CPU."
 
 
-def count_lines(counts: Counts, findings: Sequence[Finding]) -> list[str]:
+def format_counts(counts: CallCounts, findings: Sequence[OperatorFinding]) -> list[str]:
     """Return the lines on the numbers of calls, and on other wrong operators."""
     lines = [
         f"  {format_count(counts.compared, 'call')} of {format_count(len(counts.operators), 'operator')} compared, "
@@ -93,8 +99,8 @@ def count_lines(counts: Counts, findings: Sequence[Finding]) -> list[str]:
         listed = ", ".join(f"{name} ({counts.wrong_operators[name]:,})" for name in others[:MAX_LISTED])
         more = f" and {len(others) - MAX_LISTED} more" if len(others) > MAX_LISTED else ""
         lines.append(f"  other operators with wrong results: {listed}{more}")
-    for reason, text in REASONS.items():
-        if reason in QUIET:
+    for reason, text in REASON_PHRASES.items():
+        if reason in UNLISTED_REASONS:
             continue
         names = Counter({name: n for (each, name), n in counts.skipped.items() if each is reason})
         if names:

@@ -16,7 +16,7 @@ from probe_core.errors import UserError, find_nearest_names
 from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
 from probe_pytorch.dispatch_check.definitions import ATEN
 
-LEAST_BYTES = 1 << 20
+MIN_MEMORY_BYTES = 1 << 20
 MAX_PROCESSES = 64
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -58,23 +58,25 @@ def parse_settings(
     Raises:
         UserError: One has a wrong type or value.
     """
-    count = _processes(processes)
-    reaction = _on_error(on_error)
+    count = _parse_process_count(processes)
+    reaction = _parse_on_error(on_error)
     if count and reaction is OnError.RAISE:
         raise UserError(
             'on_error="raise" cannot be used with processes, because their results arrive after the call.',
             "Leave processes out.",
         )
-    return DispatchSettings(_path(dump_path), _skip(skip), count, _bytes(memory), _device(device), reaction)
+    return DispatchSettings(
+        _parse_path(dump_path), _parse_skip(skip), count, _parse_memory(memory), _parse_device_type(device), reaction
+    )
 
 
-def _path(value: Any) -> Path:
+def _parse_path(value: Any) -> Path:
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise UserError(f"dump_path must be a path, not {value!r:.40}.", 'For example "./dispatch_check".')
     return Path(value)
 
 
-def _processes(value: Any) -> int:
+def _parse_process_count(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MAX_PROCESSES:
         raise UserError(
             f"processes must be a whole number from 0 to {MAX_PROCESSES}, not {value!r:.40}.",
@@ -83,17 +85,17 @@ def _processes(value: Any) -> int:
     return value
 
 
-def _bytes(value: Any) -> int:
+def _parse_memory(value: Any) -> int:
     size = value
     if isinstance(value, str):
         match = _SIZE.fullmatch(value.strip())
         size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else None
-    if type(size) is not int or size < LEAST_BYTES:
+    if type(size) is not int or size < MIN_MEMORY_BYTES:
         raise UserError(f"memory must be a size of at least 1 MiB, not {value!r:.40}.", 'For example "2GiB".')
     return size
 
 
-def _device(value: Any) -> str:
+def _parse_device_type(value: Any) -> str:
     if value is None:
         return ""
     try:
@@ -104,7 +106,7 @@ def _device(value: Any) -> str:
         ) from None
 
 
-def _on_error(value: Any) -> OnError:
+def _parse_on_error(value: Any) -> OnError:
     try:
         return OnError(value)
     except ValueError:
@@ -116,20 +118,20 @@ def _on_error(value: Any) -> OnError:
 # -- operators to skip -----------------------------------------------------------------------------
 
 
-def _skip(value: Any) -> frozenset[str]:
+def _parse_skip(value: Any) -> frozenset[str]:
     """Return the operators in a list, or in a YAML file."""
     if value is None:
         return frozenset()
     if isinstance(value, (str, os.PathLike)):
-        return _read(Path(value))
+        return _read_skip_file(Path(value))
     if not isinstance(value, Collection):
         raise UserError(
             f"skip must be a YAML file or a list of operators, not {value!r:.40}.", 'For example ["aten.mm"].'
         )
-    return frozenset(_operator(name, "skip") for name in value)
+    return frozenset(_parse_operator(name, "skip") for name in value)
 
 
-def _read(path: Path) -> frozenset[str]:
+def _read_skip_file(path: Path) -> frozenset[str]:
     import yaml
 
     try:
@@ -142,20 +144,26 @@ def _read(path: Path) -> frozenset[str]:
     names = document.get("skip") if isinstance(document, dict) else document
     if not isinstance(names, Sequence) or isinstance(names, str):
         raise UserError(f"{path} does not contain a list of operators.", "Write a list, for example: skip: [aten.mm]")
-    return frozenset(_operator(name, str(path)) for name in names)
+    return frozenset(_parse_operator(name, str(path)) for name in names)
 
 
-def _operator(name: Any, where: str) -> str:
+def _parse_operator(name: Any, source: str) -> str:
     """Return an operator as ``aten.mm`` or ``aten.mm.default``."""
     if not isinstance(name, str) or not name.strip():
-        raise UserError(f"{where} contains {name!r:.40}, which is not the name of an operator.", "For example aten.mm.")
+        raise UserError(
+            f"{source} contains {name!r:.40}, which is not the name of an operator.", "For example aten.mm."
+        )
     parts = name.strip().replace("::", ".").split(".")
     if parts[0] != ATEN and hasattr(torch.ops.aten, parts[0]):
         parts.insert(0, ATEN)
     packet = getattr(torch.ops.aten, parts[1], None) if parts[0] == ATEN and len(parts) in (2, 3) else None
     if packet is None:
-        known = find_nearest_names(parts[-1] if len(parts) == 1 else parts[1], dir(torch.ops.aten))
-        raise UserError(f"{where} names an unknown operator {name!r:.80}.", "Did you mean one of these?", known)
+        nearest_names = find_nearest_names(parts[-1] if len(parts) == 1 else parts[1], dir(torch.ops.aten))
+        raise UserError(
+            f"{source} names an unknown operator {name!r:.80}.", "Did you mean one of these?", nearest_names
+        )
     if len(parts) == 3 and parts[2] not in packet.overloads():
-        raise UserError(f"{where} names an unknown overload {name!r:.80}.", "It has these:", sorted(packet.overloads()))
+        raise UserError(
+            f"{source} names an unknown overload {name!r:.80}.", "It has these:", sorted(packet.overloads())
+        )
     return ".".join(parts)

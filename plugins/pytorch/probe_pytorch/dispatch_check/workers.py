@@ -9,26 +9,26 @@ from typing import Any
 from probe_precheck import Job, Lost, Processes
 
 from probe_core.errors import describe_error
-from probe_pytorch.dispatch_check.comparison import Comparison, call_comparer
-from probe_pytorch.dispatch_check.operators import Reason
+from probe_pytorch.dispatch_check.comparison import CallComparison, get_call_comparer
+from probe_pytorch.dispatch_check.operators import SkipReason
 from probe_pytorch.dispatch_check.reference import DispatchedCall
 
-TIMEOUT = 600.0
+CALL_TIMEOUT_SECONDS = 600.0
 """Seconds that one call may take."""
 
-PATIENCE = 2.0
+EXIT_TIMEOUT_SECONDS = 2.0
 """Seconds that processes get to end by themselves when all calls are compared."""
 
 
 class ComparerSetup:
     """Setup of a process; it can be pickled."""
 
-    def __call__(self, slot: int) -> Callable[[DispatchedCall], Comparison]:
+    def __call__(self, slot: int) -> Callable[[DispatchedCall], CallComparison]:
         """Return the function that compares a call."""
         import torch
 
         torch.set_num_threads(1)  # processes share the cores
-        return call_comparer().compare
+        return get_call_comparer().compare
 
 
 class WorkerPool:
@@ -45,15 +45,15 @@ class WorkerPool:
         UserError: No process can be started.
     """
 
-    def __init__(self, processes: int, limit_bytes: int, deliver: Callable[[int, Comparison], None]) -> None:
+    def __init__(self, processes: int, limit_bytes: int, deliver: Callable[[int, CallComparison], None]) -> None:
         self._limit_bytes = limit_bytes
         self._deliver = deliver
         self._room = threading.Condition()
         self._waiting_bytes = 0
         self._sizes: dict[int, int] = {}
-        self._ready: dict[int, Comparison] = {}
+        self._ready: dict[int, CallComparison] = {}
         self._broken = ""
-        self._processes = Processes(ComparerSetup(), processes, TIMEOUT, most=1 << 30)
+        self._processes = Processes(ComparerSetup(), processes, CALL_TIMEOUT_SECONDS, most=1 << 30)
         try:
             self._processes.set_up()
         except BaseException:
@@ -69,7 +69,7 @@ class WorkerPool:
 
     def put(self, call: DispatchedCall) -> bool:
         """Add a call, once there is room for its bytes; return False if no more calls are compared."""
-        size = size_of(call)
+        size = measure_call_size(call)
         with self._room:
             self._room.wait_for(
                 lambda: self._broken or not self._sizes or self._waiting_bytes + size <= self._limit_bytes
@@ -89,7 +89,7 @@ class WorkerPool:
         self._processes.close()
         while self._thread.is_alive():
             self._thread.join(1.0)  # with a limit, so that Ctrl-C is seen
-        self._processes.end(PATIENCE)
+        self._processes.end(EXIT_TIMEOUT_SECONDS)
 
     def abandon(self) -> None:
         """End the processes at once; calls that wait are lost."""
@@ -98,22 +98,22 @@ class WorkerPool:
             self._room.notify_all()
         self._processes.close()
         self._processes.wake()
-        self._thread.join(PATIENCE)
+        self._thread.join(EXIT_TIMEOUT_SECONDS)
         self._processes.end()
 
     def _collect(self) -> None:
         try:
             while not self._processes.is_done and not self._broken:
                 for job, result in self._processes.finished():
-                    self._take(job.key, result)
+                    self._add_result(job.key, result)
         except Exception as error:
-            self._break(describe_error(error))
+            self._deliver_lost_calls(describe_error(error))
         finally:
-            self._break(self._broken)
+            self._deliver_lost_calls(self._broken)
 
-    def _take(self, number: int, result: Any) -> None:
+    def _add_result(self, number: int, result: Any) -> None:
         if isinstance(result, Lost):
-            result = Comparison(reason=Reason.LOST, detail=result.reason)
+            result = CallComparison(reason=SkipReason.LOST, detail=result.reason)
         with self._room:
             self._ready[number] = result
             while self._sizes and (first := next(iter(self._sizes))) in self._ready:
@@ -121,21 +121,21 @@ class WorkerPool:
                 self._deliver(first, self._ready.pop(first))
             self._room.notify_all()
 
-    def _break(self, reason: str) -> None:
+    def _deliver_lost_calls(self, reason: str) -> None:
         """Deliver the calls that are left as lost, and take no more."""
         with self._room:
             if not self._sizes and not reason:
                 return
             self._broken = reason or "its processes have ended"
             for number in list(self._sizes):
-                lost = Comparison(reason=Reason.LOST, detail=self._broken)
+                lost = CallComparison(reason=SkipReason.LOST, detail=self._broken)
                 self._deliver(number, self._ready.pop(number, lost))
             self._sizes.clear()
             self._waiting_bytes = 0
             self._room.notify_all()
 
 
-def size_of(call: DispatchedCall) -> int:
+def measure_call_size(call: DispatchedCall) -> int:
     """Return the bytes of a call: of its arguments and its results."""
     arguments = sum(buffer.numel() * buffer.element_size() for buffer in call.copy.buffers)
     results = sum(getattr(getattr(value, "values", None), "nbytes", 0) for value in call.results)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from probe_check.checkpoint import measurement
-from probe_check.checkpoint.measurement import Distance, measure
+from probe_check.checkpoint.measurement import Distance, measure_distance
 from probe_check.checkpoint.opening import open_checkpoint
 from support.runs.checkpoints import values
 
@@ -17,7 +17,7 @@ from support.runs.checkpoints import values
 def distance(room: Path, first: torch.Tensor, second: torch.Tensor) -> Distance:
     torch.save({"a": first, "b": second}, room / "x.pt")
     tensors = open_checkpoint(room / "x.pt").tensors
-    return measure(tensors["a"], tensors["b"])
+    return measure_distance(tensors["a"], tensors["b"])
 
 
 def root(value: Fraction) -> float:

@@ -25,7 +25,7 @@ from probe_core.errors import UserError
 @pytest.fixture(autouse=True)
 def patches_are_removed() -> Iterator[None]:
     yield
-    random_log.LOG.remove()
+    random_log.RANDOM_LOG.remove()
 
 
 def train(pack: Path | None, seed: int = 1) -> list[Any]:
@@ -180,7 +180,7 @@ def test_patched_functions_equal_the_originals() -> None:
     assert pickle.loads(pickle.dumps(torch.Tensor.exponential_)) is originals[1]
     assert pickle.loads(pickle.dumps(np.random.rand))(2).shape == (2,)
     assert torch.rand.__qualname__ == originals[0].__qualname__
-    random_log.LOG.remove()
+    random_log.RANDOM_LOG.remove()
     assert "exponential_" not in vars(torch.Tensor)
 
 
@@ -188,16 +188,16 @@ def test_other_ranks_add_inputs_and_weights_alone(tmp_path: Path, monkeypatch: p
     for rank in (1, 0):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("WORLD_SIZE", "2")
-        monkeypatch.setattr("probe_check.config_check.pack_file._BEGUN", set())
+        monkeypatch.setattr("probe_check.config_check.pack_file._BEGUN_PACKS", set())
         model = torch.nn.Linear(2, 2)
         ConfigChecker(model, output_zip_path=str(tmp_path / "pack.zip"), steps=1)
         model(torch.ones(1, 2))
         model(torch.ones(1, 2))
     pack = open_pack(tmp_path / "pack.zip")
-    assert {name for name in pack.members() if "rank1" in name} == {
+    assert {name for name in pack.list_members() if "rank1" in name} == {
         "dataset/step0/rank1/dataset.json", "weights/step0/rank1/weight.json", "step0/rank1/conditions.json",
     }  # fmt: skip
-    assert {"env", "pip", "random/rank0.json", "weights/step0/rank0/weight.json"} <= {*pack.members()}
+    assert {"env", "pip", "random/rank0.json", "weights/step0/rank0/weight.json"} <= {*pack.list_members()}
     pack.close()
 
 
@@ -207,7 +207,7 @@ def test_a_second_checker_replaces_the_pack(tmp_path: Path) -> None:
         ConfigChecker(model, output_zip_path=str(tmp_path / "pack.zip"))
         for _ in range(steps):
             model(torch.ones(1, 2))
-    names = [name for name in open_pack(tmp_path / "pack.zip").members() if name.startswith("weights")]
+    names = [name for name in open_pack(tmp_path / "pack.zip").list_members() if name.startswith("weights")]
     assert names == ["weights/step0/rank0/weight.json"]
 
 
@@ -254,7 +254,7 @@ def test_arguments_of_megatron_that_come_later_are_collected_at_the_first_forwar
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[dict[str, Any]] = [{}, {"lr": 1}]
-    monkeypatch.setattr(checker, "megatron_parameters", lambda: found.pop(0))
+    monkeypatch.setattr(checker, "read_megatron_arguments", lambda: found.pop(0))
     model = torch.nn.Linear(2, 2)
     ConfigChecker([model], output_zip_path=str(tmp_path / "pack.zip"))
     model(torch.ones(1, 2))

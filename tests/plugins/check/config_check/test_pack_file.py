@@ -37,8 +37,8 @@ def test_a_pack_of_an_earlier_program_is_replaced(tmp_path: Path, monkeypatch: p
     path = tmp_path / "pack.zip"
     PackFile(path).add({"env": "{}", "old": "a"})
     os.utime(path, (time.time() - 100,) * 2)
-    monkeypatch.setattr(pack_file, "_START", time.time() - 10)
-    monkeypatch.setattr(pack_file, "_BEGUN", set())
+    monkeypatch.setattr(pack_file, "_START_TIME", time.time() - 10)
+    monkeypatch.setattr(pack_file, "_BEGUN_PACKS", set())
     PackFile(path).add({"env": "{}"})
     with zipfile.ZipFile(path) as pack:
         assert pack.namelist() == ["env"]
@@ -48,9 +48,9 @@ def test_a_process_that_begins_later_keeps_the_members_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "pack.zip"
-    monkeypatch.setattr(pack_file, "_START", time.time() - 100)
+    monkeypatch.setattr(pack_file, "_START_TIME", time.time() - 100)
     PackFile(path).add({"weights/step0/rank1/weight.json": "{}"})
-    monkeypatch.setattr(pack_file, "_BEGUN", set())
+    monkeypatch.setattr(pack_file, "_BEGUN_PACKS", set())
     PackFile(path).add({"env": "{}"})
     with zipfile.ZipFile(path) as pack:
         assert pack.namelist() == ["weights/step0/rank1/weight.json", "env"]
@@ -60,7 +60,7 @@ def test_a_process_that_begins_later_keeps_the_members_of_the_others(
 def test_a_damaged_pack_of_the_same_program_is_one_sentence(
     content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack_file, "_START", 0.0)
+    monkeypatch.setattr(pack_file, "_START_TIME", 0.0)
     path = tmp_path / "pack.zip"
     path.write_bytes(content)
     PackFile(path).add({"env": "{}"})  # zipfile takes what is before a zip file for a program that unpacks it

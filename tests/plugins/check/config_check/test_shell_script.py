@@ -11,7 +11,7 @@ from probe_check.config_check.rules import load_rules
 
 
 def parameters(text: str) -> dict[str, str | bool]:
-    return shell_script.hyperparameters_of(text, load_rules())
+    return shell_script.parse_hyperparameters(text, load_rules())
 
 
 def test_options_of_the_documented_forms_are_found() -> None:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from probe_check.monitor.alert_settings import RuleName, RuleSettings
 from probe_check.monitor.alerts import AlertScanner
-from probe_check.monitor.events import Event, EventFile, read_events, write_events
-from probe_check.monitor.figures import Figures, without_tensor
+from probe_check.monitor.events import AlertEvent, EventFile, read_events, write_events
+from probe_check.monitor.figures import Figures, create_empty_figures
 from probe_check.monitor.tasks import Task
 from probe_pytorch import PrecisionDebugger
 from support.runs.monitors import run_of, train
@@ -61,11 +61,11 @@ def test_the_first_rule_that_fires_names_the_event() -> None:
 
 def test_values_that_are_no_tensors_cause_no_alert() -> None:
     scanner = AlertScanner([NOT_A_NUMBER])
-    assert scanner.scan(without_tensor(Task.ACTIVATION, 0, "x.input", 0, 1), ["norm"], 0, 0) == []
+    assert scanner.scan(create_empty_figures(Task.ACTIVATION, 0, "x.input", 0, 1), ["norm"], 0, 0) == []
 
 
-def event(tag: str, step: int = 0, micro_step: int = 0, pp: int = 0, vpp: int = 0, call: int = 0) -> Event:
-    return Event(0, step, micro_step, pp, vpp, call, f"{vpp}:w/rank0/{tag}", "m")
+def event(tag: str, step: int = 0, micro_step: int = 0, pp: int = 0, vpp: int = 0, call: int = 0) -> AlertEvent:
+    return AlertEvent(0, step, micro_step, pp, vpp, call, f"{vpp}:w/rank0/{tag}", "m")
 
 
 def test_events_are_sorted_by_step_stage_and_pipeline(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_damaged_events_are_refused(content: str, tmp_path: Path, probe: Any) ->
 
 
 def test_the_file_of_events_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe_check.monitor.events.MOST_EVENTS", 3)
+    monkeypatch.setattr("probe_check.monitor.events.MAX_EVENTS", 3)
     file = EventFile(tmp_path, 0)
     file.add([event("actv", step=step) for step in range(5)])
     assert file.is_full and [e.step for e in read_events(tmp_path)] == [0, 1, 2]

@@ -14,9 +14,9 @@ import pytest
 import torch
 from probe_check import csv2db, csv2tensorboard_by_step
 from probe_check.monitor.conversion import DATABASE_FILE
-from probe_check.monitor.pytorch_features import attention_features, linear_features
+from probe_check.monitor.pytorch_features import compute_attention_features, compute_linear_features
 from probe_check.monitor.pytorch_measure import resolve
-from probe_check.monitor.pytorch_optimizer import Moments, sign_agreement
+from probe_check.monitor.pytorch_optimizer import Moments, compute_sign_agreement
 from support.runs.monitors import run_of, train
 
 from probe_core.errors import UserError
@@ -37,17 +37,17 @@ def test_attention_features_are_those_of_causal_rows() -> None:
         entropies.append(-sum(share * math.log(share) for share in shares))
         largest.append(max(shares))
     expected = [sum(entropies) / 6, sum(largest) / 6]
-    assert numbers(attention_features(query, key, "s,b,h,d")) == pytest.approx(expected, rel=1e-5)
-    swapped = attention_features(query.transpose(0, 1), key.transpose(0, 1), "b,s,h,d")
+    assert numbers(compute_attention_features(query, key, "s,b,h,d")) == pytest.approx(expected, rel=1e-5)
+    swapped = compute_attention_features(query.transpose(0, 1), key.transpose(0, 1), "b,s,h,d")
     assert numbers(swapped) == pytest.approx(expected, rel=1e-5)
-    assert all(map(math.isnan, numbers(attention_features(query[0], key[0], "s,b,h,d"))))
+    assert all(map(math.isnan, numbers(compute_attention_features(query[0], key[0], "s,b,h,d"))))
 
 
 def test_linear_features_are_stable_rank_and_spectral_norm() -> None:
     before = torch.get_rng_state()
     left, right = torch.tensor([[3.0], [4.0]]), torch.tensor([[1.0, 2.0, 2.0]])
-    assert numbers(linear_features(left @ right)) == pytest.approx([1.0, 15.0], rel=1e-5)
-    assert numbers(linear_features(torch.zeros(3, 2))) == [0.0, 0.0]
+    assert numbers(compute_linear_features(left @ right)) == pytest.approx([1.0, 15.0], rel=1e-5)
+    assert numbers(compute_linear_features(torch.zeros(3, 2))) == [0.0, 0.0]
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -58,7 +58,7 @@ def test_the_update_of_adam_is_that_of_torch() -> None:
     optimizer.step()
     state = optimizer.state[parameter]
     moments = Moments(state["exp_avg"], state["exp_avg_sq"], float(state["step"]), (0.9, 0.999), 1e-8)
-    pair = moments.update_and_ratio()
+    pair = moments.compute_update_and_ratio()
     assert pair is not None
     torch.testing.assert_close(-pair[0], parameter.detach())
     torch.testing.assert_close(pair[1], torch.tensor([1.0, -1.0, 1.0]))
@@ -66,8 +66,8 @@ def test_the_update_of_adam_is_that_of_torch() -> None:
 
 def test_sign_agreement_counts_zeros_as_half() -> None:
     gradient, moment = torch.tensor([1.0, -1.0, 0.0, 2.0]), torch.tensor([3.0, 1.0, 1.0, 1.0])
-    assert float(sign_agreement(gradient, moment)) == (1 + 0 + 0.5 + 1) / 4
-    assert float(sign_agreement(torch.zeros(0), torch.zeros(0))) == 1.0
+    assert float(compute_sign_agreement(gradient, moment)) == (1 + 0 + 0.5 + 1) / 4
+    assert float(compute_sign_agreement(torch.zeros(0), torch.zeros(0))) == 1.0
 
 
 FIELDS = {"wg_distribution": True, "xy_distribution": True, "ops": ["norm", "max"]}

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 from probe_check.monitor.alert_settings import RuleName, RuleSettings
-from probe_check.monitor.settings import FIELDS, MonitorSettings, load_settings, parse
+from probe_check.monitor.settings import FIELDS, MonitorSettings, load_settings, parse_settings
 from probe_recording import ConfigWarning
 
 from probe_core.errors import UserError
 
 
 def test_an_empty_configuration_has_the_defaults() -> None:
-    assert parse({}) == MonitorSettings()
+    assert parse_settings({}) == MonitorSettings()
 
 
 def test_fields_are_parsed() -> None:
-    settings = parse(
+    settings = parse_settings(
         {
             "targets": {"fc": {"input": "tuple[2]:0", "output": "tensor"}},
             "wg_distribution": True,
@@ -72,7 +72,7 @@ WRONG: list[dict[str, Any]] = [
 @pytest.mark.parametrize("values", WRONG, ids=str)
 def test_a_wrong_value_is_refused_with_the_name_of_its_field(values: dict[str, Any]) -> None:
     with pytest.raises(UserError) as caught:
-        parse(values)
+        parse_settings(values)
     name, value = next(iter(values.items()))
     inner = next(iter(value), name) if isinstance(value, dict) and name not in ("targets",) else name
     assert f'"{inner}"' in caught.value.what and (caught.value.fix or caught.value.choices)
@@ -90,7 +90,7 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_field(values: dict[str, A
 )
 def test_a_field_without_effect_causes_a_warning(values: dict[str, Any], words: str) -> None:
     with pytest.warns(ConfigWarning, match=words):
-        settings = parse(values)
+        settings = parse_settings(values)
     assert not settings.is_on("ur_distribution")
 
 

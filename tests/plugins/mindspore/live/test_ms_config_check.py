@@ -27,7 +27,7 @@ def patches_are_removed() -> Iterator[None]:
     ms.set_context(mode=ms.PYNATIVE_MODE)
     yield
     ms.set_context(mode=ms.PYNATIVE_MODE)
-    random_log.LOG.remove()
+    random_log.RANDOM_LOG.remove()
 
 
 class Net(nn.Cell):  # type: ignore[misc]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from probe_pytorch import DispatchCheck
-from probe_pytorch.dispatch_check.operators import Reason
+from probe_pytorch.dispatch_check.operators import SkipReason
 from support.programs import models, training
 from torch import nn
 
@@ -61,7 +61,7 @@ def test_training_is_the_same_with_and_without_the_check(name: str, tmp_path: Pa
     assert len(recorder.checks) == steps
     for check in recorder.checks:
         assert check.findings == () and check.counts.compared > 10
-        assert not check.counts.skipped_by(Reason.FAILED)
+        assert not check.counts.count_skipped(SkipReason.FAILED)
 
 
 def trained(make: Callable[[list[torch.Tensor]], torch.optim.Optimizer], directory: Path | None) -> list[bytes]:
@@ -77,7 +77,7 @@ def trained(make: Callable[[list[torch.Tensor]], torch.optim.Optimizer], directo
         optimizer.step()
     if check is not None:
         check.__exit__(None, None, None)
-        assert check.findings == () and not check.counts.skipped_by(Reason.NOT_COMPUTED)
+        assert check.findings == () and not check.counts.count_skipped(SkipReason.NOT_COMPUTED)
     state = [value for values in optimizer.state.values() for value in values.values()]
     tensors = [*net.parameters(), *(value for value in state if isinstance(value, torch.Tensor))]
     return [tensor.detach().numpy().tobytes() for tensor in tensors] + [torch.get_rng_state().numpy().tobytes()]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.dispatch_check.call_copy import CallCopy, NotCopied, Place, check_tensors, copy_call
-from probe_pytorch.dispatch_check.operators import Reason, tensors_of
+from probe_pytorch.dispatch_check.call_copy import CallCopy, SkippedCallError, TensorPlacement, check_tensors, copy_call
+from probe_pytorch.dispatch_check.operators import SkipReason, iterate_tensors
 from probe_pytorch.precheck.raising import DtypeConversion
 from support.cases import every
 
@@ -37,11 +37,11 @@ TENSORS: dict[str, Callable[[], torch.Tensor]] = {
 
 
 def copied(*args: Any, is_writing: bool = False, limit: int = LIMIT) -> CallCopy:
-    return copy_call(args, {}, list(tensors_of(args)), limit, is_writing=is_writing)
+    return copy_call(args, {}, list(iterate_tensors(args)), limit, is_writing=is_writing)
 
 
 def built(copy: CallCopy, raising: DtypeConversion = DtypeConversion()) -> list[Any]:  # noqa: B008
-    return copy.arguments(raising, frozenset(), [str(i) for i in range(len(copy.args))])[0]
+    return copy.build_arguments(raising, frozenset(), [str(i) for i in range(len(copy.args))])[0]
 
 
 @every("make", TENSORS.values(), [*TENSORS])
@@ -79,7 +79,7 @@ def test_arguments_apart_in_one_storage_are_copied_alone() -> None:
     base = torch.arange(1000.0)
     copy = copied(base[:2], [base[998:], base[2:2]], is_writing=True)
     assert [buffer.numel() for buffer in copy.buffers] == [2, 2, 0]
-    assert [tensor.tolist() for tensor in tensors_of(built(copy))] == [[0.0, 1.0], [998.0, 999.0], []]
+    assert [tensor.tolist() for tensor in iterate_tensors(built(copy))] == [[0.0, 1.0], [998.0, 999.0], []]
 
 
 def test_one_tensor_that_is_passed_twice_is_one_tensor_in_the_copy() -> None:
@@ -91,18 +91,18 @@ def test_one_tensor_that_is_passed_twice_is_one_tensor_in_the_copy() -> None:
 
 def test_arguments_of_other_dtypes_in_shared_memory_are_refused() -> None:
     base = torch.randn(4)
-    with pytest.raises(NotCopied) as refused:
+    with pytest.raises(SkippedCallError) as refused:
         copied(base, base.view(torch.int32), is_writing=True)
-    assert refused.value.reason is Reason.ALIASED
+    assert refused.value.reason is SkipReason.ALIASED
     assert len(copied(base, base.view(torch.int32)).buffers) == 2  # a call that writes to none reads both
 
 
 def test_copies_need_no_more_memory_than_the_limit() -> None:
     tensor = torch.randn(100)
     copied(tensor, limit=1200)  # 4 bytes of the copy and 8 of the reference for each element
-    with pytest.raises(NotCopied) as refused:
+    with pytest.raises(SkippedCallError) as refused:
         copied(tensor, limit=1199)
-    assert refused.value.reason is Reason.MEMORY
+    assert refused.value.reason is SkipReason.MEMORY
 
 
 def test_devices_and_dtypes_are_those_of_the_reference() -> None:
@@ -114,29 +114,29 @@ def test_devices_and_dtypes_are_those_of_the_reference() -> None:
 
 def test_listed_arguments_keep_their_dtype() -> None:
     copy = copied(torch.randn(2), [torch.randn(2)])
-    (first, second), _ = copy.arguments(RAISED, frozenset({"state_steps"}), ["self", "state_steps"])
+    (first, second), _ = copy.build_arguments(RAISED, frozenset({"state_steps"}), ["self", "state_steps"])
     assert first.dtype is torch.float64 and second[0].dtype is torch.float32
 
 
-REFUSED: dict[str, tuple[Callable[[], torch.Tensor], Reason]] = {
-    "complex": (lambda: torch.zeros(2, dtype=torch.complex64), Reason.DTYPE),
-    "float8": (lambda: torch.zeros(2).to(torch.float8_e5m2), Reason.DTYPE),
-    "sparse": (lambda: torch.eye(2).to_sparse(), Reason.LAYOUT),
-    "meta": (lambda: torch.empty(2, device="meta"), Reason.DEVICE),
+REFUSED: dict[str, tuple[Callable[[], torch.Tensor], SkipReason]] = {
+    "complex": (lambda: torch.zeros(2, dtype=torch.complex64), SkipReason.DTYPE),
+    "float8": (lambda: torch.zeros(2).to(torch.float8_e5m2), SkipReason.DTYPE),
+    "sparse": (lambda: torch.eye(2).to_sparse(), SkipReason.LAYOUT),
+    "meta": (lambda: torch.empty(2, device="meta"), SkipReason.DEVICE),
 }
 
 
 @every("make, reason", REFUSED.values(), [*REFUSED])
-def test_tensors_that_cannot_be_copied_have_a_reason(make: Callable[[], torch.Tensor], reason: Reason) -> None:
-    with pytest.raises(NotCopied) as error:
+def test_tensors_that_cannot_be_copied_have_a_reason(make: Callable[[], torch.Tensor], reason: SkipReason) -> None:
+    with pytest.raises(SkippedCallError) as error:
         check_tensors([make()], {torch.Tensor})
     assert error.value.reason is reason
 
 
 def test_tensor_subclasses_are_not_copied() -> None:
-    with pytest.raises(NotCopied) as error:
+    with pytest.raises(SkippedCallError) as error:
         check_tensors([], {type("Own", (torch.Tensor,), {})})
-    assert error.value.reason is Reason.SUBCLASS
+    assert error.value.reason is SkipReason.SUBCLASS
 
 
 def test_pickles_name_no_module_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,4 +155,4 @@ def test_pickles_name_no_module_of_the_program(monkeypatch: pytest.MonkeyPatch) 
     data = pickle.dumps(copied(*args))
     assert b"own_module" not in data
     again = pickle.loads(data)
-    assert again.args == (*args[:3], [Place(0, (2,), (1,), 0)], *args[4:])
+    assert again.args == (*args[:3], [TensorPlacement(0, (2,), (1,), 0)], *args[4:])

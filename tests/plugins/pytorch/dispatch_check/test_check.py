@@ -12,8 +12,8 @@ import torch
 from probe_precheck import FORWARD
 from probe_pytorch import DispatchCheck
 from probe_pytorch.dispatch_check.check import WrongOperator
-from probe_pytorch.dispatch_check.findings import Kind
-from probe_pytorch.dispatch_check.operators import Reason
+from probe_pytorch.dispatch_check.findings import OperatorDifferenceKind
+from probe_pytorch.dispatch_check.operators import SkipReason
 from support.faults import wrong_kernels as kernels
 from torch import nn
 from torch.nn import functional as F
@@ -71,7 +71,10 @@ def test_a_wrong_kernel_of_the_forward_is_named_first(tmp_path: Path, capsys: py
     assert (first.name, first.operator, first.phase) == ("Aten.gelu.0", "aten.gelu.default", FORWARD)
     assert (first.origin.module, first.origin.module_class) == ("layers.0", "Block")
     assert Path(first.origin.file).name == "test_check.py"
-    assert first.difference.kind is Kind.ROUNDING and first.difference.error > 10 * first.difference.rounding
+    assert (
+        first.difference.kind is OperatorDifferenceKind.ROUNDING
+        and first.difference.error > 10 * first.difference.rounding
+    )
     assert {finding.name for finding in check.findings} == {"Aten.gelu.0", "Aten.gelu.1"}
     assert check.counts.wrong == 2 and check.counts.wrong_operators == {"aten.gelu.default": 2}
     line = capsys.readouterr().err.splitlines()[0]
@@ -152,8 +155,14 @@ def test_right_operators_raise_nothing(
             loss(net).backward()
             optimizer.step()
     assert check.findings == () and check.counts.wrong == 0 and check.counts.compared > 20
-    for reason in (Reason.FAILED, Reason.NOT_COMPUTED, Reason.MEMORY, Reason.ALIASED, Reason.NO_CPU_KERNEL):
-        assert not check.counts.skipped_by(reason), (reason, check.counts.skipped)
+    for reason in (
+        SkipReason.FAILED,
+        SkipReason.NOT_COMPUTED,
+        SkipReason.MEMORY,
+        SkipReason.ALIASED,
+        SkipReason.NO_CPU_KERNEL,
+    ):
+        assert not check.counts.count_skipped(reason), (reason, check.counts.skipped)
     assert f"All {check.counts.compared} compared calls agree with the CPU." in capsys.readouterr().err
     assert len(rows(check.result)) == check.counts.compared
 
@@ -188,14 +197,14 @@ def test_listed_operators_are_not_compared(tmp_path: Path) -> None:
         with kernels.wrong_kernel(*WRONG_FORWARD), DispatchCheck(tmp_path / str(number), skip=skip) as check:
             step(Net())
         assert check.findings == ()
-        assert check.counts.skipped[Reason.LISTED, "aten.gelu.default"] == 2
-        assert check.counts.skipped[Reason.LISTED, "aten.addmm.default"] == 4
+        assert check.counts.skipped[SkipReason.LISTED, "aten.gelu.default"] == 2
+        assert check.counts.skipped[SkipReason.LISTED, "aten.addmm.default"] == 4
 
 
 def test_operators_of_other_devices_are_not_compared(tmp_path: Path) -> None:
     with DispatchCheck(tmp_path, device="meta") as check:
         step(Net())
-    assert check.counts.compared == 0 and check.counts.skipped_by(Reason.DEVICE) > 10
+    assert check.counts.compared == 0 and check.counts.count_skipped(SkipReason.DEVICE) > 10
 
 
 def test_a_call_that_needs_more_than_the_memory_is_not_compared(tmp_path: Path) -> None:
@@ -204,8 +213,8 @@ def test_a_call_that_needs_more_than_the_memory_is_not_compared(tmp_path: Path) 
         x @ x  # 0.96 MB of arguments, 0.48 MB of results
         torch.randn(400, 400).sum()
         torch.ones(400, 400)
-    assert check.counts.skipped[Reason.MEMORY, "aten.sum.default"] == 1
-    assert check.counts.skipped[Reason.MEMORY, "aten.ones.default"] == 1
+    assert check.counts.skipped[SkipReason.MEMORY, "aten.sum.default"] == 1
+    assert check.counts.skipped[SkipReason.MEMORY, "aten.ones.default"] == 1
     assert check.counts.operators == {"aten.mm.default": 1}
 
 
@@ -243,7 +252,7 @@ def test_an_error_of_the_check_does_not_end_the_program(
     with DispatchCheck(tmp_path) as check:
         total = (torch.ones(2) + 1).sum()
     assert total == 4
-    assert check.counts.skipped_by(Reason.FAILED) == 3
+    assert check.counts.count_skipped(SkipReason.FAILED) == 3
     assert "the first error: aten.ones.default: KeyError: 'broken'" in capsys.readouterr().err
 
 

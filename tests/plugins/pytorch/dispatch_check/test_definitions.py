@@ -11,8 +11,8 @@ import pytest
 import torch
 from probe_pytorch import DispatchCheck
 from probe_pytorch.dispatch_check import operators
-from probe_pytorch.dispatch_check.definitions import definition_of
-from probe_pytorch.dispatch_check.operators import Reason
+from probe_pytorch.dispatch_check.definitions import find_definition
+from probe_pytorch.dispatch_check.operators import SkipReason
 
 pytestmark = [
     pytest.mark.skipif(hasattr(torch, "npu"), reason="torch_npu has these operators"),
@@ -32,7 +32,7 @@ def fused_operators(swiglu: Callable[..., torch.Tensor]) -> Iterator[Any]:
         yield torch.ops.npu
     finally:
         library._destroy()
-        operators.operator_of.cache_clear()
+        operators.read_operator.cache_clear()
 
 
 def right(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
@@ -46,10 +46,10 @@ def wrong(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
 
 
 def test_operators_have_the_references_of_the_pre_check() -> None:
-    assert definition_of("npu", "npu_swiglu") is not None
-    assert definition_of("npu", "npu_unknown") is None
-    assert definition_of("other", "npu_swiglu") is None
-    assert definition_of("aten", "mm") is None
+    assert find_definition("npu", "npu_swiglu") is not None
+    assert find_definition("npu", "npu_unknown") is None
+    assert find_definition("other", "npu_swiglu") is None
+    assert find_definition("aten", "mm") is None
 
 
 @pytest.mark.parametrize("kernel", [right, wrong])
@@ -60,4 +60,4 @@ def test_a_wrong_fused_operator_is_found(kernel: Callable[..., torch.Tensor], tm
     names = [(finding.name, finding.operator) for finding in check.findings]
     assert names == ([("Aten.npu.npu_swiglu.0", "npu.npu_swiglu.default")] if kernel is wrong else [])
     assert check.counts.operators == {"npu.npu_swiglu.default": 1}
-    assert check.counts.skipped[Reason.OTHER_NAMESPACE, "npu.npu_unknown.default"] == 1
+    assert check.counts.skipped[SkipReason.OTHER_NAMESPACE, "npu.npu_unknown.default"] == 1

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 from probe_pytorch.dispatch_check.operators import (
-    Reason,
+    SkipReason,
+    collect_results,
     draws_random_numbers,
-    named_arguments,
-    operator_of,
-    results_of,
+    name_arguments,
+    read_operator,
     rules,
 )
 from support.cases import every
@@ -35,27 +35,27 @@ def rules_for_devices() -> set[str]:
 @every("overload, reason", [
     (aten.mm.default, None), (aten.mm.out, None), (aten.add_.Tensor, None), (aten._foreach_add_.Scalar, None),
     (aten._fused_adamw_.default, None), (aten.native_batch_norm.default, None), (aten.copy_.default, None),
-    (aten.view.default, Reason.VIEW), (aten.t.default, Reason.VIEW), (aten.detach.default, Reason.VIEW),
-    (aten._unsafe_view.default, Reason.VIEW), (aten.split.Tensor, Reason.VIEW),
-    (aten.expand.default, Reason.VIEW),
-    (aten.empty.memory_format, Reason.UNINITIALISED), (aten.resize_.default, Reason.UNINITIALISED),
-    (aten.new_empty_strided.default, Reason.UNINITIALISED),
-    (aten._local_scalar_dense.default, Reason.NO_VALUES), (aten.equal.default, Reason.NO_VALUES),
-    (aten.linalg_qr.default, Reason.NOT_UNIQUE),
-    (torch.ops.prims.add.default, Reason.OTHER_NAMESPACE),
-    (torch.ops.profiler._record_function_enter_new.default, Reason.NO_VALUES),
+    (aten.view.default, SkipReason.VIEW), (aten.t.default, SkipReason.VIEW), (aten.detach.default, SkipReason.VIEW),
+    (aten._unsafe_view.default, SkipReason.VIEW), (aten.split.Tensor, SkipReason.VIEW),
+    (aten.expand.default, SkipReason.VIEW),
+    (aten.empty.memory_format, SkipReason.UNINITIALISED), (aten.resize_.default, SkipReason.UNINITIALISED),
+    (aten.new_empty_strided.default, SkipReason.UNINITIALISED),
+    (aten._local_scalar_dense.default, SkipReason.NO_VALUES), (aten.equal.default, SkipReason.NO_VALUES),
+    (aten.linalg_qr.default, SkipReason.NOT_UNIQUE),
+    (torch.ops.prims.add.default, SkipReason.OTHER_NAMESPACE),
+    (torch.ops.profiler._record_function_enter_new.default, SkipReason.NO_VALUES),
 ])  # fmt: skip
-def test_reasons_of_operators(overload: Any, reason: Reason | None) -> None:
-    assert operator_of(overload).reason is reason
+def test_reasons_of_operators(overload: Any, reason: SkipReason | None) -> None:
+    assert read_operator(overload).reason is reason
 
 
 def test_collectives_have_a_reason() -> None:
     if torch.distributed.is_available():
-        assert operator_of(torch.ops.c10d.allreduce_.default).reason is Reason.COLLECTIVE
+        assert read_operator(torch.ops.c10d.allreduce_.default).reason is SkipReason.COLLECTIVE
 
 
 def draws(overload: Any, *args: Any, **kwargs: Any) -> bool:
-    return draws_random_numbers(operator_of(overload), named_arguments(overload, args, kwargs))
+    return draws_random_numbers(read_operator(overload), name_arguments(overload, args, kwargs))
 
 
 def test_operators_that_draw_random_numbers() -> None:
@@ -78,7 +78,7 @@ def test_results_are_what_a_call_returns_and_what_it_writes() -> None:
     x, other = torch.ones(2), torch.ones(2)
 
     def results(overload: Any, result: Any, *args: Any, **kwargs: Any) -> list[Any]:
-        return results_of(overload, operator_of(overload), named_arguments(overload, args, kwargs), result)
+        return collect_results(overload, read_operator(overload), name_arguments(overload, args, kwargs), result)
 
     assert [id(one) for one in results(aten.add_.Tensor, x, x, other)] == [id(x)]
     assert [id(one) for one in results(aten.add.out, other, x, x, out=other)] == [id(other)]
@@ -92,5 +92,5 @@ def test_results_are_what_a_call_returns_and_what_it_writes() -> None:
 
 
 def test_names_of_calls_are_those_of_level_l2() -> None:
-    assert operator_of(aten.mm.default).prefix == "Aten.mm"
-    assert operator_of(torch.ops.prims.add.default).prefix == "Aten.prims.add"
+    assert read_operator(aten.mm.default).prefix == "Aten.mm"
+    assert read_operator(torch.ops.prims.add.default).prefix == "Aten.prims.add"

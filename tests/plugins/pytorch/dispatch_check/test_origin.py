@@ -7,13 +7,13 @@ import sys
 
 import torch
 from probe_pytorch import compat, compat_dispatch
-from probe_pytorch.dispatch_check.findings import Origin
+from probe_pytorch.dispatch_check.findings import CallOrigin
 from probe_pytorch.dispatch_check.origin import (
     MAX_FORWARD_CALLS,
     ForwardCall,
     ForwardCalls,
-    squeezed,
-    stack_of_call,
+    normalize_operator_name,
+    read_stack,
 )
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,8 +22,8 @@ Node = compat_dispatch.Node
 
 
 class Inner(nn.Module):
-    def forward(self, found: list[Origin]) -> torch.Tensor:
-        found.append(stack_of_call(sys._getframe()).origin)
+    def forward(self, found: list[CallOrigin]) -> torch.Tensor:
+        found.append(read_stack(sys._getframe()).origin)
         return torch.ones(1)
 
 
@@ -33,14 +33,14 @@ class Outer(nn.Module):
         self.parts = nn.ModuleList([Inner()])
         self.hidden = [Inner()]
 
-    def forward(self, found: list[Origin]) -> None:
+    def forward(self, found: list[CallOrigin]) -> None:
         self.parts[0](found)
         self.hidden[0](found)
-        found.append(stack_of_call(sys._getframe()).origin)
+        found.append(read_stack(sys._getframe()).origin)
 
 
 def test_the_path_is_within_the_outermost_module() -> None:
-    found: list[Origin] = []
+    found: list[CallOrigin] = []
     Outer()(found)
     assert [(one.module, one.module_class) for one in found] == [
         ("parts.0", "Inner"), ("", "Inner"), ("", "Outer"),
@@ -51,13 +51,13 @@ def test_the_path_is_within_the_outermost_module() -> None:
 def test_the_line_is_that_of_the_program() -> None:
     frame = inspect.currentframe()
     assert frame is not None
-    origin = stack_of_call(frame).origin
+    origin = read_stack(frame).origin
     assert (origin.file, origin.line, origin.module_class) == (__file__, frame.f_lineno - 1, "")
-    assert stack_of_call(None).origin == Origin()
+    assert read_stack(None).origin == CallOrigin()
 
 
 def test_modules_that_get_another_part_are_named_again() -> None:
-    found: list[Origin] = []
+    found: list[CallOrigin] = []
     outer = Outer()
     outer(found)
     outer.parts.append(Inner())
@@ -67,7 +67,7 @@ def test_modules_that_get_another_part_are_named_again() -> None:
 
 
 def call(name: str) -> ForwardCall:
-    return ForwardCall(f"Aten.{name}.0", squeezed(name), Origin())
+    return ForwardCall(f"Aten.{name}.0", normalize_operator_name(name), CallOrigin())
 
 
 def test_nodes_have_the_call_that_made_them() -> None:
@@ -83,23 +83,23 @@ def test_nodes_have_the_call_that_made_them() -> None:
         Node("torch::autograd::AccumulateGrad", 3, False): None,
     }
     for node, name in found.items():
-        forward = calls.of(node)
+        forward = calls.find_call(node)
         assert (None if forward is None else forward.name) == name, node
-    assert calls.of(None) is None
+    assert calls.find_call(None) is None
 
 
 def test_names_of_nodes_may_be_shorter_than_those_of_operators() -> None:
     calls = ForwardCalls()
     calls.note(0, 1, call("nll_loss_forward"))
-    assert calls.of(Node("NllLossBackward0", 0, False)) is not None
+    assert calls.find_call(Node("NllLossBackward0", 0, False)) is not None
 
 
 def test_few_nodes_are_remembered() -> None:
     calls = ForwardCalls()
     for number in range(MAX_FORWARD_CALLS + 10):
         calls.note(number, number + 1, call("mm"))
-    assert calls.of(Node("MmBackward0", 9, False)) is None
-    assert calls.of(Node("MmBackward0", 10, False)) is not None
+    assert calls.find_call(Node("MmBackward0", 9, False)) is None
+    assert calls.find_call(Node("MmBackward0", 10, False)) is not None
 
 
 class Seen(TorchDispatchMode):
@@ -108,7 +108,7 @@ class Seen(TorchDispatchMode):
         self.nodes: list[tuple[str, Node | None, bool]] = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        in_engine = stack_of_call(sys._getframe().f_back).is_in_engine
+        in_engine = read_stack(sys._getframe().f_back).is_in_engine
         self.nodes.append((func.overloadpacket.__name__, compat_dispatch.running_node(), in_engine))
         return func(*args, **(kwargs or {}))
 

@@ -10,8 +10,13 @@ import torch
 from probe_precheck import FORWARD, Array
 from probe_pytorch import compat_dispatch
 from probe_pytorch.dispatch_check.call_copy import copy_call
-from probe_pytorch.dispatch_check.operators import named_arguments, operator_of, results_of, tensors_of
-from probe_pytorch.dispatch_check.reference import DispatchedCall, Reference, arrays_of, undisturbed
+from probe_pytorch.dispatch_check.operators import collect_results, iterate_tensors, name_arguments, read_operator
+from probe_pytorch.dispatch_check.reference import (
+    DispatchedCall,
+    ReferenceComputation,
+    convert_to_arrays,
+    isolate_computation,
+)
 from support.cases import every
 
 aten = torch.ops.aten
@@ -19,19 +24,21 @@ aten = torch.ops.aten
 
 def dispatched(overload: Any, *args: Any, **kwargs: Any) -> DispatchedCall:
     """Return a call as the mode makes it; the call itself is run here."""
-    operator = operator_of(overload)
-    tensors = [*tensors_of(args), *tensors_of(list(kwargs.values()))]
+    operator = read_operator(overload)
+    tensors = [*iterate_tensors(args), *iterate_tensors(list(kwargs.values()))]
     copy = copy_call(args, kwargs, tensors, 1 << 30, is_writing=bool(operator.written))
     result = overload(*args, **kwargs)
-    results = results_of(overload, operator, named_arguments(overload, args, kwargs), result)
-    dtypes = frozenset(str(one.dtype) for one in tensors_of(results) if one.is_floating_point())
+    results = collect_results(overload, operator, name_arguments(overload, args, kwargs), result)
+    dtypes = frozenset(str(one.dtype) for one in iterate_tensors(results) if one.is_floating_point())
     name = (operator.namespace, operator.name, overload._overloadname)
-    return DispatchedCall(0, f"{operator.prefix}.0", name, FORWARD, copy, arrays_of(results, copies=True), dtypes)
+    return DispatchedCall(
+        0, f"{operator.prefix}.0", name, FORWARD, copy, convert_to_arrays(results, copies=True), dtypes
+    )
 
 
 def computed(call: DispatchedCall) -> list[Any]:
-    with undisturbed():
-        return Reference(call).compute()
+    with isolate_computation():
+        return ReferenceComputation(call).compute()
 
 
 @every("dtype, above", [
@@ -120,8 +127,8 @@ def test_fused_optimizers_keep_the_dtype_of_their_steps() -> None:
 def test_inputs_are_moved_by_at_most_their_rounding() -> None:
     x = torch.rand(50) + 1
     call = dispatched(aten.mul.Tensor, x, torch.ones(50))
-    with undisturbed():
-        moved = Reference(call).compute_moved()[0].values
+    with isolate_computation():
+        moved = ReferenceComputation(call).compute_perturbed()[0].values
     change = np.abs(moved / x.double().numpy() - 1)
     assert 0 < change.max() <= 2.01 * torch.finfo(torch.float32).eps / 2
 
@@ -129,8 +136,11 @@ def test_inputs_are_moved_by_at_most_their_rounding() -> None:
 def test_results_of_long_sums_are_moved_by_the_rounding_of_partial_sums() -> None:
     x = torch.cat([torch.ones(1000), -torch.ones(1000)])
     call = dispatched(aten.cumsum.default, x, 0)
-    with undisturbed():
-        moved, exact = Reference(call).compute_moved()[0].values, Reference(call).compute()[0].values
+    with isolate_computation():
+        moved, exact = (
+            ReferenceComputation(call).compute_perturbed()[0].values,
+            ReferenceComputation(call).compute()[0].values,
+        )
     unit = torch.finfo(torch.float32).eps / 2
     change = abs(moved - exact)[-1]  # the sum is 0, that of the magnitudes 2000
     assert 0 < change <= (0.25 * 2000 + 2000) * unit
@@ -161,11 +171,11 @@ def test_indices_of_equal_values_are_equal(
 ) -> None:
     x = torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
     call = dispatched(overload, x, *args, **kwargs)
-    reference = Reference(call)
+    reference = ReferenceComputation(call)
     array = call.results[place]
     others = Array(np.zeros_like(array.values), array.dtype)  # another choice among equal values
     results = [others if i == place else value for i, value in enumerate(call.results)]
-    found, expected = (reference.comparable(one)[place].values for one in (results, call.results))
+    found, expected = (reference.select_comparable(one)[place].values for one in (results, call.results))
     np.testing.assert_array_equal(found, expected)
 
 
@@ -175,17 +185,17 @@ def test_indices_of_other_values_differ(
 ) -> None:
     x = torch.arange(9.0).reshape(3, 3)
     call = dispatched(overload, x, *args, **kwargs)
-    reference = Reference(call)
+    reference = ReferenceComputation(call)
     array = call.results[place]
     results = [Array(np.asarray((array.values + 1) % 3), array.dtype) if i == place else value
                for i, value in enumerate(call.results)]  # fmt: skip
-    found, expected = (reference.comparable(one)[place].values for one in (results, call.results))
+    found, expected = (reference.select_comparable(one)[place].values for one in (results, call.results))
     assert not np.array_equal(found, expected)
 
 
 def test_indices_out_of_range_are_compared_as_they_are() -> None:
     call = dispatched(aten.argmax.default, torch.arange(3.0))
-    found = Reference(call).comparable([Array(np.array(99), "torch.int64")])
+    found = ReferenceComputation(call).select_comparable([Array(np.array(99), "torch.int64")])
     assert found[0].values == 99
 
 
@@ -194,11 +204,11 @@ def test_indices_of_pooling_select_values() -> None:
     call = dispatched(aten.max_pool2d_with_indices.default, x, [2, 2])
     for index in (0, 1):
         results = [call.results[0], Array(np.array([[[[index]]]]), "torch.int64")]
-        assert Reference(call).comparable(results)[1].values.reshape(-1).tolist() == [5.0]
+        assert ReferenceComputation(call).select_comparable(results)[1].values.reshape(-1).tolist() == [5.0]
 
 
 def test_internal_results_are_left_out() -> None:
     weight, indices, offsets = torch.randn(5, 2), torch.tensor([0, 1]), torch.tensor([0])
     call = dispatched(aten._embedding_bag.default, weight, indices, offsets)
-    kept = Reference(call).comparable(call.results)
+    kept = ReferenceComputation(call).select_comparable(call.results)
     assert kept[0] is not None and kept[1:] == [None, None, None]

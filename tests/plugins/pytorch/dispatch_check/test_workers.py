@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from probe_pytorch import DispatchCheck
-from probe_pytorch.dispatch_check.operators import Reason
+from probe_pytorch.dispatch_check.operators import SkipReason
 from torch import nn
 
 
@@ -47,7 +47,7 @@ def test_processes_write_the_same_files(tmp_path: Path) -> None:
 
 def test_a_process_that_dies_costs_its_call_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check = steps(tmp_path, 1, kills=True)
-    lost = check.counts.skipped_by(Reason.LOST)
+    lost = check.counts.count_skipped(SkipReason.LOST)
     assert 0 < lost <= 2 and check.counts.compared > 20
     assert "killed (signal 9)" in capsys.readouterr().err
 
@@ -61,4 +61,4 @@ def test_an_interrupt_ends_the_processes_at_once(tmp_path: Path) -> None:
         (process,) = [worker._process for worker in check._pool._processes._workers]
         raise KeyboardInterrupt
     assert process._closed
-    assert check.counts.compared + check.counts.skipped_by(Reason.LOST) == 40
+    assert check.counts.compared + check.counts.count_skipped(SkipReason.LOST) == 40
