@@ -72,7 +72,7 @@ def test_commands_that_are_refused_do_not_exist(manager: Any) -> None:
         main
         for name in load_unsupported_commands()
         for main in manager.names("commands")
-        if name in make_coverage.list_spellings(manager, main)
+        if name in make_coverage.spellings(manager, main)
     }
 
 

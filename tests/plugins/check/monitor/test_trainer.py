@@ -277,7 +277,7 @@ def test_an_error_in_a_hook_ends_the_monitoring_and_not_the_forward(
         raise RuntimeError("broken")
 
     for module in ("pytorch", "pytorch_features"):
-        name = "measure" if module == "pytorch" else "linear_features"
+        name = "measure" if module == "pytorch" else "compute_linear_features"
         monkeypatch.setattr(f"probe_check.monitor.{module}.{name}", broken)
     model = train(tmp_path / "run", **EVERYTHING, stack_info=True)
     plain = network()
