@@ -227,7 +227,7 @@ def step() -> None:
         for name, section in sections.items():
             paths.append(f"{directory}/{name}.json")
             fields = {"task": "tensor", "level": "L1", "dump_path": f"{directory}/{name}", "tensor": section}
-            Path(paths[-1]).write_text(json.dumps({**fields, "extra_info": False, "ladder": False}))
+            Path(paths[-1]).write_text(json.dumps({**fields, "extra_info": False, "step_phases": False}))
         program = STEPPER.replace("PAUSE", os.environ.get("PAUSE", "0.3"))
         try:
             command = [sys.executable, "-c", program, "20", *paths]

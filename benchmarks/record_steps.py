@@ -6,7 +6,7 @@ that begins with ``step-M-`` is about the latter. For each mode a process runs s
 recorder in turn; the result is the ratio of their median CPU times, the median of three processes. ``import``
 is the CPU time that importing the recorder adds to importing torch.
 
-``ladder`` or ``conditions`` in the place of a mode, or ``step-M-ladder`` and ``step-M-conditions``, measures
+``step_phases`` or ``conditions`` in the place of a mode, or ``step-M-step-phases`` and ``step-M-conditions``, measures
 what this part of the recorder adds to a step that is recorded with statistics: steps with and without it in
 turn, in one process, at the levels L1 and mix.
 
@@ -28,10 +28,10 @@ import tempfile
 from pathlib import Path
 
 MODES = ("statistics-L1", "statistics-L0", "statistics-mix", "tensor-L1", "tensor-mix", "tensor-L1-files",
-         "ladder", "conditions", "keep-L0", "step-M-statistics-L1", "step-M-statistics-mix", "step-M-ladder",
+         "step_phases", "conditions", "keep-L0", "step-M-statistics-L1", "step-M-statistics-mix", "step-M-step-phases",
          "step-M-conditions", "step-M-keep-L0")  # fmt: skip
 LARGE = "step-M-"
-PARTS = ("ladder", "conditions")
+PARTS = ("step_phases", "conditions")
 LEVELS = ("L1", "mix")
 SIZES = {
     "tiny": {"hidden": 128, "layers": 4, "heads": 4, "inner": 344, "words": 1000, "length": 64},
@@ -85,7 +85,7 @@ if size["part"]:  # recorded with and without it in turn
     inner = debugger._recorder
     capture, settings = inner._steps, inner.config
     def without():
-        if size["part"] == "ladder":
+        if size["part"] == "step_phases":
             inner._steps = None
         else:
             inner.config = dataclasses.replace(settings, conditions=False)

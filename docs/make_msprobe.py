@@ -187,7 +187,7 @@ def grouped(texts: list[str], accepted: dict[str, str]) -> dict[str, list[str]]:
 
 def fields() -> list[str]:
     """Return tables of the fields of ``config.json``, and of its tasks."""
-    own = {"store", "compile", "support_wrap_ops", "ladder", *PROBE_FIELDS}
+    own = {"store", "compile", "support_wrap_ops", "step_phases", *PROBE_FIELDS}
     sections = set().union(*config.SECTION_FIELDS.values())
     used = sorted((config.TOP_FIELDS | sections) - config.ELSEWHERE - own - {"check_mode"})
     ignored = sorted(config.ELSEWHERE | {"check_mode"})

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 
-def create_exporter(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+def create_exporter(
+    package: str, names: Mapping[str, str], renamed: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package that imports its exports on first use (PEP 562).
 
     Args:
         package: The full name of the package.
         names: The exported names of each of its modules, separated by blanks.
+        renamed: For each former name the present one; a use of it raises a ``DeprecationWarning``.
     """
     homes = {name: module for module, exported in names.items() for name in exported.split()}
 
     def get(name: str) -> Any:
+        if name in renamed:
+            warnings.warn(f"{package}.{name} is called {renamed[name]} now.", DeprecationWarning, stacklevel=2)
+            name = renamed[name]
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f"{package}.{homes[name]}"), name)

@@ -15,19 +15,19 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from probe_core.errors import UserError, format_list
 from probe_pytorch import compat
 from probe_pytorch.capture.aten import AtenCapture
+from probe_pytorch.capture.backward_phases import BackwardPhaseCapture
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.conditions import TorchConditions
 from probe_pytorch.capture.families import Families
 from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.kernel_dump import KernelDump, load_gradient
-from probe_pytorch.capture.ladder import LadderCapture
 from probe_pytorch.capture.listed_functions import ListedFunctions
 from probe_pytorch.capture.modules import ModuleCapture, list_modules
 from probe_pytorch.capture.names import Names, Patch, load_names
 from probe_pytorch.capture.operators import CustomOperators
+from probe_pytorch.capture.optimizer_phases import OptimizerPhaseCapture
 from probe_pytorch.capture.patches import Patches
 from probe_pytorch.capture.roots import RootFinder
-from probe_pytorch.capture.steps import StepCapture
 from probe_pytorch.capture.tap import TapCapture
 from probe_pytorch.process import TorchProcess
 from probe_pytorch.session import SendingSession, Session
@@ -60,11 +60,11 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         self._functions: FunctionCapture | None = None
         self._patches: Patches | None = None
         self._families = Families()
-        self._ladder = LadderCapture(self._conditions.model_called)
-        self._steps = StepCapture(self._ladder) if config.has_ladder else None
+        self._backward_phases = BackwardPhaseCapture(self._conditions.model_called)
+        self._steps = OptimizerPhaseCapture(self._backward_phases) if config.records_step_phases else None
         if self._steps is not None and finds_models:
             self._steps.watch()  # later steps begin inside a hook of the optimizer
-        self._roots = RootFinder(self._threads, self._hook_found, self._ladder.record_inputs)
+        self._roots = RootFinder(self._threads, self._hook_found, self._backward_phases.record_inputs)
         self._aten: AtenCapture | None = None
         self._tap = TapCapture()
         self._custom: list[Patch] = []
@@ -81,7 +81,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         for root in roots:
             self._tell_compiled(root)
         if self._steps is not None:
-            self._ladder.begin(session, roots)
+            self._backward_phases.begin(session, roots)
             self._steps.begin()
         if self.config.compile == "tap":
             self._tap_modules(session, model)
@@ -105,7 +105,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         self._tell_compiled(model)
         if self.config.modules:
             self._hook_modules(named)
-        self._ladder.see(model)
+        self._backward_phases.see(model)
 
     def _tell_compiled(self, model: nn.Module) -> None:
         """Print once that a compiled model runs uncompiled, and the consequences."""
@@ -129,7 +129,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
             return
         session = self._session
         self._tap.stop()
-        self._ladder.end()
+        self._backward_phases.end()
         if self._steps is not None and session is not None:
             self._steps.end(session)
         self._blind()
@@ -142,7 +142,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
     def _blind(self) -> None:
         super()._blind()
         self._roots.remove()
-        self._ladder.remove()
+        self._backward_phases.remove()
         if self._steps is not None:
             self._steps.remove()
         stance, self._stance = self._stance, None

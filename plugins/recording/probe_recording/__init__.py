@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from probe_recording.keeping.readings import iterate_statistics
     from probe_recording.keeping.settings import keep_config
     from probe_recording.keeping.watch import DEFAULT_PATH, Watch, objects_of, single_or_all
-    from probe_recording.ladder import Ladder, Rung, flat
     from probe_recording.leaves import (
         NOTHING,
         Four,
@@ -121,6 +120,7 @@ if TYPE_CHECKING:
         use_stack_finder,
     )
     from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
+    from probe_recording.step_phases import StepPhase, StepPhases, flat
     from probe_recording.surroundings import VARIABLES, recorded_variables
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
@@ -180,7 +180,6 @@ __all__ = [
     "KeepOptions",
     "KeepingRecorder",
     "KeptSession",
-    "Ladder",
     "Limit",
     "Lock",
     "Memory",
@@ -195,7 +194,6 @@ __all__ = [
     "Process",
     "RandomStates",
     "Recorder",
-    "Rung",
     "Running",
     "Save",
     "Sender",
@@ -207,6 +205,8 @@ __all__ = [
     "SharedName",
     "Stack",
     "StepDirectory",
+    "StepPhase",
+    "StepPhases",
     "StoredLeaf",
     "TaskRecorder",
     "TaskSpec",
@@ -308,7 +308,7 @@ __getattr__ = create_exporter(
         "keeping.readings": "iterate_statistics",
         "keeping.settings": "keep_config",
         "keeping.watch": "DEFAULT_PATH Watch objects_of single_or_all",
-        "ladder": "Ladder Rung flat",
+        "step_phases": "StepPhases StepPhase flat",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "spans",
         "messages": "note",
@@ -339,4 +339,5 @@ __getattr__ = create_exporter(
         "threads": "Threads",
         "values": "SCALARS Collector Walk",
     },
+    renamed={"Ladder": "StepPhases", "Rung": "StepPhase"},
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from probe_recording.arrays import Array
-from probe_recording.ladder import flat
+from probe_recording.step_phases import flat
 
 BLOCK = 1 << 14
 """Number of elements that are weighted together."""

@@ -1,7 +1,7 @@
 """The recorder's ``config.json``, parsed and checked.
 
 The fields are those of msprobe's file, so that its files work unchanged, and probe's own fields ``store``,
-``compile``, ``support_wrap_ops``, ``ladder`` and ``conditions``. docs/configuration.md#config-json describes
+``compile``, ``support_wrap_ops``, ``step_phases`` and ``conditions``. docs/configuration.md#config-json describes
 all of them.
 """
 
@@ -43,11 +43,13 @@ IGNORED_SECTIONS = frozenset(UNSUPPORTED_TASKS) | {"free_benchmark", "grad_probe
 """Sections of msprobe's file that are ignored, because another task is chosen."""
 TASK_SYNONYMS = {"nan_check": "overflow_check"}
 
+RENAMED_FIELDS = {"ladder": "step_phases"}
+
 TOP_FIELDS = frozenset(
     {
         "task", "dump_path", "rank", "step", "level", "enable_dataloader", "acl_config", "seed",
         "is_deterministic", "async_dump", "precision", "extra_info", "risk_level", "dump_enable",
-        "store", "compile", "support_wrap_ops", "ladder", "conditions", "custom_op_namespaces",
+        "store", "compile", "support_wrap_ops", "step_phases", "conditions", "custom_op_namespaces",
         "custom_wrap_ops",
     }
 )  # fmt: skip
@@ -109,7 +111,7 @@ class Config:
         wrap_ops: A yaml file that names the APIs to record; None for the built-in list.
         operator_namespaces: The namespaces of custom operators to record; None for all.
         wrapped_functions: A yaml file that names Python functions to record; None for none.
-        ladder: True to write the phases of each training step to ``ladder.json``.
+        step_phases: True to write the phases of each training step to ``step_phases.json``.
         conditions: True to write the conditions of each step to ``conditions.json``.
         settings: What the plugin of the task parsed from its section; None for the recorder's own tasks.
         online: The receiver that forward calls are sent to instead of being written; None to write them.
@@ -145,7 +147,7 @@ class Config:
     wrap_ops: Path | None = None
     operator_namespaces: frozenset[str] | None = None
     wrapped_functions: Path | None = None
-    ladder: bool = True
+    step_phases: bool = True
     conditions: bool = True
     settings: Any = None
     online: Destination | None = None
@@ -158,9 +160,9 @@ class Config:
         return self.task in ("tensor", "overflow_check") or bool(self.tensor_names)
 
     @property
-    def has_ladder(self) -> bool:
+    def records_step_phases(self) -> bool:
         """True if the phases of a step are recorded, as far as the framework's recorder can."""
-        return self.ladder and self.task in ("statistics", "tensor") and (self.modules or self.apis)
+        return self.step_phases and self.task in ("statistics", "tensor") and (self.modules or self.apis)
 
     def read_enabled(self) -> bool:
         """Return the current value of ``dump_enable``, for which the file is read again."""
@@ -258,12 +260,15 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
     section = reader.section(section_name)
     reader.refuse(REFUSED)
     reader.warn_unknown(
-        TOP_FIELDS | set(section_fields) | IGNORED_SECTIONS,
+        TOP_FIELDS | set(section_fields) | IGNORED_SECTIONS | RENAMED_FIELDS.keys(),
         section_fields[section_name],
         f'it belongs in the section "{section_name}"',
     )
     section.warn_unknown(section_fields[section_name], TOP_FIELDS, "it belongs outside of the section")
     section.warn_unused(ELSEWHERE if level == "L2" else ELSEWHERE | {"backward_input"})
+    for old, new in RENAMED_FIELDS.items():
+        if old in fields:
+            warn(f'{subject}: the field "{old}" is called "{new}" now; the old name works until version 0.3')
     directions, sides, gradients = _parse_data_mode(section)
     config = Config(
         dump_path=_dump_path(reader),
@@ -297,7 +302,7 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
             None if reader.value("custom_op_namespaces") is None else frozenset(reader.names("custom_op_namespaces"))
         ),
         wrapped_functions=reader.path("custom_wrap_ops"),
-        ladder=reader.flag("ladder", True),
+        step_phases=reader.flag("step_phases", reader.flag("ladder", True)),
         conditions=reader.flag("conditions", True),
         settings=plugin_tasks[task].parse(section) if task in plugin_tasks else None,
     )

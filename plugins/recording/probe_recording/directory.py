@@ -26,7 +26,7 @@ from probe_core.store.files import (
     STACK_FILE,
     TENSOR_DIRECTORY,
 )
-from probe_recording.ladder import LADDER_FILE
+from probe_recording.step_phases import EARLIER_STEP_PHASES_FILE, STEP_PHASES_FILE
 from probe_recording.tokens import TOKENS_FILE
 
 DUMP_FILE, DEBUG_FILE = DEFAULT_RECORD_FILES
@@ -249,8 +249,8 @@ def clear(directory: Path) -> int:
         The number of files removed.
     """
     names = (
-        DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, LADDER_FILE, CONDITIONS_FILE, TOKENS_FILE,
-        ERROR_FILE, WATCH_FILE, FREE_BENCHMARK_FILE,
+        DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, STEP_PHASES_FILE, EARLIER_STEP_PHASES_FILE,
+        CONDITIONS_FILE, TOKENS_FILE, ERROR_FILE, WATCH_FILE, FREE_BENCHMARK_FILE,
     )  # fmt: skip
     count = sum(_remove(path) for path in (*(directory / name for name in names), *directory.glob(".*.part")))
     tensors = directory / TENSOR_DIRECTORY

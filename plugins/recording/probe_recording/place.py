@@ -206,7 +206,7 @@ def with_destination(config: C, destination: Destination | None, what: str) -> C
         parameter_gradients=False,
         asynchronous=False,
         extra_info=False,
-        ladder=False,
+        step_phases=False,
         summary="statistics",
     )
 

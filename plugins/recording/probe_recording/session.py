@@ -27,11 +27,11 @@ from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_recording.filters import Filter
 from probe_recording.interrupts import interrupts_deferred
-from probe_recording.ladder import LADDER_FILE, Ladder
 from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quoted
 from probe_recording.loss import WriteFailure, describe_failure
 from probe_recording.overflow import has_overflow
 from probe_recording.sites import Stack, StackTable
+from probe_recording.step_phases import STEP_PHASES_FILE, StepPhases
 from probe_recording.tokens import TOKENS_FILE, TokenNote
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Session(ABC):
         lost: The failed write that ended the recording; None if there was none.
         kept: The number of records in the file on disk.
         on_loss: A function to call when a write fails, with the failure and the number of records.
-        ladder: The phases of the step; None if they are not recorded.
+        step_phases: The phases of the step; None if they are not recorded.
         conditions: The conditions of the step; None if they are not recorded.
         tokens: The samples and tokens of the batch; None if the script did not state them.
         calls: The number of calls, recorded or not, by their names without count and phase.
@@ -130,7 +130,7 @@ class Session(ABC):
         self.lost: WriteFailure | None = None
         self.kept = 0
         self.on_loss: Callable[[WriteFailure, int], None] | None = None
-        self.ladder: Ladder | None = None
+        self.step_phases: StepPhases | None = None
         self.conditions: Conditions | None = None
         self.tokens: TokenNote | None = None
         self._mark = (0, 0)
@@ -373,7 +373,7 @@ class Session(ABC):
             although_empty: True to write the files even if there are no records.
         """
         has_begun = although_empty or self._directory.has_begun
-        is_new = self._is_new or (self.ladder is not None and self.ladder.changed)
+        is_new = self._is_new or (self.step_phases is not None and self.step_phases.changed)
         if self.lost is not None or not (self._changed or (has_begun and is_new)):
             return
         try:
@@ -383,7 +383,7 @@ class Session(ABC):
                     self._store.flush()
                 if self.config.extra_info and self.config.level != "debug":
                     self._write_extra()
-                self._write_ladder()
+                self._write_step_phases()
                 self._write_conditions()
                 self._write()
         except Exception as error:  # the training must go on whatever the error
@@ -411,9 +411,9 @@ class Session(ABC):
         self._directory.write("stack.json", self._stacks.text())
         self._directory.write("construct.json", encode_names(self._parents))
 
-    def _write_ladder(self) -> None:
-        if self.ladder is not None and self.ladder.changed:
-            self._directory.write(LADDER_FILE, self.ladder.text(self.framework))
+    def _write_step_phases(self) -> None:
+        if self.step_phases is not None and self.step_phases.changed:
+            self._directory.write(STEP_PHASES_FILE, self.step_phases.text(self.framework))
         if self.tokens is not None:
             self._directory.write(TOKENS_FILE, self.tokens.text())
             self.tokens = None
@@ -501,7 +501,7 @@ class Session(ABC):
             if self.config.extra_info and self.config.level != "debug":
                 self._write_extra()
         with suppress(Exception):
-            self._write_ladder()
+            self._write_step_phases()
         with suppress(Exception):
             self._write_conditions()
         with suppress(Exception):

@@ -178,7 +178,7 @@ def test_a_run_may_go_where_a_killed_one_was(killed_runs: dict[tuple[str, str], 
         names = {item.name for item in (found.directory() / "dump_tensor_data").iterdir()}
         assert names == {"tensors.safetensors"}
         names = {item.name for item in found.directory().iterdir()}
-        assert names == {*FILES, "conditions.json", "ladder.json", "dump_tensor_data"}
+        assert names == {*FILES, "conditions.json", "step_phases.json", "dump_tensor_data"}
 
 
 # -- two at once, one after the other --------------------------------------------------------------

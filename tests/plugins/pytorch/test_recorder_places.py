@@ -298,7 +298,7 @@ def test_the_files_of_a_step(tmp_path: Path, level: str) -> None:
         found.step()
     assert {path.name for path in found.path.iterdir()} == {"step0"}
     assert {path.name for path in (found.path / "step0").iterdir()} == {"rank"}
-    phases = {"conditions.json", "ladder.json"} if level != "L2" else {"conditions.json"}
+    phases = {"conditions.json", "step_phases.json"} if level != "L2" else {"conditions.json"}
     assert {path.name for path in found.directory().iterdir()} == {*FILES, *phases, "dump_tensor_data"}
     head = found.head()
     assert [key for key in head if key != "probe"] == ["task", "level", "framework", "dump_data_dir", "data"]
@@ -339,9 +339,9 @@ def test_the_files_without_extra_info(tmp_path: Path) -> None:
     assert {path.name for path in found.directory().iterdir()} == {
         "conditions.json",
         "dump.json",
-        "ladder.json",
+        "step_phases.json",
     }
-    assert all(rung["stack"] == [] for rung in found.head(name="ladder.json")["rungs"])
+    assert all(step_phase["stack"] == [] for step_phase in found.head(name="step_phases.json")["phases"])
     assert len(found.records()) > 10
 
 

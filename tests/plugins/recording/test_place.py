@@ -32,7 +32,7 @@ def test_the_documented_configuration() -> None:
     config = parsed(section, level="L1", rank=[0], step=[0], seed=1234, is_deterministic=True)
     assert config.online == Destination("192.0.2.7", 59208)
     assert config.online.is_exposed and config.online.memory == 1 << 30 and config.online.policy == "drop"
-    assert config.directions == {"forward"} and not config.has_ladder and not config.extra_info
+    assert config.directions == {"forward"} and not config.records_step_phases and not config.extra_info
     assert config.ranks == {0} and config.seed == 1234
 
 

@@ -270,7 +270,7 @@ class Witness:
 
 def wrong_on_phases(case: Case, cause: Cause) -> Iterator[str]:
     """Yield by what the programs, run once more, contradict what a cause says of the phases of a step."""
-    if "phases of the step" not in cause.statement and not cause.op.startswith("ladder."):
+    if "phases of the step" not in cause.statement and not cause.op.startswith("phase."):
         return
     sides = [Witness().watch(case.build(wrong)).taken for wrong in (True, False)]
     if any(len(side) <= cause.step for side in sides):

@@ -10,7 +10,7 @@ from probe_core.model.answers import Finding
 from probe_diagnosis.answer.condition_causes import ConditionCauses
 from probe_diagnosis.answer.differently import add_similar_calls, find_unpaired_calls, is_harmless
 from probe_diagnosis.answer.findings import create_finding, fold_repeated_findings
-from probe_diagnosis.answer.ladder import PhaseComparison, add_phase_evidence
+from probe_diagnosis.answer.phase_comparison import PhaseComparison, add_phase_evidence
 from probe_diagnosis.answer.precision_cause import explain_by_precision
 from probe_diagnosis.answer.producers import find_producers
 from probe_diagnosis.answer.runs import ComparedRuns
@@ -18,7 +18,7 @@ from probe_diagnosis.answer.selection import Selection
 from probe_diagnosis.answer.tracing import CallTracer
 from probe_diagnosis.answer.upstream import UpstreamSearch
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.phases.ladder_steps import PhaseDifference
+from probe_diagnosis.phases.phase_differences import PhaseDifference
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 

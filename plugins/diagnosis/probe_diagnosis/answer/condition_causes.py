@@ -23,7 +23,7 @@ from probe_diagnosis.conditions.random_states import DrawingCalls, RandomDiffere
 from probe_diagnosis.conditions.sentences import condition_sentence, create_conditions, describe_generators
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.phases.ladder_file import PhasesFile, read_phases
+from probe_diagnosis.phases.phases_file import PhasesFile, read_phases
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import Basis
 
@@ -82,8 +82,8 @@ class ConditionCauses:
         self.differences = [item for item in differences if not (runs.are_rows and item.kind in BATCH_KINDS)]
         self._draws = DrawingCalls(*conditions)
         batch = [item for item in self.differences if item.kind is ConditionKind.BATCH]
-        ladders = [read_phases(directory) for directory in directories if batch]
-        kinds = [(classify_batch_difference(item, ladders, facts.ops.noise), item) for item in batch]
+        phase_files = [read_phases(directory) for directory in directories if batch]
+        kinds = [(classify_batch_difference(item, phase_files, facts.ops.noise), item) for item in batch]
         unknown = BatchDifference.UNKNOWN
         others = (BatchDifference.VALUES, BatchDifference.SHAPE, unknown)
         self._values = [item for kind, item in kinds if kind in others]
@@ -245,19 +245,19 @@ class BatchDifference(Enum):
 
 
 def classify_batch_difference(
-    difference: ConditionDifference, ladders: Sequence[PhasesFile | None], noise: float
+    difference: ConditionDifference, phase_files: Sequence[PhasesFile | None], noise: float
 ) -> BatchDifference:
     """Return how a tensor of the batch differs, by its statistics in the phases of the step.
 
     Args:
         difference: A difference of the kind ``BATCH``.
-        ladders: The phases of both runs.
+        phase_files: The phases of both runs.
         noise: The largest relative difference that is rounding.
     """
     heads = [str(value).rpartition(" ")[0] for value in (difference.target, difference.golden)]
     if heads[0] != heads[1]:
         return BatchDifference.SHAPE
-    statistics = [_find_batch_statistics(ladder, difference.name) for ladder in ladders]
+    statistics = [_find_batch_statistics(step_phases, difference.name) for step_phases in phase_files]
     if None in statistics or not any(statistics):
         return BatchDifference.UNKNOWN
     if not all(statistics):
@@ -272,8 +272,8 @@ def classify_batch_difference(
     return BatchDifference.ROUNDING if is_rounding else BatchDifference.VALUES
 
 
-def _find_batch_statistics(ladder: PhasesFile | None, name: str) -> tuple[float, ...] | None:
+def _find_batch_statistics(step_phases: PhasesFile | None, name: str) -> tuple[float, ...] | None:
     """Return the statistics of a tensor of the batch; empty if they are not finite, None if not known."""
-    steps = ladder.find_phases("batch") if ladder is not None else []
+    steps = step_phases.find_phases("batch") if step_phases is not None else []
     value = steps[0].values.get(name) if steps else None
     return value.statistics if value is not None else None

@@ -8,9 +8,9 @@ from pathlib import Path
 from probe_core.cli import console
 from probe_core.errors import make_printable
 from probe_core.model.answers import Answer, Finding, Outcome
-from probe_diagnosis.answer import ladder
+from probe_diagnosis.answer import phase_comparison
 from probe_diagnosis.conditions.sentences import format_lines as condition_lines
-from probe_diagnosis.phases.ladder_file import LADDER_FILE
+from probe_diagnosis.phases.phases_file import STEP_PHASES_FILE
 
 HEADED_SUFFIXES = (".xlsx", ".csv", ".html")
 """Suffixes of tables whose header is counted as row 1."""
@@ -91,8 +91,8 @@ def _show_cause(number: int, cause: Finding, table: str, *, names_rank: bool) ->
     """Print a cause: the call, the reason, the module and the line of code, and how much it explains."""
     header = ", counting the header" if table.endswith(HEADED_SUFFIXES) else ""
     line = f"  (row {cause.line}{table and f' of {table}{header}'})" if cause.line else ""
-    if cause.reason.code == ladder.KIND:
-        line = f"  (a phase of the step, in {LADDER_FILE})"
+    if cause.reason.code == phase_comparison.KIND:
+        line = f"  (a phase of the step, in {STEP_PHASES_FILE})"
     place = f"rank {cause.rank}, " if names_rank else ""
     name = console.style(make_printable(cause.op), bold=True)
     console.show(f"  {number}. {place}{name}{line}", wrap=True)

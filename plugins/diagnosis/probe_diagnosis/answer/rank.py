@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
-from probe_diagnosis.answer import ladder
+from probe_diagnosis.answer import phase_comparison
 from probe_diagnosis.answer.causes import find_causes
 from probe_diagnosis.answer.condition_causes import ConditionCauses
 from probe_diagnosis.answer.detected import insert_detected
 from probe_diagnosis.answer.differently import find_altered_calls_after, is_harmless
 from probe_diagnosis.answer.effect import Effect
 from probe_diagnosis.answer.findings import create_finding
-from probe_diagnosis.answer.ladder import PhaseComparison
 from probe_diagnosis.answer.parts import PartsAgreement, compare_in_parts
+from probe_diagnosis.answer.phase_comparison import PhaseComparison
 from probe_diagnosis.answer.precision_cause import insert_precision
 from probe_diagnosis.answer.replaced import count_float_tensors, find_replaced_calls
 from probe_diagnosis.answer.runs import ComparedRuns
@@ -25,7 +25,7 @@ from probe_diagnosis.answer.verdict import build_rank_answer
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.walking import Node, RankHistory
 from probe_diagnosis.limits import limits
-from probe_diagnosis.phases.ladder_file import read_phases
+from probe_diagnosis.phases.phases_file import read_phases
 from probe_diagnosis.timeline.coverage import SHIFTED
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import DifferenceKind
@@ -169,7 +169,7 @@ class RankDiagnosis:
                 Cause.NOT_FINITE,
             ):
                 yield create_finding(self._add_names(node), self._runs.find_line)
-        yield from (cause for cause in differently if cause.reason.code == ladder.KIND)
+        yield from (cause for cause in differently if cause.reason.code == phase_comparison.KIND)
 
     def _add_names(self, node: Node) -> Node:
         return add_argument_names(node, self._runs, in_step=bool(self._step))

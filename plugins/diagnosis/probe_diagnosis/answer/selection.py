@@ -9,7 +9,7 @@ import numpy as np
 
 from probe_diagnosis.answer.differently import find_altered_calls, is_same_axis
 from probe_diagnosis.answer.effect import Effect
-from probe_diagnosis.answer.ladder import PhaseComparison
+from probe_diagnosis.answer.phase_comparison import PhaseComparison
 from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.difference.permuted import mark_permuted
 from probe_diagnosis.difference.reasons import Cause

@@ -9,7 +9,7 @@ from typing import Any
 
 from probe_core.errors import format_count
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
-from probe_diagnosis.answer import baseline, ladder
+from probe_diagnosis.answer import baseline, phase_comparison
 from probe_diagnosis.answer import reference as third
 from probe_diagnosis.difference.reasons import PHASES_INTRO, Cause
 from probe_diagnosis.limits import limits
@@ -105,7 +105,7 @@ def format_first_line(cause: Finding, *, multi_rank: bool) -> str:
     where = f", at {place}" if place else ""
     rank = f"on rank {cause.rank}, " if multi_rank or cause.rank else ""
     step = f"in {cause.step}, " if cause.step else ""
-    subjects = {ladder.KIND: PHASES_INTRO, Cause.CONDITION.value: "", Cause.NOT_RESTORED.value: ""}
+    subjects = {phase_comparison.KIND: PHASES_INTRO, Cause.CONDITION.value: "", Cause.NOT_RESTORED.value: ""}
     subject = subjects.get(cause.reason.code, f"{cause.op} ")
     return f"{step}{rank}{subject}{cause.brief or cause.reason.detail}{where}"
 

@@ -9,8 +9,8 @@ from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.phases.ladder_file import PhaseValue, Setting
-from probe_diagnosis.phases.ladder_steps import format_setting
+from probe_diagnosis.phases.phase_differences import format_setting
+from probe_diagnosis.phases.phases_file import PhaseValue, Setting
 from probe_diagnosis.resume.restored import CheckpointPart, Omission, RestoreFailure, find_restore_failures
 
 OP_PREFIX = "resume."

@@ -11,7 +11,7 @@ from typing import Any
 from probe_core.errors import UserError
 from probe_core.model.plan import Plan
 from probe_diagnosis.conditions.file import read_conditions
-from probe_diagnosis.phases.ladder_file import PhasesFile, PhaseValue, read_phases
+from probe_diagnosis.phases.phases_file import PhasesFile, PhaseValue, read_phases
 
 _STEP = re.compile(r"step(\d{1,9})")
 
@@ -93,21 +93,21 @@ def _read_features(step: Path) -> dict[str, object]:
         rank = min(path for path in step.iterdir() if path.is_dir())
     except (OSError, ValueError):
         return {}
-    ladder = read_phases(rank)
-    features: dict[str, object] = dict(_list_phase_values(ladder)) if ladder is not None else {}
+    step_phases = read_phases(rank)
+    features: dict[str, object] = dict(_list_phase_values(step_phases)) if step_phases is not None else {}
     conditions = read_conditions(rank)
     if conditions is not None:
         features |= {f"batch {name}": value for name, value in conditions.batch.items()}
     return features
 
 
-def _list_phase_values(ladder: PhasesFile) -> list[tuple[str, object]]:
+def _list_phase_values(step_phases: PhasesFile) -> list[tuple[str, object]]:
     phases = ("parameters_before", "state_before")
     return [
         (f"{phase} {name}", value.statistics)
         for phase in phases
-        for rung in ladder.find_phases(phase)
-        for name, value in rung.values.items()
+        for step_phase in step_phases.find_phases(phase)
+        for name, value in step_phase.values.items()
         if isinstance(value, PhaseValue) and value.statistics
     ]
 

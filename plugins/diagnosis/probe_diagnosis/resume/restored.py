@@ -10,9 +10,9 @@ from pathlib import Path
 from probe_diagnosis.conditions.differences import ConditionKind, find_condition_differences
 from probe_diagnosis.conditions.file import Fact, RunConditions, read_conditions
 from probe_diagnosis.conditions.random_states import Since
-from probe_diagnosis.phases.ladder_file import PhasesFile, PhaseValue, Setting, StepPhase, read_phases
-from probe_diagnosis.phases.ladder_values import are_different, get_magnitude, measure_distances
-from probe_diagnosis.phases.ladder_windows import OptimizerStep, iterate_differing_settings, split_optimizer_steps
+from probe_diagnosis.phases.optimizer_steps import OptimizerStep, iterate_differing_settings, split_optimizer_steps
+from probe_diagnosis.phases.phase_distances import are_different, get_magnitude, measure_distances
+from probe_diagnosis.phases.phases_file import PhasesFile, PhaseValue, Setting, StepPhase, read_phases
 
 Values = Mapping[str, "PhaseValue | None"]
 
@@ -71,10 +71,10 @@ def find_restore_failures(target: Path, golden: Path) -> list[RestoreFailure]:
         target: The directory of the first step and rank of the resumed run.
         golden: That of the uninterrupted run.
     """
-    ladders = read_phases(target), read_phases(golden)
+    phase_files = read_phases(target), read_phases(golden)
     failures: list[RestoreFailure] = []
-    if ladders[0] is not None and ladders[1] is not None:
-        failures += _compare_phases(ladders[0], ladders[1])
+    if phase_files[0] is not None and phase_files[1] is not None:
+        failures += _compare_phases(phase_files[0], phase_files[1])
     conditions = read_conditions(target), read_conditions(golden)
     if conditions[0] is not None and conditions[1] is not None:
         failures += _compare_conditions(conditions[0], conditions[1])
@@ -87,8 +87,11 @@ def _compare_phases(target: PhasesFile, golden: PhasesFile) -> Iterator[RestoreF
         (CheckpointPart.PARAMETERS, ("parameters_before", "frozen")),
         (CheckpointPart.BUFFERS, ("buffers_before",)),
     ):
-        rungs = [[rung for phase in phases for rung in ladder.find_phases(phase)] for ladder in (target, golden)]
-        yield from _compare_values(part, _merge_values(rungs[0]), _merge_values(rungs[1]))
+        step_phases = [
+            [step_phase for phase in phases for step_phase in step_phases.find_phases(phase)]
+            for step_phases in (target, golden)
+        ]
+        yield from _compare_values(part, _merge_values(step_phases[0]), _merge_values(step_phases[1]))
     windows = split_optimizer_steps(target), split_optimizer_steps(golden)
     for target_window, golden_window in zip(*windows):
         yield from _compare_state(target_window, golden_window)
@@ -96,11 +99,11 @@ def _compare_phases(target: PhasesFile, golden: PhasesFile) -> Iterator[RestoreF
         yield from _compare_scale(target_window, golden_window)
 
 
-def _merge_values(rungs: Sequence[StepPhase]) -> Values:
-    """Return the values of several rungs; of a name that occurs twice, the first."""
+def _merge_values(step_phases: Sequence[StepPhase]) -> Values:
+    """Return the values of several phases; of a name that occurs twice, the first."""
     values: dict[str, PhaseValue | None] = {}
-    for rung in rungs:
-        values = {**rung.values, **values}
+    for step_phase in step_phases:
+        values = {**step_phase.values, **values}
     return values
 
 

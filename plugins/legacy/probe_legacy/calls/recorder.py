@@ -135,7 +135,7 @@ class OldRecorder(Recorder):
 
     def __init__(self, version: Version, scratch: Path, operators: Path) -> None:
         self.sees_inside = version.sees_inside
-        super().__init__(Config(dump_path=scratch, wrap_ops=operators, ladder=False, shown_path=str(scratch)))
+        super().__init__(Config(dump_path=scratch, wrap_ops=operators, step_phases=False, shown_path=str(scratch)))
         self.tuples: set[str] = set()
         self.calls: NodeCalls | None = None
         self._counts: Counts = defaultdict(int)

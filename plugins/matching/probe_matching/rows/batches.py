@@ -12,7 +12,8 @@ from probe_core.model.run import Run
 from probe_core.model.values import Kind, Side
 from probe_matching.rows.places import BatchSize
 
-STEP_PHASES_FILE = "ladder.json"
+PHASES_KEYS = {"step_phases.json": "phases", "ladder.json": "rungs"}
+"""For the file of the step phases, its key; up to version 0.1 the file and the key were the last ones."""
 RECORD_TOKENS_FIX = "Call debugger.tokens(ids) in both runs while they are recorded, and give --rows tokens.json."
 
 Shape = tuple[int, ...]
@@ -21,7 +22,7 @@ Shape = tuple[int, ...]
 def find_batches(target: Run, golden: Run) -> tuple[BatchSize, BatchSize]:
     """Return the sizes of both batches.
 
-    The batch is the first tensor that both models received, by the phase ``batch`` of ``ladder.json``. If
+    The batch is the first tensor that both models received, by the phase ``batch`` of ``step_phases.json``. If
     its shapes differ along one axis, this axis holds the samples, otherwise the first one does. Without
     this file, the first tensor that a call of both runs receives and whose shapes differ along one axis
     takes its place.
@@ -60,8 +61,9 @@ def _find_differing_axis(target: Shape, golden: Shape) -> int | None:
 
 def read_batch(directory: Path) -> Sequence[Shape]:
     """Return the shapes of the tensors that a model received first; empty if they are not on record."""
+    name = next((name for name in PHASES_KEYS if (directory / name).exists()), "")
     try:
-        step_phases = json.loads(read_regular_file(directory / STEP_PHASES_FILE).decode("utf-8"))["rungs"]
+        step_phases = json.loads(read_regular_file(directory / name).decode("utf-8"))[PHASES_KEYS[name]]
         step_phase = next(step_phase for step_phase in step_phases if step_phase["phase"] == "batch")
         leaves = [leaf for leaf in step_phase["values"].values() if isinstance(leaf, dict) and "shape" in leaf]
         return [tuple(int(size) for size in leaf["shape"]) for leaf in leaves]

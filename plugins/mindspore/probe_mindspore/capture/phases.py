@@ -15,7 +15,7 @@ from mindspore import Tensor, nn, ops
 from mindspore.experimental import optim as experimental
 from mindspore.ops import composite
 from mindspore.ops.function import clip_func
-from probe_recording import Ladder, Rung, flat, iterate_statistics
+from probe_recording import StepPhase, StepPhases, flat, iterate_statistics
 
 from probe_mindspore import compat, compat_passes
 from probe_mindspore.capture.optimizers import applied_gradients, groups_of, parameters_of, states_of
@@ -65,7 +65,7 @@ class PhaseCapture:
     def __init__(self, compiled: Callable[[], AbstractContextManager[None]]) -> None:
         self._compiled = compiled
         self._session: Session | None = None
-        self._ladder = Ladder()
+        self._step_phases = StepPhases()
         self._handles: list[Any] = []
         self._wrappers = _Wrappers()
         self._clipping_wrappers = _Wrappers()
@@ -81,12 +81,12 @@ class PhaseCapture:
 
     def begin(self, session: Session, models: Sequence[nn.Cell]) -> None:
         """Record into ``session`` from now on, with the inputs and outputs of the models."""
-        if session.ladder is None:
-            session.ladder = Ladder()
+        if session.step_phases is None:
+            session.step_phases = StepPhases()
             self._has_held = False
             for phase, reason in REASONS.items():
-                session.ladder.lacks(phase, reason)
-        self._session, self._ladder, self._models = session, session.ladder, models
+                session.step_phases.lacks(phase, reason)
+        self._session, self._step_phases, self._models = session, session.step_phases, models
         for model in models:
             self._handles += compat.hook_forward(model, self._called, self._returned)
         place = self._wrappers.place
@@ -125,33 +125,33 @@ class PhaseCapture:
             with session.quiet(), session.lock:
                 record()
         except Exception as error:  # the program must go on whatever the recorder's error
-            session.failed("ladder", stage, error)
+            session.failed("step_phases", stage, error)
 
     def _leaf(self, value: Any) -> Any:
         """Return the leaf of a tensor or a number, or a tree of them."""
         assert self._session is not None
         return self._session.collector.tree(value, "", None)
 
-    def _add(self, phase: str, named: Sequence[tuple[str, Any]]) -> Rung | None:
-        """Add a rung of values; None if there are no values."""
+    def _add(self, phase: str, named: Sequence[tuple[str, Any]]) -> StepPhase | None:
+        """Add a step_phase of values; None if there are no values."""
         if not named:
             return None
-        rung = self._ladder.rung(phase)
-        rung.values.update((name, self._leaf(value)) for name, value in named)
-        return rung
+        step_phase = self._step_phases.add(phase)
+        step_phase.values.update((name, self._leaf(value)) for name, value in named)
+        return step_phase
 
     def _add_tree(self, phase: str, value: Any, name: str) -> None:
         leaves = {key: leaf for key, leaf in flat(self._leaf(value), name) if leaf is not None}
-        self._ladder.rung(phase).values.update(leaves)
+        self._step_phases.add(phase).values.update(leaves)
 
     # -- models ----------------------------------------------------------------------------
 
     def _called(self, model: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         def record() -> None:
-            rung = self._ladder.rung("batch")
+            step_phase = self._step_phases.add("batch")
             for tree in (list(args), dict(kwargs or {})):
                 leaves = flat(self._leaf(tree), "input")
-                rung.values.update({key: leaf for key, leaf in leaves if leaf is not None})
+                step_phase.values.update({key: leaf for key, leaf in leaves if leaf is not None})
             if not self._has_held:
                 self._has_held = True
                 self._hold()
@@ -222,9 +222,9 @@ class PhaseCapture:
         def clip(x: Any, *args: Any, **kwargs: Any) -> Any:
             def record() -> None:
                 parts = [part.norm for part in iterate_statistics(self._leaf(x)) if part.norm is not None]
-                rung = self._add("clipped", [("total_norm", math.hypot(*parts))])
-                assert rung is not None
-                rung.facts["function"] = "clip_by_global_norm"
+                step_phase = self._add("clipped", [("total_norm", math.hypot(*parts))])
+                assert step_phase is not None
+                step_phase.facts["function"] = "clip_by_global_norm"
 
             self._guarded("clipped", record)
             return original(x, *args, **kwargs)
@@ -254,7 +254,7 @@ class PhaseCapture:
 
     def _before(self, optimizer: nn.Cell, args: tuple[Any, ...]) -> None:
         kind = type(optimizer).__name__
-        settings = self._ladder.rung("settings")
+        settings = self._step_phases.add("settings")
         settings.facts.update(optimizer=kind, groups=groups_of(optimizer))
         for phase, named in (
             ("applied", applied_gradients(optimizer, args)),
@@ -269,6 +269,6 @@ class PhaseCapture:
         self._add_of(kind, "state_after", states_of(optimizer))
 
     def _add_of(self, kind: str, phase: str, named: Sequence[tuple[str, Any]]) -> None:
-        rung = self._add(phase, named)
-        if rung is not None:
-            rung.facts["optimizer"] = kind
+        step_phase = self._add(phase, named)
+        if step_phase is not None:
+            step_phase.facts["optimizer"] = kind

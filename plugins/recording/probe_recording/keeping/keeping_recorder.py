@@ -68,7 +68,7 @@ class KeptSession(Session):
     @property
     def _has_phases(self) -> bool:
         """True if a phase was recorded, also where no module inside the model was."""
-        return self.ladder is not None and bool(self.ladder.rungs)
+        return self.step_phases is not None and bool(self.step_phases.phases)
 
     def close(self) -> int:
         """Complete the step."""
@@ -147,9 +147,9 @@ class KeepingRecorder(Recorder[S]):
                 self._step,
                 directory.path.name,
                 directory.files,
-                list_readings(session.ladder, getattr(session, "outputs", [])),
-                collect_watched_values(session.ladder, getattr(session, "passed_losses", [])),
-                is_scaled=has_scaler(session.ladder),
+                list_readings(session.step_phases, getattr(session, "outputs", [])),
+                collect_watched_values(session.step_phases, getattr(session, "passed_losses", [])),
+                is_scaled=has_scaler(session.step_phases),
             )
         except Exception as error:  # the training must go on whatever the error
             self._tell(f"probe: a step could not be judged: {type(error).__name__}: {error}")

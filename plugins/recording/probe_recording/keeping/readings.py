@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from probe_recording.ladder import Ladder, Rung
 from probe_recording.leaves import Plain, StoredLeaf, TensorLeaf, Tree
+from probe_recording.step_phases import StepPhase, StepPhases
 
 
 class QuantityKind(Enum):
@@ -53,7 +53,7 @@ class QuantityName(NamedTuple):
 
     Attributes:
         phase: The step phase, or ``call``.
-        number: Number of earlier rungs of this phase in the step.
+        number: Number of earlier entries of this phase in the step.
         name: The name of the value.
     """
 
@@ -136,22 +136,24 @@ def iterate_statistics(tree: Tree) -> Iterator[TensorStatistics]:
             yield from iterate_statistics(item)
 
 
-def list_readings(ladder: Ladder | None, outputs: list[tuple[str, Tree]]) -> list[QuantityReading]:
+def list_readings(step_phases: StepPhases | None, outputs: list[tuple[str, Tree]]) -> list[QuantityReading]:
     """Return the quantities of a step in the order of their kinds, and of time within each kind.
 
     Args:
-        ladder: The phases of the step; None if there are none.
+        step_phases: The phases of the step; None if there are none.
         outputs: The name and the output of each recorded forward call, in the order of time.
     """
-    rungs: dict[str, list[Rung]] = {}
-    for rung in ladder.rungs if ladder is not None else ():
-        rungs.setdefault(rung.phase, []).append(rung)
+    phases: dict[str, list[StepPhase]] = {}
+    for step_phase in step_phases.phases if step_phases is not None else ():
+        phases.setdefault(step_phase.name, []).append(step_phase)
     readings: list[QuantityReading] = []
     for phase in PHASES:
         if phase == CALL:
             readings += _iterate_readings(phase, 0, [key for key, _ in outputs], [output for _, output in outputs])
-        for rung in rungs.get(phase, ()):
-            readings += _iterate_readings(phase, rung.number, rung.values.keys(), rung.values.values())
+        for step_phase in phases.get(phase, ()):
+            readings += _iterate_readings(
+                phase, step_phase.number, step_phase.values.keys(), step_phase.values.values()
+            )
     return readings
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe_recording.keeping.step_memory import KeptStep
-from probe_recording.ladder import LADDER_FILE
+from probe_recording.step_phases import STEP_PHASES_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,14 @@ def find_setting_change(steps: Sequence[KeptStep], last: int, factor: float) -> 
 
 def _iterate_settings(step: KeptStep) -> Iterator[tuple[tuple[str, int], float]]:
     """Yield the numeric settings of each group of parameters in a step, by name and group."""
-    data = step.files.get(LADDER_FILE)
-    rungs: list[dict[str, Any]] = json.loads(data)["rungs"] if data is not None else []
-    groups = [group for rung in rungs if rung["phase"] == "settings" for group in rung["facts"].get("groups", ())]
+    data = step.files.get(STEP_PHASES_FILE)
+    step_phases: list[dict[str, Any]] = json.loads(data)["phases"] if data is not None else []
+    groups = [
+        group
+        for step_phase in step_phases
+        if step_phase["phase"] == "settings"
+        for group in step_phase["facts"].get("groups", ())
+    ]
     for number, group in enumerate(groups):
         for name, value in group["settings"].items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -22,4 +22,4 @@ def keep_config(config: Config) -> Config:
         )
     if config.steps:
         raise UserError("Keeping steps observes every step, so no steps can be selected.", "Leave the steps out.")
-    return replace(config, ladder=True, dataloader=False, compile="eager")
+    return replace(config, step_phases=True, dataloader=False, compile="eager")

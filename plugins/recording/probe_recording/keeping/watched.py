@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from probe_recording.keeping.readings import SCALED_PHASES, TensorStatistics, iterate_statistics
-from probe_recording.ladder import Ladder, Rung
 from probe_recording.leaves import Tree
+from probe_recording.step_phases import StepPhase, StepPhases
 
 MAX_SERIES = 8
 """Number of losses of a step that have a band each; of a step with more losses the mean is observed."""
@@ -37,28 +37,28 @@ class WatchedValue:
     value: float
 
 
-def collect_watched_values(ladder: Ladder | None, passed_losses: Sequence[Tree]) -> list[WatchedValue]:
+def collect_watched_values(step_phases: StepPhases | None, passed_losses: Sequence[Tree]) -> list[WatchedValue]:
     """Return the losses and gradient norms of a step.
 
     Args:
-        ladder: The phases of the step; None if there are none.
+        step_phases: The phases of the step; None if there are none.
         passed_losses: The losses that the script passed; if there are any, those of backward passes do not
             count.
     """
-    rungs = ladder.rungs if ladder is not None else []
-    losses = [mean for tree in passed_losses if (mean := _find_mean(tree)) is not None] or _list_losses(rungs)
+    phases = step_phases.phases if step_phases is not None else []
+    losses = [mean for tree in passed_losses if (mean := _find_mean(tree)) is not None] or _list_losses(phases)
     if len(losses) > MAX_SERIES:
         losses = [math.fsum(losses) / len(losses) if all(map(math.isfinite, losses)) else math.nan]
-    norms = _list_gradient_norms(rungs)[:MAX_SERIES]
+    norms = _list_gradient_norms(phases)[:MAX_SERIES]
     return [
         *(WatchedValue(SeriesKind.LOSS, number, value) for number, value in enumerate(losses)),
         *(WatchedValue(SeriesKind.GRADIENT_NORM, number, value) for number, value in enumerate(norms)),
     ]
 
 
-def has_scaler(ladder: Ladder | None) -> bool:
+def has_scaler(step_phases: StepPhases | None) -> bool:
     """Return True if a gradient scaler unscaled gradients in the step."""
-    return ladder is not None and any(rung.phase == "unscaled" for rung in ladder.rungs)
+    return step_phases is not None and any(step_phase.name == "unscaled" for step_phase in step_phases.phases)
 
 
 def _find_mean(tree: Tree) -> float | None:
@@ -66,52 +66,52 @@ def _find_mean(tree: Tree) -> float | None:
     return next((measured.mean for measured in iterate_statistics(tree)), None)
 
 
-def _list_losses(rungs: Sequence[Rung]) -> list[float]:
+def _list_losses(step_phases: Sequence[StepPhase]) -> list[float]:
     """Return the loss of each backward pass, divided by the gradient scale that is in force."""
     losses = []
     scale = 1.0
-    for rung in reversed(rungs):  # the scale follows the backward passes that it belongs to
-        if rung.phase == "unscaled":
-            scale = _find_mean(rung.values.get("scale")) or 1.0
-        elif rung.phase == "loss":
-            means = [mean for tree in rung.values.values() if (mean := _find_mean(tree)) is not None]
+    for step_phase in reversed(step_phases):  # the scale follows the backward passes that it belongs to
+        if step_phase.name == "unscaled":
+            scale = _find_mean(step_phase.values.get("scale")) or 1.0
+        elif step_phase.name == "loss":
+            means = [mean for tree in step_phase.values.values() if (mean := _find_mean(tree)) is not None]
             if means:
                 losses.append(sum(means) / scale)
     return losses[::-1]
 
 
-def _list_gradient_norms(rungs: Sequence[Rung]) -> list[float]:
+def _list_gradient_norms(step_phases: Sequence[StepPhase]) -> list[float]:
     """Return the norm of all gradients of each optimizer, before they were clipped if that is known.
 
     With a gradient scaler, which skips a step whose gradients overflow, such gradients are left out.
     """
-    is_scaled = any(rung.phase == "unscaled" for rung in rungs)
+    is_scaled = any(step_phase.name == "unscaled" for step_phase in step_phases)
     norms = [
         abs(measured.norm)
-        for rung in rungs
-        if rung.phase == "clipped"
-        for measured in iterate_statistics(rung.values.get("total_norm"))
+        for step_phase in step_phases
+        if step_phase.name == "clipped"
+        for measured in iterate_statistics(step_phase.values.get("total_norm"))
         if measured.norm is not None and (math.isfinite(measured.norm) or not is_scaled)
     ]
     if len(norms) > MAX_SERIES:  # each parameter is clipped by its own norm
         return [math.hypot(*norms)]
     if not norms:
-        applied = [rung for rung in rungs if rung.phase == "applied"]
+        applied = [step_phase for step_phase in step_phases if step_phase.name == "applied"]
         if not applied and not is_scaled:
-            applied = _last_gradients(rungs)
-        norms = [norm for rung in applied if (norm := _compute_norm(rung)) is not None]
+            applied = _last_gradients(step_phases)
+        norms = [norm for step_phase in applied if (norm := _compute_norm(step_phase)) is not None]
     return norms
 
 
-def _last_gradients(rungs: Sequence[Rung]) -> list[Rung]:
+def _last_gradients(step_phases: Sequence[StepPhase]) -> list[StepPhase]:
     """Return the gradients of the last backward pass of a step in which no optimizer stepped."""
-    phase = next((p for p in reversed(SCALED_PHASES) if any(rung.phase == p for rung in rungs)), "")
-    return [rung for rung in rungs if rung.phase == phase][-1:]
+    phase = next((p for p in reversed(SCALED_PHASES) if any(step_phase.name == p for step_phase in step_phases)), "")
+    return [step_phase for step_phase in step_phases if step_phase.name == phase][-1:]
 
 
-def _compute_norm(rung: Rung) -> float | None:
-    """Return the norm of all gradients of a rung; nan if one is not finite, None if there are none."""
-    parts: list[TensorStatistics] = [part for tree in rung.values.values() for part in iterate_statistics(tree)]
+def _compute_norm(step_phase: StepPhase) -> float | None:
+    """Return the norm of all gradients of a phase; nan if one is not finite, None if there are none."""
+    parts: list[TensorStatistics] = [part for tree in step_phase.values.values() for part in iterate_statistics(tree)]
     if not parts:
         return None
     if any(math.isinf(part.size) or part.low == -math.inf for part in parts):

@@ -13,7 +13,7 @@ import torch
 from probe_diagnosis.answer.all_ranks import merge_answers
 from probe_diagnosis.answer.condition_causes import BatchDifference, classify_batch_difference
 from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind
-from probe_diagnosis.phases.ladder_file import read_phases
+from probe_diagnosis.phases.phases_file import read_phases
 from support.probe import Probe
 from support.runs.recording import recording
 from torch import nn
@@ -200,7 +200,7 @@ def test_another_batch_is_the_cause_without_the_phases_of_the_step(
     tmp_path: Path, probe: Probe, tokens: torch.Tensor
 ) -> None:
     runs = [record(tmp_path / "t", 1, tokens), record(tmp_path / "g", 1)]
-    for path in [path for run in runs for path in run.rglob("ladder.json")]:
+    for path in [path for run in runs for path in run.rglob("step_phases.json")]:
         path.unlink()
     answer = compare(probe, *runs, tmp_path / "o")
     assert answer["causes"][0]["op"] == "conditions.batch"
@@ -219,10 +219,10 @@ def test_a_mask_of_infinities_in_one_run_is_another_batch_and_no_other_order(tmp
             "requires_grad": False,
             **numbers,
         }
-        rung = {"phase": "batch", "number": 0, "stack": [], "facts": {}, "values": {"input.mask": leaf}}
+        step_phase = {"phase": "batch", "number": 0, "stack": [], "facts": {}, "values": {"input.mask": leaf}}
         (tmp_path / name).mkdir(exist_ok=True)
-        content = {"schema": 1, "framework": "pytorch", "not_captured": {}, "rungs": [rung]}
-        (tmp_path / name / "ladder.json").write_text(json.dumps(content))
+        content = {"schema": 2, "framework": "pytorch", "not_captured": {}, "phases": [step_phase]}
+        (tmp_path / name / "step_phases.json").write_text(json.dumps(content))
         return read_phases(tmp_path / name)
 
     both = phases("t", infinite), phases("g", finite)

@@ -131,12 +131,12 @@ def with_phases(directory: Path, after: float) -> None:
         "type": "torch.Tensor", "dtype": "torch.float32", "shape": [4], "Max": after, "Min": -after, "Mean": 0.0,
         "Norm": after,
     }  # fmt: skip
-    rungs = [
+    step_phases = [
         {"phase": phase, "number": 0, "stack": [], "facts": {"optimizer": "AdamW"}, "values": {"w": leaf}}
         for phase in ("applied", "parameters_after")
     ]
-    content = {"schema": 1, "framework": "pytorch", "not_captured": {}, "rungs": rungs}
-    (directory / "ladder.json").write_text(json.dumps(content))
+    content = {"schema": 2, "framework": "pytorch", "not_captured": {}, "phases": step_phases}
+    (directory / "step_phases.json").write_text(json.dumps(content))
 
 
 def timed_answer(directory: Path, target: Any, golden: Any, after: tuple[float, float] | None) -> Answer:

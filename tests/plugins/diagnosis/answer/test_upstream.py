@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording.ladder import LADDER_FILE
+from probe_recording.step_phases import STEP_PHASES_FILE
 from support.runs.answered import Calls, answered, back, call, compared, normal, record, statistics
 
 from probe_core.model.answers import Answer
@@ -170,8 +170,8 @@ def test_phases_explain_the_calls_of_an_optimizer(
     for name, own, held, out in (("t", lr, state, Y), ("g", 0.1, {"a.exp_avg": 1}, X)):
         calls = CHAIN | {BACK: back(X, X), UPDATE: call(X, own, out=out)}
         runs.append(record(tmp_path / name, calls, construct=construct))
-        content = {"schema": 1, "framework": "pytorch", "not_captured": {}, "rungs": phases(own, held)}
-        (tmp_path / name / LADDER_FILE).write_text(json.dumps(content))
+        content = {"schema": 2, "framework": "pytorch", "not_captured": {}, "phases": phases(own, held)}
+        (tmp_path / name / STEP_PHASES_FILE).write_text(json.dumps(content))
     found = compared(tmp_path, *runs).answer
     assert found is not None and found.outcome.value == "DIVERGED"
     (cause,) = found.causes

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 import yaml
-from probe_diagnosis.phases.ladder_file import SCHEMA, PhasesFile, read_phases
-from probe_diagnosis.phases.ladder_search import PhaseSearch
-from probe_diagnosis.phases.ladder_steps import PhaseDifference
-from probe_diagnosis.phases.ladder_values import get_noise, limits
+from probe_diagnosis.phases.phase_differences import PhaseDifference
+from probe_diagnosis.phases.phase_distances import get_noise, limits
+from probe_diagnosis.phases.phase_search import PhaseSearch
+from probe_diagnosis.phases.phases_file import SCHEMAS, STEP_PHASES_FILE, PhasesFile, read_phases
 from probe_metrics.accuracy import eps
 from probe_metrics.thresholds import load_thresholds
-from probe_recording.ladder import LADDER_FILE, PHASES
-from probe_recording.ladder import SCHEMA as WRITTEN
+from probe_recording.step_phases import PHASES, STEP_PHASES_FILE
+from probe_recording.step_phases import SCHEMA as WRITTEN
 
-Rungs = list[dict[str, Any]]
+Entries = list[dict[str, Any]]
 NAMES = ["a", "b", "c"]
 
 
@@ -28,7 +28,7 @@ def leaf(norm: float, dtype: str = "float32", size: int = 4) -> dict[str, Any]:
             "Max": norm / 2, "Min": -norm / 2, "Mean": norm / 8, "Norm": norm}  # fmt: skip
 
 
-def rung(phase: str, values: dict[str, float] | None = None, **facts: Any) -> dict[str, Any]:
+def step_phase(phase: str, values: dict[str, float] | None = None, **facts: Any) -> dict[str, Any]:
     leaves = {name: leaf(norm) for name, norm in (values or {}).items()}
     return {"phase": phase, "number": 0, "stack": [f"File train.py, line 3, in {phase}, \n {phase}()"],
             "facts": facts, "values": leaves}  # fmt: skip
@@ -44,37 +44,44 @@ GRADIENTS, PARAMETERS = each(0.1, 0.2, 0.3), each(1.0, 2.0, 3.0)
 def step(
     *,
     given: dict[str, float] = GRADIENTS,
-    between: Rungs | None = None,
+    between: Entries | None = None,
     applied: dict[str, float] = GRADIENTS,
     settings: dict[str, Any] | None = None,
     before: dict[str, float] = PARAMETERS,
     after: dict[str, float] = PARAMETERS,
     unchanged: int = 0,
     optimizer: str = "AdamW",
-) -> Rungs:
-    """The rungs of a step."""
+) -> Entries:
+    """The phases of a step."""
     groups = [{"settings": {"lr": 1e-3, "foreach": None, **(settings or {})}, "parameters": NAMES}]
     shares = {name: [unchanged, 100] for name in NAMES}
     return [
-        rung("loss", {"loss.0": 2.0}), rung("gradient", given), *(between or []),
-        rung("settings", optimizer=optimizer, groups=groups), rung("applied", applied, optimizer=optimizer),
-        rung("parameters_before", before, optimizer=optimizer),
-        rung("parameters_after", after, optimizer=optimizer, unchanged=shares),
+        step_phase("loss", {"loss.0": 2.0}), step_phase("gradient", given), *(between or []),
+        step_phase("settings", optimizer=optimizer, groups=groups), step_phase("applied", applied, optimizer=optimizer),
+        step_phase("parameters_before", before, optimizer=optimizer),
+        step_phase("parameters_after", after, optimizer=optimizer, unchanged=shares),
     ]  # fmt: skip
 
 
-def ladder(directory: Path, rungs: Rungs) -> PhasesFile:
+def step_phases(directory: Path, step_phases: Entries) -> PhasesFile:
     directory.mkdir()
-    content = {"schema": SCHEMA, "framework": "pytorch", "not_captured": {}, "rungs": rungs}
-    (directory / LADDER_FILE).write_text(json.dumps(content))
+    content = {
+        "schema": SCHEMAS[STEP_PHASES_FILE][0],
+        "framework": "pytorch",
+        "not_captured": {},
+        "phases": step_phases,
+    }
+    (directory / STEP_PHASES_FILE).write_text(json.dumps(content))
     found = read_phases(directory)
     assert found is not None
     return found
 
 
-def steps(directory: Path, target: Rungs, golden: Rungs, noise: float = 0.0) -> list[PhaseDifference]:
+def steps(directory: Path, target: Entries, golden: Entries, noise: float = 0.0) -> list[PhaseDifference]:
     return list(
-        PhaseSearch(ladder(directory / "t", target), ladder(directory / "g", golden), noise).iterate_differences()
+        PhaseSearch(
+            step_phases(directory / "t", target), step_phases(directory / "g", golden), noise
+        ).iterate_differences()
     )
 
 
@@ -94,7 +101,7 @@ def test_another_learning_rate(tmp_path: Path) -> None:
         "AdamW steps with lr 0.0001 against 0.001, and leaves other parameters (b: norm 2.1 against 2)"
     )
     assert found.is_effective
-    assert found.rung.where == "File train.py, line 3, in settings, settings()"
+    assert found.step_phase.where == "File train.py, line 3, in settings, settings()"
 
 
 def test_a_setting_counts_as_soon_as_a_parameter_differs(tmp_path: Path) -> None:
@@ -126,7 +133,7 @@ def test_gradients_that_change_behind_the_backward_pass(tmp_path: Path) -> None:
 
 
 def test_clipping_in_one_run(tmp_path: Path) -> None:
-    clip = rung("clipped", {"total_norm": 3.0}, function="clip_grad_norm_", max_norm=1.0)
+    clip = step_phase("clipped", {"total_norm": 3.0}, function="clip_grad_norm_", max_norm=1.0)
     third = {name: norm / 3 for name, norm in GRADIENTS.items()}
     (found,) = steps(tmp_path, step(), step(between=[clip], applied=third))
     assert found.statement.brief.endswith("; the golden calls clip_grad_norm_(max_norm=1), the target does not")
@@ -135,7 +142,7 @@ def test_clipping_in_one_run(tmp_path: Path) -> None:
 
 def test_gradients_that_were_not_set_to_zero(tmp_path: Path) -> None:
     sums = each(0.15, 0.3, 0.4)
-    (found,) = steps(tmp_path, step(between=[rung("accumulated", sums)], applied=sums), step())
+    (found,) = steps(tmp_path, step(between=[step_phase("accumulated", sums)], applied=sums), step())
     assert found.statement.text.startswith(
         "the target adds the gradients of this backward pass to earlier ones, the golden does not, and the sums "
         "differ (c: norm 0.4 against 0.3"
@@ -157,12 +164,12 @@ def test_gradients_that_the_optimizer_of_one_run_does_not_take(tmp_path: Path) -
 
 
 def test_adding_to_zeros_is_no_difference(tmp_path: Path) -> None:
-    assert steps(tmp_path, step(between=[rung("accumulated", GRADIENTS)]), step()) == []
+    assert steps(tmp_path, step(between=[step_phase("accumulated", GRADIENTS)]), step()) == []
 
 
 def test_reduction(tmp_path: Path) -> None:
     double = {name: 2 * norm for name, norm in GRADIENTS.items()}
-    runs = [step(between=[rung("reduced", norms)], applied=norms) for norms in (double, GRADIENTS)]
+    runs = [step(between=[step_phase("reduced", norms)], applied=norms) for norms in (double, GRADIENTS)]
     (found,) = steps(tmp_path, *runs)
     assert "before their reduction over the ranks, and differ after it" in found.statement.text
 
@@ -204,33 +211,41 @@ def test_updates_that_are_lost(tmp_path: Path) -> None:
 
 
 def test_other_numbers_of_backward_passes_are_not_compared(tmp_path: Path) -> None:
-    wrong = [rung("gradient", GRADIENTS), *step(applied=each(1.0, 1.0, 1.0))]
+    wrong = [step_phase("gradient", GRADIENTS), *step(applied=each(1.0, 1.0, 1.0))]
     assert steps(tmp_path, wrong, step()) == []
 
 
 def test_a_batch_and_parameters_that_differ(tmp_path: Path) -> None:
-    runs = [[rung("batch", {"input.0": norm}), *step(before=before)]
+    runs = [[step_phase("batch", {"input.0": norm}), *step(before=before)]
             for norm, before in ((1.0, PARAMETERS), (2.0, PARAMETERS | {"a": 4.0}))]  # fmt: skip
     first, second = steps(tmp_path, *runs)
     assert first.statement.text == "the model receives another batch (input.0: norm 1 against 2)"
     assert second.statement.text == "parameters differ before the step (a: norm 1 against 4)"
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"schema": 2, "not_captured": {}, "rungs": []}',
-                                     '{"schema": 1, "not_captured": {}, "rungs": [{"phase": 1}]}'])  # fmt: skip
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"schema": 3, "not_captured": {}, "phases": []}',
+                                     '{"schema": 2, "not_captured": {}, "phases": [{"phase": 1}]}'])  # fmt: skip
 def test_a_file_that_cannot_be_read_counts_as_none(tmp_path: Path, content: str) -> None:
-    (tmp_path / LADDER_FILE).write_text(content)
+    (tmp_path / STEP_PHASES_FILE).write_text(content)
     assert read_phases(tmp_path) is None
 
 
+def test_files_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    expected = step_phases(tmp_path / "new", step())
+    content = json.loads((tmp_path / "new" / STEP_PHASES_FILE).read_text())
+    earlier = {**content, "schema": 1, "rungs": content.pop("phases")}
+    (tmp_path / "ladder.json").write_text(json.dumps(earlier))
+    assert read_phases(tmp_path) == expected
+
+
 def test_reader_and_limits_are_those_of_the_recorder_and_the_policy() -> None:
-    assert WRITTEN == SCHEMA
+    assert SCHEMAS[STEP_PHASES_FILE][0] == WRITTEN
     drift = load_thresholds("drift")
     assert limits()["noise"] == drift["noise"]
     assert limits()["jump"] == drift["jump"]
     for dtype, count in drift["noise"].items():
         assert get_noise(dtype) == count * eps(dtype)
-    text = files("probe_diagnosis.phases").joinpath("ladder.yaml").read_text("utf-8")
+    text = files("probe_diagnosis.phases").joinpath("limits.yaml").read_text("utf-8")
     assert set(yaml.safe_load(text)) == {"eps", "noise", "jump", "harmless", "unchanged", "one_factor"}
     assert {"accumulated", "reduced", "applied"} < set(PHASES)
 
@@ -240,16 +255,16 @@ def test_carried_rounding_is_that_of_gradients_that_are_zero_in_theory(tmp_path:
     gradients = each(1e-9, 0.2, 0.3)
     state = {"a.exp_avg": 1e-9, "b.exp_avg": 0.2}
     runs = [
-        ladder(
+        step_phases(
             tmp_path / name,
             [*step(given=gradients, applied=gradients, before={**PARAMETERS, "a": norm}),
-             rung("state_before", state, optimizer="AdamW")],
+             step_phase("state_before", state, optimizer="AdamW")],
         )
         for name, norm in (("t", 1.0), ("g", 2.0))
     ]  # fmt: skip
     search = PhaseSearch(*runs, get_noise("float32"), get_noise("float32"))
     assert search.find_unsettled() == {"a"}
     assert [value.statistics[3] for value in search.list_unsettled_values()] == [1.0, 1e-9]
-    assert not [found for found in search.iterate_differences() if found.rung.phase == "parameters_before"]
+    assert not [found for found in search.iterate_differences() if found.step_phase.name == "parameters_before"]
     alone = PhaseSearch(*runs, get_noise("float32"))
-    assert [found.rung.phase for found in alone.iterate_differences()] == ["parameters_before"]
+    assert [found.step_phase.name for found in alone.iterate_differences()] == ["parameters_before"]

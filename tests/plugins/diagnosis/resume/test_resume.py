@@ -24,7 +24,7 @@ def leaf(size: float, count: int = 0) -> dict[str, Any]:
             "Max": size, "Min": -size / 2, "Mean": size / 4, "Norm": size * 1.5}  # fmt: skip
 
 
-def ladder(**changes: Any) -> dict[str, Any]:
+def step_phases(**changes: Any) -> dict[str, Any]:
     """Return the phases of a step; ``changes`` replace values by name, None removes them."""
     values: dict[str, dict[str, Any]] = {
         "frozen": {"embed": leaf(2.0)},
@@ -51,12 +51,12 @@ def ladder(**changes: Any) -> dict[str, Any]:
                 del values[phase][name]
             else:
                 values[phase][name] = value
-    rungs = [
+    step_phases = [
         {"phase": phase, "number": 0, "stack": FRAMES, "facts": facts if phase == "settings" else
          {"optimizer": "AdamW"}, "values": held}
         for phase, held in values.items() if held or phase == "settings"
     ]  # fmt: skip
-    return {"schema": 1, "framework": "pytorch", "not_captured": {}, "rungs": rungs}
+    return {"schema": 2, "framework": "pytorch", "not_captured": {}, "phases": step_phases}
 
 
 def conditions(states: dict[str, str], batch: int = 0, end: str = "c0") -> dict[str, Any]:
@@ -68,7 +68,7 @@ def conditions(states: dict[str, str], batch: int = 0, end: str = "c0") -> dict[
 
 def step(path: Path, phases: dict[str, Any], surroundings: dict[str, Any]) -> Path:
     path.mkdir(parents=True, exist_ok=True)
-    (path / "ladder.json").write_text(json.dumps(phases))
+    (path / "step_phases.json").write_text(json.dumps(phases))
     (path / "conditions.json").write_text(json.dumps(surroundings))
     return path
 
@@ -90,23 +90,23 @@ def step(path: Path, phases: dict[str, Any], surroundings: dict[str, Any]) -> Pa
 def test_each_omission_is_found_alone(
     tmp_path: Path, changes: dict[str, Any], thing: CheckpointPart, omission: Omission, name: str
 ) -> None:
-    target_phases = ladder()
+    target_phases = step_phases()
     if "weight" in changes:  # of the parameters before the step, not of the gradients
-        for rung in target_phases["rungs"]:
-            if rung["phase"] == "parameters_before":
-                rung["values"]["weight"] = changes["weight"]
+        for step_phase in target_phases["phases"]:
+            if step_phase["phase"] == "parameters_before":
+                step_phase["values"]["weight"] = changes["weight"]
     else:
-        target_phases = ladder(**changes)
+        target_phases = step_phases(**changes)
     target = step(tmp_path / "t", target_phases, conditions(STATES))
-    golden = step(tmp_path / "g", ladder(), conditions(STATES))
+    golden = step(tmp_path / "g", step_phases(), conditions(STATES))
     (found,) = find_restore_failures(target, golden)
     assert (found.part, found.omission, found.name) == (thing, omission, name)
     assert find_restore_failures(golden, golden) == []
 
 
 def test_random_states_and_the_position_in_the_data(tmp_path: Path) -> None:
-    golden = step(tmp_path / "g", ladder(), conditions(STATES))
-    other = step(tmp_path / "t", ladder(), conditions({**STATES, "python": "b9"}, batch=1))
+    golden = step(tmp_path / "g", step_phases(), conditions(STATES))
+    other = step(tmp_path / "t", step_phases(), conditions({**STATES, "python": "b9"}, batch=1))
     assert [(one.part, one.name) for one in find_restore_failures(other, golden)] == [
         (CheckpointPart.DATA, "batch"),
         (CheckpointPart.RANDOM, "python"),
@@ -114,8 +114,8 @@ def test_random_states_and_the_position_in_the_data(tmp_path: Path) -> None:
 
 
 def test_rounding_is_no_omission(tmp_path: Path) -> None:
-    golden = step(tmp_path / "g", ladder(), conditions(STATES))
-    target = step(tmp_path / "t", ladder(embed=leaf(2.0 * (1 + 1e-7))), conditions(STATES))
+    golden = step(tmp_path / "g", step_phases(), conditions(STATES))
+    target = step(tmp_path / "t", step_phases(embed=leaf(2.0 * (1 + 1e-7))), conditions(STATES))
     assert find_restore_failures(target, golden) == []
 
 
@@ -124,11 +124,11 @@ def runs(tmp_path: Path, **changes: Any) -> tuple[Path, Path]:
     calls = {"Functional.relu.0.forward": call(X, out=X)}
     for number in range(4):
         place = tmp_path / "full" / f"step{number}" / "rank"
-        phases = ladder() if number == 2 else ladder(**{"weight.exp_avg": leaf(0.3 + number)})
+        phases = step_phases() if number == 2 else step_phases(**{"weight.exp_avg": leaf(0.3 + number)})
         step(place, phases, conditions(STATES, batch=number))
         record(place, calls)
     place = tmp_path / "resumed" / "step0" / "rank"
-    step(place, ladder(**changes), conditions(STATES, batch=2))
+    step(place, step_phases(**changes), conditions(STATES, batch=2))
     record(place, calls)
     return tmp_path / "resumed", tmp_path / "full"
 
@@ -168,7 +168,7 @@ def test_single_steps_cannot_be_resumed_runs(tmp_path: Path, probe: Probe) -> No
 
 def test_a_golden_that_resembles_nothing_needs_a_step(tmp_path: Path, probe: Probe) -> None:
     resumed, full = runs(tmp_path)
-    for path in full.rglob("ladder.json"):
+    for path in full.rglob("step_phases.json"):
         path.unlink()
     for path in full.rglob("conditions.json"):
         path.unlink()

@@ -217,25 +217,25 @@ def test_the_phases_of_a_step_are_written(tmp_path: Path) -> None:
     directory = tmp_path / "run/step2/rank"
     files = sorted(path.name for path in directory.iterdir())
     assert files == [
-        "conditions.json", "construct.json", "dump.json", "ladder.json", "stack.json", "watch.json",
+        "conditions.json", "construct.json", "dump.json", "step_phases.json", "stack.json", "watch.json",
     ]  # fmt: skip
-    content = json.loads((directory / "ladder.json").read_text())
-    rungs = {rung["phase"]: rung for rung in content["rungs"]}
-    assert list(rungs) == [
+    content = json.loads((directory / "step_phases.json").read_text())
+    step_phases = {step_phase["phase"]: step_phase for step_phase in content["phases"]}
+    assert list(step_phases) == [
         "batch", "frozen", "forward", "loss", "gradient", "settings", "applied", "parameters_before",
         "state_before", "parameters_after", "state_after",
     ]  # fmt: skip
     assert content["framework"] == "mindspore" and content["not_captured"] == {}
-    assert list(rungs["frozen"]["values"]) == ["bn.moving_mean", "bn.moving_variance"]
-    (group,) = rungs["settings"]["facts"]["groups"]
+    assert list(step_phases["frozen"]["values"]) == ["bn.moving_mean", "bn.moving_variance"]
+    (group,) = step_phases["settings"]["facts"]["groups"]
     assert group["settings"]["lr"] == pytest.approx(0.01) and "conv.weight" in group["parameters"]
-    assert "moment1.conv.weight" in rungs["state_before"]["values"]
-    assert rungs["gradient"]["values"]["conv.weight"] == rungs["applied"]["values"]["conv.weight"]
-    assert rungs["loss"]["values"]["loss.0"]["shape"] == []
-    content = json.loads((tmp_path / "run/step1/rank/ladder.json").read_text())
-    last = {rung["phase"]: rung["values"] for rung in content["rungs"]}
+    assert "moment1.conv.weight" in step_phases["state_before"]["values"]
+    assert step_phases["gradient"]["values"]["conv.weight"] == step_phases["applied"]["values"]["conv.weight"]
+    assert step_phases["loss"]["values"]["loss.0"]["shape"] == []
+    content = json.loads((tmp_path / "run/step1/rank/step_phases.json").read_text())
+    last = {step_phase["phase"]: step_phase["values"] for step_phase in content["phases"]}
     for name in ("parameters", "state"):
-        assert last[f"{name}_before"] != last[f"{name}_after"] == rungs[f"{name}_before"]["values"]
+        assert last[f"{name}_before"] != last[f"{name}_after"] == step_phases[f"{name}_before"]["values"]
     head = json.loads((directory / "dump.json").read_text())
     assert "Cell.block.Block.forward.0" in head["data"] and "Mint.add.0.forward" in head["data"]
 
@@ -259,8 +259,8 @@ def test_the_norm_before_clipping_and_the_unscaled_loss_are_judged(tmp_path: Pat
     watch.finish()
     (event,) = watch.events
     assert event.trigger.level is not None and event.trigger.level < 10  # not times 1024
-    rungs = json.loads((tmp_path / "run/step55/rank/ladder.json").read_text())["rungs"]
-    values = {rung["phase"]: rung["values"] for rung in rungs}
+    step_phases = json.loads((tmp_path / "run/step55/rank/step_phases.json").read_text())["phases"]
+    values = {step_phase["phase"]: step_phase["values"] for step_phase in step_phases}
     assert values["unscaled"]["scale"]["Mean"] == 1024.0
     applied = math.hypot(*(leaf["Norm"] for leaf in values["applied"].values()))
     assert applied == pytest.approx(0.5, rel=1e-3) and values["clipped"]["total_norm"]["value"] > 2
@@ -332,8 +332,8 @@ def test_the_loss_after_an_exception_within_a_pass_is_observed(tmp_path: Path) -
         second.loss(math.nan)
     watch.finish()
     second.finish()
-    rungs = json.loads((tmp_path / "second/step0/rank/ladder.json").read_text())["rungs"]
-    assert {"loss", "gradient", "applied"} <= {rung["phase"] for rung in rungs}
+    step_phases = json.loads((tmp_path / "second/step0/rank/step_phases.json").read_text())["phases"]
+    assert {"loss", "gradient", "applied"} <= {step_phase["phase"] for step_phase in step_phases}
     assert compat.is_differentiating()  # MindSpore goes on after the exception
     ms.graph.api._pynative_executor.clear_res()
     assert not compat.is_differentiating()
@@ -357,11 +357,11 @@ def test_groups_and_schedules_of_optimizers_are_settings(tmp_path: Path) -> None
                     watch.loss(math.nan)
         watch.finish()
     settings = {
-        (name, step): [group["settings"]["lr"] for group in rung["facts"]["groups"]]
+        (name, step): [group["settings"]["lr"] for group in step_phase["facts"]["groups"]]
         for name in ("groups", "schedule")
         for step in range(6)
-        for rung in json.loads((tmp_path / f"{name}/step{step}/rank/ladder.json").read_text())["rungs"]
-        if rung["phase"] == "settings"
+        for step_phase in json.loads((tmp_path / f"{name}/step{step}/rank/step_phases.json").read_text())["phases"]
+        if step_phase["phase"] == "settings"
     }
     assert settings["groups", 5] == pytest.approx([0.01, *[0.002] * 5])
     assert [settings["schedule", step] for step in range(6)] == [pytest.approx([rate]) for rate in rates[:6]]

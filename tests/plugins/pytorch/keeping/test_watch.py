@@ -98,7 +98,7 @@ def test_the_files_are_those_of_an_ordinary_recording(tmp_path: Path, probe: Any
         ]  # fmt: skip
         files = sorted(path.name for path in (tmp_path / place / "step4" / "rank").iterdir())
         assert files == [
-            "conditions.json", "construct.json", "dump.json", "ladder.json", "stack.json", "watch.json",
+            "conditions.json", "construct.json", "dump.json", "step_phases.json", "stack.json", "watch.json",
         ]  # fmt: skip
     head = json.loads((tmp_path / "a/step3/rank/dump.json").read_text())
     assert head["task"] == "statistics" and head["level"] == "L0" and "unfinished" not in str(head["probe"])
@@ -212,7 +212,7 @@ def test_a_model_without_modules_is_observed_by_its_phases(tmp_path: Path) -> No
     watch.finish()
     (event,) = watch.events
     assert event.rise is not None and event.rise.name.kind.value == "data" and event.steps == (1, 2)
-    assert (tmp_path / "run/step2/rank/ladder.json").exists()
+    assert (tmp_path / "run/step2/rank/step_phases.json").exists()
 
 
 def test_a_gradient_scaler_that_skips_steps_is_no_event(tmp_path: Path) -> None:

@@ -191,8 +191,8 @@ def test_write_writes_each_step_once_and_all_events_of_a_step(tmp_path: Path) ->
 
 def test_the_latest_large_change_of_a_setting_is_found() -> None:
     def step(number: int, **settings: object) -> KeptStep:
-        ladder = {"rungs": [{"phase": "settings", "facts": {"groups": [{"settings": settings}]}}]}
-        return KeptStep(number, "rank", {"ladder.json": json.dumps(ladder).encode()}, -1, NONE)
+        step_phases = {"phases": [{"phase": "settings", "facts": {"groups": [{"settings": settings}]}}]}
+        return KeptStep(number, "rank", {"step_phases.json": json.dumps(step_phases).encode()}, -1, NONE)
 
     steps = [
         step(1, lr=0.1, foreach=True, betas=[0.9, 0.99]), step(2, lr=0.19, foreach=False), step(3, lr=0.0),

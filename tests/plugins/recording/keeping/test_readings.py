@@ -10,7 +10,7 @@ import torch
 from probe_pytorch.values import Collector
 from probe_recording.keeping.readings import PHASES, QuantityKind, iterate_statistics, list_readings
 from probe_recording.keeping.watched import MAX_SERIES, SeriesKind, collect_watched_values
-from probe_recording.ladder import Ladder
+from probe_recording.step_phases import StepPhases
 
 NAN, INF = math.nan, math.inf
 CASES: dict[str, tuple[Any, float]] = {
@@ -42,9 +42,9 @@ def test_size_is_the_root_mean_square(name: str, encodes: bool) -> None:
     tree = Collector(encodes=encodes).tree(tensor, "", None)
     (measured,) = iterate_statistics(tree)
     assert measured.size == pytest.approx(expected, rel=1e-6, nan_ok=True)
-    ladder = Ladder()
-    ladder.rung("batch").values["input.0"] = tree
-    (reading,) = list_readings(ladder, [])
+    step_phases = StepPhases()
+    step_phases.add("batch").values["input.0"] = tree
+    (reading,) = list_readings(step_phases, [])
     assert reading.size == pytest.approx(expected, rel=1e-6, nan_ok=True)
     assert reading.name.kind is QuantityKind.DATA
 
@@ -54,11 +54,11 @@ def leaf(value: Any) -> Any:
 
 
 def test_readings_follow_the_order_of_a_step() -> None:
-    ladder = Ladder()
+    step_phases = StepPhases()
     for phase in reversed(PHASES):
         if phase != "call":
-            ladder.rung(phase).values["x"] = leaf([1.0])
-    readings = list_readings(ladder, [("Module.a.Linear.forward.0", [leaf([2.0]), None, leaf([3.0])])])
+            step_phases.add(phase).values["x"] = leaf([1.0])
+    readings = list_readings(step_phases, [("Module.a.Linear.forward.0", [leaf([2.0]), None, leaf([3.0])])])
     assert [reading.name.phase for reading in readings if reading.name.phase != "call"] == [
         phase for phase in PHASES if phase != "call"
     ]
@@ -70,56 +70,58 @@ def test_readings_follow_the_order_of_a_step() -> None:
 
 
 def test_equal_names_of_two_backward_passes_are_two_quantities() -> None:
-    ladder = Ladder()
+    step_phases = StepPhases()
     for size in (1.0, 2.0):
-        ladder.rung("gradient").values["w"] = leaf([size])
-    names = [reading.name for reading in list_readings(ladder, [])]
+        step_phases.add("gradient").values["w"] = leaf([size])
+    names = [reading.name for reading in list_readings(step_phases, [])]
     assert len(set(names)) == 2
 
 
-def series(ladder: Ladder, passed: list[Any] | None = None) -> list[tuple[str, int, float]]:
-    return [(value.kind.value, value.number, value.value) for value in collect_watched_values(ladder, passed or [])]
+def series(step_phases: StepPhases, passed: list[Any] | None = None) -> list[tuple[str, int, float]]:
+    return [
+        (value.kind.value, value.number, value.value) for value in collect_watched_values(step_phases, passed or [])
+    ]
 
 
 def test_losses_of_backward_passes_and_the_norm_of_what_the_optimizer_receives_are_watched() -> None:
-    ladder = Ladder()
-    ladder.rung("loss").values["loss.0"] = leaf(2.0)
-    ladder.rung("loss").values["loss.0"] = leaf(-3.0)
-    ladder.rung("applied").values.update(a=leaf([3.0]), b=leaf([4.0, 0.0]), missing=None)
-    assert series(ladder) == [("loss", 0, 2.0), ("loss", 1, -3.0), ("gradient_norm", 0, 5.0)]
-    assert series(ladder, [leaf(7.0)])[:2] == [("loss", 0, 7.0), ("gradient_norm", 0, 5.0)]
+    step_phases = StepPhases()
+    step_phases.add("loss").values["loss.0"] = leaf(2.0)
+    step_phases.add("loss").values["loss.0"] = leaf(-3.0)
+    step_phases.add("applied").values.update(a=leaf([3.0]), b=leaf([4.0, 0.0]), missing=None)
+    assert series(step_phases) == [("loss", 0, 2.0), ("loss", 1, -3.0), ("gradient_norm", 0, 5.0)]
+    assert series(step_phases, [leaf(7.0)])[:2] == [("loss", 0, 7.0), ("gradient_norm", 0, 5.0)]
 
 
 def test_the_norm_before_clipping_is_watched() -> None:
-    ladder = Ladder()
-    ladder.rung("clipped").values["total_norm"] = leaf(50.0)
-    ladder.rung("applied").values["a"] = leaf([1.0])
-    assert series(ladder) == [("gradient_norm", 0, 50.0)]
+    step_phases = StepPhases()
+    step_phases.add("clipped").values["total_norm"] = leaf(50.0)
+    step_phases.add("applied").values["a"] = leaf([1.0])
+    assert series(step_phases) == [("gradient_norm", 0, 50.0)]
 
 
 def test_losses_are_divided_by_the_scale_of_a_gradient_scaler() -> None:
-    ladder = Ladder()
+    step_phases = StepPhases()
     for scale, norm in ((1024.0, math.inf), (512.0, 2.0)):
-        ladder.rung("loss").values["loss.0"] = leaf(3.0 * scale)
-        ladder.rung("unscaled").values["scale"] = leaf(scale)
-        ladder.rung("clipped").values["total_norm"] = leaf(norm)
-    assert series(ladder) == [("loss", 0, 3.0), ("loss", 1, 3.0), ("gradient_norm", 0, 2.0)]
+        step_phases.add("loss").values["loss.0"] = leaf(3.0 * scale)
+        step_phases.add("unscaled").values["scale"] = leaf(scale)
+        step_phases.add("clipped").values["total_norm"] = leaf(norm)
+    assert series(step_phases) == [("loss", 0, 3.0), ("loss", 1, 3.0), ("gradient_norm", 0, 2.0)]
 
 
 def test_many_losses_are_watched_as_their_mean() -> None:
-    ladder = Ladder()
+    step_phases = StepPhases()
     for number in range(MAX_SERIES + 1):
-        ladder.rung("loss").values["loss.0"] = leaf(float(number))
-    assert series(ladder) == [("loss", 0, MAX_SERIES / 2)]
+        step_phases.add("loss").values["loss.0"] = leaf(float(number))
+    assert series(step_phases) == [("loss", 0, MAX_SERIES / 2)]
 
 
 def test_gradients_that_are_not_finite_make_the_norm_nan() -> None:
     for value in (math.nan, math.inf, -math.inf):
-        ladder = Ladder()
-        ladder.rung("applied").values.update(a=leaf([1.0]), b=leaf([1.0, value]))
-        ((kind, _, norm),) = series(ladder)
+        step_phases = StepPhases()
+        step_phases.add("applied").values.update(a=leaf([1.0]), b=leaf([1.0, value]))
+        ((kind, _, norm),) = series(step_phases)
         assert kind == SeriesKind.GRADIENT_NORM.value and math.isnan(norm)
 
 
 def test_a_step_without_phases_has_no_values() -> None:
-    assert series(Ladder()) == [] and list_readings(None, []) == [] and collect_watched_values(None, []) == []
+    assert series(StepPhases()) == [] and list_readings(None, []) == [] and collect_watched_values(None, []) == []

@@ -1,4 +1,4 @@
-"""Distances between the values of two ladders, by their statistics (docs/diagnosis.md#the-ladder)."""
+"""Distances between the step phases of two runs, by their statistics (docs/diagnosis.md#step-phases)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from functools import cache
 from typing import Any
 
 from probe_core.files.packaged import load_yaml
-from probe_diagnosis.phases.ladder_file import PhaseValue, Setting
+from probe_diagnosis.phases.phases_file import PhaseValue, Setting
 
 Values = Mapping[str, "PhaseValue | None"]
 
 
 @cache
 def limits() -> dict[str, Any]:
-    """Return the content of ``ladder.yaml``."""
-    return dict(load_yaml(__package__, "ladder.yaml"))
+    """Return the content of ``limits.yaml``."""
+    return dict(load_yaml(__package__, "limits.yaml"))
 
 
 def get_noise(dtype: str) -> float:

@@ -1,4 +1,4 @@
-"""Statements on what a phase of a step shows, with their evidence (docs/diagnosis.md#the-ladder)."""
+"""Statements on what a phase of a step shows, with their evidence (docs/diagnosis.md#step-phases)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.phases.ladder_file import Setting, StepPhase
-from probe_diagnosis.phases.ladder_values import PhaseDistances, limits, measure_distances
-from probe_diagnosis.phases.ladder_windows import OptimizerStep
+from probe_diagnosis.phases.optimizer_steps import OptimizerStep
+from probe_diagnosis.phases.phase_distances import PhaseDistances, limits, measure_distances
+from probe_diagnosis.phases.phases_file import Setting, StepPhase
 
 Evidence = dict[str, "float | int | str"]
 
@@ -21,15 +21,15 @@ class PhaseDifference:
     """A phase of a step that differs.
 
     Attributes:
-        rung: The rung that shows it.
+        step_phase: The phase that shows it.
         part: ``BEFORE`` or ``BEHIND``.
         statement: A clause on it that can stand alone.
         is_effective: True if values differ by it beyond rounding.
         evidence: The numbers behind it.
-        where: The line of code, if it is not that of the rung.
+        where: The line of code, if it is not that of the phase.
     """
 
-    rung: StepPhase
+    step_phase: StepPhase
     part: str
     statement: Statement
     is_effective: bool = True
@@ -48,18 +48,25 @@ def describe_stage(
     """Return the stage at which gradients differ that agreed before."""
     shown = format_worst(phase_distances, names)
     numbers = build_evidence(phase_distances, names)
-    rung = next((rung for rung in target.find_phases(stage)[::-1] if names[0] in rung.values), target.applied)
+    step_phase = next(
+        (step_phase for step_phase in target.find_phases(stage)[::-1] if names[0] in step_phase.values), target.applied
+    )
     where = target.line
     if stage == "accumulated":
-        adds = [any(names[0] in rung.values for rung in window.find_phases(stage)) for window in (target, golden)]
+        adds = [
+            any(names[0] in step_phase.values for step_phase in window.find_phases(stage))
+            for window in (target, golden)
+        ]
         who = "both runs add" if all(adds) else "the target adds" if adds[0] else "the golden adds"
         rest = "" if all(adds) else f", the {'golden' if adds[0] else 'target'} does not"
-        last = (target.find_phases("loss") or [rung])[-1]
+        last = (target.find_phases("loss") or [step_phase])[-1]
         clause = f"{who} the gradients of this backward pass to earlier ones{rest}, and the sums differ"
-        return PhaseDifference(rung, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=last.where)
+        return PhaseDifference(
+            step_phase, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=last.where
+        )
     if stage == "reduced":
         clause = f"gradients {agree} before their reduction over the ranks, and differ after it"
-        return PhaseDifference(rung, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=where)
+        return PhaseDifference(step_phase, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=where)
     factor = _find_factor(phase_distances)
     times = f": all {len(phase_distances.times)} are {factor:.6g} times the golden's" if factor else ""
     changed, line = _describe_clipping(target, golden)
@@ -69,7 +76,9 @@ def describe_stage(
     )
     if factor:
         numbers["factor"] = factor
-    return PhaseDifference(rung, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=line or where)
+    return PhaseDifference(
+        step_phase, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=line or where
+    )
 
 
 def _find_factor(phase_distances: PhaseDistances) -> float:
@@ -87,57 +96,68 @@ def _find_factor(phase_distances: PhaseDistances) -> float:
 
 def _describe_clipping(target: OptimizerStep, golden: OptimizerStep) -> tuple[str, str]:
     """Return a clause on clipping and unscaling that differ, with its line of code; else empty texts."""
-    changes = [[rung for rung in side.rungs if rung.phase in ("unscaled", "clipped")] for side in (target, golden)]
-    call_texts = [[_format_call(rung) for rung in side] for side in changes]
+    changes = [
+        [step_phase for step_phase in side.phases if step_phase.name in ("unscaled", "clipped")]
+        for side in (target, golden)
+    ]
+    call_texts = [[_format_call(step_phase) for step_phase in side] for side in changes]
     if call_texts[0] == call_texts[1]:
         for first, second in zip(*changes):
             phase_distances = measure_distances(first.values, second.values, 0.0)
             if names := phase_distances.find_beyond(0.0):
                 return f"; {_format_call(first)} meets another {phase_distances.format_value(names[0])}", first.where
         return "", ""
-    line = next((rung.where for rung in (*changes[0], *changes[1]) if rung.where), "")
+    line = next((step_phase.where for step_phase in (*changes[0], *changes[1]) if step_phase.where), "")
     if not call_texts[1] or not call_texts[0]:
         who, other_run = ("target", "golden") if call_texts[0] else ("golden", "target")
         return f"; the {who} calls {', '.join(call_texts[0] or call_texts[1])}, the {other_run} does not", line
     return f"; the target calls {', '.join(call_texts[0])}, the golden {', '.join(call_texts[1])}", line
 
 
-def _format_call(rung: StepPhase) -> str:
+def _format_call(step_phase: StepPhase) -> str:
     """Return a call of clipping or unscaling as text."""
-    if rung.phase == "unscaled":
+    if step_phase.name == "unscaled":
         return "GradScaler.unscale_"
-    limits_of = [f"{key}={format_setting(value)}" for key, value in rung.facts.items() if key != "function"]
-    return f"{rung.subject}({', '.join(limits_of)})"
+    limits_of = [f"{key}={format_setting(value)}" for key, value in step_phase.facts.items() if key != "function"]
+    return f"{step_phase.subject}({', '.join(limits_of)})"
 
 
 def describe_unchanged(target: OptimizerStep, golden: OptimizerStep) -> Iterator[PhaseDifference]:
     """Yield that a step left far more elements unchanged than the golden's did, or far fewer."""
-    rungs = target.find_last_phase("parameters_after"), golden.find_last_phase("parameters_after")
-    if rungs[0] is None or rungs[1] is None:
+    step_phases = target.find_last_phase("parameters_after"), golden.find_last_phase("parameters_after")
+    if step_phases[0] is None or step_phases[1] is None:
         return
-    counts = [[sum(pair[n] for pair in rung.unchanged.values()) for n in (0, 1)] for rung in rungs if rung]
+    counts = [
+        [sum(pair[n] for pair in step_phase.unchanged.values()) for n in (0, 1)]
+        for step_phase in step_phases
+        if step_phase
+    ]
     if not counts[0][1] or counts[0][1] != counts[1][1]:
         return
     shares = [count / size for count, size in counts]
     if abs(shares[0] - shares[1]) < limits()["unchanged"]:
         return
-    kinds = [", ".join(sorted({v.dtype for v in rung.values.values() if v})) for rung in rungs if rung]
+    kinds = [
+        ", ".join(sorted({v.dtype for v in step_phase.values.values() if v}))
+        for step_phase in step_phases
+        if step_phase
+    ]
     dtypes = f"; they are of {kinds[0]}, the golden's of {kinds[1]}" if kinds[0] != kinds[1] else ""
     text = (
         f"{target.applied.subject} leaves {shares[0]:.0%} of {counts[0][1]:,} sampled elements of its "
         f"parameters unchanged, the golden's {shares[1]:.0%}{dtypes}"
     )
     evidence: Evidence = {"unchanged": shares[0], "golden_unchanged": shares[1], "sampled": counts[0][1]}
-    yield PhaseDifference(rungs[0], AFTER_BACKWARD, Statement(text), False, evidence, target.line)
+    yield PhaseDifference(step_phases[0], AFTER_BACKWARD, Statement(text), False, evidence, target.line)
 
 
 def build_evidence(phase_distances: PhaseDistances, names: Sequence[str]) -> Evidence:
     """Return the evidence of values that differ, the worst first."""
     return {
-        "ladder_parameter": names[0],
-        "ladder_differing": len(names),
-        "ladder_compared": len(phase_distances.times),
-        "ladder_times_rounding": phase_distances.times[names[0]],
+        "step_phase_parameter": names[0],
+        "step_phase_differing": len(names),
+        "step_phase_compared": len(phase_distances.times),
+        "step_phase_times_rounding": phase_distances.times[names[0]],
     }
 
 

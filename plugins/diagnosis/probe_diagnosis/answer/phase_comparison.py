@@ -1,7 +1,7 @@
 """The phases of a step beside the walk of calls: they refine its causes, or name one where it has none.
 
-The walk sees calls, the ladder what lies between them: reduction, unscaling, clipping, and steps of
-optimizers that were not recorded as calls. The ladder never replaces a cause (docs/diagnosis.md#the-ladder).
+The walk sees calls, the step phases what lies between them: reduction, unscaling, clipping, and steps of
+optimizers that were not recorded as calls. The step phases never replace a cause (docs/diagnosis.md#step-phases).
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from probe_diagnosis.answer.replaced import find_uncompared_calls
 from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.difference.reasons import PHASES_INTRO, Cause
 from probe_diagnosis.difference.walking import Node
-from probe_diagnosis.phases.ladder_file import Number, PhasesFile, read_phases
-from probe_diagnosis.phases.ladder_reference import ReferencePhases
-from probe_diagnosis.phases.ladder_search import PhaseSearch
-from probe_diagnosis.phases.ladder_steps import AFTER_BACKWARD, UNTIL_BACKWARD, PhaseDifference
+from probe_diagnosis.phases.phase_differences import AFTER_BACKWARD, UNTIL_BACKWARD, PhaseDifference
+from probe_diagnosis.phases.phase_search import PhaseSearch
+from probe_diagnosis.phases.phases_file import Number, PhasesFile, read_phases
+from probe_diagnosis.phases.reference_phases import ReferencePhases
 from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import CallView
 
-KIND = "ladder"
-"""Kind of a cause that the ladder alone shows."""
+KIND = "step_phase"
+"""Kind of a cause that the step phases alone show."""
 
 REFINABLE_CAUSES = frozenset({Cause.TAKEN_IN, Cause.GRADIENT, Cause.GROWN})
 """Causes of the walk that name no call as the origin."""
 
 
 class PhaseComparison:
-    """The ladders of both runs.
+    """The step phases of both runs.
 
     Args:
         facts: The facts about the rank.
@@ -88,7 +88,7 @@ class PhaseComparison:
 
     def find_setting(self) -> list[Finding]:
         """Return the first setting of an optimizer that differs and changes values."""
-        steps = [step for step in self._steps if step.rung.phase == "settings" and step.is_effective]
+        steps = [step for step in self._steps if step.step_phase.name == "settings" and step.is_effective]
         return [self._create_finding(step) for step in steps if not self._is_explained(step)][:1]
 
     def find_phases_after_backward(self) -> list[Finding]:
@@ -100,13 +100,13 @@ class PhaseComparison:
             self._create_finding(step)
             for step in self._steps
             if step.part == AFTER_BACKWARD and not self._is_explained(step)
-            if step.is_effective or step.rung.phase == "settings"
+            if step.is_effective or step.step_phase.name == "settings"
         ]
 
     def _create_finding(self, step: PhaseDifference) -> Finding:
         return Finding(
-            step.rung.key, "", Reason(KIND, step.statement.text), _build_evidence(step),
-            where=step.where or step.rung.where, rank=self._facts.rank, brief=step.statement.brief,
+            step.step_phase.key, "", Reason(KIND, step.statement.text), _build_evidence(step),
+            where=step.where or step.step_phase.where, rank=self._facts.rank, brief=step.statement.brief,
         )  # fmt: skip
 
     def is_rounding_before(self) -> bool:
@@ -147,7 +147,7 @@ class PhaseComparison:
     def loses_gradients(self) -> bool:
         """True if gradients that arrive at parameters differ, or only one run has them."""
         return any(
-            step.rung.phase == "gradient" and not self._is_explained(step)
+            step.step_phase.name == "gradient" and not self._is_explained(step)
             for step in self._steps
             if step.part == AFTER_BACKWARD
         )
@@ -204,6 +204,6 @@ def _is_recast(cause: Finding) -> bool:
 
 
 def _build_evidence(step: PhaseDifference) -> dict[str, float | int | str]:
-    where = step.where or step.rung.where
-    rung: dict[str, float | int | str] = {"ladder": step.rung.key.removeprefix(f"{KIND}.")}
-    return rung | ({"ladder_where": where} if where else {}) | dict(step.evidence)
+    where = step.where or step.step_phase.where
+    name: dict[str, float | int | str] = {"step_phase": f"{step.step_phase.name}.{step.step_phase.number}"}
+    return name | ({"step_phase_where": where} if where else {}) | dict(step.evidence)

@@ -84,10 +84,10 @@ def test_modules_alone_do_not_show_it(tmp_path: Path, probe: Probe, between: Any
     found = answer(probe, tmp_path, train(tmp_path / "target", "L0", between, lr), golden)
     assert found["verdict"] == "DIVERGED"
     cause = found["causes"][0]
-    assert (cause["kind"], cause["step"]) == ("ladder", "step0")
-    assert cause["op"] == f"ladder.{cause['evidence']['ladder']}"
+    assert (cause["kind"], cause["step"]) == ("step_phase", "step0")
+    assert cause["op"] == f"phase.{cause['evidence']['step_phase']}"
     assert says in cause["statement"]
-    assert "test_ladder.py" in cause["where"]
+    assert "test_step_phases.py" in cause["where"]
 
 
 def test_a_phase_explains_the_calls_behind_it(tmp_path: Path, probe: Probe) -> None:
@@ -95,13 +95,13 @@ def test_a_phase_explains_the_calls_behind_it(tmp_path: Path, probe: Probe) -> N
     found = answer(probe, tmp_path, train(tmp_path / "target", "mix", nothing, keeps=True), golden)
     assert found["verdict"] == "DIVERGED"
     cause = found["causes"][0]
-    assert (cause["kind"], cause["step"], cause["op"]) == ("ladder", "step1", "ladder.accumulated.0")
+    assert (cause["kind"], cause["step"], cause["op"]) == ("step_phase", "step1", "phase.accumulated.0")
     assert cause["statement"].startswith("the target adds the gradients of this backward pass to earlier ones")
     shown = cause["statement"].partition(" (")[0]
     first = f"in step1, the phases of the step show: {shown}"
-    assert found["sentence"].startswith(f"DIVERGED: {first}, at test_ladder.py, ")
-    assert cause["evidence"]["ladder"] == "accumulated.0"
-    assert "backward()" in cause["evidence"]["ladder_where"]
+    assert found["sentence"].startswith(f"DIVERGED: {first}, at test_step_phases.py, ")
+    assert cause["evidence"]["step_phase"] == "accumulated.0"
+    assert "backward()" in cause["evidence"]["step_phase_where"]
 
 
 def test_equal_runs_agree(tmp_path: Path, probe: Probe) -> None:
@@ -110,9 +110,9 @@ def test_equal_runs_agree(tmp_path: Path, probe: Probe) -> None:
     assert (found["verdict"], found["causes"], found["not_captured"]) == ("AGREE", [], [])
 
 
-def test_runs_without_a_ladder_are_compared_as_before(tmp_path: Path, probe: Probe) -> None:
+def test_runs_without_step_phases_are_compared_as_before(tmp_path: Path, probe: Probe) -> None:
     runs = [train(tmp_path / name, "L0", between) for name, between in (("target", doubled), ("golden", nothing))]
-    for file in runs[1].rglob("ladder.json"):
+    for file in runs[1].rglob("step_phases.json"):
         file.unlink()
     found = answer(probe, tmp_path, *runs)
     assert (found["verdict"], found["causes"]) == ("AGREE", [])

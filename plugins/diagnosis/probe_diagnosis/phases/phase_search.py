@@ -1,4 +1,4 @@
-"""Search of two ladders for the first phase of a step that differs (docs/diagnosis.md#the-ladder)."""
+"""Search of the step phases of two runs for the first phase of a step that differs (docs/diagnosis.md#step-phases)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cached_property
 
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.phases.ladder_file import PhasesFile, PhaseValue
-from probe_diagnosis.phases.ladder_steps import (
+from probe_diagnosis.phases.optimizer_steps import (
+    GRADIENT_STAGES,
+    OptimizerStep,
+    Values,
+    find_unsettled_parameters,
+    get_groups,
+    iterate_differing_settings,
+    split_optimizer_steps,
+)
+from probe_diagnosis.phases.phase_differences import (
     AFTER_BACKWARD,
     UNTIL_BACKWARD,
     Evidence,
@@ -18,16 +26,8 @@ from probe_diagnosis.phases.ladder_steps import (
     format_setting,
     format_worst,
 )
-from probe_diagnosis.phases.ladder_values import PhaseDistances, format_names, get_magnitude, measure_distances
-from probe_diagnosis.phases.ladder_windows import (
-    GRADIENT_STAGES,
-    OptimizerStep,
-    Values,
-    find_unsettled_parameters,
-    get_groups,
-    iterate_differing_settings,
-    split_optimizer_steps,
-)
+from probe_diagnosis.phases.phase_distances import PhaseDistances, format_names, get_magnitude, measure_distances
+from probe_diagnosis.phases.phases_file import PhasesFile, PhaseValue
 
 UNEXPLAINED_CLAUSE = (
     "leaves other parameters, although its settings and the statistics of the gradients, the parameters and "
@@ -37,11 +37,11 @@ AGREE_CLAUSE, LESS_CLAUSE = "agree in their statistics within rounding", "differ
 
 
 class PhaseSearch:
-    """A search of the ladders of a target and a golden.
+    """A search of the step phases of a target and a golden.
 
     Args:
-        target: The ladder of the target.
-        golden: The ladder of the golden.
+        target: The step phases of the target.
+        golden: The step phases of the golden.
         noise: The coarsest rounding of the recorded calls.
         carried: The coarsest rounding of earlier steps, which parameters carry into this one.
     """
@@ -54,7 +54,7 @@ class PhaseSearch:
     @cached_property
     def _windows(self) -> list[list[OptimizerStep]]:
         """The steps of optimizers of each run."""
-        return [split_optimizer_steps(ladder) for ladder in self._both]
+        return [split_optimizer_steps(phases) for phases in self._both]
 
     @cached_property
     def _pairs(self) -> list[tuple[OptimizerStep, OptimizerStep]]:
@@ -122,15 +122,15 @@ class PhaseSearch:
             ("batch", "the model receives another batch", 0.0),
             ("parameters_before", "parameters differ before the step", self._carried),
         ):
-            rungs = [ladder.find_phases(phase)[:1] for ladder in self._both]
-            if not all(rungs):
+            step_phases = [phases.find_phases(phase)[:1] for phases in self._both]
+            if not all(step_phases):
                 continue
-            input_distances = measure_distances(rungs[0][0].values, rungs[1][0].values, noise)
+            input_distances = measure_distances(step_phases[0][0].values, step_phases[1][0].values, noise)
             carried = self.find_unsettled() if noise else set()
             if names := [name for name in input_distances.find_beyond(0.0) if name not in carried]:
                 statement = Statement(clause, "", format_worst(input_distances, names))
                 yield PhaseDifference(
-                    rungs[0][0], UNTIL_BACKWARD, statement, evidence=build_evidence(input_distances, names)
+                    step_phases[0][0], UNTIL_BACKWARD, statement, evidence=build_evidence(input_distances, names)
                 )
 
     def _measure_distances(self, target: Values, golden: Values, *, together: bool = False) -> PhaseDistances:
@@ -174,17 +174,17 @@ class PhaseSearch:
         among: Set[str] | None = None,
     ) -> Iterator[PhaseDifference]:
         """Yield the values of a phase that only one run has, of those ``among`` if it is given."""
-        if any(phase in ladder.not_captured for ladder in self._both):
+        if any(phase in phases.not_captured for phases in self._both):
             return
         names = [window.list_names(phase) for window in windows]
         for side, word in enumerate(("target", "golden")):
             lone = names[side] - names[1 - side]
             alone = sorted(lone if among is None else lone & among)
             if alone:
-                evidence: Evidence = {"ladder_parameter": alone[0], "ladder_differing": len(alone)}
-                rung = (windows[side].find_phases(phase) or [windows[side].applied])[0]
+                evidence: Evidence = {"step_phase_parameter": alone[0], "step_phase_differing": len(alone)}
+                step_phase = (windows[side].find_phases(phase) or [windows[side].applied])[0]
                 statement = Statement(f"{describe(alone)} in the {word} only")
-                yield PhaseDifference(rung, AFTER_BACKWARD, statement, True, evidence, windows[0].line)
+                yield PhaseDifference(step_phase, AFTER_BACKWARD, statement, True, evidence, windows[0].line)
 
     def _compare_gradients(self, target: OptimizerStep, golden: OptimizerStep) -> Iterator[PhaseDifference]:
         """Yield the first stage at which gradients differ that agreed before."""
@@ -218,7 +218,7 @@ class PhaseSearch:
                     f"{window.applied.subject} of the {side} steps {format_names(names)}, "
                     "that of the other run does not"
                 )
-                evidence: Evidence = {"ladder_parameter": names[0], "ladder_differing": len(names)}
+                evidence: Evidence = {"step_phase_parameter": names[0], "step_phase_differing": len(names)}
                 yield PhaseDifference(
                     window.find_last_phase("settings") or window.applied,
                     AFTER_BACKWARD,
@@ -246,7 +246,7 @@ class PhaseSearch:
         changed, moved = left.find_beyond(before), left.find_above(max(1.0, before))
         settings = list(iterate_differing_settings(target, golden))
         optimizer = target.applied.subject
-        rung = target.find_last_phase("settings") or target.applied
+        step_phase = target.find_last_phase("settings") or target.applied
         for key, values, names in settings:
             whose = "" if len(names) == len(taken.target) else f" of {format_names(names)}"
             hit = [name for name in moved if name in names]
@@ -254,13 +254,13 @@ class PhaseSearch:
             sides = f"{format_setting(values[0])} against {format_setting(values[1])}"
             clause = f"{optimizer} steps with {key} {sides}{whose}{after}"
             statement = Statement(clause, "", format_worst(left, hit) if hit else "")
-            evidence: Evidence = {"argument": f"{rung.key}.{key}", "argument_values": sides}
+            evidence: Evidence = {"argument": f"{step_phase.key}.{key}", "argument_values": sides}
             evidence |= build_evidence(left, hit) if hit else {}
-            yield PhaseDifference(rung, AFTER_BACKWARD, statement, bool(hit), evidence)
+            yield PhaseDifference(step_phase, AFTER_BACKWARD, statement, bool(hit), evidence)
         is_equal = not (taken.worst or held.worst or state.worst) and len(taken.times) == len(taken.target)
         if changed and not settings and is_equal and golden.applied.subject == optimizer:
             statement = Statement(f"{optimizer} {UNEXPLAINED_CLAUSE}", "", format_worst(left, changed))
-            behind = target.find_last_phase("parameters_after") or rung
+            behind = target.find_last_phase("parameters_after") or step_phase
             yield PhaseDifference(behind, AFTER_BACKWARD, statement, True, build_evidence(left, changed), target.line)
 
 

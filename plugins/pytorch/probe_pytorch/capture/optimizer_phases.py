@@ -10,13 +10,13 @@ from functools import wraps
 from typing import Any
 
 import torch
-from probe_recording import Rung, scalar
+from probe_recording import StepPhase, scalar
 from torch.nn import utils
 from torch.optim import Optimizer
 
 from probe_pytorch import compat, compat_hooks
+from probe_pytorch.capture.backward_phases import NO_STEP, BackwardPhaseCapture, clean_name, take_blocks
 from probe_pytorch.capture.callers import wrap_with_caller
-from probe_pytorch.capture.ladder import NO_STEP, LadderCapture, clean_name, take_blocks
 from probe_pytorch.capture.samples import ParameterSamples
 from probe_pytorch.capture.schedulers import Schedulers
 from probe_pytorch.session import Session
@@ -28,21 +28,21 @@ CLIPPING_ARGUMENTS = ("max_norm", "norm_type", "clip_value")
 CLIPPING_FUNCTIONS = ("clip_grad_norm_", "clip_grad_value_")
 
 
-class StepCapture:
+class OptimizerPhaseCapture:
     """A capture of unscaling and clipping, and of what optimizers receive and leave.
 
     The hooks of optimizers stay in place while nothing is recorded, because a step of the recording may end
     inside one of them.
 
     Args:
-        ladder: The capture of the phases before.
+        backward_phases: The capture of the phases before.
 
     Attributes:
         close: A function that removes the hooks of optimizers.
     """
 
-    def __init__(self, ladder: LadderCapture) -> None:
-        self._ladder = ladder
+    def __init__(self, backward_phases: BackwardPhaseCapture) -> None:
+        self._backward_phases = backward_phases
         self._samples = ParameterSamples(())
         self._schedulers = Schedulers()
         self._patched: list[tuple[Any, str, Any, Any]] = []
@@ -85,13 +85,13 @@ class StepCapture:
 
     def end(self, session: Session) -> None:
         """Record the buffers if no optimizer stepped, and note what the step did not show."""
-        ladder = session.ladder
-        if ladder is None:
+        step_phases = session.step_phases
+        if step_phases is None:
             return
-        if not any(rung.phase == "buffers" for rung in ladder.rungs):
-            self._ladder.run_guarded("buffers", self._record_buffers)
+        if not any(step_phase.name == "buffers" for step_phase in step_phases.phases):
+            self._backward_phases.run_guarded("buffers", self._record_buffers)
         for phase in PHASES.split():
-            ladder.lacks(phase, NO_STEP)
+            step_phases.lacks(phase, NO_STEP)
 
     def remove(self) -> None:
         """Restore the functions."""
@@ -109,22 +109,22 @@ class StepCapture:
         @wraps(original)
         def clip(*args: Any, **kwargs: Any) -> Any:
             frame = sys._getframe(1)
-            stack = self._ladder.stack(frame)
+            stack = self._backward_phases.stack(frame)
             result = wrap_with_caller(frame, original)(*args, **kwargs)
 
             def record() -> None:
                 bound_arguments = signature.bind(*args, **kwargs).arguments
-                rung = self._ladder.add_phase("clipped", stack)
-                rung.facts["function"] = original.__name__
-                rung.facts.update(
+                step_phase = self._backward_phases.add_phase("clipped", stack)
+                step_phase.facts["function"] = original.__name__
+                step_phase.facts.update(
                     _convert_settings(
                         {k: v for k, v in bound_arguments.items() if k in ("max_norm", "norm_type", "clip_value")}
                     )
                 )
                 if result is not None:
-                    rung.values["total_norm"] = self._ladder.collect_leaf(result)
+                    step_phase.values["total_norm"] = self._backward_phases.collect_leaf(result)
 
-            self._ladder.run_guarded("clipped", record)
+            self._backward_phases.run_guarded("clipped", record)
             return result
 
         return clip
@@ -133,14 +133,14 @@ class StepCapture:
         @wraps(original)
         def unscale(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             frame = sys._getframe(1)
-            stack = self._ladder.stack(frame)
+            stack = self._backward_phases.stack(frame)
 
             def record() -> None:
-                rung = self._ladder.add_phase("unscaled", stack)
-                rung.values["scale"] = self._ladder.collect_leaf(float(scaler.get_scale()))
+                step_phase = self._backward_phases.add_phase("unscaled", stack)
+                step_phase.values["scale"] = self._backward_phases.collect_leaf(float(scaler.get_scale()))
 
             if scaler.is_enabled():
-                self._ladder.run_guarded("unscaled", record)
+                self._backward_phases.run_guarded("unscaled", record)
             return wrap_with_caller(frame, original)(scaler, *args, **kwargs)
 
         return unscale
@@ -148,48 +148,48 @@ class StepCapture:
     # -- optimizers --------------------------------------------------------------------------
 
     def _record_before_step(self, optimizer: Optimizer) -> None:
-        ladder = self._ladder
-        stack = ladder.stack(sys._getframe(1))
+        step_phases = self._backward_phases
+        stack = step_phases.stack(sys._getframe(1))
 
         def record() -> None:
             self._samples = ParameterSamples(())
             kind = type(optimizer).__name__
-            settings = ladder.add_phase("settings", stack)
+            settings = step_phases.add_phase("settings", stack)
             settings.facts.update(optimizer=kind, groups=self._list_settings(optimizer))
             settings.facts.update(_convert_settings(self._schedulers.read_facts(optimizer)))
             parameters = list(self._iterate_parameters(optimizer))
             gradients = [(name, parameter.grad) for name, parameter in parameters]
-            self._add_phase("applied", kind).values.update(ladder.collect_leaves(gradients))
-            self._add_phase("parameters_before", kind).values.update(ladder.collect_leaves(parameters))
+            self._add_phase("applied", kind).values.update(step_phases.collect_leaves(gradients))
+            self._add_phase("parameters_before", kind).values.update(step_phases.collect_leaves(parameters))
             self._samples = ParameterSamples(
                 parameter for (_, parameter), (_, gradient) in zip(parameters, gradients) if gradient is not None
             )
             if optimizer.state:
                 self._state(optimizer, self._add_phase("state_before", kind))
 
-        ladder.run_guarded("before the step", record)
+        step_phases.run_guarded("before the step", record)
 
     def _record_after_step(self, optimizer: Optimizer) -> None:
-        ladder = self._ladder
+        step_phases = self._backward_phases
 
         def record() -> None:
             kind = type(optimizer).__name__
-            rung = self._add_phase("parameters_after", kind)
+            step_phase = self._add_phase("parameters_after", kind)
             parameters = list(self._iterate_parameters(optimizer))
-            rung.values.update(
-                ladder.collect_leaves([(name, take_blocks(parameter)) for name, parameter in parameters])
+            step_phase.values.update(
+                step_phases.collect_leaves([(name, take_blocks(parameter)) for name, parameter in parameters])
             )
-            rung.facts["unchanged"] = self._samples.count_unchanged(parameters)
+            step_phase.facts["unchanged"] = self._samples.count_unchanged(parameters)
             self._samples = ParameterSamples(())
             self._state(optimizer, self._add_phase("state_after", kind))
             self._record_buffers()
 
-        ladder.run_guarded("after the step", record)
+        step_phases.run_guarded("after the step", record)
 
-    def _add_phase(self, phase: str, optimizer: str) -> Rung:
-        rung = self._ladder.add_phase(phase)
-        rung.facts["optimizer"] = optimizer
-        return rung
+    def _add_phase(self, phase: str, optimizer: str) -> StepPhase:
+        step_phase = self._backward_phases.add_phase(phase)
+        step_phase.facts["optimizer"] = optimizer
+        return step_phase
 
     def _iterate_parameters(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the parameters of an optimizer with their names in the model, or their places in it."""
@@ -198,7 +198,7 @@ class StepCapture:
                 yield self._name(parameter, group_number, number), parameter
 
     def _name(self, parameter: torch.Tensor, group: int, number: int) -> str:
-        return self._ladder.names.get(id(parameter), f"group{group}.{number}")
+        return self._backward_phases.names.get(id(parameter), f"group{group}.{number}")
 
     def _list_settings(self, optimizer: Optimizer) -> list[dict[str, Any]]:
         """Return the settings of each group of parameters, and their names."""
@@ -209,24 +209,24 @@ class StepCapture:
             groups.append({"settings": settings, "parameters": names})
         return groups
 
-    def _state(self, optimizer: Optimizer, rung: Rung) -> None:
-        """Add the state of each parameter to a rung."""
+    def _state(self, optimizer: Optimizer, step_phase: StepPhase) -> None:
+        """Add the state of each parameter to a phase."""
         states = [
             (f"{name}.{key}", take_blocks(value))
             for name, parameter in self._iterate_parameters(optimizer)
             for key, value in optimizer.state.get(parameter, {}).items()
             if isinstance(value, (torch.Tensor, int, float))
         ]
-        rung.values.update(self._ladder.collect_leaves(states))
+        step_phase.values.update(self._backward_phases.collect_leaves(states))
 
     def _record_buffers(self) -> None:
         """Record the buffers of the models."""
-        rung = None
-        for number, model in enumerate(self._ladder.models):
+        step_phase = None
+        for number, model in enumerate(self._backward_phases.models):
             prefix = f"{number}." if number else ""
             for name, buffer in model.named_buffers():
-                rung = rung or self._ladder.add_phase("buffers")
-                rung.values[f"{prefix}{clean_name(name)}"] = self._ladder.collect_leaf(buffer)
+                step_phase = step_phase or self._backward_phases.add_phase("buffers")
+                step_phase.values[f"{prefix}{clean_name(name)}"] = self._backward_phases.collect_leaf(buffer)
 
 
 def _remove(handles: list[Any]) -> None:

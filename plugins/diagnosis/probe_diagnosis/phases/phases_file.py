@@ -1,4 +1,4 @@
-"""Reader of ``ladder.json``, the phases of a recorded step (docs/formats.md#ladder-json)."""
+"""Reader of ``step_phases.json``, the phases of a recorded step (docs/formats.md#step-phases-json)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from typing import Any, Union
 from probe_core.files.given import read_regular_file
 from probe_diagnosis.frames import own_frame
 
-LADDER_FILE = "ladder.json"
-SCHEMA = 1
+STEP_PHASES_FILE = "step_phases.json"
+
+SCHEMAS = {STEP_PHASES_FILE: (2, "phases"), "ladder.json": (1, "rungs")}
+"""The name of the file, its schema and the key of its phases; up to version 0.1 these were the last ones."""
 
 _WRAPPER_PATTERN = re.compile(r"^(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
 
@@ -24,7 +26,7 @@ Setting = Union[None, bool, int, float, str, tuple["Setting", ...]]
 
 @dataclass(frozen=True, slots=True)
 class PhaseValue:
-    """A tensor, or a scalar, of a rung.
+    """A tensor, or a scalar, of a phase.
 
     Attributes:
         dtype: Its dtype; that of a scalar is the name of its Python type.
@@ -50,8 +52,8 @@ class StepPhase:
     """A phase of a step.
 
     Attributes:
-        phase: The phase, such as ``gradient``.
-        number: Number of earlier rungs of this phase.
+        name: The phase, such as ``gradient``.
+        number: Number of earlier entries of this phase.
         where: The line of the program that it belongs to; empty if not recorded.
         values: What was measured, by name; None for a gradient that does not exist.
         facts: Settings of the phase: the name of the optimizer or the function, limits.
@@ -59,7 +61,7 @@ class StepPhase:
         unchanged: For each parameter the elements that the step left unchanged, and those compared.
     """
 
-    phase: str
+    name: str
     number: int
     where: str = ""
     values: Mapping[str, PhaseValue | None] = field(default_factory=dict)
@@ -69,8 +71,8 @@ class StepPhase:
 
     @property
     def key(self) -> str:
-        """The phase and its number, as an answer names the rung."""
-        return f"ladder.{self.phase}.{self.number}"
+        """The phase and its number, as an answer names it."""
+        return f"phase.{self.name}.{self.number}"
 
     @property
     def subject(self) -> str:
@@ -80,50 +82,54 @@ class StepPhase:
 
 @dataclass(frozen=True, slots=True)
 class PhasesFile:
-    """The rungs of a step and rank, in the order of time.
+    """The phases of a step and rank, in the order of time.
 
     Attributes:
-        not_captured: For phases without a rung, the reason.
+        not_captured: For phases that were not captured, the reason.
     """
 
-    rungs: tuple[StepPhase, ...]
+    phases: tuple[StepPhase, ...]
     not_captured: Mapping[str, str]
 
     def find_phases(self, phase: str) -> list[StepPhase]:
-        """Return the rungs of a phase."""
-        return [rung for rung in self.rungs if rung.phase == phase]
+        """Return all phases of a name."""
+        return [step_phase for step_phase in self.phases if step_phase.name == phase]
 
 
 def read_phases(directory: Path) -> PhasesFile | None:
-    """Return the ladder of a step and rank; None if there is none that can be read."""
+    """Return the phases of a step and rank; None if there are none that can be read."""
+    name = next((name for name in SCHEMAS if (directory / name).exists()), STEP_PHASES_FILE)
+    schema, key = SCHEMAS[name]
     try:
-        plain = json.loads(read_regular_file(directory / LADDER_FILE).decode("utf-8"))
-        if plain["schema"] != SCHEMA:
+        plain = json.loads(read_regular_file(directory / name).decode("utf-8"))
+        if plain["schema"] != schema:
             return None
         missing = {str(phase): str(reason) for phase, reason in plain["not_captured"].items()}
-        return PhasesFile(_unwrap_names([_parse_phase(rung) for rung in plain["rungs"]]), missing)
+        return PhasesFile(_unwrap_names([_parse_phase(step_phase) for step_phase in plain[key]]), missing)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def _unwrap_names(rungs: Sequence[StepPhase]) -> tuple[StepPhase, ...]:
-    """Return the rungs, the names of parameters without what wrappers such as DistributedDataParallel add."""
-    names = {name for rung in rungs for group in rung.groups for name in group.parameters}
-    names |= {name for rung in rungs if rung.phase == "gradient" for name in rung.values}
+def _unwrap_names(step_phases: Sequence[StepPhase]) -> tuple[StepPhase, ...]:
+    """Return the phases, the names of parameters without what wrappers such as DistributedDataParallel add."""
+    names = {name for step_phase in step_phases for group in step_phase.groups for name in group.parameters}
+    names |= {name for step_phase in step_phases if step_phase.name == "gradient" for name in step_phase.values}
     if not names or not all(_WRAPPER_PATTERN.match(name) for name in names):
-        return tuple(rungs)
+        return tuple(step_phases)
 
     def plain(name: str) -> str:
         return _WRAPPER_PATTERN.sub("", name)
 
     return tuple(
         replace(
-            rung,
-            values={plain(name): value for name, value in rung.values.items()},
-            groups=tuple(ParameterGroup(group.settings, tuple(map(plain, group.parameters))) for group in rung.groups),
-            unchanged={plain(name): value for name, value in rung.unchanged.items()},
+            step_phase,
+            values={plain(name): value for name, value in step_phase.values.items()},
+            groups=tuple(
+                ParameterGroup(group.settings, tuple(map(plain, group.parameters))) for group in step_phase.groups
+            ),
+            unchanged={plain(name): value for name, value in step_phase.unchanged.items()},
         )
-        for rung in rungs
+        for step_phase in step_phases
     )
 
 

@@ -1,4 +1,4 @@
-"""The phases of a training step in ``ladder.json``."""
+"""The phases of a training step in ``step_phases.json``."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def loss_of(model: nn.Module, seed: int = 1) -> torch.Tensor:
     return model(torch.randn(6, 4, generator=torch.Generator().manual_seed(seed))).square().mean()
 
 
-def ladder(found: Recording, step: int = 0) -> dict[str, Any]:
-    return json.loads((found.directory(step) / "ladder.json").read_text())
+def read_file(found: Recording, step: int = 0) -> dict[str, Any]:
+    return json.loads((found.directory(step) / "step_phases.json").read_text())
 
 
-def rungs(found: Recording, phase: str, step: int = 0) -> list[dict[str, Any]]:
-    return [rung for rung in ladder(found, step)["rungs"] if rung["phase"] == phase]
+def step_phases(found: Recording, phase: str, step: int = 0) -> list[dict[str, Any]]:
+    return [step_phase for step_phase in read_file(found, step)["phases"] if step_phase["phase"] == phase]
 
 
-def norms(rung: dict[str, Any]) -> dict[str, float]:
-    return {name: leaf["Norm"] for name, leaf in rung["values"].items() if leaf is not None}
+def norms(step_phase: dict[str, Any]) -> dict[str, float]:
+    return {name: leaf["Norm"] for name, leaf in step_phase["values"].items() if leaf is not None}
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
@@ -58,21 +58,21 @@ def test_the_phases_of_a_step_in_their_order(tmp_path: Path, level: str) -> None
             found.stop()
             found.step()
             expected = STEP if not step else [*STEP[:8], "state_before", *STEP[8:]]
-            assert [rung["phase"] for rung in ladder(found, step)["rungs"]] == expected
-            assert rungs(found, "loss", step)[0]["values"]["loss.0"]["Max"] == loss.item()
+            assert [step_phase["phase"] for step_phase in read_file(found, step)["phases"]] == expected
+            assert step_phases(found, "loss", step)[0]["values"]["loss.0"]["Max"] == loss.item()
             for phase in ("gradient", "applied"):
-                assert norms(rungs(found, phase, step)[0]) == pytest.approx(gradients)
-            assert norms(rungs(found, "parameters_before", step)[0]) == pytest.approx(before)
+                assert norms(step_phases(found, phase, step)[0]) == pytest.approx(gradients)
+            assert norms(step_phases(found, "parameters_before", step)[0]) == pytest.approx(before)
             after = {name: float(p.detach().norm()) for name, p in model.named_parameters()}
-            assert norms(rungs(found, "parameters_after", step)[0]) == pytest.approx(after)
-            settings = rungs(found, "settings", step)[0]
+            assert norms(step_phases(found, "parameters_after", step)[0]) == pytest.approx(after)
+            settings = step_phases(found, "settings", step)[0]
             assert settings["facts"]["optimizer"] == "AdamW"
             (group,) = settings["facts"]["groups"]
             assert (group["settings"]["lr"], group["parameters"]) == (0.01, list(gradients))
             assert "optimizer.step()" in settings["stack"][0]
-            assert "loss.backward()" in rungs(found, "loss", step)[0]["stack"][0]
-            assert "1.running_mean" in rungs(found, "buffers", step)[0]["values"]
-            assert not ladder(found, step)["not_captured"]
+            assert "loss.backward()" in step_phases(found, "loss", step)[0]["stack"][0]
+            assert "1.running_mean" in step_phases(found, "buffers", step)[0]["values"]
+            assert not read_file(found, step)["not_captured"]
 
 
 def test_gradients_that_are_added_to_earlier_ones(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_gradients_that_are_added_to_earlier_ones(tmp_path: Path) -> None:
         loss_of(model, 2).backward()
         sums = {name: float(p.grad.norm()) for name, p in model.named_parameters() if p.grad is not None}
         found.stop()
-        assert [len(rung["values"]) for rung in rungs(found, "gradient")] == [6, 6]
-        (accumulated,) = rungs(found, "accumulated")
+        assert [len(step_phase["values"]) for step_phase in step_phases(found, "gradient")] == [6, 6]
+        (accumulated,) = step_phases(found, "accumulated")
         assert norms(accumulated) == pytest.approx(sums)
-        assert norms(rungs(found, "gradient")[1]) != pytest.approx(sums)
+        assert norms(step_phases(found, "gradient")[1]) != pytest.approx(sums)
 
 
 def test_clipping_and_unscaling(tmp_path: Path) -> None:
@@ -103,14 +103,14 @@ def test_clipping_and_unscaling(tmp_path: Path) -> None:
         scaler.step(optimizer)
         scaler.update()
         found.stop()
-        phases = [rung["phase"] for rung in ladder(found)["rungs"]]
+        phases = [step_phase["phase"] for step_phase in read_file(found)["phases"]]
         assert phases.index("gradient") < phases.index("unscaled") < phases.index("clipped") < phases.index("applied")
-        assert rungs(found, "unscaled")[0]["values"]["scale"]["value"] == 1024.0
-        (clipped,) = rungs(found, "clipped")
+        assert step_phases(found, "unscaled")[0]["values"]["scale"]["value"] == 1024.0
+        (clipped,) = step_phases(found, "clipped")
         assert clipped["facts"] == {"function": "clip_grad_norm_", "max_norm": 1e-3}
         assert norms(clipped) == pytest.approx({"total_norm": float(total)})
         assert "clip_grad_norm_(model" in clipped["stack"][0]
-        applied = norms(rungs(found, "applied")[0])
+        applied = norms(step_phases(found, "applied")[0])
         assert sum(norm**2 for norm in applied.values()) ** 0.5 == pytest.approx(1e-3, rel=1e-2)
 
 
@@ -123,7 +123,7 @@ def test_phases_after_stop_are_listed(tmp_path: Path) -> None:
         found.stop()
         optimizer.step()
         found.step()
-        missing = ladder(found)["not_captured"]
+        missing = read_file(found)["not_captured"]
         assert set(missing) == {"settings", "applied", "parameters_before", "parameters_after", "state_after"}
         assert len(set(missing.values())) == 1
         assert "no optimizer stepped" in missing["settings"]
@@ -137,8 +137,8 @@ def test_without_a_model_the_optimizer_is_seen(tmp_path: Path) -> None:
         loss_of(model).backward()
         optimizer.step()
         found.stop()
-        assert set(norms(rungs(found, "applied")[0])) == {f"group0.{number}" for number in range(6)}
-        assert set(ladder(found)["not_captured"]) == {"batch", "forward", "gradient"}
+        assert set(norms(step_phases(found, "applied")[0])) == {f"group0.{number}" for number in range(6)}
+        assert set(read_file(found)["not_captured"]) == {"batch", "forward", "gradient"}
 
 
 def test_updates_that_bfloat16_loses_are_counted(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_updates_that_bfloat16_loses_are_counted(tmp_path: Path) -> None:
             parameter.sum().backward()
             optimizer.step()
             found.stop()
-            (pair,) = rungs(found, "parameters_after")[0]["facts"]["unchanged"].values()
+            (pair,) = step_phases(found, "parameters_after")[0]["facts"]["unchanged"].values()
             shares.append(pair)
     assert shares[0] == [shares[0][1], shares[0][1]]
     assert shares[1] == [0, shares[0][1]]
@@ -166,27 +166,27 @@ def test_a_large_state_is_measured_in_parts(tmp_path: Path) -> None:
         (parameter * torch.arange(200.0)).sum().backward()
         optimizer.step()
         found.stop()
-    state = rungs(found, "state_after")[0]["values"]["group0.0.momentum_buffer"]
+    state = step_phases(found, "state_after")[0]["values"]["group0.0.momentum_buffer"]
     assert state["shape"] == [16, 2048]
-    assert rungs(found, "applied")[0]["values"]["group0.0"]["shape"] == [300, 200]
+    assert step_phases(found, "applied")[0]["values"]["group0.0"]["shape"] == [300, 200]
     assert (state["Max"], state["Min"]) == (199.0, 0.0)
 
 
 def test_it_can_be_turned_off(tmp_path: Path) -> None:
     model = net()
-    with recording(tmp_path / "run", level="mix", ladder=False) as found:
+    with recording(tmp_path / "run", level="mix", step_phases=False) as found:
         found.start(model)
         loss_of(model).backward()
         found.stop()
-    assert not (found.directory() / "ladder.json").exists()
+    assert not (found.directory() / "step_phases.json").exists()
 
 
 def test_a_later_recording_replaces_it(tmp_path: Path) -> None:
-    for fields in ({}, {"ladder": False}):
+    for fields in ({}, {"step_phases": False}):
         with recording(tmp_path / "run", level="L0", **fields) as found:
             found.start(net())
             found.stop()
-    assert not (found.directory() / "ladder.json").exists()
+    assert not (found.directory() / "step_phases.json").exists()
 
 
 def test_nothing_is_left_and_nothing_is_kept(tmp_path: Path) -> None:
@@ -237,8 +237,8 @@ def test_an_optimizer_that_raises_leaves_the_next_step_intact(tmp_path: Path) ->
             Failing(model.parameters(), lr=0.1).step()
         torch.optim.SGD(model.parameters(), lr=0.1).step()
         found.stop()
-        assert [rung["facts"]["optimizer"] for rung in rungs(found, "applied")] == ["Failing", "SGD"]
-        assert [rung["facts"]["optimizer"] for rung in rungs(found, "parameters_after")] == ["SGD"]
+        assert [step_phase["facts"]["optimizer"] for step_phase in step_phases(found, "applied")] == ["Failing", "SGD"]
+        assert [step_phase["facts"]["optimizer"] for step_phase in step_phases(found, "parameters_after")] == ["SGD"]
 
 
 class Doubled(torch.autograd.Function):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from probe_diagnosis.limits import limits
-from probe_diagnosis.phases.ladder_file import PhasesFile
-from probe_diagnosis.phases.ladder_search import PhaseSearch
-from probe_diagnosis.phases.ladder_steps import PhaseDifference
-from probe_diagnosis.phases.ladder_windows import split_optimizer_steps
+from probe_diagnosis.phases.optimizer_steps import split_optimizer_steps
+from probe_diagnosis.phases.phase_differences import PhaseDifference
+from probe_diagnosis.phases.phase_search import PhaseSearch
+from probe_diagnosis.phases.phases_file import PhasesFile
 
-TIMES_EVIDENCE = "ladder_times_rounding"
+TIMES_EVIDENCE = "step_phase_times_rounding"
 """Name of the evidence that holds the largest distance of a phase, as a multiple of rounding."""
 
 
@@ -37,14 +37,18 @@ class ReferencePhases:
 
         Settings are no values, and are not excused.
         """
-        if step.rung.phase == "settings" or not self._are_alike:
+        if step.step_phase.name == "settings" or not self._are_alike:
             return False
         target_steps = [candidate for candidate in self._steps[0] if candidate.part == step.part]
         if not target_steps:
             return True
         distances = [
             next(
-                (candidate.evidence.get(TIMES_EVIDENCE) for candidate in steps if candidate.rung.key == step.rung.key),
+                (
+                    candidate.evidence.get(TIMES_EVIDENCE)
+                    for candidate in steps
+                    if candidate.step_phase.key == step.step_phase.key
+                ),
                 None,
             )
             for steps in (target_steps, self._steps[1])

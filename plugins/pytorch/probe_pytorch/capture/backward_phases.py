@@ -1,7 +1,7 @@
 """The phases of a training step: what the model receives and returns, and the gradients of its parameters.
 
 Values are measured where they stand and let go; nothing is kept but their statistics and, while an optimizer
-steps, some elements of each parameter (``capture/steps.py``).
+steps, some elements of each parameter (``capture/optimizer_phases.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from probe_recording import STAND_IN, Ladder, Rung, Stack, flat, stack_of
+from probe_recording import STAND_IN, Stack, StepPhase, StepPhases, flat, stack_of
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks
@@ -40,7 +40,7 @@ NOT_CALLED = "the model was not called, or it is compiled"
 NO_BACKWARD = "no backward pass ran before the recording of the step was stopped"
 
 
-class LadderCapture:
+class BackwardPhaseCapture:
     """A capture of the phases of a step, from the batch to the last backward pass.
 
     Args:
@@ -58,26 +58,26 @@ class LadderCapture:
         self.models: list[nn.Module] = []
         self._seen: list[nn.Module] = []
         self.names: dict[int, str] = {}
-        self._ladder = Ladder()
+        self._step_phases = StepPhases()
         self._collector = Collector()
         self._handles: list[Any] = []
         self._hidden: list[Any] = []
         self._backward: Any = None
         self._depth = 0
-        self._gradients: dict[str, Rung] = {}
+        self._gradients: dict[str, StepPhase] = {}
         self._accumulating: set[str] = set()
 
     # -- installation ----------------------------------------------------------------------
 
     def begin(self, session: Session, models: Sequence[nn.Module]) -> None:
         """Record into ``session`` from now on, with the parameters of the models."""
-        if session.ladder is None:
-            session.ladder = Ladder()
+        if session.step_phases is None:
+            session.step_phases = StepPhases()
             config = session.config
             self._collector = Collector(
                 None, session.keep, config.precision == "high", failed=session.failed, encodes=True
             )
-        self._ladder = session.ladder
+        self._step_phases = session.step_phases
         self.session = session
         for model in models:
             self.see(model)
@@ -124,15 +124,15 @@ class LadderCapture:
             return
         has_model = bool(self.models)
         for phase in ("batch", "forward"):
-            self._ladder.lacks(phase, NOT_CALLED if has_model else NO_MODEL)
-        self._ladder.lacks("loss", NO_BACKWARD)
-        self._ladder.lacks("gradient", NO_BACKWARD if has_model else NO_MODEL)
+            self._step_phases.lacks(phase, NOT_CALLED if has_model else NO_MODEL)
+        self._step_phases.lacks("loss", NO_BACKWARD)
+        self._step_phases.lacks("gradient", NO_BACKWARD if has_model else NO_MODEL)
 
-    # -- rungs -----------------------------------------------------------------------------
+    # -- phases ---------------------------------------------------------------------------------
 
-    def add_phase(self, phase: str, stack: Stack | None = None) -> Rung:
-        """Add a rung of this moment and return it."""
-        return self._ladder.rung(phase, stack)
+    def add_phase(self, phase: str, stack: Stack | None = None) -> StepPhase:
+        """Add a phase of this moment and return it."""
+        return self._step_phases.add(phase, stack)
 
     def collect_leaf(self, value: Any) -> Any:
         """Return the leaf of a tensor or a scalar, or a tree of them; call this in a quiet context."""
@@ -171,7 +171,7 @@ class LadderCapture:
                 else:  # as inside hooks of the backward pass
                     record()
         except Exception as error:  # the program must go on whatever the recorder's error
-            session.failed("ladder", stage, error)
+            session.failed("step_phases", stage, error)
 
     # -- batch and forward -----------------------------------------------------------------
 
@@ -180,9 +180,9 @@ class LadderCapture:
         stack = self.stack(sys._getframe(1))
 
         def record() -> None:
-            rung = self.add_phase("batch", stack)
+            step_phase = self.add_phase("batch", stack)
             for tree, name in ((list(args), "input"), (dict(kwargs), "input")):
-                rung.values.update(self._collect_tensors(tree, name))
+                step_phase.values.update(self._collect_tensors(tree, name))
 
         self.run_guarded("batch", record)
         self.run_guarded("held", lambda: self._record_frozen_values(model))
@@ -274,25 +274,25 @@ class LadderCapture:
 
     def _record_accumulated(self, name: str, parameter: Any) -> None:
         """Take in the sum of a gradient and of those before it."""
-        rung = self._gradients.get("accumulated")
-        if rung is None or name not in rung.values:
+        step_phase = self._gradients.get("accumulated")
+        if step_phase is None or name not in step_phase.values:
             return
 
         def record() -> None:
-            rung.values[name] = self.collect_leaf(parameter.grad)
+            step_phase.values[name] = self.collect_leaf(parameter.grad)
 
         self.run_guarded("accumulated", record)
 
-    def _open_gradient_phase(self, phase: str, name: str) -> Rung:
-        """Return the rung of this phase in this backward pass, with a place for the value ``name``.
+    def _open_gradient_phase(self, phase: str, name: str) -> StepPhase:
+        """Return the entry of this phase in this backward pass, with a place for the value ``name``.
 
         A second gradient of one parameter belongs to another backward pass.
         """
-        rung = self._gradients.get(phase)
-        if rung is None or rung.values.get(name) is not None:
-            rung = self._gradients[phase] = self.add_phase(phase)
-        rung.values[name] = None
-        return rung
+        step_phase = self._gradients.get(phase)
+        if step_phase is None or step_phase.values.get(name) is not None:
+            step_phase = self._gradients[phase] = self.add_phase(phase)
+        step_phase.values[name] = None
+        return step_phase
 
     def _record_reduced_gradients(self) -> None:
         """Record the gradients after a backward pass, if several processes may have reduced them."""
@@ -301,12 +301,12 @@ class LadderCapture:
             return
 
         def record() -> None:
-            rung = self.add_phase("reduced")
+            step_phase = self.add_phase("reduced")
             for model in self.models:
                 for parameter in model.parameters():
                     name = self.names.get(id(parameter))
                     if name is not None and parameter.grad is not None:
-                        rung.values[name] = self.collect_leaf(parameter.grad)
+                        step_phase.values[name] = self.collect_leaf(parameter.grad)
 
         self.run_guarded("reduced", record)
 

@@ -1,12 +1,12 @@
-"""The steps of optimizers in the phases of a step (docs/diagnosis.md#the-ladder)."""
+"""The steps of optimizers in the phases of a step (docs/diagnosis.md#step-phases)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from probe_diagnosis.phases.ladder_file import ParameterGroup, PhasesFile, PhaseValue, Setting, StepPhase
-from probe_diagnosis.phases.ladder_values import are_different, get_magnitude, get_noise, limits
+from probe_diagnosis.phases.phase_distances import are_different, get_magnitude, get_noise, limits
+from probe_diagnosis.phases.phases_file import ParameterGroup, PhasesFile, PhaseValue, Setting, StepPhase
 
 Values = Mapping[str, "PhaseValue | None"]
 
@@ -21,9 +21,9 @@ NEXT_STEP_PHASES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class OptimizerStep:
-    """The rungs of one step of an optimizer: from the end of the step before to its own."""
+    """The phases of one step of an optimizer: from the end of the step before to its own."""
 
-    rungs: tuple[StepPhase, ...]
+    phases: tuple[StepPhase, ...]
     applied: StepPhase
 
     @property
@@ -32,31 +32,36 @@ class OptimizerStep:
         return (self.find_last_phase("settings") or self.applied).where
 
     def find_phases(self, phase: str) -> list[StepPhase]:
-        """Return the rungs of a phase."""
-        return [rung for rung in self.rungs if rung.phase == phase]
+        """Return all phases of a name."""
+        return [step_phase for step_phase in self.phases if step_phase.name == phase]
 
     def find_last_phase(self, phase: str) -> StepPhase | None:
-        """Return the last rung of a phase; None if there is none."""
+        """Return the last phase of a name; None if there is none."""
         return next(iter(self.find_phases(phase)[::-1]), None)
 
     def list_names(self, phase: str) -> set[str]:
         """Return the names of all values of a phase."""
-        return {name for rung in self.find_phases(phase) for name, value in rung.values.items() if value is not None}
+        return {
+            name
+            for step_phase in self.find_phases(phase)
+            for name, value in step_phase.values.items()
+            if value is not None
+        }
 
     def get_values(self, phase: str) -> Values:
-        """Return the values of the last rung of a phase."""
-        rung = self.find_last_phase(phase)
-        return rung.values if rung is not None else {}
+        """Return the values of the last entry of a phase."""
+        step_phase = self.find_last_phase(phase)
+        return step_phase.values if step_phase is not None else {}
 
     def trace_stages(self) -> list[Values]:
         """Return the gradients of parameters after each of the ``STAGES``."""
         held: dict[str, PhaseValue | None] = {}
-        for rung in self.find_phases("gradient"):
-            held.update(rung.values)
+        for step_phase in self.find_phases("gradient"):
+            held.update(step_phase.values)
         stage_values: list[Values] = []
         for stage in GRADIENT_STAGES:
-            for rung in self.find_phases(stage):
-                held = {**held, **rung.values}
+            for step_phase in self.find_phases(stage):
+                held = {**held, **step_phase.values}
             stage_values.append({name: value for name, value in held.items() if name in self.applied.values})
         return stage_values
 
@@ -82,19 +87,19 @@ def find_unsettled_parameters(target: OptimizerStep, golden: OptimizerStep, nois
 
 def get_groups(window: OptimizerStep) -> tuple[ParameterGroup, ...]:
     """Return the groups of parameters of the optimizer; empty if its settings were not captured."""
-    rung = window.find_last_phase("settings")
-    return rung.groups if rung is not None else ()
+    step_phase = window.find_last_phase("settings")
+    return step_phase.groups if step_phase is not None else ()
 
 
-def split_optimizer_steps(ladder: PhasesFile) -> list[OptimizerStep]:
+def split_optimizer_steps(step_phases: PhasesFile) -> list[OptimizerStep]:
     """Return the steps of optimizers."""
     windows: list[OptimizerStep] = []
     begun = 0
-    ends = [n for n, rung in enumerate(ladder.rungs) if rung.phase == "applied"]
+    ends = [n for n, step_phase in enumerate(step_phases.phases) if step_phase.name == "applied"]
     for place, end in enumerate(ends):
-        last = ends[place + 1] if place + 1 < len(ends) else len(ladder.rungs)
-        stop = next((n for n in range(end, last) if ladder.rungs[n].phase in NEXT_STEP_PHASES), last)
-        windows.append(OptimizerStep(ladder.rungs[begun:stop], ladder.rungs[end]))
+        last = ends[place + 1] if place + 1 < len(ends) else len(step_phases.phases)
+        stop = next((n for n in range(end, last) if step_phases.phases[n].name in NEXT_STEP_PHASES), last)
+        windows.append(OptimizerStep(step_phases.phases[begun:stop], step_phases.phases[end]))
         begun = stop
     return windows
 
@@ -103,11 +108,15 @@ def iterate_differing_settings(
     target: OptimizerStep, golden: OptimizerStep
 ) -> Iterator[tuple[str, tuple[Setting, Setting], list[str]]]:
     """Yield each setting of the optimizer that differs: its name, both values, and the parameters."""
-    rungs = target.find_last_phase("settings"), golden.find_last_phase("settings")
-    if rungs[0] is None or rungs[1] is None:
+    step_phases = target.find_last_phase("settings"), golden.find_last_phase("settings")
+    if step_phases[0] is None or step_phases[1] is None:
         return
     harmless = set(limits()["harmless"])
-    sides = [{name: group.settings for group in rung.groups for name in group.parameters} for rung in rungs if rung]
+    sides = [
+        {name: group.settings for group in step_phase.groups for name in group.parameters}
+        for step_phase in step_phases
+        if step_phase
+    ]
     parameters_by_setting: dict[tuple[str, Setting, Setting], list[str]] = {}
     for name in sides[0].keys() & sides[1].keys():
         first, second = sides[0][name], sides[1][name]

@@ -1,4 +1,4 @@
-"""The phases of a training step, each with its values: ``ladder.json`` (docs/formats.md#ladder-json)."""
+"""The phases of a training step, each with its values: ``step_phases.json`` (docs/formats.md#step-phases-json)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 from probe_recording.leaves import Tree, encode, quoted
 from probe_recording.sites import Stack, lines_of
 
-LADDER_FILE = "ladder.json"
-SCHEMA = 1
+STEP_PHASES_FILE = "step_phases.json"
+EARLIER_STEP_PHASES_FILE = "ladder.json"
+"""The name of the file up to version 0.1, with the schema 1."""
+SCHEMA = 2
 """Version of the layout; it grows where a reader of an older one would read something wrong."""
 
 PHASES = (
@@ -23,68 +25,68 @@ PHASES = (
 
 
 @dataclass(slots=True, eq=False)
-class Rung:
+class StepPhase:
     """A phase of a step.
 
     Attributes:
-        phase: One of ``PHASES``.
-        number: Number of earlier rungs of this phase in the step.
+        name: One of ``PHASES``.
+        number: Number of earlier entries of this phase in the step.
         stack: The call stack of the line that the phase belongs to; None for none.
         facts: Settings and counts, as JSON.
         values: Leaves by their names; None for a value that does not exist.
     """
 
-    phase: str
+    name: str
     number: int
     stack: Stack | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     values: dict[str, Tree] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Return the rung as JSON."""
+        """Return the phase as JSON."""
         stack = json.dumps(lines_of(self.stack)) if self.stack is not None else "[]"
         values = ",\n  ".join(f"{quoted(name)}: {encode(leaf)}" for name, leaf in self.values.items())
         return (
-            f'{{"phase": "{self.phase}", "number": {self.number}, "stack": {stack}, '
+            f'{{"phase": "{self.name}", "number": {self.number}, "stack": {stack}, '
             f'"facts": {json.dumps(self.facts)}, "values": {{' + (f"\n  {values}" if values else "") + "}}"
         )
 
 
-class Ladder:
-    """The rungs of a step and rank, in the order of time.
+class StepPhases:
+    """The phases of a step and rank, in the order of time.
 
     Attributes:
-        rungs: The rungs.
+        phases: The phases.
         changed: True if anything was added since the text was made.
     """
 
     def __init__(self) -> None:
-        self.rungs: list[Rung] = []
+        self.phases: list[StepPhase] = []
         self.changed = True
         self._reasons: dict[str, str] = {}
 
-    def rung(self, phase: str, stack: Stack | None = None) -> Rung:
-        """Add a rung and return it."""
-        number = sum(rung.phase == phase for rung in self.rungs)
-        rung = Rung(phase, number, stack)
-        self.rungs.append(rung)
+    def add(self, phase: str, stack: Stack | None = None) -> StepPhase:
+        """Add a phase and return it."""
+        number = sum(step_phase.name == phase for step_phase in self.phases)
+        step_phase = StepPhase(phase, number, stack)
+        self.phases.append(step_phase)
         self.changed = True
-        return rung
+        return step_phase
 
     def lacks(self, phase: str, reason: str) -> None:
-        """Note the reason why a phase may have no rung; it is written if there is none at the end."""
+        """Note the reason why a phase may be missing; it is written if there is none at the end."""
         self._reasons.setdefault(phase, reason)
         self.changed = True
 
     def text(self, framework: str) -> str:
         """Return the content of the file."""
-        phases = {rung.phase for rung in self.rungs}
+        phases = {step_phase.name for step_phase in self.phases}
         missing = {phase: reason for phase, reason in self._reasons.items() if phase not in phases}
-        rungs = ",\n ".join(rung.text() for rung in self.rungs)
+        step_phases = ",\n ".join(step_phase.text() for step_phase in self.phases)
         self.changed = False
         return (
             f'{{"schema": {SCHEMA}, "framework": "{framework}", "not_captured": {json.dumps(missing)}, '
-            '"rungs": [' + (f"\n {rungs}\n" if rungs else "") + "]}\n"
+            '"phases": [' + (f"\n {step_phases}\n" if step_phases else "") + "]}\n"
         )
 
 
