@@ -435,7 +435,7 @@ def test_a_real_frame(name: str, pair: Any, monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_arrow_table(pair: Any) -> None:
     arrow = pytest.importorskip("pyarrow")
     table = probe_core.compare(*pair).to_arrow()
-    assert isinstance(table, arrow.MonitorTable) and table.num_rows == 100
+    assert isinstance(table, arrow.Table) and table.num_rows == 100
     assert table.schema.field("MaxRelativeErr").type == arrow.float64()
 
 

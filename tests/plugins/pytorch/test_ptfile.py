@@ -121,11 +121,11 @@ def test_conjugate_and_negative_views(tmp_path: Path) -> None:
 
 def test_parameters_and_requires_grad(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    agrees(tmp_path / "a.pt", torch.nn.ObservedParameter(torch.arange(6.0).reshape(2, 3)))
-    agrees(tmp_path / "b.pt", torch.nn.ObservedParameter(torch.arange(6.0).reshape(2, 3).t(), requires_grad=False))
+    agrees(tmp_path / "a.pt", torch.nn.Parameter(torch.arange(6.0).reshape(2, 3)))
+    agrees(tmp_path / "b.pt", torch.nn.Parameter(torch.arange(6.0).reshape(2, 3).t(), requires_grad=False))
     agrees(tmp_path / "c.pt", torch.arange(6.0).requires_grad_())
-    agrees(tmp_path / "d.pt", torch.nn.ObservedParameter(torch.ones(3, dtype=torch.bfloat16)))
-    agrees(tmp_path / "e.pt", torch.nn.ObservedParameter(torch.ones(3, dtype=dtype_of("uint16")), requires_grad=False))
+    agrees(tmp_path / "d.pt", torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16)))
+    agrees(tmp_path / "e.pt", torch.nn.Parameter(torch.ones(3, dtype=dtype_of("uint16")), requires_grad=False))
 
 
 def test_pickle_protocols(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ SAVED: dict[str, Callable[[Any], Any]] = {
     "bool": lambda torch: torch.ones(5, dtype=torch.bool), "int8": lambda torch: torch.ones(7, dtype=torch.int8),
     "bfloat16": lambda torch: torch.ones(9, dtype=torch.bfloat16), "float64": lambda torch: torch.ones(2, 3).double(),
     "complex": lambda torch: torch.ones(3) * 1j, "several": lambda torch: [torch.ones(n) for n in range(20)],
-    "parameter": lambda torch: torch.nn.ObservedParameter(torch.ones(3)), "large": lambda torch: torch.ones(100_000),
+    "parameter": lambda torch: torch.nn.Parameter(torch.ones(3)), "large": lambda torch: torch.ones(100_000),
 }  # fmt: skip
 
 
