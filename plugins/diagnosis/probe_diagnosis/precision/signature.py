@@ -62,30 +62,59 @@ def find_signature(calls: CallColumns, runs: Sequence[Run], conditions: Set[str]
     products = [number for number, key in enumerate(calls.keys) if find_arrangement(key) is not None]
     if not products:
         return None
-    return _find_by_recomputation(calls, runs, products) or _find_by_distances(
-        calls, products, is_decided=bool(conditions & load_settings().conditions)
+    is_decided = bool(conditions & load_settings().conditions)
+    return _find_by_recomputation(calls, runs, products, is_decided=is_decided) or _find_by_distances(
+        calls, products, is_decided=is_decided
     )
 
 
-def _find_by_recomputation(calls: CallColumns, runs: Sequence[Run], products: Sequence[int]) -> Signature | None:
-    """Return the signature that products show which are computed again from their recorded inputs."""
+def _find_by_recomputation(
+    calls: CallColumns, runs: Sequence[Run], products: Sequence[int], *, is_decided: bool
+) -> Signature | None:
+    """Return the signature that products show which are computed again from their recorded inputs.
+
+    A product that is precise in both runs shows nothing: a device rounds only those whose sizes its kernels of
+    lower precision support.
+
+    Args:
+        calls: The calls of a rank.
+        runs: The target and the golden.
+        products: The numbers of the calls that are matrix products.
+        is_decided: True if a condition differs that decides how products are rounded.
+    """
     limits = load_settings()
-    roundings: dict[str, tuple[float, float]] = {}
-    for number in products[:: max(1, len(products) // limits.recomputed)]:
+    measured = _measure_products(calls, runs, products)
+    precise = limits.precise * 2.0 ** -max(limits.formats.values())
+    rounded = {key: pair for key, pair in measured.items() if max(pair) > precise}
+    if not rounded or not _are_enough(len(rounded), len(measured), is_decided=is_decided):
+        return None
+    for side in (0, 1):
+        coarse, fine = ([pair[place] for pair in rounded.values()] for place in (side, 1 - side))
+        median = statistics.median(coarse)
+        formats = find_formats(median, limits.factors["tensor"])
+        are_alike = max(coarse) <= limits.scatter * median and median <= limits.scatter * min(coarse)
+        if formats and are_alike and max(fine) <= precise:
+            return Signature(formats, side, median, tuple(rounded))
+    return None
+
+
+def _measure_products(
+    calls: CallColumns, runs: Sequence[Run], products: Sequence[int]
+) -> dict[str, tuple[float, float]]:
+    """Return how coarsely both runs rounded the inputs of some products that can be computed again."""
+    roundings = {}
+    for number in products[:: max(1, len(products) // load_settings().recomputed)]:
         key = calls.keys[number]
         target = measure_rounding(runs[0], key)
         golden = measure_rounding(runs[1], calls.goldens.get(number, key)) if target is not None else None
         if target is not None and golden is not None:
             roundings[key] = target, golden
-    precise = limits.precise * 2.0 ** -max(limits.formats.values())
-    for side in (0, 1) if roundings else ():
-        coarse, fine = ([pair[place] for pair in roundings.values()] for place in (side, 1 - side))
-        median = statistics.median(coarse)
-        formats = find_formats(median, limits.factors["tensor"])
-        are_alike = max(coarse) <= limits.scatter * median and median <= limits.scatter * min(coarse)
-        if formats and are_alike and max(fine) <= precise:
-            return Signature(formats, side, median, tuple(roundings))
-    return None
+    return roundings
+
+
+def _are_enough(count: int, total: int, *, is_decided: bool) -> bool:
+    """Return True if so many products of a total show a lower precision, not a fault of their own."""
+    return is_decided or (2 * count > total and count >= min(total, load_settings().calls))
 
 
 def _find_by_distances(calls: CallColumns, products: Sequence[int], *, is_decided: bool) -> Signature | None:
@@ -98,17 +127,19 @@ def _find_by_distances(calls: CallColumns, products: Sequence[int], *, is_decide
     """
     limits = load_settings()
     independent = [calls[number] for number in _find_independent_calls(calls)]
-    of_products = [call for call in independent if calls.numbers[call.op] in {*products}]
+    of_products = {call.op for call in independent if calls.numbers[call.op] in {*products}}
     differing = [call for call in independent if any(value.state == DIFFERS for value in call.outputs())]
-    if len(of_products) < (1 if is_decided else limits.calls) or differing != of_products:
+    if len(differing) < (1 if is_decided else limits.calls) or not all(call.op in of_products for call in differing):
         return None
-    roundings = [rounding for call in of_products for rounding in _measure_roundings(call)]
+    if not _are_enough(len(differing), len(of_products), is_decided=is_decided):
+        return None
+    roundings = [rounding for call in differing for rounding in _measure_roundings(call)]
     if not roundings:
         return None
     median = statistics.median(roundings)
-    by_tensor = all(value.by is Basis.TENSOR for call in of_products for value in call.outputs())
+    by_tensor = all(value.by is Basis.TENSOR for call in differing for value in call.outputs())
     formats = find_formats(median, limits.factors["tensor" if by_tensor else "statistics"])
-    return Signature(formats, None, median, tuple(call.op for call in of_products)) if formats else None
+    return Signature(formats, None, median, tuple(call.op for call in differing)) if formats else None
 
 
 def _find_independent_calls(calls: CallColumns) -> Iterator[int]:

@@ -28,6 +28,12 @@ def model(bits: int = 0, *, wrong: int = -1, added: float = 0.0) -> Calls:
     return calls
 
 
+def with_precise_product(calls: Calls) -> Calls:
+    """Return the calls behind an outer product, which kernels of lower precision do not support."""
+    left, right = normal(16, 1, seed=90), normal(1, 12, seed=91)
+    return {"Tensor.__matmul__.0.forward": call(left, right, out=(left @ right).astype(np.float32)), **calls}
+
+
 def first(report: Any) -> Any:
     return report.answer.causes[0]
 
@@ -53,6 +59,14 @@ def test_statistics_show_that_one_run_rounds(tmp_path: Path, name: str) -> None:
     assert "as if one run rounded their inputs to" in report.answer.sentence
     assert name in report.answer.sentence
     assert "run" not in first(report).evidence
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_products_that_are_precise_in_both_runs_show_nothing(tmp_path: Path, task: str) -> None:
+    runs = [with_precise_product(model(bits)) for bits in (load_settings().formats["TF32"], 0)]
+    report = answered(tmp_path, *runs, task)
+    assert [cause.op for cause in report.answer.causes] == ["conditions.precision"]
+    assert first(report).evidence["calls"] == LAYERS
 
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
