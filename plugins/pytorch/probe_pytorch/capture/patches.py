@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from probe_recording import Threads, stack_of
 
 from probe_pytorch.capture import collectives
@@ -62,6 +63,9 @@ class Patches:
         if not self._placed:
             for patch in self._patches:
                 self._place(patch)
+            if any(_is_collective(patch) for patch in self._patches):
+                operation = torch.distributed.P2POp
+                self._replace(Patch(operation, "__init__", ""), _keep_originals(operation.__init__))
 
     def remove(self) -> None:
         """Restore the original functions."""
@@ -70,8 +74,6 @@ class Patches:
             self._restore(*entry)
 
     def _place(self, patch: Patch) -> None:
-        attributes = vars(patch.holder)
-        previous = attributes.get(patch.attribute, _NOT_OWN)
         plain = inspect.getattr_static(patch.holder, patch.attribute)
         wrapper: Any
         if isinstance(plain, (staticmethod, classmethod)):
@@ -79,6 +81,10 @@ class Patches:
         else:
             is_class = isinstance(patch.holder, type)
             wrapper = self._wrap(patch, plain if is_class else getattr(patch.holder, patch.attribute))
+        self._replace(patch, wrapper)
+
+    def _replace(self, patch: Patch, wrapper: Any) -> None:
+        previous = vars(patch.holder).get(patch.attribute, _NOT_OWN)
         setattr(patch.holder, patch.attribute, wrapper)
         self._placed.append((patch, previous, wrapper))
 
@@ -92,7 +98,7 @@ class Patches:
 
     def _wrap(self, patch: Patch, original: Callable[..., Any]) -> Callable[..., Any]:
         threads = self._threads
-        is_collective = patch.name.startswith("Distributed.")
+        is_collective = _is_collective(patch)
 
         @functools.wraps(original)
         def record_call(*args: Any, **kwargs: Any) -> Any:
@@ -110,23 +116,44 @@ class Patches:
         return _SameFunction(record_call, original) if is_collective else record_call
 
 
+def _is_collective(patch: Patch) -> bool:
+    return patch.name.startswith("Distributed.")
+
+
+def _keep_originals(initialize: Callable[..., None]) -> Callable[..., None]:
+    """Return an ``__init__`` of ``P2POp`` that stores the original of a wrapped operation.
+
+    ``batch_isend_irecv``, which is recorded itself, tells sends from receives by the identity of the operation.
+    """
+
+    @functools.wraps(initialize)
+    def initialize_with_originals(*args: Any, **kwargs: Any) -> None:
+        initialize(*map(_unwrap, args), **{name: _unwrap(value) for name, value in kwargs.items()})
+
+    return initialize_with_originals
+
+
+def _unwrap(value: Any) -> Any:
+    return value.original if isinstance(value, _SameFunction) else value
+
+
 class _SameFunction:
     """A wrapped collective that equals the original, which ``P2POp`` requires of its operation."""
 
     def __init__(self, recorded: Callable[..., Any], original: Callable[..., Any]) -> None:
         functools.update_wrapper(self, original)
         self._recorded = recorded
-        self._original = original
+        self.original = original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the collective and record the call."""
         return self._recorded(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
-        return other is self or other is self._original
+        return other is self or other is self.original
 
     def __hash__(self) -> int:
-        return hash(self._original)
+        return hash(self.original)
 
     def __reduce__(self) -> Any:
-        return pkgutil.resolve_name, (f"{self._original.__module__}:{self._original.__qualname__}",)
+        return pkgutil.resolve_name, (f"{self.original.__module__}:{self.original.__qualname__}",)
