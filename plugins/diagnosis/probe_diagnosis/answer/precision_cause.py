@@ -90,7 +90,7 @@ def _get_rounding_multiple(cause: Finding) -> float:
 def _is_upstream(cause: Finding, signature: Signature, facts: RankFacts) -> bool:
     """Return True for a cause before the first of the products, which therefore do not explain it."""
     numbers = facts.ops.numbers
-    return numbers.get(cause.op, len(numbers)) < numbers[signature.calls[0]]
+    return numbers.get(cause.op, len(numbers)) < numbers[signature.first]
 
 
 def _is_product(cause: Finding) -> bool:

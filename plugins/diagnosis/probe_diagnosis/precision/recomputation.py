@@ -57,6 +57,11 @@ def measure_rounding(run: Run, key: str) -> float | None:
     return float(error / expected / load_settings().rounding)
 
 
+def is_computable(key: str) -> bool:
+    """Return True for a call that arranges its inputs in a way in which a product can be computed again."""
+    return find_arrangement(key) in _MAKERS
+
+
 def load_product(run: Run, key: str) -> Product | None:
     """Return a part of a recorded product, of at most ``multiplications``; None if it cannot be computed."""
     place, arrangement = run.find(key), find_arrangement(key)

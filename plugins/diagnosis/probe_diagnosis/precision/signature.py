@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe_core.model.run import Run
-from probe_diagnosis.precision.recomputation import find_formats, measure_rounding
+from probe_diagnosis.precision.recomputation import find_formats, is_computable, measure_rounding
 from probe_diagnosis.precision.settings import find_arrangement, load_settings
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.value_table import SAME_CODE, UNJUDGED_CODE
@@ -26,12 +26,14 @@ class Signature:
         side: 0 for the target, 1 for the golden; None if it is not known which run it is.
         rounding: The largest relative change of a number by that rounding, as measured.
         calls: The names of the calls that show it.
+        first: The name of the first matrix product, which is not computed again in a large run.
     """
 
     formats: tuple[str, ...]
     side: int | None
     rounding: float
     calls: tuple[str, ...]
+    first: str
 
 
 def raise_noise(calls: CallColumns, bits: int) -> None:
@@ -94,7 +96,7 @@ def _find_by_recomputation(
         formats = find_formats(median, limits.factors["tensor"])
         are_alike = max(coarse) <= limits.scatter * median and median <= limits.scatter * min(coarse)
         if formats and are_alike and max(fine) <= precise:
-            return Signature(formats, side, median, tuple(rounded))
+            return Signature(formats, side, median, tuple(rounded), calls.keys[products[0]])
     return None
 
 
@@ -103,7 +105,8 @@ def _measure_products(
 ) -> dict[str, tuple[float, float]]:
     """Return how coarsely both runs rounded the inputs of some products that can be computed again."""
     roundings = {}
-    for number in products[:: max(1, len(products) // load_settings().recomputed)]:
+    computable = [number for number in products if is_computable(calls.keys[number])]
+    for number in computable[:: max(1, len(computable) // load_settings().recomputed)]:
         key = calls.keys[number]
         target = measure_rounding(runs[0], key)
         golden = measure_rounding(runs[1], calls.goldens.get(number, key)) if target is not None else None
@@ -139,7 +142,9 @@ def _find_by_distances(calls: CallColumns, products: Sequence[int], *, is_decide
     median = statistics.median(roundings)
     by_tensor = all(value.by is Basis.TENSOR for call in differing for value in call.outputs())
     formats = find_formats(median, limits.factors["tensor" if by_tensor else "statistics"])
-    return Signature(formats, None, median, tuple(call.op for call in differing)) if formats else None
+    if not formats:
+        return None
+    return Signature(formats, None, median, tuple(call.op for call in differing), differing[0].op)
 
 
 def _find_independent_calls(calls: CallColumns) -> Iterator[int]:

@@ -14,11 +14,11 @@ from support.runs.answered import Calls, answered, call, normal
 LAYERS = 4
 
 
-def model(bits: int = 0, *, wrong: int = -1, added: float = 0.0) -> Calls:
+def model(bits: int = 0, *, wrong: int = -1, added: float = 0.0, layers: int = LAYERS) -> Calls:
     """Return the calls of layers that receive the same input each, like the projections of attention."""
     x = normal(16, 64)
     calls: Calls = {}
-    for number in range(LAYERS):
+    for number in range(layers):
         w = normal(48, 64, seed=number + 1)
         low = bits if wrong in (-1, number) else 0
         factors = [rounded(value, low) if low else value.astype(float) for value in (x, w)]
@@ -32,6 +32,12 @@ def with_precise_product(calls: Calls) -> Calls:
     """Return the calls behind an outer product, which kernels of lower precision do not support."""
     left, right = normal(16, 1, seed=90), normal(1, 12, seed=91)
     return {"Tensor.__matmul__.0.forward": call(left, right, out=(left @ right).astype(np.float32)), **calls}
+
+
+def with_modules(calls: Calls) -> Calls:
+    """Return the calls with a module in front, whose product cannot be computed again."""
+    linear = calls["Functional.linear.0.forward"]
+    return {"Module.first.Linear.forward.0": linear, **calls}
 
 
 def first(report: Any) -> Any:
@@ -59,6 +65,14 @@ def test_statistics_show_that_one_run_rounds(tmp_path: Path, name: str) -> None:
     assert "as if one run rounded their inputs to" in report.answer.sentence
     assert name in report.answer.sentence
     assert "run" not in first(report).evidence
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_the_first_of_many_products_need_not_be_computed_again(tmp_path: Path, task: str) -> None:
+    count = 3 * load_settings().recomputed
+    runs = [with_modules(model(bits, layers=count)) for bits in (load_settings().formats["TF32"], 0)]
+    report = answered(tmp_path, *runs, task)
+    assert [cause.op for cause in report.answer.causes] == ["conditions.precision"]
 
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
