@@ -392,10 +392,15 @@ def take_dispatch_out(mode: Any) -> None:
         _push_mode(each)
 
 
-is_exporting: Callable[[], bool] = getattr(
-    torch.compiler, "is_exporting", lambda: getattr(torch.compiler, "_is_compiling_flag", False)
-)
-"""A test for being inside ``torch.export``; torch 2.1 and 2.2 have none, so that it returns False."""
+_EXPORT_FLAG = "_is_exporting_flag" if hasattr(torch.compiler, "is_exporting") else "_is_compiling_flag"
+
+
+def is_exporting() -> bool:
+    """Return True inside ``torch.export``; torch 2.1 and 2.2 do not tell, so that it returns False.
+
+    The flag is read because compiled code of torch 2.11 takes ``torch.compiler.is_exporting()`` for true.
+    """
+    return getattr(torch.compiler, _EXPORT_FLAG, False)
 
 
 def is_tracing() -> bool:
