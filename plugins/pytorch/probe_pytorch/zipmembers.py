@@ -15,8 +15,10 @@ from typing import Union
 Memory = Union[bytes, mmap.mmap]
 
 _END = struct.Struct("<4s4H2IH")
-_LARGE_END = struct.Struct("<16x2I4Q4sIQI")
+_LARGE_END = struct.Struct("<4xQ4x2I4Q4sIQI")
 """The end record of zip64, which torch writes before the usual one, and the locator behind it."""
+_LARGE_END_SIZE = 44
+"""What the end record of zip64 states as its size, which is that of the fields behind."""
 _ENTRY = struct.Struct("<4s2xB1x2H8x2I3H8xI")
 _END_MARK, _ENTRY_MARK = b"PK\x05\x06", b"PK\x01\x02"
 _LARGE_END_MARK, _LOCATOR_MARK = b"PK\x06\x06", b"PK\x06\x07"
@@ -64,10 +66,10 @@ def _read_plain_members(memory: Memory) -> dict[str, Member] | None:
     wide = at - _LARGE_END.size
     if wide >= 0 and memory[wide : wide + 4] == _LARGE_END_MARK:
         at = wide
-        disk, first_disk, disk_entry_count, count, length, start, locator, its_disk, found_at, disks = (
+        size, disk, first_disk, disk_entry_count, count, length, start, locator, its_disk, found_at, disks = (
             _LARGE_END.unpack_from(memory, at)
         )
-        if locator != _LOCATOR_MARK or its_disk or found_at != at or disks > 1:
+        if size != _LARGE_END_SIZE or locator != _LOCATOR_MARK or its_disk or found_at != at or disks > 1:
             return None
     elif memory[max(0, at - 20) : max(0, at - 16)] == _LOCATOR_MARK:
         return None
