@@ -48,13 +48,13 @@ class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
     def _can_record(self) -> bool:
         """Return False if this program cannot be recorded, and warn about all that is not recorded."""
         if compat.is_compiled_mode():
-            self._tell(
+            self._notices.print_once(
                 "probe: nothing is recorded in GRAPH_MODE; before start(), call "
                 "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)."
             )
             return False
         if not compat.has_nodes():
-            self._tell(
+            self._notices.print_once(
                 "probe: this version of MindSpore does not show the gradients of calls, so backward calls "
                 "are not recorded; to record them, install MindSpore 2.10: pip install mindspore==2.10.0"
             )

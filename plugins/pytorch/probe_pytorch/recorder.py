@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import probe_recording
-from probe_recording import Config, StepDirectory, interrupts_deferred
+from probe_recording import Change, Config, StepDirectory, interrupts_deferred
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -112,7 +112,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         if self.config.compile != "eager" or not any(map(compat.is_compiled, model.modules())):
             return
         period = "in the whole run" if self.finds_models else "while it is recorded"
-        self._tell(
+        self._notices.print_once(
             f"probe: the model is compiled by torch.compile, but runs uncompiled {period}. Its results differ "
             "from those of the compiled model by rounding, and dropout draws other random numbers from here "
             'on. To record the compiled model, call start(model=model) with "compile": "tap" and level L0.'
@@ -125,7 +125,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
     @interrupts_deferred()
     def stop(self) -> None:
         """Stop recording and write the records."""
-        if not self._running:
+        if not self._states.apply(Change.STOP):
             return
         session = self._session
         self._tap.stop()
@@ -245,7 +245,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         if self._steps is not None:
             self._steps.close()
         if self._listed is not None and self._listed.missing:
-            self._tell(
+            self._notices.print_once(
                 f"probe: {format_list(self._listed.missing)} of {self.config.wrapped_functions} "
                 "not found, and therefore not recorded."
             )

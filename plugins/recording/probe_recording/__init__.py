@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, tensors_in
     from probe_recording.recorder import Recorder
+    from probe_recording.recorder_state import Change, RecorderState
     from probe_recording.sending.body import SentTensor, SentTensors, encode_body
     from probe_recording.sending.message import (
         PREFIX,
@@ -152,6 +153,7 @@ __all__ = [
     "Calls",
     "CaptureSpec",
     "Cause",
+    "Change",
     "Collector",
     "ConditionCapture",
     "Conditions",
@@ -194,6 +196,7 @@ __all__ = [
     "Process",
     "RandomStates",
     "Recorder",
+    "RecorderState",
     "Running",
     "Save",
     "Sender",
@@ -323,6 +326,7 @@ __getattr__ = create_exporter(
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors tensors_in",
         "recorder": "Recorder",
+        "recorder_state": "Change RecorderState",
         "sending.body": "SentTensor SentTensors encode_body",
         "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits Prefix "
         "SentCall call_head call_in call_of counts_in encode_frame frame_in frame_of number_in numbers_in "

@@ -76,7 +76,7 @@ def describe_failure(error: Exception, path: Path) -> WriteFailure:
     return WriteFailure(f'"{name}" cannot be written: {type(error).__name__}: {error}.', fix)
 
 
-def tell(loss: Loss, whole: Sequence[int]) -> None:
+def print_loss(loss: Loss, whole: Sequence[int]) -> None:
     """Print that the recording ended, why, and how much of it can be read.
 
     Args:

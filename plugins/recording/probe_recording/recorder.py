@@ -11,22 +11,23 @@ from typing import Any, Generic, TypeVar
 
 from probe_core.errors import UserError, format_count
 from probe_core.files.atomic import create_path_error
-from probe_recording import messages
 from probe_recording.activity import NOTHING_RECORDED, Activity, Position
 from probe_recording.condition_capture import ConditionCapture
 from probe_recording.config import Config
 from probe_recording.directory import (
     DEBUG_FILE,
     DUMP_FILE,
-    Lock,
+    RunLocks,
     StepDirectory,
     check_place,
     remove_earlier_steps,
 )
 from probe_recording.interrupts import interrupts_deferred
-from probe_recording.loss import Loss, WriteFailure, describe_failure, tell
+from probe_recording.loss import Loss, WriteFailure, describe_failure, print_loss
+from probe_recording.messages import Notices, note
 from probe_recording.modules import Modules, NoModules
 from probe_recording.process import Process
+from probe_recording.recorder_state import Change, RecorderState, StateMachine
 from probe_recording.sending.sender import Sender
 from probe_recording.sending.session import Sending
 from probe_recording.session import Session
@@ -71,11 +72,9 @@ class Recorder(Process, ABC, Generic[S]):
         self._session: S | None = None
         self._room = room
         self._overflows_left = config.overflow_count
-        self._searched = False
-        self._locks: dict[str, Lock] = {}
+        self._locks = RunLocks()
         self._threads = Threads()
-        self._running = False
-        self._finished = False
+        self._states = StateMachine()
         self._modules = self.new_modules()
         self._conditions = self.new_conditions()
         self._single: Modules[S] | None = None
@@ -84,7 +83,7 @@ class Recorder(Process, ABC, Generic[S]):
         if hasattr(os, "register_at_fork"):
             recorder = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _abandon_in_child(recorder()))
-        self._told: set[str] = set()
+        self._notices = Notices()
         self.activity = Activity(config)
 
     # -- to be overridden for a framework -------------------------------------------------
@@ -129,7 +128,6 @@ class Recorder(Process, ABC, Generic[S]):
 
     def _blind(self) -> None:
         """Uninstall all captures; subclasses extend this by their own."""
-        self._running = False
         self._end_module_dump()
         self._forget_tokens()
 
@@ -155,10 +153,16 @@ class Recorder(Process, ABC, Generic[S]):
     # -- the life of a step ----------------------------------------------------------------
 
     @property
+    def state(self) -> RecorderState:
+        """The state of the recorder."""
+        return self._states.state
+
+    @property
     def is_over(self) -> bool:
         """True once no later step can be recorded."""
-        steps = self.config.steps
-        return self._finished or self._searched or (bool(steps) and self._step > max(steps))
+        if self.state is RecorderState.FINISHED or not self._overflows_left:
+            return True
+        return bool(self.config.steps) and self._step > max(self.config.steps)
 
     @interrupts_deferred()
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
@@ -173,9 +177,11 @@ class Recorder(Process, ABC, Generic[S]):
                 under way, such a failure ends the recording with a message instead.
         """
         self.activity.add_start()
-        if self._searched or not self._is_step_recorded() or self.config.level == "debug" or not self._can_record():
-            if self.config.level != "debug":
-                self._look_ahead()
+        is_recorded = self._overflows_left and self._is_step_recorded()
+        if self.config.level == "debug":
+            return
+        if not is_recorded or not self._can_record():
+            self._look_ahead()
             return
         session = self._try_open_session()
         if session is None:
@@ -191,7 +197,7 @@ class Recorder(Process, ABC, Generic[S]):
         self._has_begun = True
         session.tokens, self._tokens = self._tokens or session.tokens, None
         session.active = session.lost is None
-        self._running = True
+        self._states.apply(Change.START)
         if token_range is not None and model is not None:
             self._count_tokens(session, model, token_range)
 
@@ -221,10 +227,10 @@ class Recorder(Process, ABC, Generic[S]):
             failure: The failed write.
             count: The number of records that the step had by then.
         """
-        if self.lost is None:
+        if self._states.apply(Change.LOSE):
             complete_count = self._session.kept if self._session is not None else 0
             self.lost = Loss(failure, self._step, complete_count, count)
-            tell(self.lost, self.whole)
+            print_loss(self.lost, self.whole)
 
     @property
     def whole(self) -> list[int]:
@@ -279,21 +285,20 @@ class Recorder(Process, ABC, Generic[S]):
         self.complete()
         if self.tells_missing:
             for sentence in self.missing_records():
-                self._tell(f"probe: {sentence}")
+                self._notices.print_once(f"probe: {sentence}")
         if self.sender is not None:
             self.sender.finish(self.config.dump_path)
 
     @interrupts_deferred()
     def complete(self) -> None:
         """Write everything and release the run; called at the end of the process."""
-        if self._finished:
+        if self.state is RecorderState.FINISHED:
             return
         self.stop()
         self._close_session()
         self._close_last()
-        self._finished = True
-        for lock in self._locks.values():
-            lock.release()
+        self._states.apply(Change.FINISH)
+        self._locks.release()
 
     def missing_records(self) -> list[str]:
         """Return sentences on what was selected and not recorded, for the end of the program."""
@@ -306,21 +311,23 @@ class Recorder(Process, ABC, Generic[S]):
 
     def abandon(self) -> None:
         """Stop recording without writing anything; do nothing if no recording has begun."""
-        if not self._locks:
-            return
-        for lock in self._locks.values():
-            lock.let_go()
+        if self._locks:
+            self._leave_run()
+
+    def _leave_run(self) -> None:
+        """Stop recording without writing anything, because the run belongs to the parent process."""
+        self._locks.let_go()
         if self.sender is not None:
             self.sender.abandon()
         if self._session is not None:
             self._session.active = False
         self._session = self.sender = None
-        self._finished = True
+        self._states.apply(Change.FINISH)
 
     @interrupts_deferred()
     def stop(self) -> None:
         """Stop recording and write the records."""
-        if not self._running:
+        if not self._states.apply(Change.STOP):
             return
         self._blind()
         session = self._session
@@ -376,7 +383,8 @@ class Recorder(Process, ABC, Generic[S]):
         session = self._try_open_session()
         if session is None:
             return
-        self._has_begun = session.active = self._running = True
+        self._has_begun = session.active = True
+        self._states.apply(Change.PAUSE)
         self._pause_calls()
         self._modules.paused = True
         self._single = self.new_modules()
@@ -388,6 +396,7 @@ class Recorder(Process, ABC, Generic[S]):
         if self._single is None:
             return
         self._end_module_dump()
+        self._states.apply(Change.RESUME)
         if self._session is not None:
             self._session.flush()
 
@@ -439,10 +448,10 @@ class Recorder(Process, ABC, Generic[S]):
 
     def _claim(self, label: str) -> None:
         """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""
-        self._locks[label] = Lock(self.config.dump_path, label)
+        self._locks.acquire(self.config.dump_path, label)
         if self.config.online is None:
             for sentence in remove_earlier_steps(self.config.dump_path, label, self._first, self.process_count):
-                messages.note(sentence)
+                note(sentence)
 
     def _close_session(self) -> None:
         """Complete the step; after an interrupt it is still open and can be closed again."""
@@ -466,30 +475,27 @@ class Recorder(Process, ABC, Generic[S]):
         """End the search after the last overflow that was asked for; the training goes on."""
         if self._session is not None:
             self._session.active = False
-        self._searched = True
-        self._tell(
+        self._overflows_left = 0
+        self._notices.print_once(
             f"probe: {format_count(self.config.overflow_count, 'overflow')} recorded; the search ends, "
             "the program goes on unrecorded."
         )
 
     def _is_step_recorded(self) -> bool:
-        return not self._finished and self.lost is None and self._is_step_selected() and self._is_enabled()
+        return self._states.allows(Change.START) and self._is_step_selected() and self._is_enabled()
 
     def _is_step_selected(self) -> bool:
         if self.config.steps and self._step not in self.config.steps:
             last = max(self.config.steps)
             if self._step > last:
-                self._tell(f"probe: step {last} was the last step to record; later steps are not recorded.")
+                self._notices.print_once(
+                    f"probe: step {last} was the last step to record; later steps are not recorded."
+                )
             return False
         return self.is_selected(self.config.ranks)
 
     def _is_enabled(self) -> bool:
         return self.config.read_enabled()
-
-    def _tell(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            messages.note(text)
 
 
 def _abandon_in_child(recorder: Recorder[Any] | None) -> None:

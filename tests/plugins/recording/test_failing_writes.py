@@ -15,6 +15,7 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
+from probe_recording import RecorderState
 from probe_recording import session as sessions
 from support.faults.failing_writes import ERRORS, FailingWrites, small_disk
 from support.runs.recording import Recording
@@ -50,9 +51,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
     if instance is not None:
         instance._recorder._blind()
-        instance._recorder._finished = True
-        for lock in instance._recorder._locks.values():
-            lock.release()
+        instance._recorder._states.state = RecorderState.FINISHED
+        instance._recorder._locks.release()
 
 
 @dataclass

@@ -16,6 +16,7 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
+from probe_recording import RecorderState
 from torch import nn
 
 from support import TESTS
@@ -29,9 +30,8 @@ def alone() -> Iterator[None]:
     instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
     if instance is not None:
         instance._recorder._blind()
-        instance._recorder._finished = True
-        for lock in instance._recorder._locks.values():
-            lock.release()
+        instance._recorder._states.state = RecorderState.FINISHED
+        instance._recorder._locks.release()
 
 
 def net() -> nn.Sequential:

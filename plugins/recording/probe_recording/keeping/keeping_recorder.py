@@ -11,7 +11,7 @@ import numpy as np
 
 from probe_core.errors import UserError, format_count
 from probe_recording import messages
-from probe_recording.directory import Lock, StepDirectory, check_place
+from probe_recording.directory import StepDirectory, check_place
 from probe_recording.earlier_run import is_one_of_several, settle_earlier_run
 from probe_recording.interrupts import interrupts_deferred
 from probe_recording.keeping.event import Cause, Trigger
@@ -24,6 +24,7 @@ from probe_recording.keeping.verdict_text import format_event, format_rerun, for
 from probe_recording.keeping.watched import collect_watched_values, has_scaler
 from probe_recording.leaves import Tree
 from probe_recording.recorder import Recorder
+from probe_recording.recorder_state import RecorderState
 from probe_recording.session import Entry, Session
 from probe_recording.sites import Stack
 
@@ -140,7 +141,7 @@ class KeepingRecorder(Recorder[S]):
 
     def _handle_closed_step(self, session: S) -> None:
         directory, self._memory_directory = self._memory_directory, None
-        if directory is None or not directory.files or self._finished:
+        if directory is None or not directory.files or self.state is RecorderState.FINISHED:
             return
         try:
             trigger = self.keeper.end_step(
@@ -152,7 +153,7 @@ class KeepingRecorder(Recorder[S]):
                 is_scaled=has_scaler(session.step_phases),
             )
         except Exception as error:  # the training must go on whatever the error
-            self._tell(f"probe: a step could not be judged: {type(error).__name__}: {error}")
+            self._notices.print_once(f"probe: a step could not be judged: {type(error).__name__}: {error}")
             return
         if trigger is not None:
             self._write_event(trigger)
@@ -160,13 +161,13 @@ class KeepingRecorder(Recorder[S]):
 
     def _tell_memory(self) -> None:
         if self.keeper.dropped_for_memory:
-            self._tell(
+            self._notices.print_once(
                 f"probe: fewer than {format_count(self.keeper.options.keep_last, 'step')} fit into "
                 f"{self.keeper.options.memory:,} bytes, so older steps are dropped. "
                 "Allow more with keep_memory."
             )
         if self.keeper.left_out_quantities:
-            self._tell("probe: some quantities are not judged, because their history exceeds the memory.")
+            self._notices.print_once("probe: some quantities are not judged, because their history exceeds the memory.")
 
     # -- events ----------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class KeepingRecorder(Recorder[S]):
             cause: The reason.
             name: The class of the exception.
         """
-        if self._finished or os.getpid() != self._process:
+        if self.state is RecorderState.FINISHED or os.getpid() != self._process:
             return
         with self._defer_signals():
             number = self._step
@@ -226,7 +227,9 @@ class KeepingRecorder(Recorder[S]):
         return self.process_count > 1 and not is_one_of_several(os.environ)
 
     def _tell_moved(self, _: str) -> None:
-        self._tell(f"probe: the earlier recording in {self.config.shown_path} was moved to a name with a number.")
+        self._notices.print_once(
+            f"probe: the earlier recording in {self.config.shown_path} was moved to a name with a number."
+        )
 
     def _claim(self, label: str) -> None:
         try:
@@ -240,7 +243,7 @@ class KeepingRecorder(Recorder[S]):
         if self._replaces or self._is_spawned:
             super()._claim(label)
         else:
-            self._locks[label] = Lock(self.config.dump_path, label)
+            self._locks.acquire(self.config.dump_path, label)
 
     def _avoid_directory(self) -> None:
         """Write into a directory of this process, because another one writes into that which was set."""
@@ -249,7 +252,7 @@ class KeepingRecorder(Recorder[S]):
             return
         path = self.config.dump_path
         shown = self.config.shown_path.rstrip("/") + suffix
-        self._tell(f"probe: {path} is in use or cannot be written, so the steps are written to {shown}.")
+        self._notices.print_once(f"probe: {path} is in use or cannot be written, so the steps are written to {shown}.")
         self.config = replace(self.config, dump_path=path.with_name(path.name + suffix), shown_path=shown)
 
     def tell_rerun(self, step: int, place: str) -> None:
@@ -275,7 +278,7 @@ class KeepingRecorder(Recorder[S]):
 
     def _write_at_signal(self) -> None:
         self._has_signal = False
-        if self._finished or self.keeper.options.signal is None:
+        if self.state is RecorderState.FINISHED or self.keeper.options.signal is None:
             return
         name = self.keeper.options.signal.name
         trigger = self.keeper.begin_interrupt_event(Trigger(Cause.SIGNAL, self._step, name=name))
@@ -297,7 +300,7 @@ class KeepingRecorder(Recorder[S]):
 
     def complete(self) -> None:
         """Release the run; the step that is being recorded is not judged."""
-        if self._finished:
+        if self.state is RecorderState.FINISHED:
             return
         self._memory_directory = None
         super().complete()
@@ -306,12 +309,7 @@ class KeepingRecorder(Recorder[S]):
 
     def abandon(self) -> None:
         """Keep nothing any more, because the run belongs to the parent process."""
-        for lock in self._locks.values():
-            lock.let_go()
-        if self._session is not None:
-            self._session.active = False
-        self._session = None
-        self._finished = True
+        self._leave_run()
 
 
 class _SignalDeferral:
