@@ -155,18 +155,18 @@ def is_recompute(stack: Stack) -> bool:
     return any(name in _RECOMPUTE_FUNCTIONS and file.endswith(_RECOMPUTE) for file, name in frames_of(stack))
 
 
-class Eager:
+class EagerSwitch:
     """A switch that makes ``jit`` functions run uncompiled, by the documented ``MS_JIT=0``.
 
     Functions under ``vmap`` need a graph, and are still compiled.
 
     Args:
-        blind: Removes all patches while a function is compiled, because compilers must not meet them.
+        remove_wrappers: Removes all patches while a function is compiled, because compilers must not meet them.
             It returns a function that puts them back.
     """
 
-    def __init__(self, blind: Callable[[], Callable[[], None]]) -> None:
-        self._blind = blind
+    def __init__(self, remove_wrappers: Callable[[], Callable[[], None]]) -> None:
+        self._remove_wrappers = remove_wrappers
         self._former: str | None = None
         self._vmap: Any = None
 
@@ -202,7 +202,7 @@ class Eager:
         if self._vmap is None:  # the recording has ended
             yield
             return
-        restore = self._blind()
+        restore = self._remove_wrappers()
         self._set(self._former)
         try:
             yield

@@ -28,7 +28,7 @@ class Follower:
 
     def __init__(self, config: Config, recorder: Recorder | None = None) -> None:
         self.recorder = recorder or Recorder(config, finds_models=True)
-        self.recorder.tells_missing = False  # the command reports it together with what was recorded
+        self.recorder.reports_missing = False  # the command reports it together with what was recorded
         self._first: int | None = None
         self._environment: str | None = None
         self._handle: Any = None

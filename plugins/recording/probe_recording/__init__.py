@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         hash_weights,
     )
     from probe_recording.calls import Call, Calls
+    from probe_recording.capture import Capture, ModuleCapture
     from probe_recording.condition_capture import ConditionCapture, new_condition_capture
     from probe_recording.conditions import Conditions, Draw, Fact, state_hash
     from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, load_config, parse_steps
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
         scalar,
     )
     from probe_recording.loss import spans
-    from probe_recording.messages import note
+    from probe_recording.messages import Notices, note
     from probe_recording.module_hooks import ModuleHooks, Running
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
     from probe_recording.process import Process
@@ -151,6 +152,7 @@ __all__ = [
     "Call",
     "CallInterceptor",
     "Calls",
+    "Capture",
     "CaptureSpec",
     "Cause",
     "Change",
@@ -185,7 +187,9 @@ __all__ = [
     "Limit",
     "Lock",
     "Memory",
+    "ModuleCapture",
     "ModuleHooks",
+    "Notices",
     "NpyStore",
     "PickleError",
     "PickleMachine",
@@ -293,6 +297,7 @@ __getattr__ = create_exporter(
         "backward": "Backward",
         "batch_values": "BLOCK CHUNK_BLOCKS batch_entry batch_tensors chunk_weight hash_array hash_weights",
         "calls": "Call Calls",
+        "capture": "Capture ModuleCapture",
         "condition_capture": "ConditionCapture new_condition_capture",
         "conditions": "Conditions Draw Fact state_hash",
         "config": "LEVELS TASKS Config ConfigWarning load_config parse_steps",
@@ -314,7 +319,7 @@ __getattr__ = create_exporter(
         "step_phases": "StepPhases StepPhase flat",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "spans",
-        "messages": "note",
+        "messages": "Notices note",
         "module_hooks": "ModuleHooks Running",
         "place": "Destination bytes_of destination_to is_loopback with_destination",
         "process": "Process",

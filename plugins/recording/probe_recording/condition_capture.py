@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from probe_recording.capture import Capture
 from probe_recording.conditions import Conditions, Fact, RandomSample, hash_host_states
 from probe_recording.session import Session
 from probe_recording.surroundings import (
@@ -18,7 +19,7 @@ from probe_recording.surroundings import (
 )
 
 
-class ConditionCapture:
+class ConditionCapture(Capture[Session]):
     """A capture of the conditions of each step; subclasses add what their framework knows.
 
     Errors are written to the error log of the step and do not reach the program.
@@ -72,6 +73,14 @@ class ConditionCapture:
     def quiet(self) -> AbstractContextManager[Any]:
         """Return a context inside which no computation is recorded, for uses without a session."""
         return nullcontext()
+
+    # -- as a capture of a recorder ------------------------------------------------------------
+
+    def install(self, session: Session, model: Any) -> None:
+        """Do nothing; frameworks may observe the calls of the model."""
+
+    def remove(self) -> None:
+        """Do nothing."""
 
     # -- points of a step ------------------------------------------------------------------
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from probe_core.errors import UserError, format_count
 from probe_core.files.atomic import create_path_error
 from probe_recording.activity import NOTHING_RECORDED, Activity, Position
+from probe_recording.capture import Capture, TokenWindow
 from probe_recording.condition_capture import ConditionCapture
 from probe_recording.config import Config
 from probe_recording.directory import (
@@ -22,6 +23,7 @@ from probe_recording.directory import (
     check_place,
     remove_earlier_steps,
 )
+from probe_recording.former_hooks import FormerHooks
 from probe_recording.interrupts import interrupts_deferred
 from probe_recording.loss import Loss, WriteFailure, describe_failure, print_loss
 from probe_recording.messages import Notices, note
@@ -41,50 +43,68 @@ ERRORS = "online"
 """The directory in ``dump_path`` for error logs of calls that are sent."""
 
 
+@dataclass(slots=True)
+class Carryover:
+    """The values that the session of a step passes to that of the next step.
+
+    Attributes:
+        room: Bytes to keep free in the tensor file for its header.
+        overflows_left: The number of overflows to record until the search ends; negative for no end.
+        tokens: The samples and tokens of a batch that the script noted before the session was opened.
+    """
+
+    room: int
+    overflows_left: int
+    tokens: TokenNote | None = None
+
+
 class Recorder(Process, ABC, Generic[S]):
-    """A recorder of one process, which opens a session for each step; subclasses install the captures.
+    """A recorder of one process, which opens a session for each step and installs captures that record into it.
 
     Args:
         config: The settings of the recording.
         room: Bytes to keep free in the first tensor file for its header.
+        writes_empty_steps: True to write the files of a step without records.
 
     Attributes:
         config: The settings of the recording.
+        captures: The captures, in the order in which they are installed; subclasses append theirs.
         recorded: The number of records of each step that was written completely.
         lost: The failed write that ended the recording; None if there was none.
         sender: The sender of calls, once one is needed; None if they are written.
         activity: What the program did, to explain what was not recorded.
     """
 
-    tells_missing = True
+    reports_missing = True
     """True to print at the end what was not recorded although it was selected."""
 
-    _modules: Modules[S]
+    captures: list[Capture[S]]
 
-    def __init__(self, config: Config, room: int = 0) -> None:
+    def __init__(self, config: Config, room: int = 0, *, writes_empty_steps: bool = True) -> None:
         self.config = config
         self.recorded: dict[int, int] = {}
         self.lost: Loss | None = None
         self.sender: Sender | None = None
+        self.activity = Activity(config)
+        self._writes_empty_steps = writes_empty_steps
         self._has_begun = False
         self._step = 0
-        self._first = 0
+        self._first_step = 0
         self._session: S | None = None
-        self._room = room
-        self._overflows_left = config.overflow_count
+        self._carryover = Carryover(room, config.overflow_count)
         self._locks = RunLocks()
         self._threads = Threads()
         self._states = StateMachine()
-        self._modules = self.new_modules()
+        self._notices = Notices()
         self._conditions = self.new_conditions()
         self._single: Modules[S] | None = None
-        self._token_handles: list[Any] = []
-        self._tokens: TokenNote | None = None
+        self._token_window: TokenWindow[S] = TokenWindow(self._hook_calls)
+        self.captures = [self._conditions]
+        if hasattr(self, "_see"):
+            self.captures.append(FormerHooks(self))
         if hasattr(os, "register_at_fork"):
             recorder = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _abandon_in_child(recorder()))
-        self._notices = Notices()
-        self.activity = Activity(config)
 
     # -- to be overridden for a framework -------------------------------------------------
 
@@ -98,7 +118,7 @@ class Recorder(Process, ABC, Generic[S]):
         """
 
     def new_modules(self) -> Modules[S]:
-        """Return a new capture of modules."""
+        """Return new hooks of modules."""
         return NoModules()
 
     def new_conditions(self) -> ConditionCapture:
@@ -122,23 +142,9 @@ class Recorder(Process, ABC, Generic[S]):
         """Return False, after a warning, if the program runs in a way that cannot be recorded."""
         return True
 
-    @abstractmethod
-    def _see(self, session: S, model: Any) -> None:
-        """Install the captures of the configured level, to record into ``session``."""
-
-    def _blind(self) -> None:
-        """Uninstall all captures; subclasses extend this by their own."""
-        self._end_module_dump()
-        self._forget_tokens()
-
-    def _pause_calls(self) -> None:
-        """Pause the recording of calls, while a single module is recorded."""
-
-    def _resume_calls(self) -> None:
-        """Resume the recording of calls, if they were recorded before."""
-
-    def _add_stop_facts(self, session: S) -> None:
-        """Add facts that are known only at stop to the header of the run."""
+    def _hook_calls(self, model: Any, before: Callable[..., None]) -> Any:
+        """Install a hook before each forward of the model; return a handle with a method ``remove``."""
+        return model.register_forward_pre_hook(before)
 
     def _has_compiled_code(self) -> bool:
         """Return True if the program compiled code, inside which the recorder may see no calls."""
@@ -147,8 +153,26 @@ class Recorder(Process, ABC, Generic[S]):
     def _handle_closed_step(self, session: S) -> None:
         """Use the complete files of a step; called after each step."""
 
-    def _close_last(self) -> None:
-        """Release whatever else the framework's recorder holds; called once, at the end."""
+    def _blind(self) -> None:
+        """Do nothing; plugins with the former interface call this method of their base."""
+
+    # -- captures ----------------------------------------------------------------------------
+
+    def _install_captures(self, session: S, model: Any) -> None:
+        for capture in self.captures:
+            capture.install(session, model)
+        if self.state is RecorderState.PAUSED:
+            self._pause_captures()
+
+    def _pause_captures(self) -> None:
+        for capture in self.captures:
+            capture.pause()
+
+    def _remove_captures(self) -> None:
+        self._end_module_dump()
+        self._token_window.remove()
+        for capture in reversed(self.captures):
+            capture.remove()
 
     # -- the life of a step ----------------------------------------------------------------
 
@@ -160,7 +184,7 @@ class Recorder(Process, ABC, Generic[S]):
     @property
     def is_over(self) -> bool:
         """True once no later step can be recorded."""
-        if self.state is RecorderState.FINISHED or not self._overflows_left:
+        if self.state is RecorderState.FINISHED or not self._carryover.overflows_left:
             return True
         return bool(self.config.steps) and self._step > max(self.config.steps)
 
@@ -177,7 +201,7 @@ class Recorder(Process, ABC, Generic[S]):
                 under way, such a failure ends the recording with a message instead.
         """
         self.activity.add_start()
-        is_recorded = self._overflows_left and self._is_step_recorded()
+        is_recorded = self._carryover.overflows_left and self._is_step_recorded()
         if self.config.level == "debug":
             return
         if not is_recorded or not self._can_record():
@@ -187,19 +211,20 @@ class Recorder(Process, ABC, Generic[S]):
         if session is None:
             return
         try:
-            self._see(session, model)
+            self._install_captures(session, model)
         except BaseException as error:
-            self._blind()  # leave nothing of a failed start in place
+            self._states.apply(Change.STOP)
+            self._remove_captures()  # leave nothing of a failed start in place
             if not isinstance(error, Exception):
                 raise
             self._refuse(error, session)
             return
         self._has_begun = True
-        session.tokens, self._tokens = self._tokens or session.tokens, None
+        session.tokens, self._carryover.tokens = self._carryover.tokens or session.tokens, None
         session.active = session.lost is None
         self._states.apply(Change.START)
         if token_range is not None and model is not None:
-            self._count_tokens(session, model, token_range)
+            self._token_window.install(session, model, token_range)
 
     def _look_ahead(self) -> None:
         """Raise a UserError now if a later step is selected and its directory cannot be written."""
@@ -242,33 +267,13 @@ class Recorder(Process, ABC, Generic[S]):
             present_steps = set()
         return [step for step, count in self.recorded.items() if count and f"step{step}" in present_steps]
 
-    def _count_tokens(self, session: S, model: Any, tokens: tuple[int, int]) -> None:
-        """Record only the forwards of the model whose numbers, from 0 at start, are within ``tokens``."""
-        outer = model[0] if isinstance(model, (list, tuple)) else model
-        count = itertools.count()
-        session.active = False
-
-        def count_forward(*_: Any) -> None:
-            session.active = tokens[0] <= next(count) <= tokens[1] and session.lost is None
-
-        self._token_handles.append(self._hook_calls(outer, count_forward))
-
-    def _hook_calls(self, model: Any, before: Callable[..., None]) -> Any:
-        """Install a hook before each forward of the model; return a handle with a method ``remove``."""
-        return model.register_forward_pre_hook(before)
-
-    def _forget_tokens(self) -> None:
-        for handle in self._token_handles:
-            handle.remove()
-        self._token_handles.clear()
-
     @interrupts_deferred()
     def step(self) -> None:
         """End the step and write it completely."""
         self._has_begun = True
         self.stop()
         self._close_session()
-        self._tokens = None
+        self._carryover.tokens = None
         self._step += 1
 
     @interrupts_deferred()
@@ -278,12 +283,12 @@ class Recorder(Process, ABC, Generic[S]):
         self._close_session()
         self._step = step
         if not self._locks:  # a resumed training keeps the recorded steps before this one
-            self._first = step
+            self._first_step = step
 
     def finish(self) -> None:
         """Write everything and release the run, or wait until everything sent is acknowledged."""
         self.complete()
-        if self.tells_missing:
+        if self.reports_missing:
             for sentence in self.missing_records():
                 self._notices.print_once(f"probe: {sentence}")
         if self.sender is not None:
@@ -296,7 +301,8 @@ class Recorder(Process, ABC, Generic[S]):
             return
         self.stop()
         self._close_session()
-        self._close_last()
+        for capture in self.captures:
+            capture.close()
         self._states.apply(Change.FINISH)
         self._locks.release()
 
@@ -329,12 +335,14 @@ class Recorder(Process, ABC, Generic[S]):
         """Stop recording and write the records."""
         if not self._states.apply(Change.STOP):
             return
-        self._blind()
         session = self._session
         if session is not None:
+            for capture in self.captures:
+                capture.complete(session)
+        self._remove_captures()
+        if session is not None:
             session.active = False
-            self._add_stop_facts(session)
-            session.flush(although_empty=True)
+            session.flush(although_empty=self._writes_empty_steps)
 
     # -- single values and modules -----------------------------------------------------------
 
@@ -370,7 +378,7 @@ class Recorder(Process, ABC, Generic[S]):
             return
         session = self._session
         if session is None:
-            self._tokens = TokenNote.from_arguments(ids, positions, lengths)
+            self._carryover.tokens = TokenNote.from_arguments(ids, positions, lengths)
             return
         with session.quiet():
             session.tokens = TokenNote.from_arguments(ids, positions, lengths)
@@ -385,8 +393,7 @@ class Recorder(Process, ABC, Generic[S]):
             return
         self._has_begun = session.active = True
         self._states.apply(Change.PAUSE)
-        self._pause_calls()
-        self._modules.paused = True
+        self._pause_captures()
         self._single = self.new_modules()
         self._single.begin_step(session)
         self._single.install([(f"{name}.{type(module).__name__}", module)], gradients=False)
@@ -406,8 +413,8 @@ class Recorder(Process, ABC, Generic[S]):
             return
         self._single.remove()
         self._single = None
-        self._modules.paused = False
-        self._resume_calls()
+        for capture in self.captures:
+            capture.resume()
 
     # -- sessions --------------------------------------------------------------------------
 
@@ -425,7 +432,7 @@ class Recorder(Process, ABC, Generic[S]):
             directory = self._step_directory(label)
             shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
             session = self.new_session(directory, shown)
-            session.overflows_left = self._overflows_left
+            session.overflows_left = self._carryover.overflows_left
             session.on_last_overflow = self._last_overflow
             session.on_loss = self._lose
             if isinstance(session, Sending):
@@ -450,7 +457,7 @@ class Recorder(Process, ABC, Generic[S]):
         """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""
         self._locks.acquire(self.config.dump_path, label)
         if self.config.online is None:
-            for sentence in remove_earlier_steps(self.config.dump_path, label, self._first, self.process_count):
+            for sentence in remove_earlier_steps(self.config.dump_path, label, self._first_step, self.process_count):
                 note(sentence)
 
     def _close_session(self) -> None:
@@ -464,18 +471,18 @@ class Recorder(Process, ABC, Generic[S]):
                     NOTHING_RECORDED, self.activity.explain(session.calls, self._get_position()).format_sentence()
                 )
             self._conditions.end()
-            self._room = session.close()
+            self._carryover.room = session.close()
             self._handle_closed_step(session)
             if session.lost is None:
                 self.recorded[self._step] = session.count
-            self._overflows_left = session.overflows_left
+            self._carryover.overflows_left = session.overflows_left
             self._session = None
 
     def _last_overflow(self) -> None:
         """End the search after the last overflow that was asked for; the training goes on."""
         if self._session is not None:
             self._session.active = False
-        self._overflows_left = 0
+        self._carryover.overflows_left = 0
         self._notices.print_once(
             f"probe: {format_count(self.config.overflow_count, 'overflow')} recorded; the search ends, "
             "the program goes on unrecorded."
@@ -501,5 +508,5 @@ class Recorder(Process, ABC, Generic[S]):
 def _abandon_in_child(recorder: Recorder[Any] | None) -> None:
     """Stop the recorder of a forked child, because the run belongs to the parent process."""
     if recorder is not None:
-        recorder.tells_missing = False
+        recorder.reports_missing = False
         recorder.abandon()

@@ -50,7 +50,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
     if instance is not None:
-        instance._recorder._blind()
+        instance._recorder._remove_captures()
         instance._recorder._states.state = RecorderState.FINISHED
         instance._recorder._locks.release()
 

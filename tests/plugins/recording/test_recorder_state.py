@@ -24,7 +24,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("state", "change"), product(RecorderState, Change))
+@pytest.mark.parametrize(("state", "change"), list(product(RecorderState, Change)))
 def test_apply_every_change_in_every_state(state: RecorderState, change: Change) -> None:
     machine = StateMachine()
     machine.state = state

@@ -131,11 +131,9 @@ class OldRecorder(Recorder):
         calls: The recorder of calls; None before the first start.
     """
 
-    sees_families = False
-
     def __init__(self, version: Version, scratch: Path, operators: Path) -> None:
-        self.sees_inside = version.sees_inside
-        super().__init__(Config(dump_path=scratch, wrap_ops=operators, step_phases=False, shown_path=str(scratch)))
+        config = Config(dump_path=scratch, wrap_ops=operators, step_phases=False, shown_path=str(scratch))
+        super().__init__(config, sees_inside=version.sees_inside, sees_families=False)
         self.tuples: set[str] = set()
         self.calls: NodeCalls | None = None
         self._counts: Counts = defaultdict(int)
@@ -156,16 +154,16 @@ class OldRecorder(Recorder):
     def rest(self) -> None:
         """Count calls and record nothing; a period that was under way must have ended by ``step``."""
         self.calls = None
-        self._install(CallCounter(self._counts))
+        self._calls.receive(CallCounter(self._counts))
 
     def check(self, calls: Callable[[Threads], Calls]) -> None:
         """Pass all calls to a capture of another kind."""
-        self._install(calls(self._threads))
+        self._calls.receive(calls(self._threads))
 
     def finish(self) -> None:
         """End the recording and remove everything that it installed."""
         super().finish()
-        self._blind()
+        self._remove_captures()
 
     def new_session(self, directory: StepDirectory, shown: str) -> Session:
         """Return a new session that goes on counting where the last one ended."""

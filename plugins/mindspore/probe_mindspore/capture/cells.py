@@ -15,8 +15,8 @@ from probe_mindspore.capture.gradients import attach, list_sources, list_tensors
 from probe_mindspore.session import Session
 
 
-class Cells(ModuleHooks[Session]):
-    """Capture of the Cells of a model and their parameters by hooks."""
+class CellHooks(ModuleHooks[Session]):
+    """Hooks of the Cells of a model and of their parameters."""
 
     scope = "Cell"
     fleeting = True
@@ -26,7 +26,7 @@ class Cells(ModuleHooks[Session]):
         self._draws = draws
         self._places: dict[str, int] = {}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Cells:
+    def __deepcopy__(self, memo: dict[int, Any]) -> CellHooks:
         return self  # a copied model keeps its hooks, which belong to the original
 
     def _hook(self, cell: nn.Cell) -> None:
@@ -72,6 +72,16 @@ class Cells(ModuleHooks[Session]):
                 on_gradient(gradient)
 
         return parameter.register_hook(hook)
+
+
+def list_models(model: nn.Cell | Iterable[nn.Cell] | None) -> list[nn.Cell]:
+    """Return the models that a script passed, one, several or None, as a list."""
+    return [model] if isinstance(model, nn.Cell) else list(model or ())
+
+
+def list_all_cells(models: nn.Cell | Sequence[nn.Cell]) -> list[nn.Cell]:
+    """Return models and the Cells inside them."""
+    return [*list_models(models), *(cell for _, cell in list_cells(models))]
 
 
 def list_cells(models: nn.Cell | Sequence[nn.Cell]) -> list[tuple[str, nn.Cell]]:

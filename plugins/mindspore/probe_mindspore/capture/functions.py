@@ -94,11 +94,6 @@ class Functions:
             else:
                 setattr(holder, attribute, original)
 
-    @property
-    def is_there(self) -> bool:
-        """True if the wrappers of functions are installed."""
-        return self._has_functions
-
     def remove_wrappers(self) -> Callable[[], None]:
         """Remove all wrappers, and return a function that installs them again."""
         if not self._placed:
@@ -124,15 +119,11 @@ class Functions:
             self.install()
         return bool(patches)
 
-    def know(self, named: list[tuple[str, Any]]) -> None:
-        """Record the primitives of these Cells alone, each under the attribute that holds it.
-
-        Args:
-            named: The Cells, with their names.
-        """
+    def set_primitives(self, cells: Iterable[Any]) -> None:
+        """Record the primitives of these Cells alone, each under the attribute that holds it."""
         self._primitives = {
             id(primitive): (f"Primitive.{attribute}.{type(primitive).__name__}", primitive)
-            for _, cell in named
+            for cell in cells
             for attribute, primitive in compat.list_primitives(cell).items()
         }
 

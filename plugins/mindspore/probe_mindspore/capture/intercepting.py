@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from typing import Any
 
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, ops
 from mindspore.ops.operations import comm_ops
 from probe_recording import (
     CallInterceptor,
@@ -22,7 +22,7 @@ from probe_recording import (
 from probe_core.errors import UserError
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
-from probe_mindspore.capture.cells import list_cells
+from probe_mindspore.capture.cells import list_all_cells
 from probe_mindspore.capture.drawing_primitives import find_seeds
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.functions import Functions
@@ -49,7 +49,7 @@ class Interceptor(CallInterceptor):
         self._draws = _DrawCounter()
         self._calls = _InterceptedCalls(self._threads)
         self._functions = Functions(self._threads, self._draws)
-        self._eager = compat.Eager(self._functions.remove_wrappers)
+        self._eager = compat.EagerSwitch(self._functions.remove_wrappers)
 
     def install(self, around: Callable[[InterceptedCall], Any], model: Any = None) -> None:
         """Pass the calls of this thread to ``around`` until ``remove``.
@@ -64,8 +64,7 @@ class Interceptor(CallInterceptor):
             )
         self._eager.install()
         if model is not None:
-            roots = [model] if isinstance(model, nn.Cell) else list(model)
-            self._functions.know([("", root) for root in roots] + list_cells(model))
+            self._functions.set_primitives(list_all_cells(model))
         self._calls.around = around
         self._functions.calls = self._calls
         self._functions.install()

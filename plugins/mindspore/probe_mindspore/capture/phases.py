@@ -15,9 +15,10 @@ from mindspore import Tensor, nn, ops
 from mindspore.experimental import optim as experimental
 from mindspore.ops import composite
 from mindspore.ops.function import clip_func
-from probe_recording import StepPhase, StepPhases, flat, iterate_statistics
+from probe_recording import Capture, StepPhase, StepPhases, flat, iterate_statistics
 
 from probe_mindspore import compat, compat_passes
+from probe_mindspore.capture.cells import list_models
 from probe_mindspore.capture.optimizers import applied_gradients, groups_of, parameters_of, states_of
 from probe_mindspore.session import Session
 
@@ -54,7 +55,7 @@ class _Wrappers:
                 delattr(holder, name) if own is _INHERITED else setattr(holder, name, own)
 
 
-class PhaseCapture:
+class PhaseCapture(Capture[Session]):
     """A capture of the phases of a step, by hooks on models and wrappers around passes and optimizers.
 
     Args:
@@ -79,8 +80,9 @@ class PhaseCapture:
 
     # -- installation ----------------------------------------------------------------------
 
-    def begin(self, session: Session, models: Sequence[nn.Cell]) -> None:
+    def install(self, session: Session, model: Any) -> None:
         """Record into ``session`` from now on, with the inputs and outputs of the models."""
+        models = list_models(model)
         if session.step_phases is None:
             session.step_phases = StepPhases()
             self._has_held = False

@@ -26,5 +26,5 @@ class KeepingRecorder(probe_recording.KeepingRecorder[Session], Recorder):
 
     def __init__(self, config: Config, options: KeepOptions) -> None:
         super().__init__(config)
-        self._phases = PhaseCapture(self._eager.compiled)
+        self.captures.append(PhaseCapture(self._eager.compiled))
         self.keep(options)

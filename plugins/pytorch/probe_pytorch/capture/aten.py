@@ -13,7 +13,7 @@ from probe_pytorch.capture.callers import wrap_with_caller
 from probe_pytorch.capture.calls import Calls
 
 
-class AtenCapture(TorchDispatchMode):
+class AtenMode(TorchDispatchMode):
     """A dispatch mode that records each dispatched operator as ``Aten.{name}.{count}``.
 
     The names of collectives and custom operators include their namespace, as in ``Aten.c10d.allreduce_.0``.

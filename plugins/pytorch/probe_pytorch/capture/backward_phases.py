@@ -44,7 +44,7 @@ class BackwardPhaseCapture:
     """A capture of the phases of a step, from the batch to the last backward pass.
 
     Args:
-        model_called: A function that each model and its arguments are passed to before its forward.
+        on_call: A function that receives each model and its arguments before its forward.
 
     Attributes:
         session: The session that is recorded into; None while nothing is recorded.
@@ -52,8 +52,8 @@ class BackwardPhaseCapture:
         names: The names of their parameters, by the ids of these.
     """
 
-    def __init__(self, model_called: Callable[[nn.Module, Any, dict[str, Any]], None]) -> None:
-        self._model_called = model_called
+    def __init__(self, on_call: Callable[[nn.Module, Any, dict[str, Any]], None]) -> None:
+        self._on_call = on_call
         self.session: Session | None = None
         self.models: list[nn.Module] = []
         self._seen: list[nn.Module] = []
@@ -69,7 +69,7 @@ class BackwardPhaseCapture:
 
     # -- installation ----------------------------------------------------------------------
 
-    def begin(self, session: Session, models: Sequence[nn.Module]) -> None:
+    def install(self, session: Session, models: Sequence[nn.Module]) -> None:
         """Record into ``session`` from now on, with the parameters of the models."""
         if session.step_phases is None:
             session.step_phases = StepPhases()
@@ -80,10 +80,10 @@ class BackwardPhaseCapture:
         self._step_phases = session.step_phases
         self.session = session
         for model in models:
-            self.see(model)
+            self.add_model(model)
         self._place_backward()
 
-    def see(self, model: nn.Module) -> None:
+    def add_model(self, model: nn.Module) -> None:
         """Record what a model receives and returns, and the gradients of its parameters."""
         session = self.session
         if session is None or any(model is watched for watched in self.models):
@@ -118,7 +118,7 @@ class BackwardPhaseCapture:
         self._gradients.clear()
         self._accumulating.clear()
 
-    def end(self) -> None:
+    def complete(self) -> None:
         """Note the phases that the step did not show, before the captures are removed."""
         if self.session is None:
             return
@@ -187,7 +187,7 @@ class BackwardPhaseCapture:
         self.run_guarded("batch", record)
         self.run_guarded("held", lambda: self._record_frozen_values(model))
         if not compat.is_tracing():
-            self._model_called(model, args, kwargs)
+            self._on_call(model, args, kwargs)
 
     def _record_frozen_values(self, model: nn.Module) -> None:
         """Record what no optimizer shows: buffers and parameters without a gradient, once in a step."""

@@ -68,6 +68,10 @@ class TorchConditions(ConditionCapture):
         for name, tensor in batch_tensors(args, kwargs, torch.Tensor):
             self._add(conditions, name, tensor)
 
+    def close(self) -> None:
+        """Stop observing data loaders."""
+        self.data.remove()
+
     def quiet(self) -> AbstractContextManager[Any]:
         """Return a context inside which no computation is recorded."""
         return disable_modes()

@@ -20,6 +20,7 @@ from probe_recording import (
 
 from probe_pytorch import compat, compat_conditions, generators
 from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.eager_code import EagerSwitch
 from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.gradients import attach_walked, list_sources, list_tensors
 from probe_pytorch.capture.names import load_names
@@ -42,12 +43,11 @@ class Interceptor(CallInterceptor):
         self._calls = _InterceptedCalls(self._threads)
         self._functions = FunctionCapture(names, self._threads)
         self._patches = Patches(names, self._threads)
-        self._undo_eager: Callable[[], None] | None = None
+        self._eager = EagerSwitch()
 
     def install(self, around: Callable[[InterceptedCall], Any], model: Any = None) -> None:
         """Pass the calls of this thread to ``around`` until ``remove``."""
-        if self._undo_eager is None and compat.may_have_compiled():
-            self._undo_eager = compat.force_eager()
+        self._eager.turn_on()
         self._calls.around = around
         self._functions.calls = self._patches.calls = self._calls
         self._functions.install()
@@ -59,9 +59,7 @@ class Interceptor(CallInterceptor):
         self._functions.calls = self._patches.calls = None
         self._functions.remove()
         self._patches.remove()
-        undo, self._undo_eager = self._undo_eager, None
-        if undo is not None:
-            undo()
+        self._eager.turn_off()
 
     def restart_counts(self) -> None:
         """Number the calls of each API from 0 again."""

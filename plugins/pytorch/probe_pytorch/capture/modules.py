@@ -29,8 +29,8 @@ COMPILED = "_orig_mod"
 SKIPPED_CLASSES = ("FullyShardedDataParallel",)
 
 
-class ModuleCapture(ModuleHooks[Session]):
-    """A capture of torch's modules and of their parameters' gradients.
+class TorchModuleHooks(ModuleHooks[Session]):
+    """Hooks of torch's modules and of their parameters' gradients.
 
     Modules are seen by two global hooks, so that a module holds nothing that would be saved, copied or
     exported with it. Only a module with hooks of its own is hooked itself, because its hooks may change its
@@ -160,6 +160,11 @@ class ModuleCapture(ModuleHooks[Session]):
 def _can_be_hooked(module: nn.Module) -> bool:
     """Return False for FSDP's wrapper, and for a ScriptModule, whose forward runs outside of Python."""
     return type(module).__name__ not in SKIPPED_CLASSES and not isinstance(module, torch.jit.ScriptModule)
+
+
+def list_models(model: nn.Module | Iterable[nn.Module] | None) -> tuple[nn.Module, ...]:
+    """Return the models that a script passed, one, several or None, as a tuple."""
+    return (model,) if isinstance(model, nn.Module) else tuple(model or ())
 
 
 def list_modules(models: nn.Module | Iterable[nn.Module]) -> list[tuple[str, nn.Module]]:

@@ -50,7 +50,7 @@ class OptimizerPhaseCapture:
         self.close = weakref.finalize(self, _remove, self._handles)  # for a recorder that is never finished
         self.close.atexit = False
 
-    def watch(self) -> None:
+    def hook_optimizers(self) -> None:
         """Hook all optimizers, unless that is done; not inside a step of one."""
         if self._handles:
             return
@@ -68,9 +68,9 @@ class OptimizerPhaseCapture:
 
         self._handles += compat_hooks.register_step_hooks(before, after)
 
-    def begin(self) -> None:
+    def install(self) -> None:
         """Hook optimizers, and wrap the functions that change gradients."""
-        self.watch()
+        self.hook_optimizers()
         if self._patched:
             return
         for name in CLIPPING_FUNCTIONS:
@@ -83,7 +83,7 @@ class OptimizerPhaseCapture:
         self._patched.append((holder, name, wrapper, getattr(holder, name)))
         setattr(holder, name, wrapper)
 
-    def end(self, session: Session) -> None:
+    def complete(self, session: Session) -> None:
         """Record the buffers if no optimizer stepped, and note what the step did not show."""
         step_phases = session.step_phases
         if step_phases is None:

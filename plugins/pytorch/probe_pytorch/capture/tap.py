@@ -10,18 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from probe_recording import Tree
+from probe_recording import Capture, Tree
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.hidden import hide, remove
+from probe_pytorch.capture.modules import list_modules
 from probe_pytorch.session import Entry, Session
 
 SEPARATOR = "|"
 SIDES = ("input_args", "input_kwargs", "output")
 
 
-class TapCapture:
+class TapCapture(Capture[Session]):
     """A capture by hooks that stay on the model between steps.
 
     Attributes:
@@ -35,7 +36,15 @@ class TapCapture:
         self._handles: list[Any] = []
         self._gradients: dict[str, Entry] = {}
 
-    def install(self, named: list[tuple[str, nn.Module]]) -> None:
+    def install(self, session: Session, model: Any) -> None:
+        """Record into a session, and hook the modules of a model unless they are hooked."""
+        if session is not self.session:
+            self.session = session
+            self._gradients.clear()
+        if model is not None:
+            self._hook(list_modules(model))
+
+    def _hook(self, named: list[tuple[str, nn.Module]]) -> None:
         """Hook the modules, and have code that was compiled before compiled again, now with the hooks."""
         if self._modules:
             return
@@ -52,6 +61,9 @@ class TapCapture:
         compat.forget_compiled()
 
     def remove(self) -> None:
+        """Leave the hooks in place until ``close``, because code must be compiled again without them."""
+
+    def close(self) -> None:
         """Remove the hooks, and have code that was compiled with them compiled again, now without."""
         if not self._handles:
             return
@@ -62,17 +74,10 @@ class TapCapture:
         compat.register_tap(None)
         compat.forget_compiled()
 
-    def begin_step(self, session: Session) -> None:
-        """Record into ``session`` from now on."""
-        if session is not self.session:
-            self.session = session
-            self._gradients.clear()
-
-    def stop(self) -> None:
+    def complete(self, session: Session) -> None:
         """Complete the records of open calls; gradients may still be recorded later in the step."""
-        if self.session is not None:
-            for entry, _ in self._open.values():
-                self.session.complete(entry)
+        for entry, _ in self._open.values():
+            session.complete(entry)
         self._open.clear()
 
     def _record_tapped(self, tensor: torch.Tensor, name: str) -> None:

@@ -94,7 +94,7 @@ class Rerun:
         present = Snapshot(*self._parts)
         args, kwargs = self._batch
         recorder = Recorder(_make_tensor_config(config))
-        recorder.tells_missing = False
+        recorder.reports_missing = False
         try:
             self._snapshot.restore()
             recorder.set_step(event.trigger.step)

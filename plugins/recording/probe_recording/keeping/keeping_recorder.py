@@ -87,7 +87,7 @@ class KeepingRecorder(Recorder[S]):
         is_complete: False once steps of an event could not be written.
     """
 
-    tells_missing = False
+    reports_missing = False
     keeper: Keeper
     signal_hook: SignalHook | None
 

@@ -89,7 +89,7 @@ def test_eager_leaves_things_as_they_were_2_10(monkeypatch: pytest.MonkeyPatch) 
         else:
             monkeypatch.setenv("MS_JIT", before)
         stood = base._Vmap.__call__
-        eager = compat.Eager(lambda: lambda: None)
+        eager = compat.EagerSwitch(lambda: lambda: None)
         eager.install()
         eager.install()
         assert os.environ["MS_JIT"] == "0" and base._Vmap.__call__ is not stood

@@ -98,7 +98,7 @@ def test_the_files_are_those_of_an_ordinary_recording(tmp_path: Path, probe: Any
         ]  # fmt: skip
         files = sorted(path.name for path in (tmp_path / place / "step4" / "rank").iterdir())
         assert files == [
-            "conditions.json", "construct.json", "dump.json", "step_phases.json", "stack.json", "watch.json",
+            "conditions.json", "construct.json", "dump.json", "stack.json", "step_phases.json", "watch.json",
         ]  # fmt: skip
     head = json.loads((tmp_path / "a/step3/rank/dump.json").read_text())
     assert head["task"] == "statistics" and head["level"] == "L0" and "unfinished" not in str(head["probe"])
