@@ -19,6 +19,8 @@ from mindspore.ops.composite import base
 from mindspore.ops.operations._inner_ops import Generator as GeneratorOp
 from probe_recording import Stack, frames_of
 
+from probe_core.errors import UserError
+
 generators: Any = importlib.import_module("mindspore.common.generator")
 """The module of generators; ``mindspore.common`` has other attributes of its name."""
 
@@ -144,6 +146,17 @@ def hook_call(cell: nn.Cell, before: Callable[..., None]) -> Any:
 def is_compiled_mode() -> bool:
     """Return True if the whole program is compiled (GRAPH_MODE)."""
     return bool(mindspore.get_context("mode") == mindspore.GRAPH_MODE)
+
+
+def refuse_compiled_mode(problem: str, call: str) -> None:
+    """Raise a UserError if the whole program is compiled.
+
+    Args:
+        problem: A sentence on what is not possible.
+        call: The call of the script before which it may change the mode.
+    """
+    if is_compiled_mode():
+        raise UserError(problem, f"Call mindspore.set_context(mode=mindspore.PYNATIVE_MODE) before {call}.")
 
 
 _RECOMPUTE = "/mindspore/common/recompute.py"

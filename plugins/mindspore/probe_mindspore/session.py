@@ -49,12 +49,8 @@ class Session(probe_recording.Session):
     @contextmanager
     def _suspend_recording(self) -> Iterator[None]:
         """Mark this thread as being inside the recorder."""
-        self._threads.inside += 1
-        try:
-            with compat.disable_gradients():
-                yield
-        finally:
-            self._threads.inside -= 1
+        with self._threads.suspend(), compat.disable_gradients():
+            yield
 
     @property
     def is_quiet(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import probe_recording
 import torch
-from probe_recording import Config, Entry, Sending, StepDirectory, TensorLeaf, Tree, belongs_to_recorder
+from probe_recording import Config, Entry, Sending, StepDirectory, Store, TensorLeaf, Tree, belongs_to_recorder
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.overflow import find_device_flags
@@ -19,8 +19,8 @@ from probe_pytorch.storage.tensors import (
     SUFFIX,
     DelayedStore,
     FileStore,
+    NamingStore,
     PackedStore,
-    TensorStore,
 )
 from probe_pytorch.values import Collector
 
@@ -64,9 +64,9 @@ class Session(probe_recording.Session):
         """Call ``hook`` with the gradient of a tensor; saving the tensor does not warn about this hook."""
         compat_hooks.register_hook(tensor, hook)
 
-    def new_store(self) -> TensorStore:
+    def new_store(self) -> Store:
         """Return the store that ``store`` and ``async_dump`` of the configuration choose."""
-        store: TensorStore
+        store: NamingStore
         if self.config.store == "packed":
             store = PackedStore(self.tensors, self.room)
         else:

@@ -12,6 +12,7 @@ from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_recording.arrays import CHECKSUMS, Array, NpyStore, measure
+    from probe_recording.attribute_patches import AttributePatches
     from probe_recording.backward import Backward
     from probe_recording.batch_values import (
         BLOCK,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from probe_recording.fields import Fields
     from probe_recording.gathering import Arrived, Gathering, GradientCollector, tell_each
     from probe_recording.interceptors import (
+        ActiveSession,
         CallInterceptor,
         GradientReceiver,
         InterceptedCall,
@@ -109,7 +111,7 @@ if TYPE_CHECKING:
     from probe_recording.sending.session import Sending
     from probe_recording.sending.shared import SharedName, shared_name
     from probe_recording.sending.tls import is_mutual, receiver_context, sender_context, sentence_of
-    from probe_recording.session import Entry, Session
+    from probe_recording.session import Entry, Session, Store
     from probe_recording.sites import (
         STAND_IN,
         Stack,
@@ -144,8 +146,10 @@ __all__ = [
     "STAND_IN",
     "TASKS",
     "VARIABLES",
+    "ActiveSession",
     "Array",
     "Arrived",
+    "AttributePatches",
     "Backward",
     "Band",
     "BandRule",
@@ -214,6 +218,7 @@ __all__ = [
     "StepDirectory",
     "StepPhase",
     "StepPhases",
+    "Store",
     "StoredLeaf",
     "TaskRecorder",
     "TaskSpec",
@@ -294,6 +299,7 @@ __getattr__ = create_exporter(
     __name__,
     {
         "arrays": "CHECKSUMS Array NpyStore measure",
+        "attribute_patches": "AttributePatches",
         "backward": "Backward",
         "batch_values": "BLOCK CHUNK_BLOCKS batch_entry batch_tensors chunk_weight hash_array hash_weights",
         "calls": "Call Calls",
@@ -306,7 +312,7 @@ __getattr__ = create_exporter(
         "earlier_run": "settle_earlier_run",
         "fields": "Fields",
         "gathering": "Arrived Gathering GradientCollector tell_each",
-        "interceptors": "CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
+        "interceptors": "ActiveSession CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
         "keeping.band": "Band BandRule Limit load_band_rule",
@@ -340,7 +346,7 @@ __getattr__ = create_exporter(
         "sending.session": "Sending",
         "sending.shared": "SharedName shared_name",
         "sending.tls": "is_mutual receiver_context sender_context sentence_of",
-        "session": "Entry Session",
+        "session": "Entry Session Store",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
         "specs": "CaptureSpec InterceptorSpec TaskSpec",
         "surroundings": "VARIABLES recorded_variables",

@@ -17,7 +17,7 @@ import torch
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.recorder import Recorder
 from probe_pytorch.session import Session
-from probe_recording import Call, Config, StepDirectory, Threads, stack_of
+from probe_recording import ActiveSession, Call, Config, StepDirectory, Threads, stack_of
 
 from probe_legacy.calls.selection import CallSelection, EarlySelection
 from probe_legacy.calls.versions import Version
@@ -94,7 +94,7 @@ class CallCounter(Calls):
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
-        self.session = cast(Session, Active())
+        self.session = cast(Session, ActiveSession())
 
     def record(
         self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -110,12 +110,6 @@ class CallCounter(Calls):
     def begin(self, prefix: str, *_: Any, **__: Any) -> None:
         """Count a call."""
         self._counts[prefix] += 1
-
-
-class Active:
-    """A session that takes every call, for captures that write nothing into it."""
-
-    active = True
 
 
 class OldRecorder(Recorder):

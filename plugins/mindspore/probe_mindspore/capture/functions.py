@@ -17,14 +17,11 @@ from typing import Any, NamedTuple
 
 import yaml
 from mindspore import Tensor
-from probe_recording import Threads, stack_of
+from probe_recording import AttributePatches, Threads, stack_of
 
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
 from probe_mindspore.capture.draws import DrawWatch
-
-_NOT_OWN = object()
-"""Mark of an attribute that its holder inherits."""
 
 _METHOD_TYPES = (FunctionType, type(str.join), type(object.__repr__))
 
@@ -62,7 +59,7 @@ class Functions:
         self._draws = draws
         self._has_functions = False
         self._custom: list[Patch] = []
-        self._placed: list[tuple[Any, str, Any, Any]] = []
+        self._wrappers = AttributePatches()
         self._made: dict[tuple[int, str], tuple[Any, Any]] = {}
         self._primitives: dict[int, tuple[str, Any]] | None = None
 
@@ -70,7 +67,7 @@ class Functions:
 
     def install(self) -> None:
         """Install the wrappers."""
-        if self._placed:
+        if self._wrappers:
             return
         self._has_functions = True
         for patch in (*list_patches(), *self._custom):
@@ -84,19 +81,12 @@ class Functions:
 
     def remove(self) -> None:
         """Remove the wrappers, except where another package has replaced one since."""
-        placed, self._placed = self._placed, []
         self._has_functions = False
-        for holder, attribute, original, wrapper in reversed(placed):
-            if vars(holder).get(attribute) is not wrapper:
-                continue
-            if original is _NOT_OWN:
-                delattr(holder, attribute)
-            else:
-                setattr(holder, attribute, original)
+        self._wrappers.restore_all()
 
     def remove_wrappers(self) -> Callable[[], None]:
         """Remove all wrappers, and return a function that installs them again."""
-        if not self._placed:
+        if not self._wrappers:
             return lambda: None
         install = self.install if self._has_functions else self.install_primitives
         self.remove()
@@ -129,14 +119,12 @@ class Functions:
 
     def _place(self, holder: Any, attribute: str, wrap: Callable[[Any], Any]) -> None:
         """Replace an attribute by its wrapper."""
-        previous = vars(holder).get(attribute, _NOT_OWN)
         original = getattr(holder, attribute)
         wrapped, wrapper = self._made.get((id(holder), attribute), (None, None))
         if wrapped is not original:  # made only once: there are thousands, and each step installs them
             wrapper = wrap(original)
             self._made[id(holder), attribute] = original, wrapper
-        setattr(holder, attribute, wrapper)
-        self._placed.append((holder, attribute, previous, wrapper))
+        self._wrappers.replace(holder, attribute, wrapper)
 
     # -- wrapping --------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any
 from mindspore import Tensor, ops
 from mindspore.ops.operations import comm_ops
 from probe_recording import (
+    ActiveSession,
     CallInterceptor,
     Config,
     GradientCollector,
@@ -57,11 +58,7 @@ class Interceptor(CallInterceptor):
         Raises:
             UserError: The program is compiled (GRAPH_MODE).
         """
-        if compat.is_compiled_mode():
-            raise UserError(
-                "Calls cannot be observed in GRAPH_MODE.",
-                "Before start(), call mindspore.set_context(mode=mindspore.PYNATIVE_MODE).",
-            )
+        compat.refuse_compiled_mode("Calls cannot be observed in GRAPH_MODE.", "start()")
         self._eager.install()
         if model is not None:
             self._functions.set_primitives(list_all_cells(model))
@@ -87,17 +84,9 @@ class Interceptor(CallInterceptor):
         """Number the calls of each API from 0 again."""
         self._calls.counts.clear()
 
-    @contextmanager
-    def _suspend(self) -> Iterator[None]:
-        self._threads.inside += 1
-        try:
-            yield
-        finally:
-            self._threads.inside -= 1
-
     def suspend(self) -> AbstractContextManager[Any]:
         """Return a context whose calls are not intercepted."""
-        return self._suspend()
+        return self._threads.suspend()
 
     def read_random_states(self, generator: Any = None) -> _RandomStates:
         """Return the present states of all generators."""
@@ -151,12 +140,6 @@ class _RandomStates:
         return self._draws.count != self._count
 
 
-class _Gate:
-    """The part of a session that the capture queries: whether calls are wanted."""
-
-    active = True
-
-
 class _InterceptedCalls(Calls):
     """A receiver of the calls that the capture sees, which passes them on instead of recording them.
 
@@ -166,7 +149,7 @@ class _InterceptedCalls(Calls):
     """
 
     def __init__(self, threads: Threads) -> None:
-        self.session: Any = _Gate()
+        self.session: Any = ActiveSession()
         self._threads = threads
         self.around: Callable[[InterceptedCall], Any] | None = None
         self.counts: dict[str, int] = {}
@@ -196,23 +179,16 @@ class _InterceptedCalls(Calls):
     @contextmanager
     def _quiet(self) -> Iterator[None]:
         """Return a context in which calls are not intercepted, and not part of the graph."""
-        self._threads.inside += 1
-        try:
-            with compat.disable_gradients():
-                yield
-        finally:
-            self._threads.inside -= 1
+        with self._threads.suspend(), compat.disable_gradients():
+            yield
 
     def _wrap_with_wait(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that waits for its operators, so that it raises their errors."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
-            self._threads.inside += 1
-            try:
+            with self._threads.suspend():
                 compat.wait_for(list_tensors((result,)) or list_tensors((*args, *kwargs.values())))
-            finally:
-                self._threads.inside -= 1
             return result
 
         return run

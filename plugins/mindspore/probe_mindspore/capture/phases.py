@@ -15,7 +15,7 @@ from mindspore import Tensor, nn, ops
 from mindspore.experimental import optim as experimental
 from mindspore.ops import composite
 from mindspore.ops.function import clip_func
-from probe_recording import Capture, StepPhase, StepPhases, flat, iterate_statistics
+from probe_recording import AttributePatches, Capture, StepPhase, StepPhases, flat, iterate_statistics
 
 from probe_mindspore import compat, compat_passes
 from probe_mindspore.capture.cells import list_models
@@ -32,28 +32,6 @@ REASONS = {
     "parameters_after": NO_STEP, "state_after": NO_STEP,
 }  # fmt: skip
 
-_INHERITED = object()
-
-
-class _Wrappers:
-    """Wrappers in place of attributes of modules and classes."""
-
-    def __init__(self) -> None:
-        self._placed: list[tuple[Any, str, Any, Any]] = []
-
-    def place(self, holder: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-        """Replace an attribute by its wrapper."""
-        wrapper = wrap(getattr(holder, name))
-        self._placed.append((holder, name, vars(holder).get(name, _INHERITED), wrapper))
-        setattr(holder, name, wrapper)
-
-    def remove(self) -> None:
-        """Remove the wrappers, except those that another package has replaced since."""
-        placed, self._placed = self._placed, []
-        for holder, name, own, wrapper in reversed(placed):
-            if vars(holder).get(name) is wrapper:
-                delattr(holder, name) if own is _INHERITED else setattr(holder, name, own)
-
 
 class PhaseCapture(Capture[Session]):
     """A capture of the phases of a step, by hooks on models and wrappers around passes and optimizers.
@@ -68,8 +46,8 @@ class PhaseCapture(Capture[Session]):
         self._session: Session | None = None
         self._step_phases = StepPhases()
         self._handles: list[Any] = []
-        self._wrappers = _Wrappers()
-        self._clipping_wrappers = _Wrappers()
+        self._wrappers = AttributePatches()
+        self._clipping_wrappers = AttributePatches()
         self._models: Sequence[nn.Cell] = ()
         self._has_held = False
         self._depth = 0
@@ -91,25 +69,28 @@ class PhaseCapture(Capture[Session]):
         self._session, self._step_phases, self._models = session, session.step_phases, models
         for model in models:
             self._handles += compat.hook_forward(model, self._called, self._returned)
-        place = self._wrappers.place
-        place(compat_passes.passes, compat_passes.FORWARD, self._forward)
-        place(compat_passes.passes, compat_passes.BACKWARD, self._backward)
+        self._wrap(compat_passes.passes, compat_passes.FORWARD, self._wrap_forward)
+        self._wrap(compat_passes.passes, compat_passes.BACKWARD, self._wrap_backward)
         for optimizer in (nn.Optimizer, experimental.Optimizer):
-            place(optimizer, "__call__", self._stepping)
+            self._wrap(optimizer, "__call__", self._wrap_step)
         for scaler in (mindspore.amp.StaticLossScaler, mindspore.amp.DynamicLossScaler):
-            place(scaler, "unscale", self._unscaling)
-        self._place_clipping()
+            self._wrap(scaler, "unscale", self._wrap_unscaling)
+        self._replace_clipping()
 
-    def _place_clipping(self) -> None:
+    def _wrap(self, holder: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+        self._wrappers.replace(holder, name, wrap(getattr(holder, name)))
+
+    def _replace_clipping(self) -> None:
         """Wrap the function that clips gradients, above the wrapper of the recorder of calls."""
         for module in (ops, ops.function, clip_func, composite):
             if hasattr(module, "clip_by_global_norm"):
-                self._clipping_wrappers.place(module, "clip_by_global_norm", self._clipping)
+                wrapper = self._wrap_clipping(module.clip_by_global_norm)
+                self._clipping_wrappers.replace(module, "clip_by_global_norm", wrapper)
 
     def remove(self) -> None:
         """Remove all hooks and wrappers."""
-        self._clipping_wrappers.remove()
-        self._wrappers.remove()
+        self._clipping_wrappers.restore_all()
+        self._wrappers.restore_all()
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
@@ -176,7 +157,7 @@ class PhaseCapture(Capture[Session]):
 
     # -- differentiation -------------------------------------------------------------------
 
-    def _forward(self, original: Any) -> Callable[..., Any]:
+    def _wrap_forward(self, original: Any) -> Callable[..., Any]:
         def forward(*args: Any, **kwargs: Any) -> Any:
             self._depth += 1
             try:
@@ -189,7 +170,7 @@ class PhaseCapture(Capture[Session]):
 
         return forward
 
-    def _backward(self, original: Any) -> Callable[..., Any]:
+    def _wrap_backward(self, original: Any) -> Callable[..., Any]:
         def backward(*args: Any) -> Any:
             if self._depth:  # a derivative within a function that is differentiated
                 return original(*args)
@@ -210,7 +191,7 @@ class PhaseCapture(Capture[Session]):
         if not given.may_be_scaled:
             self._add("gradient", given.gradients(result))
 
-    def _unscaling(self, original: Any) -> Callable[..., Any]:
+    def _wrap_unscaling(self, original: Any) -> Callable[..., Any]:
         def unscale(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             def record() -> None:
                 self._add("unscaled", [("scale", scaler.scale_value)])
@@ -220,7 +201,7 @@ class PhaseCapture(Capture[Session]):
 
         return unscale
 
-    def _clipping(self, original: Any) -> Callable[..., Any]:
+    def _wrap_clipping(self, original: Any) -> Callable[..., Any]:
         def clip(x: Any, *args: Any, **kwargs: Any) -> Any:
             def record() -> None:
                 parts = [part.norm for part in iterate_statistics(self._leaf(x)) if part.norm is not None]
@@ -235,7 +216,7 @@ class PhaseCapture(Capture[Session]):
 
     # -- optimizers ------------------------------------------------------------------------
 
-    def _stepping(self, original: Any) -> Callable[..., Any]:
+    def _wrap_step(self, original: Any) -> Callable[..., Any]:
         def step(optimizer: nn.Cell, *args: Any, **kwargs: Any) -> Any:
             self._guarded("before the step", lambda: self._before(optimizer, args))
             result = self._run_compiled(original, optimizer, *args, **kwargs)
@@ -246,13 +227,13 @@ class PhaseCapture(Capture[Session]):
 
     def _run_compiled(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """Run an optimizer without the wrappers of functions, the last one of which is removed first."""
-        self._clipping_wrappers.remove()
+        self._clipping_wrappers.restore_all()
         try:
             with self._compiled():
                 return original(*args, **kwargs)
         finally:
             if self._session is not None:  # the recording goes on
-                self._place_clipping()
+                self._replace_clipping()
 
     def _before(self, optimizer: nn.Cell, args: tuple[Any, ...]) -> None:
         kind = type(optimizer).__name__

@@ -53,11 +53,9 @@ def watch(
             f"Level {level} needs the model, whose Cells it records.",
             "Write probe_mindspore.watch(keep_last=10, model=net).",
         )
-    if compat.is_compiled_mode():
-        raise UserError(
-            "Steps cannot be observed in GRAPH_MODE, in which they run as compiled graphs.",
-            "Call mindspore.set_context(mode=mindspore.PYNATIVE_MODE) before watch().",
-        )
+    compat.refuse_compiled_mode(
+        "Steps cannot be observed in GRAPH_MODE, in which they run as compiled graphs.", "watch()"
+    )
     if not compat_passes.shows_passes():
         raise UserError(
             "This version of MindSpore does not show the losses and gradients of steps.",

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from probe_recording import STAND_IN, Stack, StepPhase, StepPhases, flat, stack_of
+from probe_recording import STAND_IN, AttributePatches, Stack, StepPhase, StepPhases, flat, stack_of
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks
@@ -62,7 +62,7 @@ class BackwardPhaseCapture:
         self._collector = Collector()
         self._handles: list[Any] = []
         self._hidden: list[Any] = []
-        self._backward: Any = None
+        self._patches = AttributePatches()
         self._depth = 0
         self._gradients: dict[str, StepPhase] = {}
         self._accumulating: set[str] = set()
@@ -81,7 +81,7 @@ class BackwardPhaseCapture:
         self.session = session
         for model in models:
             self.add_model(model)
-        self._place_backward()
+        self._replace_backward()
 
     def add_model(self, model: nn.Module) -> None:
         """Record what a model receives and returns, and the gradients of its parameters."""
@@ -108,7 +108,7 @@ class BackwardPhaseCapture:
     def remove(self) -> None:
         """Remove all hooks, and forget the models."""
         self.session = None
-        self._restore_backward()
+        self._patches.restore_all()
         for handle in self._handles:
             handle.remove()
         for handle in self._hidden:
@@ -218,9 +218,9 @@ class BackwardPhaseCapture:
 
     # -- backward --------------------------------------------------------------------------
 
-    def _place_backward(self) -> None:
+    def _replace_backward(self) -> None:
         """Wrap ``torch.autograd.backward``, which ``Tensor.backward`` calls, to see the loss."""
-        if self._backward is not None:
+        if self._patches:
             return
         original = torch.autograd.backward
 
@@ -239,15 +239,7 @@ class BackwardPhaseCapture:
             return result
 
         setattr(backward, ORIGINAL_ATTRIBUTE, original)  # it passes itself to modes by the name that now means this
-        torch.autograd.backward = backward
-        self._backward = backward, original
-
-    def _restore_backward(self) -> None:
-        if self._backward is not None:
-            wrapper, original = self._backward
-            if torch.autograd.backward is wrapper:
-                torch.autograd.backward = original
-            self._backward = None
+        self._patches.replace(torch.autograd, "backward", backward)
 
     def _record_loss(self, tensors: Any, stack: Stack | None) -> None:
         def record() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from probe_recording import (
+    ActiveSession,
     CallInterceptor,
     Config,
     GradientCollector,
@@ -67,12 +68,8 @@ class Interceptor(CallInterceptor):
 
     @contextmanager
     def _suspend(self) -> Any:
-        self._threads.inside += 1
-        try:
-            with compat.disable_modes():
-                yield
-        finally:
-            self._threads.inside -= 1
+        with self._threads.suspend(), compat.disable_modes():
+            yield
 
     def suspend(self) -> AbstractContextManager[Any]:
         """Return a context whose calls are neither intercepted nor seen by modes of the program."""
@@ -84,12 +81,6 @@ class Interceptor(CallInterceptor):
         return _RandomStates(generator)
 
 
-class _Gate:
-    """The part of a session that the captures ask for: whether calls are wanted."""
-
-    active = True
-
-
 class _InterceptedCalls(Calls):
     """A receiver of the calls that the captures see, which passes them on instead of recording them.
 
@@ -99,7 +90,7 @@ class _InterceptedCalls(Calls):
     """
 
     def __init__(self, threads: Threads) -> None:
-        self.session: Any = _Gate()
+        self.session: Any = ActiveSession()
         self._threads = threads
         self.around: Callable[[InterceptedCall], Any] | None = None
         self.counts: dict[str, int] = {}

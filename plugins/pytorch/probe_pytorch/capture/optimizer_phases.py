@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 
 import torch
-from probe_recording import StepPhase, scalar
+from probe_recording import AttributePatches, StepPhase, scalar
 from torch.nn import utils
 from torch.optim import Optimizer
 
@@ -45,7 +45,7 @@ class OptimizerPhaseCapture:
         self._backward_phases = backward_phases
         self._samples = ParameterSamples(())
         self._schedulers = Schedulers()
-        self._patched: list[tuple[Any, str, Any, Any]] = []
+        self._patches = AttributePatches()
         self._handles: list[Any] = []
         self.close = weakref.finalize(self, _remove, self._handles)  # for a recorder that is never finished
         self.close.atexit = False
@@ -71,17 +71,13 @@ class OptimizerPhaseCapture:
     def install(self) -> None:
         """Hook optimizers, and wrap the functions that change gradients."""
         self.hook_optimizers()
-        if self._patched:
+        if self._patches:
             return
         for name in CLIPPING_FUNCTIONS:
             for holder in (utils, utils.clip_grad):
-                self._patch(holder, name, self._wrap_clipping(getattr(holder, name)))
+                self._patches.replace(holder, name, self._wrap_clipping(getattr(holder, name)))
         scaler = compat.get_grad_scaler()
-        self._patch(scaler, "unscale_", self._wrap_unscaling(scaler.unscale_))
-
-    def _patch(self, holder: Any, name: str, wrapper: Callable[..., Any]) -> None:
-        self._patched.append((holder, name, wrapper, getattr(holder, name)))
-        setattr(holder, name, wrapper)
+        self._patches.replace(scaler, "unscale_", self._wrap_unscaling(scaler.unscale_))
 
     def complete(self, session: Session) -> None:
         """Record the buffers if no optimizer stepped, and note what the step did not show."""
@@ -95,10 +91,7 @@ class OptimizerPhaseCapture:
 
     def remove(self) -> None:
         """Restore the functions."""
-        patched, self._patched = self._patched, []
-        for holder, name, wrapper, original in reversed(patched):
-            if getattr(holder, name) is wrapper:
-                setattr(holder, name, original)
+        self._patches.restore_all()
         self._samples = ParameterSamples(())
 
     # -- unscaling and clipping --------------------------------------------------------------
