@@ -15,7 +15,7 @@ from probe_recording import (
     Array,
     Config,
     NpyStore,
-    Sending,
+    SendingMixin,
     StepDirectory,
     Threads,
     belongs_to_recorder,
@@ -71,7 +71,7 @@ class Session(probe_recording.Session):
         return copied
 
 
-class SendingSession(Sending, Session):
+class SendingSession(SendingMixin, Session):
     """Session whose forward calls are sent to a receiver; nothing is measured and nothing is written."""
 
     def describe_tensor(self, tensor: Array) -> tuple[Hashable, int, str]:

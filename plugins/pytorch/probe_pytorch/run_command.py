@@ -18,12 +18,12 @@ from probe_recording import (
     STAND_IN,
     TASKS,
     Config,
-    destination_to,
+    create_destination,
+    format_steps,
     load_config,
     parse_steps,
+    replace_destination,
     settle_earlier_run,
-    spans,
-    with_destination,
 )
 
 from probe_core.cli import console
@@ -113,7 +113,7 @@ def run(
         task, level = task or "tensor", level or (None if config else "L1")
     settings = _create_config(dump_path, config, task, level, step)
     if send_to is not None:
-        settings = with_destination(settings, destination_to(send_to, tls, insecure, send_memory), "--send-to")
+        settings = replace_destination(settings, create_destination(send_to, tls, insecure, send_memory), "--send-to")
     elif tls or insecure or send_memory:
         raise UserError("--tls, --insecure and --send-memory belong to --send-to.", "Give --send-to HOST:PORT.")
     if not module and not Path(script).is_file():
@@ -316,7 +316,7 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
     count = sum(recorder.recorded[step] for step in steps)
     path = config.shown_path
     console.note(
-        f"probe recorded {spans(steps)} ({format_count(count, 'record')} of level {config.level}, "
+        f"probe recorded {format_steps(steps)} ({format_count(count, 'record')} of level {config.level}, "
         f"task {config.task}) into {path}"
     )
     if default and max(config.steps) in steps:

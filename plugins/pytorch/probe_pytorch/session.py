@@ -8,7 +8,7 @@ from typing import Any
 
 import probe_recording
 import torch
-from probe_recording import Config, Entry, Sending, StepDirectory, Store, TensorLeaf, Tree, belongs_to_recorder
+from probe_recording import Config, Entry, SendingMixin, StepDirectory, Store, TensorLeaf, Tree, belongs_to_recorder
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.overflow import find_device_flags
@@ -99,7 +99,7 @@ class Session(probe_recording.Session):
         del self._on_device[: len(pending)]  # last, so that an interrupt does not lose them
 
 
-class SendingSession(Sending, Session):
+class SendingSession(SendingMixin, Session):
     """A session whose forward calls are sent to a receiver; nothing is measured and nothing is written."""
 
     def describe_tensor(self, tensor: torch.Tensor) -> tuple[Hashable, int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_recording.gathering import tell_each
+from probe_recording.gathering import report_gradients
 from probe_recording.leaves import Tree
 from probe_recording.session import Entry, Session
 
@@ -66,7 +66,7 @@ class Backward:
             return
         try:
             if not self._takes_together(outputs, inputs):
-                tell_each(self, outputs, inputs)
+                report_gradients(self, outputs, inputs)
         except Exception as error:
             session.failed("backward", self._key, error)
 

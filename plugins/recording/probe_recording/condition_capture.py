@@ -14,8 +14,8 @@ from probe_recording.surroundings import (
     GIT_TIMEOUT_SECONDS,
     load_source,
     read_processor,
+    read_variables,
     read_versions,
-    recorded_variables,
 )
 
 
@@ -109,7 +109,7 @@ class ConditionCapture(Capture[Session]):
     def record_start(self, conditions: Conditions) -> None:
         """Record what holds at the start of a step."""
         conditions.add_facts("numerics", self.read_numerics())
-        conditions.add_facts("environment", recorded_variables())
+        conditions.add_facts("environment", read_variables())
         self._sample(conditions, "start")
 
     def record_model_call(self, conditions: Conditions, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:

@@ -36,7 +36,7 @@ class _OfTheProcess:
         return MethodType(self._method, instance) if instance is not None else self._nobody
 
 
-def of_the_process(method: Method) -> Method:
+def allow_class_call(method: Method) -> Method:
     """Decorate a method so that it can be called on the class as well as on the debugger."""
     return _OfTheProcess(method)  # type: ignore[return-value]
 

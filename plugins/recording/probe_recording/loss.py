@@ -85,14 +85,14 @@ def print_loss(loss: Loss, whole: Sequence[int]) -> None:
     """
     remains = [loss.remains]
     if whole:
-        remains.append(f"{spans(whole).capitalize()} can be read as a whole.")
+        remains.append(f"{format_steps(whole).capitalize()} can be read as a whole.")
     messages.print_error(
         f"{loss.failure.what} Recording stopped in step {loss.step}; the training goes on unrecorded.",
         f"{' '.join(remains)} {loss.failure.fix}",
     )
 
 
-def spans(steps: Iterable[int]) -> str:
+def format_steps(steps: Iterable[int]) -> str:
     """Return steps as a message shows them, such as ``step 3`` or ``steps 0 to 2, 5``."""
     numbers = sorted(steps)
     parts = []

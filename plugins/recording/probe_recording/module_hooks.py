@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Session)
 
 
 @dataclass(slots=True, eq=False)
-class Running:
+class RunningModule:
     """A module whose forward has begun.
 
     Attributes:
@@ -90,11 +90,11 @@ class ModuleHooks(ABC, Generic[S]):
         """Install a hook that calls ``on_gradient`` with the gradient of a parameter; return its handle."""
 
     @abstractmethod
-    def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
+    def _take_sources(self, running: RunningModule, values: tuple[Any, ...]) -> None:
         """Note, before the forward, which graph nodes receive the gradients of the inputs."""
 
     @abstractmethod
-    def _expect_gradients(self, session: S, running: Running, key: str, output: Any) -> None:
+    def _expect_gradients(self, session: S, running: RunningModule, key: str, output: Any) -> None:
         """Register for the gradients of the module, to be added to its backward record ``key``."""
 
     @abstractmethod
@@ -153,7 +153,7 @@ class ModuleHooks(ABC, Generic[S]):
             parent = modules[-1] if modules else None
             inside = session.filter.inside
             wanted = session.filter.enter_module(name)
-            running = Running(module, name, wanted, parent, inside, sys.exc_info()[1])
+            running = RunningModule(module, name, wanted, parent, inside, sys.exc_info()[1])
             self._threads.running.append(running)
             modules.append(name)
             if wanted:
@@ -197,22 +197,22 @@ class ModuleHooks(ABC, Generic[S]):
         except Exception as error:  # the forward's output must be returned whatever the recorder's error
             session.failed("module output", name, error)
 
-    def _pop_running(self, module: Any) -> Running | None:
+    def _pop_running(self, module: Any) -> RunningModule | None:
         """Remove the module from the stack, and modules above it that an exception left there."""
         running = self._threads.running
         for place in range(len(running) - 1, -1, -1):
             if running[place].module is module:
-                ended: Running = running[place]
+                ended: RunningModule = running[place]
                 del running[place:], self._threads.modules[place:]
                 return ended
         return None
 
-    def _has_raised(self, running: Running) -> bool:
+    def _has_raised(self, running: RunningModule) -> bool:
         """Return True if the forward ended by an exception that is an error."""
         error = sys.exc_info()[1]
         return error is not None and error is not running.handled and type(error).__name__ != self.early_stop
 
-    def _record(self, session: S, running: Running, output: Any) -> None:
+    def _record(self, session: S, running: RunningModule, output: Any) -> None:
         name = running.key
         config = session.config
         measured = config.task != "structure"
@@ -229,7 +229,7 @@ class ModuleHooks(ABC, Generic[S]):
         if measured and "backward" in config.directions:
             self._expect_gradients(session, running, name.replace(".forward.", ".backward."), output)
 
-    def _take(self, session: S, running: Running, output: Any) -> None:
+    def _take(self, session: S, running: RunningModule, output: Any) -> None:
         name = running.key
         save = session.save_for(name, self.fleeting)
         collector = session.collector
@@ -247,7 +247,7 @@ class ModuleHooks(ABC, Generic[S]):
 
     # -- backward --------------------------------------------------------------------------
 
-    def _expect_parameters(self, session: S, running: Running) -> None:
+    def _expect_parameters(self, session: S, running: RunningModule) -> None:
         """Open the record of the parameters' gradients, each null until it arrives."""
         key = f"{running.key.partition('.forward.')[0]}.parameters_grad"
         if key in self._gradients:

@@ -24,14 +24,14 @@ from probe_recording.directory import (
     remove_earlier_steps,
 )
 from probe_recording.former_hooks import FormerHooks
-from probe_recording.interrupts import interrupts_deferred
+from probe_recording.interrupts import defer_interrupts
 from probe_recording.loss import Loss, WriteFailure, describe_failure, print_loss
 from probe_recording.messages import Notices, note
 from probe_recording.modules import Modules, NoModules
 from probe_recording.process import Process
 from probe_recording.recorder_state import Change, RecorderState, StateMachine
 from probe_recording.sending.sender import Sender
-from probe_recording.sending.session import Sending
+from probe_recording.sending.session import SendingMixin
 from probe_recording.session import Session
 from probe_recording.threads import Threads
 from probe_recording.tokens import TokenNote
@@ -188,7 +188,7 @@ class Recorder(Process, ABC, Generic[S]):
             return True
         return bool(self.config.steps) and self._step > max(self.config.steps)
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
         """Start recording the current step, if it and the rank are selected.
 
@@ -267,7 +267,7 @@ class Recorder(Process, ABC, Generic[S]):
             present_steps = set()
         return [step for step, count in self.recorded.items() if count and f"step{step}" in present_steps]
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def step(self) -> None:
         """End the step and write it completely."""
         self._has_begun = True
@@ -276,7 +276,7 @@ class Recorder(Process, ABC, Generic[S]):
         self._carryover.tokens = None
         self._step += 1
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def set_step(self, step: int) -> None:
         """Set the number of the current step."""
         self.stop()
@@ -294,7 +294,7 @@ class Recorder(Process, ABC, Generic[S]):
         if self.sender is not None:
             self.sender.finish(self.config.dump_path)
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def complete(self) -> None:
         """Write everything and release the run; called at the end of the process."""
         if self.state is RecorderState.FINISHED:
@@ -330,7 +330,7 @@ class Recorder(Process, ABC, Generic[S]):
         self._session = self.sender = None
         self._states.apply(Change.FINISH)
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def stop(self) -> None:
         """Stop recording and write the records."""
         if not self._states.apply(Change.STOP):
@@ -435,7 +435,7 @@ class Recorder(Process, ABC, Generic[S]):
             session.overflows_left = self._carryover.overflows_left
             session.on_last_overflow = self._last_overflow
             session.on_loss = self._lose
-            if isinstance(session, Sending):
+            if isinstance(session, SendingMixin):
                 self.sender = self.sender or Sender.of(
                     self.config, label, self.process_count, session.framework, self.versions
                 )

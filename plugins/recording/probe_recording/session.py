@@ -26,7 +26,7 @@ from probe_recording.conditions import CONDITIONS_FILE, Conditions
 from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_recording.filters import Filter
-from probe_recording.interrupts import interrupts_deferred
+from probe_recording.interrupts import defer_interrupts
 from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quoted
 from probe_recording.loss import WriteFailure, describe_failure
 from probe_recording.overflow import has_overflow
@@ -377,7 +377,7 @@ class Session(ABC):
         if self.lost is not None or not (self._changed or (has_begun and is_new)):
             return
         try:
-            with interrupts_deferred(), self.lock, self.quiet():
+            with defer_interrupts(), self.lock, self.quiet():
                 self.read_back()
                 if self._store is not None:
                     self._store.flush()
@@ -456,7 +456,7 @@ class Session(ABC):
         self.flush()
         room = self.room
         try:
-            with interrupts_deferred(), self.lock, self.quiet():
+            with defer_interrupts(), self.lock, self.quiet():
                 if self._store is not None:
                     room = max(self.least_room, self._store.close())
                 if self.lost is None and self._directory.has_begun:
@@ -469,7 +469,7 @@ class Session(ABC):
 
     def lose(self, error: Exception) -> None:
         """End the recording after a failed write: save whatever still can be written, and report the loss."""
-        with interrupts_deferred(), self.lock:
+        with defer_interrupts(), self.lock:
             if self.lost is not None:
                 return
             self.lost = describe_failure(error, self.path)

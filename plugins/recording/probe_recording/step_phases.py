@@ -90,11 +90,11 @@ class StepPhases:
         )
 
 
-def flat(tree: Tree, name: str) -> Iterator[tuple[str, Tree]]:
+def flatten_leaves(tree: Tree, name: str) -> Iterator[tuple[str, Tree]]:
     """Yield the leaves of nested lists and dicts, each with its dotted name below ``name``."""
     if type(tree) is list or type(tree) is dict:
         items = tree.items() if type(tree) is dict else enumerate(tree)
         for key, inner in items:
-            yield from flat(inner, f"{name}.{key}")
+            yield from flatten_leaves(inner, f"{name}.{key}")
     else:
         yield name, tree

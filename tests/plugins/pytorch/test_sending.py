@@ -18,7 +18,7 @@ import pytest
 import torch
 from probe_pytorch.ptfile import load_pt
 from probe_pytorch.session import SendingSession
-from probe_recording import FrameKind, SentTensors, Tensors, call_of, frame_in, leaf_of
+from probe_recording import FrameKind, SentTensors, Tensors, leaf_of, parse_call, parse_frame_file
 from probe_recording.sending import transport
 from support.programs import models, training
 from support.programs.interrupts import let_interrupts_in
@@ -365,8 +365,8 @@ def test_probe_run_with_a_shared_directory(tmp_path: Path) -> None:
     process = run(tmp_path, "--send-to", str(shared))
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0 and "were stored in" in err
-    frames = {path.name.partition(".")[2]: frame_in(path.read_bytes()) for path in shared.iterdir()}
-    names = [call_of(frame).name for _, frame in sorted(frames.items()) if frame.kind is FrameKind.CALL]
+    frames = {path.name.partition(".")[2]: parse_frame_file(path.read_bytes()) for path in shared.iterdir()}
+    names = [parse_call(frame).name for _, frame in sorted(frames.items()) if frame.kind is FrameKind.CALL]
     assert names.count("Functional.linear.0.forward") == 3 and len(names) == len(frames) - 2
     assert frames["r0.end.prb"].kind is FrameKind.END and frames["r0.hello.prb"].kind is FrameKind.HELLO
     assert sum(frames["r0.end.prb"].head["queued"].values()) == len(names)

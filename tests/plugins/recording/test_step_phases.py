@@ -6,7 +6,7 @@ import json
 
 import probe_recording
 import pytest
-from probe_recording import StepPhases, TensorLeaf, flat
+from probe_recording import StepPhases, TensorLeaf, flatten_leaves
 from probe_recording.config import parse
 
 
@@ -39,7 +39,7 @@ def test_a_phase_that_came_is_not_missing() -> None:
 
 
 def test_leaves_are_named_by_their_places() -> None:
-    assert list(flat([1, {"a": 2, "b": [3]}], "input")) == [
+    assert list(flatten_leaves([1, {"a": 2, "b": [3]}], "input")) == [
         ("input.0", 1),
         ("input.1.a", 2),
         ("input.1.b.0", 3),

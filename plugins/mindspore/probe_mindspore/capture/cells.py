@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from mindspore import nn
-from probe_recording import Backward, ModuleHooks, Running, Stack, Threads
+from probe_recording import Backward, ModuleHooks, RunningModule, Stack, Threads
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
@@ -43,7 +43,7 @@ class CellHooks(ModuleHooks[Session]):
         if running and running[-1].module is cell:
             self._places.setdefault(running[-1].key, self._draws.place)
 
-    def _record(self, session: Session, running: Running, output: Any) -> None:
+    def _record(self, session: Session, running: RunningModule, output: Any) -> None:
         place = self._places.pop(running.key, None)
         if place is not None and running.wanted:
             self._draws.record(running.key, place)
@@ -55,11 +55,11 @@ class CellHooks(ModuleHooks[Session]):
     def _is_recompute(self, stack: Stack) -> bool:
         return compat.is_recompute(stack)
 
-    def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
+    def _take_sources(self, running: RunningModule, values: tuple[Any, ...]) -> None:
         if compat.has_nodes():
             running.sources = list_sources(values)
 
-    def _expect_gradients(self, session: Session, running: Running, key: str, output: Any) -> None:
+    def _expect_gradients(self, session: Session, running: RunningModule, key: str, output: Any) -> None:
         if compat.has_nodes():
             tensors = list_tensors((output,))
             size = len(tensors), len(running.sources)

@@ -8,7 +8,7 @@ from typing import Any
 import mindspore
 import probe_recording
 from mindspore import Tensor, communication, nn
-from probe_recording import ConditionCapture, Conditions, Fact, batch_entry, batch_tensors, hash_array
+from probe_recording import ConditionCapture, Conditions, Fact, create_batch_entry, hash_array, iterate_batch_tensors
 
 from probe_mindspore import compat
 from probe_mindspore.capture.cells import list_models
@@ -108,12 +108,12 @@ class MindSporeConditions(ConditionCapture):
 
     def hash_batch(self, conditions: Conditions, args: Any, kwargs: Any) -> None:
         """Add a hash of each tensor in the arguments of a Cell."""
-        for name, tensor in batch_tensors(args, kwargs, Tensor):
+        for name, tensor in iterate_batch_tensors(args, kwargs, Tensor):
             if getattr(tensor, "has_init", False):
                 continue
             hashed = hash_array(convert_to_array(tensor))
             if hashed is not None:
-                conditions.batch[name] = batch_entry(str(tensor.dtype).lower(), tensor.shape, hashed)
+                conditions.batch[name] = create_batch_entry(str(tensor.dtype).lower(), tensor.shape, hashed)
 
 
 def _convert_to_fact(value: Any) -> Fact:

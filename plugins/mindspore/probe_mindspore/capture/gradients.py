@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from mindspore import Tensor
-from probe_recording import Array, Arrived, Gathering
+from probe_recording import Array, GradientCallback, GradientGatherer
 
 from probe_mindspore import compat
 from probe_mindspore.values import read_values
@@ -72,7 +72,7 @@ Quiet = Callable[[], AbstractContextManager[Any]]
 
 
 def attach(
-    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], Arrived], quiet: Quiet
+    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], GradientCallback], quiet: Quiet
 ) -> bool:
     """Hook the nodes of a call, so that its gradients are recorded when they arrive.
 
@@ -154,10 +154,10 @@ def _pair_edges(positions: list[int], inputs: list[int]) -> list[tuple[int, int]
     return [(position, inputs[0]) for position in positions]
 
 
-class _HostGradientCollector(Gathering):
+class _HostGradientCollector(GradientGatherer):
     """Sum of gradients in host memory: an array, with the dtype of the last share."""
 
-    def __init__(self, tell: Arrived, inputs: int, quiet: Quiet) -> None:
+    def __init__(self, tell: GradientCallback, inputs: int, quiet: Quiet) -> None:
         super().__init__(tell, inputs)
         self._quiet = quiet
 

@@ -15,7 +15,7 @@ from mindspore import Tensor, nn, ops
 from mindspore.experimental import optim as experimental
 from mindspore.ops import composite
 from mindspore.ops.function import clip_func
-from probe_recording import AttributePatches, Capture, StepPhase, StepPhases, flat, iterate_statistics
+from probe_recording import AttributePatches, Capture, StepPhase, StepPhases, flatten_leaves, iterate_statistics
 
 from probe_mindspore import compat, compat_passes
 from probe_mindspore.capture.cells import list_models
@@ -124,7 +124,7 @@ class PhaseCapture(Capture[Session]):
         return step_phase
 
     def _add_tree(self, phase: str, value: Any, name: str) -> None:
-        leaves = {key: leaf for key, leaf in flat(self._leaf(value), name) if leaf is not None}
+        leaves = {key: leaf for key, leaf in flatten_leaves(self._leaf(value), name) if leaf is not None}
         self._step_phases.add(phase).values.update(leaves)
 
     # -- models ----------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class PhaseCapture(Capture[Session]):
         def record() -> None:
             step_phase = self._step_phases.add("batch")
             for tree in (list(args), dict(kwargs or {})):
-                leaves = flat(self._leaf(tree), "input")
+                leaves = flatten_leaves(self._leaf(tree), "input")
                 step_phase.values.update({key: leaf for key, leaf in leaves if leaf is not None})
             if not self._has_held:
                 self._has_held = True

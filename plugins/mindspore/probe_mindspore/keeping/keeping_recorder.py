@@ -10,7 +10,7 @@ from probe_mindspore.recorder import Recorder
 from probe_mindspore.session import Session
 
 
-class KeptSession(probe_recording.KeptSession, Session):
+class MemorySession(probe_recording.MemorySession, Session):
     """A session whose files stay in memory."""
 
 
@@ -22,7 +22,7 @@ class KeepingRecorder(probe_recording.KeepingRecorder[Session], Recorder):
         options: The settings of keeping.
     """
 
-    session_kind = KeptSession
+    session_kind = MemorySession
 
     def __init__(self, config: Config, options: KeepOptions) -> None:
         super().__init__(config)

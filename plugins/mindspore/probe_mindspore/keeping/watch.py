@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mindspore import nn
-from probe_recording import DEFAULT_PATH, Watch, keep_config, load_config, objects_of, parse_options
+from probe_recording import DEFAULT_PATH, Watch, keep_config, list_objects, load_config, parse_options
 
 from probe_core.errors import UserError
 from probe_mindspore import compat, compat_passes
@@ -41,7 +41,7 @@ def watch(
         UserError: An argument has a wrong type or value, or the program cannot be observed.
     """
     options = parse_options(keep_last, keep_memory, signal, rerun, events)
-    models = objects_of(model, nn.Cell, "model", "a mindspore.nn.Cell")
+    models = list_objects(model, nn.Cell, "model", "a mindspore.nn.Cell")
     if options.rerun:
         raise UserError(
             "rerun=True is not possible with MindSpore, because the random states of its kernels, such as "

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from probe_recording import STAND_IN, AttributePatches, Stack, StepPhase, StepPhases, flat, stack_of
+from probe_recording import STAND_IN, AttributePatches, Stack, StepPhase, StepPhases, flatten_leaves, stack_of
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks
@@ -214,7 +214,7 @@ class BackwardPhaseCapture:
 
     def _collect_tensors(self, value: Any, name: str) -> dict[str, Any]:
         """Return the leaves of all tensors and scalars within a value by their names."""
-        return {key: leaf for key, leaf in flat(self.collect_leaf(value), name) if leaf is not None}
+        return {key: leaf for key, leaf in flatten_leaves(self.collect_leaf(value), name) if leaf is not None}
 
     # -- backward --------------------------------------------------------------------------
 

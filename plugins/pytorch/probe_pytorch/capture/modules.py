@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from probe_recording import Backward, ModuleHooks, Running, Stack, Threads
+from probe_recording import Backward, ModuleHooks, RunningModule, Stack, Threads
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
@@ -112,7 +112,7 @@ class TorchModuleHooks(ModuleHooks[Session]):
         except Exception as error:  # the forward itself must go on whatever the recorder's error
             session.failed("random states", key, error)
 
-    def _record(self, session: Session, running: Running, output: Any) -> None:
+    def _record(self, session: Session, running: RunningModule, output: Any) -> None:
         states = self._states.pop(running.key, None)
         if states is not None and session.conditions is not None:
             session.conditions.add_draws(draws_since(running.key, states))
@@ -123,12 +123,12 @@ class TorchModuleHooks(ModuleHooks[Session]):
 
     # -- backward --------------------------------------------------------------------------
 
-    def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
+    def _take_sources(self, running: RunningModule, values: tuple[Any, ...]) -> None:
         if torch.is_grad_enabled():
             running.sources = list_sources(values)
             running.first_new = compat.get_sequence_number()
 
-    def _expect_gradients(self, session: Session, running: Running, key: str, output: Any) -> None:
+    def _expect_gradients(self, session: Session, running: RunningModule, key: str, output: Any) -> None:
         outputs = list_tensors((output,)) if torch.is_grad_enabled() else []
         if outputs:
             size = (len(outputs), len(running.sources))

@@ -6,14 +6,14 @@ from typing import Any
 
 import probe_recording
 import torch
-from probe_recording import Cause, Config, KeepOptions, interrupts_deferred
+from probe_recording import Cause, Config, KeepOptions, defer_interrupts
 
 from probe_pytorch.follower import Follower
 from probe_pytorch.recorder import Recorder
 from probe_pytorch.session import Session
 
 
-class KeptSession(probe_recording.KeptSession, Session):
+class MemorySession(probe_recording.MemorySession, Session):
     """A session whose files stay in memory."""
 
 
@@ -27,7 +27,7 @@ class KeepingRecorder(probe_recording.KeepingRecorder[Session], Recorder):
         replaces: True if an earlier recording in the directory may be replaced.
     """
 
-    session_kind = KeptSession
+    session_kind = MemorySession
 
     def __init__(
         self, config: Config, options: KeepOptions, *, finds_models: bool = False, replaces: bool = False
@@ -57,6 +57,6 @@ class KeepingFollower(Follower):
             self.keeping.signal_hook.install()  # above a handler that the script has set since
         self._end_step(optimizer, *rest)
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def _end_step(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
         super()._handle_optimizer_step(optimizer, *rest)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from probe_recording import Config, Event, single_or_all
+from probe_recording import Config, Event, unwrap_single
 from torch import nn
 from torch.optim import Optimizer
 
@@ -98,7 +98,7 @@ class Rerun:
         try:
             self._snapshot.restore()
             recorder.set_step(event.trigger.step)
-            recorder.start(single_or_all(self._parts[0]), None)
+            recorder.start(unwrap_single(self._parts[0]), None)
             with suppress(Exception):  # a step that raised before raises again
                 function(*args, **kwargs)
             recorder.step()

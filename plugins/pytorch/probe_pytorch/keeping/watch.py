@@ -13,8 +13,8 @@ from probe_recording import (
     Config,
     KeepOptions,
     keep_config,
+    list_objects,
     load_config,
-    objects_of,
     parse_options,
 )
 from torch import nn
@@ -131,8 +131,8 @@ def watch(
         UserError: An argument has a wrong type or value.
     """
     options = parse_options(keep_last, keep_memory, signal, rerun, events)
-    models = objects_of(model, nn.Module, "model", "a torch.nn.Module")
-    optimizers = objects_of(optimizer, Optimizer, "optimizer", "a torch.optim.Optimizer")
+    models = list_objects(model, nn.Module, "model", "a torch.nn.Module")
+    optimizers = list_objects(optimizer, Optimizer, "optimizer", "a torch.optim.Optimizer")
     rerunning = None
     if rerun:
         if not models or not optimizers:

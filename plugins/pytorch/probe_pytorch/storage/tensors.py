@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import torch
 import xxhash
-from probe_recording import Store, interrupts_deferred
+from probe_recording import Store, defer_interrupts
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_file, open_file, write_text
@@ -72,7 +72,7 @@ class FileStore:
         part.unlink(missing_ok=True)
         os.close(create_file(part))
         try:
-            with interrupts_deferred():  # torch would turn an interrupt into an error of its own
+            with defer_interrupts():  # torch would turn an interrupt into an error of its own
                 _save(tensor, part)
                 part.replace(self._directory / file)
         except BaseException:

@@ -13,7 +13,7 @@ from probe_core.errors import UserError, format_count
 from probe_recording import messages
 from probe_recording.directory import StepDirectory, check_place
 from probe_recording.earlier_run import is_one_of_several, settle_earlier_run
-from probe_recording.interrupts import interrupts_deferred
+from probe_recording.interrupts import defer_interrupts
 from probe_recording.keeping.event import Cause, Trigger
 from probe_recording.keeping.keeper import Keeper
 from probe_recording.keeping.options import KeepOptions
@@ -31,7 +31,7 @@ from probe_recording.sites import Stack
 S = TypeVar("S", bound=Session)
 
 
-class KeptSession(Session):
+class MemorySession(Session):
     """A session whose outputs of forward calls are noted while their records are added; a mixin.
 
     Attributes:
@@ -194,7 +194,7 @@ class KeepingRecorder(Recorder[S]):
         try:
             event = self.keeper.explain(trigger)
             messages.note(format_event(event))
-            with interrupts_deferred():
+            with defer_interrupts():
                 place = self.keeper.write(event, self._create_directory, unfinished)
             if place is not None:
                 steps = [*event.steps, *(() if unfinished is None else (unfinished.number,))]

@@ -57,7 +57,7 @@ class Watch:
     def _start(self) -> None:
         if self._recorder.signal_hook is not None:
             self._recorder.signal_hook.install()
-        self._recorder.start(single_or_all(self._models), None)
+        self._recorder.start(unwrap_single(self._models), None)
         self._is_running = True
 
     def stop(self) -> None:
@@ -137,12 +137,12 @@ class Watch:
         self._recorder.finish()
 
 
-def single_or_all(models: Sequence[Any]) -> Any:
+def unwrap_single(models: Sequence[Any]) -> Any:
     """Return the only model, whose modules then have names without a number; else the models."""
     return models[0] if len(models) == 1 else list(models) or None
 
 
-def objects_of(value: Any, kind: type, name: str, shown: str) -> list[Any]:
+def list_objects(value: Any, kind: type, name: str, shown: str) -> list[Any]:
     """Return an argument that is an object, a list of objects, or None as a list.
 
     Args:

@@ -37,7 +37,7 @@ class _PendingCall:
     seen: dict[Hashable, tuple[SentTensor, Any]] = field(default_factory=dict)
 
 
-class Sending(Session):
+class SendingMixin(Session):
     """A mix-in of a framework's session: complete forward calls go to an outbox, and nothing is written.
 
     It stands before the framework's session among the bases. Every tensor is copied to host memory when it is

@@ -54,7 +54,7 @@ class SharedName(NamedTuple):
         return f"{self.session}.r{self.rank}.{tag}{SUFFIX}"
 
 
-def shared_name(text: str) -> SharedName | None:
+def parse_shared_name(text: str) -> SharedName | None:
     """Return the parsed name of a file; None for a file that no sender wrote under its final name."""
     match = _NAME.fullmatch(text)
     if match is None:
