@@ -44,7 +44,7 @@ def get_node(tensor: Any) -> Node:
     return getattr(tensor, "_grad_node", None)
 
 
-def place_of(tensor: Any) -> int:
+def get_output_index(tensor: Any) -> int:
     """Return the index of a tensor among the outputs of its node."""
     return int(tensor._output_index)
 

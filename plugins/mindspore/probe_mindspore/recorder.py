@@ -14,7 +14,7 @@ from probe_mindspore.capture.cells import CellHooks, list_cells
 from probe_mindspore.capture.conditions import MindSporeConditions
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.eager_code import EagerCode
-from probe_mindspore.capture.functions import Functions, Patch
+from probe_mindspore.capture.function_wrappers import FunctionWrappers, Patch
 from probe_mindspore.process import MindSporeProcess
 from probe_mindspore.session import SendingSession, Session
 
@@ -35,7 +35,7 @@ class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
     def __init__(self, config: Config) -> None:
         self._draws = DrawWatch()
         super().__init__(config)
-        self._functions = Functions(self._threads, self._draws)
+        self._functions = FunctionWrappers(self._threads, self._draws)
         self._eager = compat.EagerSwitch(self._functions.remove_wrappers)
         self.captures += [
             EagerCode(self._eager),

@@ -13,13 +13,13 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from probe_pytorch import compat
 from probe_pytorch.capture.call_capture import CallCapture
-from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.conditions import TorchConditions
 from probe_pytorch.capture.eager_code import EagerCode
+from probe_pytorch.capture.model_finder import ModelFinder
 from probe_pytorch.capture.modules import TorchModuleHooks, list_modules
 from probe_pytorch.capture.names import Patch
 from probe_pytorch.capture.operator_capture import OperatorCapture
-from probe_pytorch.capture.roots import RootFinder
 from probe_pytorch.capture.step_phases import StepPhaseCapture
 from probe_pytorch.capture.tap import TapCapture
 from probe_pytorch.process import TorchProcess
@@ -33,8 +33,8 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
     Args:
         config: The settings of the recording.
         finds_models: True to record the modules of any model that is called, if ``start`` is given none.
-        sees_inside: True to record the calls inside of recorded Python functions as well.
-        sees_families: True to record custom operators and autograd functions.
+        records_inside: True to record the calls inside of recorded Python functions as well.
+        records_families: True to record custom operators and autograd functions.
 
     Attributes:
         session_kind: The class of sessions that write files.
@@ -44,7 +44,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
     _conditions: TorchConditions
 
     def __init__(
-        self, config: Config, finds_models: bool = False, *, sees_inside: bool = False, sees_families: bool = True
+        self, config: Config, finds_models: bool = False, *, records_inside: bool = False, records_families: bool = True
     ) -> None:
         super().__init__(config, INITIAL_HEADER_BYTES, writes_empty_steps=not finds_models)
         self._eager = EagerCode(self._notices, "in the whole run" if finds_models else "while it is recorded")
@@ -54,7 +54,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         self._modules = ModuleCapture(self.new_modules(), list_modules)
         self._calls = CallCapture(
             config, self._threads, self._notices, self.create_calls,
-            sees_inside=sees_inside, sees_families=sees_families,
+            records_inside=records_inside, records_families=records_families,
         )  # fmt: skip
         self.captures += self._list_captures(finds_models)
         self._compiled_before = compat.count_compiled_frames()
@@ -65,7 +65,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
             captures.append(self._phases)
         captures.append(TapCapture() if self.config.compile == "tap" else self._modules)
         if finds_models:
-            captures.append(RootFinder(self._threads, self._record_root, self._record_root_call))
+            captures.append(ModelFinder(self._threads, self._record_root, self._record_root_call))
         return [*captures, self._calls, OperatorCapture(self._threads, self._calls)]
 
     # -- models that are found ----------------------------------------------------------------
@@ -99,9 +99,9 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         self._calls.begin_step(session)
         return session
 
-    def create_calls(self, session: Session) -> Calls:
+    def create_calls(self, session: Session) -> TorchCallRecorder:
         """Return a new recorder of calls into a session."""
-        return Calls(session, self._threads)
+        return TorchCallRecorder(session, self._threads)
 
     def new_modules(self) -> TorchModuleHooks:
         """Return new hooks of modules."""

@@ -297,7 +297,7 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
             console.note(f"Steps {DEFAULT_STEPS} are the default; others with --step, such as --step all.")
         return
     lost = recorder.lost
-    steps = recorder.whole
+    steps = recorder.complete_steps
     if lost is not None:
         console.error(
             f"The recording is incomplete: it stopped in step {lost.step}. {lost.failure.what}",
@@ -313,7 +313,7 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
     if not steps:
         console.note("Check --step, --level and --config, and that SCRIPT is the script that trains.")
         return
-    count = sum(recorder.recorded[step] for step in steps)
+    count = sum(recorder.record_counts[step] for step in steps)
     path = config.shown_path
     console.note(
         f"probe recorded {format_steps(steps)} ({format_count(count, 'record')} of level {config.level}, "

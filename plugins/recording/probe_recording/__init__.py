@@ -23,14 +23,22 @@ if TYPE_CHECKING:
         hash_weights,
         iterate_batch_tensors,
     )
-    from probe_recording.calls import Call, Calls
+    from probe_recording.call_recorder import CallRecorder, RunningCall
     from probe_recording.capture import Capture, ModuleCapture
     from probe_recording.condition_capture import ConditionCapture, new_condition_capture
     from probe_recording.conditions import Conditions, Draw, Fact, state_hash
     from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, load_config, parse_steps
     from probe_recording.debugger import Debugger
+    from probe_recording.destination import (
+        Destination,
+        create_destination,
+        is_loopback,
+        parse_byte_count,
+        replace_destination,
+    )
     from probe_recording.directory import SINGLE, Lock, StepDirectory, remove_earlier_steps
     from probe_recording.earlier_run import settle_earlier_run
+    from probe_recording.environment import VARIABLES, read_variables
     from probe_recording.fields import Fields
     from probe_recording.gathering import GradientCallback, GradientCollector, GradientGatherer, report_gradients
     from probe_recording.interceptors import (
@@ -65,13 +73,6 @@ if TYPE_CHECKING:
     from probe_recording.loss import format_steps
     from probe_recording.messages import Notices, note
     from probe_recording.module_hooks import ModuleHooks, RunningModule
-    from probe_recording.place import (
-        Destination,
-        create_destination,
-        is_loopback,
-        parse_byte_count,
-        replace_destination,
-    )
     from probe_recording.process import Process
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, open_memory
@@ -136,7 +137,6 @@ if TYPE_CHECKING:
     )
     from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
     from probe_recording.step_phases import StepPhase, StepPhases, flatten_leaves
-    from probe_recording.surroundings import VARIABLES, read_variables
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
     from probe_recording.values import SCALARS, Collector, Walk
@@ -163,9 +163,8 @@ __all__ = [
     "Backward",
     "Band",
     "BandRule",
-    "Call",
     "CallInterceptor",
-    "Calls",
+    "CallRecorder",
     "Capture",
     "CaptureSpec",
     "Cause",
@@ -216,6 +215,7 @@ __all__ = [
     "RandomStates",
     "Recorder",
     "RecorderState",
+    "RunningCall",
     "RunningModule",
     "Save",
     "Sender",
@@ -314,7 +314,7 @@ __getattr__ = create_exporter(
         "backward": "Backward",
         "batch_values": "BLOCK CHUNK_BLOCKS chunk_weight create_batch_entry hash_array hash_weights "
         "iterate_batch_tensors",
-        "calls": "Call Calls",
+        "call_recorder": "CallRecorder RunningCall",
         "capture": "Capture ModuleCapture",
         "condition_capture": "ConditionCapture new_condition_capture",
         "conditions": "Conditions Draw Fact state_hash",
@@ -339,7 +339,7 @@ __getattr__ = create_exporter(
         "loss": "format_steps",
         "messages": "Notices note",
         "module_hooks": "ModuleHooks RunningModule",
-        "place": "Destination parse_byte_count create_destination is_loopback replace_destination",
+        "destination": "Destination parse_byte_count create_destination is_loopback replace_destination",
         "process": "Process",
         "reading.leaves": "leaf_of",
         "reading.memory": "SMALL_FILE Memory check_unchanged open_memory",
@@ -361,7 +361,7 @@ __getattr__ = create_exporter(
         "session": "Entry Session Store",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
         "specs": "CaptureSpec InterceptorSpec TaskSpec",
-        "surroundings": "VARIABLES read_variables",
+        "environment": "VARIABLES read_variables",
         "tasks": "TaskRecorder",
         "threads": "Threads",
         "values": "SCALARS Collector Walk",
@@ -369,6 +369,8 @@ __getattr__ = create_exporter(
     renamed={
         "Ladder": "StepPhases",
         "Rung": "StepPhase",
+        "Call": "RunningCall",
+        "Calls": "CallRecorder",
         "Arrived": "GradientCallback",
         "Gathering": "GradientGatherer",
         "KeptSession": "MemorySession",

@@ -90,7 +90,7 @@ class Backward:
         fields = {side: text for side, text in sides if session.wants("backward", side)}
         self._done = True
         entry = session.open(self._key, fields, self._parent)
-        session.arrived(entry)
+        session.note_arrival(entry)
         session.complete(entry)
         return True
 
@@ -117,7 +117,7 @@ class Backward:
                     )
             values.extend([None] * (position + 1 - len(values)))
             values[position] = leaf
-        session.arrived(entry)
+        session.note_arrival(entry)
         if last:
             self._done = True
             session.complete(entry)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from probe_recording.config import Config
-from probe_recording.modules import Modules
+from probe_recording.module_hook_interface import ModuleHookInterface
 from probe_recording.session import Session
 
 C = TypeVar("C", bound=Session, contravariant=True)
@@ -64,7 +64,7 @@ class ModuleCapture(Capture[S]):
         hooks: The hooks.
     """
 
-    def __init__(self, hooks: Modules[S], list_modules: Callable[[Any], Sequence[tuple[str, Any]]]) -> None:
+    def __init__(self, hooks: ModuleHookInterface[S], list_modules: Callable[[Any], Sequence[tuple[str, Any]]]) -> None:
         self.hooks = hooks
         self._list_modules = list_modules
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from probe_recording.capture import Capture
 from probe_recording.conditions import Conditions, Fact, RandomSample, hash_host_states
-from probe_recording.session import Session
-from probe_recording.surroundings import (
+from probe_recording.environment import (
     GIT_TIMEOUT_SECONDS,
     load_source,
     read_processor,
     read_variables,
     read_versions,
 )
+from probe_recording.session import Session
 
 
 class ConditionCapture(Capture[Session]):
@@ -148,9 +148,9 @@ class ConditionCapture(Capture[Session]):
 
 def new_condition_capture(framework: str) -> ConditionCapture:
     """Return the capture of a framework; one that knows no framework if no installed plugin offers it."""
-    from probe_recording.installed import installed_captures  # loads the plugins
+    from probe_recording.installed import load_captures  # loads the plugins
 
-    spec = installed_captures().get(framework)
+    spec = load_captures().get(framework)
     if spec is None:
         return ConditionCapture()
     capture = spec.load()

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError
 from probe_core.files.given import read_regular_file
+from probe_recording.destination import FIELDS, Destination, read_destination, replace_destination
 from probe_recording.fields import MAX_NUMBER, Fields, warn
 from probe_recording.fields import ConfigWarning as ConfigWarning
 from probe_recording.name_selector import NameSelector
-from probe_recording.place import FIELDS, Destination, read_destination, replace_destination
 
 if TYPE_CHECKING:
     from probe_recording.specs import TaskSpec

@@ -12,7 +12,7 @@ from probe_core.errors import UserError
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class _OfTheProcess:
+class _ClassCallable:
     """A descriptor for methods that also work on the class: ``PrecisionDebugger.start()``.
 
     Called on the class, the method acts on the one debugger of the process.
@@ -38,7 +38,7 @@ class _OfTheProcess:
 
 def allow_class_call(method: Method) -> Method:
     """Decorate a method so that it can be called on the class as well as on the debugger."""
-    return _OfTheProcess(method)  # type: ignore[return-value]
+    return _ClassCallable(method)  # type: ignore[return-value]
 
 
 def parse_token_range(value: Sequence[int] | None) -> tuple[int, int] | None:

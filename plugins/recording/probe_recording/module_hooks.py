@@ -68,7 +68,7 @@ class ModuleHooks(ABC, Generic[S]):
         self._threads = threads
         self._names: dict[int, tuple[str, Any]] = {}
         self._handles: list[Any] = []
-        self._watches = False
+        self._records_gradients = False
         self._gradients: dict[str, Entry] = {}
 
     # -- to be overridden for a framework -------------------------------------------------
@@ -86,7 +86,7 @@ class ModuleHooks(ABC, Generic[S]):
         """Return names and values of the module's own parameters, without those of its children."""
 
     @abstractmethod
-    def _watch(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
+    def _hook_gradient(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
         """Install a hook that calls ``on_gradient`` with the gradient of a parameter; return its handle."""
 
     @abstractmethod
@@ -110,14 +110,14 @@ class ModuleHooks(ABC, Generic[S]):
             named: Pairs of a name, ``{path}.{Class}``, and a module.
             gradients: True to record the gradients of their parameters too.
         """
-        self._watches = gradients
+        self._records_gradients = gradients
         for name, module in named:
             if id(module) in self._names:
                 continue
             self._names[id(module)] = name, module
             self._hook(module)
             if gradients:
-                self._watch_parameters(name, module)
+                self._hook_parameters(name, module)
 
     def remove(self) -> None:
         """Remove all hooks."""
@@ -157,7 +157,7 @@ class ModuleHooks(ABC, Generic[S]):
             self._threads.running.append(running)
             modules.append(name)
             if wanted:
-                session.module_began(name, parent)
+                session.add_module(name, parent)
             if session.config.task == "structure":
                 return
             with session.quiet():
@@ -219,17 +219,17 @@ class ModuleHooks(ABC, Generic[S]):
         if running.wanted:
             stack = stack_of(sys._getframe(2))
             if measured:
-                self._take(session, running, output)
+                self._collect_outputs(session, running, output)
                 if self._is_recompute(stack):
                     running.fields["is_recompute"] = True
             if "forward" in config.directions or not measured:
                 session.add(name, running.fields, stack, running.parent)
-            if measured and self._watches:
+            if measured and self._records_gradients:
                 self._expect_parameters(session, running)
         if measured and "backward" in config.directions:
             self._expect_gradients(session, running, name.replace(".forward.", ".backward."), output)
 
-    def _take(self, session: S, running: RunningModule, output: Any) -> None:
+    def _collect_outputs(self, session: S, running: RunningModule, output: Any) -> None:
         name = running.key
         save = session.save_for(name, self.fleeting)
         collector = session.collector
@@ -256,14 +256,14 @@ class ModuleHooks(ABC, Generic[S]):
         if wanted:
             entry = session.open(key, dict(wanted))
             self._gradients[key] = entry
-            session.arrived(entry)
+            session.note_arrival(entry)
 
-    def _watch_parameters(self, name: str, module: Any) -> None:
+    def _hook_parameters(self, name: str, module: Any) -> None:
         """Watch the gradient of each parameter, once for each module that holds it."""
         for key, parameter in self._iterate_direct_parameters(module):
             if parameter.requires_grad:
                 arrived = self._make_receiver(f"{self.scope}.{name}.parameters_grad", key)
-                self._handles.append(self._watch(parameter, arrived))
+                self._handles.append(self._hook_gradient(parameter, arrived))
 
     def _make_receiver(self, record: str, key: str) -> Callable[[Any], None]:
         """Return a callback that writes the gradient of a parameter into its record."""
@@ -282,6 +282,6 @@ class ModuleHooks(ABC, Generic[S]):
             with session.quiet():
                 save = session.save_for(record, fleeting=True)  # an optimizer may change it
                 entry.fields[key] = [session.collector.tree(gradient, f"{record}.{key}", save)]
-            session.arrived(entry)
+            session.note_arrival(entry)
         except Exception as error:  # the backward must go on whatever the recorder's error
             session.failed("parameter gradient", record, error)

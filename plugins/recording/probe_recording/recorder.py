@@ -27,7 +27,7 @@ from probe_recording.former_hooks import FormerHooks
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.loss import Loss, WriteFailure, describe_failure, print_loss
 from probe_recording.messages import Notices, note
-from probe_recording.modules import Modules, NoModules
+from probe_recording.module_hook_interface import ModuleHookInterface, NoModuleHooks
 from probe_recording.process import Process
 from probe_recording.recorder_state import Change, RecorderState, StateMachine
 from probe_recording.sending.sender import Sender
@@ -69,7 +69,7 @@ class Recorder(Process, ABC, Generic[S]):
     Attributes:
         config: The settings of the recording.
         captures: The captures, in the order in which they are installed; subclasses append theirs.
-        recorded: The number of records of each step that was written completely.
+        record_counts: The number of records of each step that was written completely.
         lost: The failed write that ended the recording; None if there was none.
         sender: The sender of calls, once one is needed; None if they are written.
         activity: What the program did, to explain what was not recorded.
@@ -82,7 +82,7 @@ class Recorder(Process, ABC, Generic[S]):
 
     def __init__(self, config: Config, room: int = 0, *, writes_empty_steps: bool = True) -> None:
         self.config = config
-        self.recorded: dict[int, int] = {}
+        self.record_counts: dict[int, int] = {}
         self.lost: Loss | None = None
         self.sender: Sender | None = None
         self.activity = Activity(config)
@@ -97,7 +97,7 @@ class Recorder(Process, ABC, Generic[S]):
         self._states = StateMachine()
         self._notices = Notices()
         self._conditions = self.new_conditions()
-        self._single: Modules[S] | None = None
+        self._single: ModuleHookInterface[S] | None = None
         self._token_window: TokenWindow[S] = TokenWindow(self._hook_calls)
         self.captures = [self._conditions]
         if hasattr(self, "_see"):
@@ -117,9 +117,9 @@ class Recorder(Process, ABC, Generic[S]):
             shown: The same as the user wrote it, for the header of the run.
         """
 
-    def new_modules(self) -> Modules[S]:
+    def new_modules(self) -> ModuleHookInterface[S]:
         """Return new hooks of modules."""
-        return NoModules()
+        return NoModuleHooks()
 
     def new_conditions(self) -> ConditionCapture:
         """Return a new capture of the conditions of steps."""
@@ -205,7 +205,7 @@ class Recorder(Process, ABC, Generic[S]):
         if self.config.level == "debug":
             return
         if not is_recorded or not self._can_record():
-            self._look_ahead()
+            self._check_later_steps()
             return
         session = self._try_open_session()
         if session is None:
@@ -217,7 +217,7 @@ class Recorder(Process, ABC, Generic[S]):
             self._remove_captures()  # leave nothing of a failed start in place
             if not isinstance(error, Exception):
                 raise
-            self._refuse(error, session)
+            self._handle_start_error(error, session)
             return
         self._has_begun = True
         session.tokens, self._carryover.tokens = self._carryover.tokens or session.tokens, None
@@ -226,14 +226,14 @@ class Recorder(Process, ABC, Generic[S]):
         if token_range is not None and model is not None:
             self._token_window.install(session, model, token_range)
 
-    def _look_ahead(self) -> None:
+    def _check_later_steps(self) -> None:
         """Raise a UserError now if a later step is selected and its directory cannot be written."""
         later = bool(self.config.steps) and self._step < max(self.config.steps)
         if not self._has_begun and later and self.is_selected(self.config.ranks) and self._is_enabled():
             check_place(self.config.dump_path)
         self._has_begun = True
 
-    def _refuse(self, error: Exception, session: S | None = None) -> None:
+    def _handle_start_error(self, error: Exception, session: S | None = None) -> None:
         """Raise the error that keeps the run from being written; end the recording if training has begun."""
         if self._has_begun:
             if session is not None:
@@ -253,19 +253,19 @@ class Recorder(Process, ABC, Generic[S]):
             count: The number of records that the step had by then.
         """
         if self._states.apply(Change.LOSE):
-            complete_count = self._session.kept if self._session is not None else 0
+            complete_count = self._session.written_count if self._session is not None else 0
             self.lost = Loss(failure, self._step, complete_count, count)
-            print_loss(self.lost, self.whole)
+            print_loss(self.lost, self.complete_steps)
 
     @property
-    def whole(self) -> list[int]:
+    def complete_steps(self) -> list[int]:
         """The steps that were written completely and are still on disk."""
         file = DEBUG_FILE if self.config.level == "debug" else DUMP_FILE
         try:
             present_steps = {path.parent.parent.name for path in self.config.dump_path.glob(f"step*/*/{file}")}
         except OSError:  # a failing disk cannot be read either
             present_steps = set()
-        return [step for step, count in self.recorded.items() if count and f"step{step}" in present_steps]
+        return [step for step, count in self.record_counts.items() if count and f"step{step}" in present_steps]
 
     @defer_interrupts()
     def step(self) -> None:
@@ -310,7 +310,7 @@ class Recorder(Process, ABC, Generic[S]):
         """Return sentences on what was selected and not recorded, for the end of the program."""
         if self.lost is not None or self.config.online is not None:
             return []
-        return self.activity.list_sentences(sum(self.recorded.values()), self._get_position())
+        return self.activity.list_sentences(sum(self.record_counts.values()), self._get_position())
 
     def _get_position(self) -> Position:
         return Position(self._step, self.process_count, self.is_selected(self.config.ranks), self._has_compiled_code())
@@ -357,7 +357,7 @@ class Recorder(Process, ABC, Generic[S]):
         if self.config.level != "debug":
             return
         if not self._is_step_recorded():
-            self._look_ahead()
+            self._check_later_steps()
             return
         session = self._try_open_session()
         if session is None:
@@ -423,7 +423,7 @@ class Recorder(Process, ABC, Generic[S]):
         try:
             return self._open_session()
         except Exception as error:  # a training that has begun must go on whatever the error
-            self._refuse(error)
+            self._handle_start_error(error)
             return None
 
     def _open_session(self) -> S:
@@ -433,7 +433,7 @@ class Recorder(Process, ABC, Generic[S]):
             shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
             session = self.new_session(directory, shown)
             session.overflows_left = self._carryover.overflows_left
-            session.on_last_overflow = self._last_overflow
+            session.on_last_overflow = self._end_search
             session.on_loss = self._lose
             if isinstance(session, SendingMixin):
                 self.sender = self.sender or Sender.of(
@@ -474,11 +474,11 @@ class Recorder(Process, ABC, Generic[S]):
             self._carryover.room = session.close()
             self._handle_closed_step(session)
             if session.lost is None:
-                self.recorded[self._step] = session.count
+                self.record_counts[self._step] = session.count
             self._carryover.overflows_left = session.overflows_left
             self._session = None
 
-    def _last_overflow(self) -> None:
+    def _end_search(self) -> None:
         """End the search after the last overflow that was asked for; the training goes on."""
         if self._session is not None:
             self._session.active = False

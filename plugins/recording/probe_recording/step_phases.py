@@ -73,7 +73,7 @@ class StepPhases:
         self.changed = True
         return step_phase
 
-    def lacks(self, phase: str, reason: str) -> None:
+    def explain_missing(self, phase: str, reason: str) -> None:
         """Note the reason why a phase may be missing; it is written if there is none at the end."""
         self._reasons.setdefault(phase, reason)
         self.changed = True

@@ -14,7 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from probe_recording.conditions import Conditions, Draw, RandomSample, hash_host_states
-from probe_recording.surroundings import VARIABLES, SourceState, read_variables, read_versions
+from probe_recording.environment import VARIABLES, SourceState, read_variables, read_versions
 
 
 def test_text_holds_everything_that_was_added() -> None:

@@ -99,7 +99,7 @@ def train(path: Path, case: str) -> Outcome:
         found.step()
     recorder = found.debugger._recorder
     found.finish()
-    outcome.whole = recorder.whole
+    outcome.whole = recorder.complete_steps
     outcome.lost = recorder.lost and recorder.lost.step
     return outcome
 

@@ -31,9 +31,9 @@ def test_phases_are_written_in_the_order_of_time() -> None:
 
 def test_a_phase_that_came_is_not_missing() -> None:
     step_phases = StepPhases()
-    step_phases.lacks("batch", "no model")
-    step_phases.lacks("loss", "no backward pass")
-    step_phases.lacks("loss", "another reason")
+    step_phases.explain_missing("batch", "no model")
+    step_phases.explain_missing("loss", "no backward pass")
+    step_phases.explain_missing("loss", "another reason")
     step_phases.add("batch")
     assert json.loads(step_phases.text("pytorch"))["not_captured"] == {"loss": "no backward pass"}
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from probe_pytorch import compat
-from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.overflow import Flags, find_device_flags
 from probe_pytorch.session import Session
@@ -90,7 +90,7 @@ class OverflowCheck:
         return [place, NO_STATISTICS_FLAG, [], str(type(value)), "[]", [value] * 3]
 
 
-class OverflowCalls(Calls):
+class OverflowCalls(TorchCallRecorder):
     """A capture of calls that checks each of them.
 
     Args:

@@ -6,10 +6,10 @@ from typing import Any
 
 from probe_recording import Capture, Threads
 
-from probe_mindspore.capture.calls import Calls
+from probe_mindspore.capture.call_recorder import MindSporeCallRecorder
 from probe_mindspore.capture.cells import list_all_cells
 from probe_mindspore.capture.draws import DrawWatch
-from probe_mindspore.capture.functions import Functions
+from probe_mindspore.capture.function_wrappers import FunctionWrappers
 from probe_mindspore.session import Session
 
 
@@ -22,18 +22,18 @@ class CallCapture(Capture[Session]):
         draws: The watcher of the random numbers that calls draw.
     """
 
-    def __init__(self, functions: Functions, threads: Threads, draws: DrawWatch) -> None:
+    def __init__(self, functions: FunctionWrappers, threads: Threads, draws: DrawWatch) -> None:
         self._functions = functions
         self._threads = threads
         self._draws = draws
-        self._calls: Calls | None = None
+        self._calls: MindSporeCallRecorder | None = None
 
     def install(self, session: Session, model: Any) -> None:
         """Wrap the functions, and record their calls into a session."""
         if session.config.apis:
             if model is not None:
                 self._functions.set_primitives(list_all_cells(model))
-            self._calls = self._functions.calls = Calls(session, self._threads, self._draws)
+            self._calls = self._functions.calls = MindSporeCallRecorder(session, self._threads, self._draws)
             self._functions.install()
         elif session.conditions is not None:
             self._functions.install_primitives()

@@ -66,7 +66,7 @@ class CellHooks(ModuleHooks[Session]):
             backward = partial(Backward, session, key, running.parent, size, running.inside)
             attach(tensors, running.sources, backward, session.quiet)
 
-    def _watch(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
+    def _hook_gradient(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
         def hook(gradient: Any) -> None:
             if gradient is not None:
                 on_gradient(gradient)

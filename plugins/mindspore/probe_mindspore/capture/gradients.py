@@ -58,7 +58,7 @@ class GradientSource:
 
     def __init__(self, tensor: Any) -> None:
         self.node = compat.get_node(tensor)
-        self.key = (0, 0) if self.node is None else (compat.get_identity(self.node), compat.place_of(tensor))
+        self.key = (0, 0) if self.node is None else (compat.get_identity(self.node), compat.get_output_index(tensor))
         self.number = 0 if self.node is None else compat.number_of(self.node)
 
 
@@ -90,14 +90,14 @@ def attach(
     roots = {
         compat.get_identity(node): node
         for _, tensor, node in graph_outputs
-        if (compat.get_identity(node), compat.place_of(tensor)) not in inputs
+        if (compat.get_identity(node), compat.get_output_index(tensor)) not in inputs
     }
     if not roots:
         return False  # the call computed nothing that needs a gradient
     gathering = _HostGradientCollector(arrived(), len(sources), quiet)
     hooked: dict[int, list[tuple[int, Callable[[Any], None]]]] = {}
     for position, tensor, node in graph_outputs:
-        place = compat.place_of(tensor)
+        place = compat.get_output_index(tensor)
         input_number = inputs.get((compat.get_identity(node), place), -1)
         hooked.setdefault(compat.get_identity(node), []).append((place, gathering.output(position, input_number)))
     for number, node in {compat.get_identity(node): node for _, _, node in graph_outputs}.items():

@@ -19,7 +19,7 @@ from probe_recording import AttributePatches, Capture, StepPhase, StepPhases, fl
 
 from probe_mindspore import compat, compat_passes
 from probe_mindspore.capture.cells import list_models
-from probe_mindspore.capture.optimizers import applied_gradients, groups_of, parameters_of, states_of
+from probe_mindspore.capture.optimizers import list_applied_gradients, list_groups, list_parameters, list_states
 from probe_mindspore.session import Session
 
 NO_STEP = "no optimizer stepped before the recording of the step was stopped"
@@ -49,7 +49,7 @@ class PhaseCapture(Capture[Session]):
         self._wrappers = AttributePatches()
         self._clipping_wrappers = AttributePatches()
         self._models: Sequence[nn.Cell] = ()
-        self._has_held = False
+        self._has_frozen = False
         self._depth = 0
         self._outputs: Any = None
 
@@ -63,12 +63,12 @@ class PhaseCapture(Capture[Session]):
         models = list_models(model)
         if session.step_phases is None:
             session.step_phases = StepPhases()
-            self._has_held = False
+            self._has_frozen = False
             for phase, reason in REASONS.items():
-                session.step_phases.lacks(phase, reason)
+                session.step_phases.explain_missing(phase, reason)
         self._session, self._step_phases, self._models = session, session.step_phases, models
         for model in models:
-            self._handles += compat.hook_forward(model, self._called, self._returned)
+            self._handles += compat.hook_forward(model, self._record_inputs, self._record_outputs)
         self._wrap(compat_passes.passes, compat_passes.FORWARD, self._wrap_forward)
         self._wrap(compat_passes.passes, compat_passes.BACKWARD, self._wrap_backward)
         for optimizer in (nn.Optimizer, experimental.Optimizer):
@@ -99,7 +99,7 @@ class PhaseCapture(Capture[Session]):
 
     # -- values ----------------------------------------------------------------------------
 
-    def _guarded(self, stage: str, record: Callable[[], None]) -> None:
+    def _run_guarded(self, stage: str, record: Callable[[], None]) -> None:
         """Run a part of the recorder so that its errors are logged, not raised; do nothing at rest."""
         session = self._session
         if session is None or not session.active or session.is_quiet:
@@ -110,7 +110,7 @@ class PhaseCapture(Capture[Session]):
         except Exception as error:  # the program must go on whatever the recorder's error
             session.failed("step_phases", stage, error)
 
-    def _leaf(self, value: Any) -> Any:
+    def _collect_leaf(self, value: Any) -> Any:
         """Return the leaf of a tensor or a number, or a tree of them."""
         assert self._session is not None
         return self._session.collector.tree(value, "", None)
@@ -120,28 +120,28 @@ class PhaseCapture(Capture[Session]):
         if not named:
             return None
         step_phase = self._step_phases.add(phase)
-        step_phase.values.update((name, self._leaf(value)) for name, value in named)
+        step_phase.values.update((name, self._collect_leaf(value)) for name, value in named)
         return step_phase
 
     def _add_tree(self, phase: str, value: Any, name: str) -> None:
-        leaves = {key: leaf for key, leaf in flatten_leaves(self._leaf(value), name) if leaf is not None}
+        leaves = {key: leaf for key, leaf in flatten_leaves(self._collect_leaf(value), name) if leaf is not None}
         self._step_phases.add(phase).values.update(leaves)
 
     # -- models ----------------------------------------------------------------------------
 
-    def _called(self, model: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+    def _record_inputs(self, model: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         def record() -> None:
             step_phase = self._step_phases.add("batch")
             for tree in (list(args), dict(kwargs or {})):
-                leaves = flatten_leaves(self._leaf(tree), "input")
+                leaves = flatten_leaves(self._collect_leaf(tree), "input")
                 step_phase.values.update({key: leaf for key, leaf in leaves if leaf is not None})
-            if not self._has_held:
-                self._has_held = True
-                self._hold()
+            if not self._has_frozen:
+                self._has_frozen = True
+                self._record_frozen()
 
-        self._guarded("batch", record)
+        self._run_guarded("batch", record)
 
-    def _hold(self) -> None:
+    def _record_frozen(self) -> None:
         """Record what no optimizer shows: parameters that are not trained, once in a step."""
         frozen = [
             (str(parameter.name), parameter)
@@ -151,9 +151,9 @@ class PhaseCapture(Capture[Session]):
         ]
         self._add("frozen", frozen)
 
-    def _returned(self, model: nn.Cell, *rest: Any) -> None:
+    def _record_outputs(self, model: nn.Cell, *rest: Any) -> None:
         if rest[-1] is not None:  # it is None after an exception
-            self._guarded("forward", lambda: self._add_tree("forward", rest[-1], "output"))
+            self._run_guarded("forward", lambda: self._add_tree("forward", rest[-1], "output"))
 
     # -- differentiation -------------------------------------------------------------------
 
@@ -175,28 +175,28 @@ class PhaseCapture(Capture[Session]):
             if self._depth:  # a derivative within a function that is differentiated
                 return original(*args)
             outputs, self._outputs = self._outputs, None
-            self._guarded("loss", lambda: self._add_loss(outputs, compat_passes.Pass(args)))
+            self._run_guarded("loss", lambda: self._add_loss(outputs, compat_passes.Pass(args)))
             result = original(*args)
-            self._guarded("gradient", lambda: self._add_gradients(result, compat_passes.Pass(args)))
+            self._run_guarded("gradient", lambda: self._add_gradients(result, compat_passes.Pass(args)))
             return result
 
         return backward
 
-    def _add_loss(self, outputs: Any, given: compat_passes.Pass) -> None:
+    def _add_loss(self, outputs: Any, backward_pass: compat_passes.Pass) -> None:
         losses = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-        losses = losses[:1] if given.has_aux else losses
+        losses = losses[:1] if backward_pass.has_aux else losses
         self._add_tree("loss", [loss for loss in losses if isinstance(loss, Tensor)], "loss")
 
-    def _add_gradients(self, result: Any, given: compat_passes.Pass) -> None:
-        if not given.may_be_scaled:
-            self._add("gradient", given.gradients(result))
+    def _add_gradients(self, result: Any, backward_pass: compat_passes.Pass) -> None:
+        if not backward_pass.may_be_scaled:
+            self._add("gradient", backward_pass.gradients(result))
 
     def _wrap_unscaling(self, original: Any) -> Callable[..., Any]:
         def unscale(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             def record() -> None:
                 self._add("unscaled", [("scale", scaler.scale_value)])
 
-            self._guarded("unscaled", record)
+            self._run_guarded("unscaled", record)
             return original(scaler, *args, **kwargs)
 
         return unscale
@@ -204,12 +204,12 @@ class PhaseCapture(Capture[Session]):
     def _wrap_clipping(self, original: Any) -> Callable[..., Any]:
         def clip(x: Any, *args: Any, **kwargs: Any) -> Any:
             def record() -> None:
-                parts = [part.norm for part in iterate_statistics(self._leaf(x)) if part.norm is not None]
+                parts = [part.norm for part in iterate_statistics(self._collect_leaf(x)) if part.norm is not None]
                 step_phase = self._add("clipped", [("total_norm", math.hypot(*parts))])
                 assert step_phase is not None
                 step_phase.facts["function"] = "clip_by_global_norm"
 
-            self._guarded("clipped", record)
+            self._run_guarded("clipped", record)
             return original(x, *args, **kwargs)
 
         return clip
@@ -218,9 +218,9 @@ class PhaseCapture(Capture[Session]):
 
     def _wrap_step(self, original: Any) -> Callable[..., Any]:
         def step(optimizer: nn.Cell, *args: Any, **kwargs: Any) -> Any:
-            self._guarded("before the step", lambda: self._before(optimizer, args))
+            self._run_guarded("before the step", lambda: self._record_before_step(optimizer, args))
             result = self._run_compiled(original, optimizer, *args, **kwargs)
-            self._guarded("after the step", lambda: self._after(optimizer))
+            self._run_guarded("after the step", lambda: self._record_after_step(optimizer))
             return result
 
         return step
@@ -235,23 +235,23 @@ class PhaseCapture(Capture[Session]):
             if self._session is not None:  # the recording goes on
                 self._replace_clipping()
 
-    def _before(self, optimizer: nn.Cell, args: tuple[Any, ...]) -> None:
+    def _record_before_step(self, optimizer: nn.Cell, args: tuple[Any, ...]) -> None:
         kind = type(optimizer).__name__
         settings = self._step_phases.add("settings")
-        settings.facts.update(optimizer=kind, groups=groups_of(optimizer))
+        settings.facts.update(optimizer=kind, groups=list_groups(optimizer))
         for phase, named in (
-            ("applied", applied_gradients(optimizer, args)),
-            ("parameters_before", parameters_of(optimizer)),
-            ("state_before", states_of(optimizer)),
+            ("applied", list_applied_gradients(optimizer, args)),
+            ("parameters_before", list_parameters(optimizer)),
+            ("state_before", list_states(optimizer)),
         ):
-            self._add_of(kind, phase, named)
+            self._add_optimizer_phase(kind, phase, named)
 
-    def _after(self, optimizer: nn.Cell) -> None:
+    def _record_after_step(self, optimizer: nn.Cell) -> None:
         kind = type(optimizer).__name__
-        self._add_of(kind, "parameters_after", parameters_of(optimizer))
-        self._add_of(kind, "state_after", states_of(optimizer))
+        self._add_optimizer_phase(kind, "parameters_after", list_parameters(optimizer))
+        self._add_optimizer_phase(kind, "state_after", list_states(optimizer))
 
-    def _add_of(self, kind: str, phase: str, named: Sequence[tuple[str, Any]]) -> None:
+    def _add_optimizer_phase(self, kind: str, phase: str, named: Sequence[tuple[str, Any]]) -> None:
         step_phase = self._add(phase, named)
         if step_phase is not None:
             step_phase.facts["optimizer"] = kind

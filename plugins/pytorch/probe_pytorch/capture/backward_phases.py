@@ -20,8 +20,8 @@ from torch import nn
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.callers import ORIGINAL_ATTRIBUTE, TORCH_DIRECTORY, wrap_with_caller
-from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.capture.modules import COMPILED
+from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
 from probe_pytorch.session import Session
 from probe_pytorch.statistics import PLAIN
 from probe_pytorch.values import Collector
@@ -93,8 +93,10 @@ class BackwardPhaseCapture:
         is_hookable = session.config.compile != "tap" and not isinstance(model, torch.jit.ScriptModule)
         with compat.disable_modes():
             if is_hookable:
-                self._hidden.append(hide(model.register_forward_pre_hook(self.record_inputs, with_kwargs=True)))
-                self._hidden.append(hide(model.register_forward_hook(self._record_output)))
+                self._hidden.append(
+                    exclude_from_copies(model.register_forward_pre_hook(self.record_inputs, with_kwargs=True))
+                )
+                self._hidden.append(exclude_from_copies(model.register_forward_hook(self._record_output)))
             for name, parameter in model.named_parameters():
                 if id(parameter) not in self.names:
                     self.names[id(parameter)] = f"{prefix}{clean_name(name)}"
@@ -112,7 +114,7 @@ class BackwardPhaseCapture:
         for handle in self._handles:
             handle.remove()
         for handle in self._hidden:
-            remove(handle)
+            remove_hook(handle)
         self._handles, self._hidden, self.models, self._seen = [], [], [], []
         self.names.clear()
         self._gradients.clear()
@@ -124,9 +126,9 @@ class BackwardPhaseCapture:
             return
         has_model = bool(self.models)
         for phase in ("batch", "forward"):
-            self._step_phases.lacks(phase, NOT_CALLED if has_model else NO_MODEL)
-        self._step_phases.lacks("loss", NO_BACKWARD)
-        self._step_phases.lacks("gradient", NO_BACKWARD if has_model else NO_MODEL)
+            self._step_phases.explain_missing(phase, NOT_CALLED if has_model else NO_MODEL)
+        self._step_phases.explain_missing("loss", NO_BACKWARD)
+        self._step_phases.explain_missing("gradient", NO_BACKWARD if has_model else NO_MODEL)
 
     # -- phases ---------------------------------------------------------------------------------
 

@@ -8,13 +8,13 @@ from typing import Any
 from probe_recording import Capture, Config, Notices, Threads
 
 from probe_core.errors import format_list
-from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.families import Families
+from probe_pytorch.capture.function_patches import Patches
 from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.listed_functions import ListedFunctions
 from probe_pytorch.capture.names import Patch, load_names
 from probe_pytorch.capture.operators import CustomOperators
-from probe_pytorch.capture.patches import Patches
 from probe_pytorch.session import Session
 
 
@@ -26,8 +26,8 @@ class CallCapture(Capture[Session]):
         threads: The state of the threads.
         notices: The messages of the recorder.
         create_calls: A function that returns a recorder of calls into a session.
-        sees_inside: True to record the calls inside of recorded Python functions as well.
-        sees_families: True to record custom operators and autograd functions.
+        records_inside: True to record the calls inside of recorded Python functions as well.
+        records_families: True to record custom operators and autograd functions.
     """
 
     def __init__(
@@ -35,27 +35,27 @@ class CallCapture(Capture[Session]):
         config: Config,
         threads: Threads,
         notices: Notices,
-        create_calls: Callable[[Session], Calls],
+        create_calls: Callable[[Session], TorchCallRecorder],
         *,
-        sees_inside: bool = False,
-        sees_families: bool = True,
+        records_inside: bool = False,
+        records_families: bool = True,
     ) -> None:
         self._config = config
         self._threads = threads
         self._notices = notices
         self._create_calls = create_calls
-        self._sees_inside = sees_inside
-        self._sees_families = sees_families
+        self._records_inside = records_inside
+        self._records_families = records_families
         self._families = Families()
         self._functions: FunctionCapture | None = None
         self._patches: Patches | None = None
         self._custom: list[Patch] = []
         self._listed = ListedFunctions(config.wrapped_functions) if config.wrapped_functions else None
-        self._calls: Calls | None = None
+        self._calls: TorchCallRecorder | None = None
 
     def begin_step(self, session: Session) -> None:
         """Note in the header of a new session which families of calls are recorded."""
-        if session.config.apis and self._sees_families:
+        if session.config.apis and self._records_families:
             for name, value in self._families.begin_step().items():
                 session.note(name, value)
 
@@ -64,7 +64,7 @@ class CallCapture(Capture[Session]):
         if session.config.apis:
             self.receive(self._create_calls(session))
 
-    def receive(self, calls: Calls) -> None:
+    def receive(self, calls: TorchCallRecorder) -> None:
         """Pass the calls of all functions to ``calls``."""
         if self._functions is None or self._patches is None:
             self._functions, self._patches = self._create_captures()
@@ -79,14 +79,14 @@ class CallCapture(Capture[Session]):
         """Return the captures of functions, whose names are loaded when the recording starts."""
         names = load_names(self._config.wrap_ops, self._config.risk_level)
         custom = None
-        if self._sees_families:
+        if self._records_families:
             custom = CustomOperators(names.internal_namespaces, self._config.operator_namespaces, self._families)
         patches = Patches(names, self._threads)
         for patch in self._custom:
             patches.add(patch)
-        return FunctionCapture(names, self._threads, custom, self._sees_inside), patches
+        return FunctionCapture(names, self._threads, custom, self._records_inside), patches
 
-    def _pass_to(self, calls: Calls | None) -> None:
+    def _pass_to(self, calls: TorchCallRecorder | None) -> None:
         for capture in (self._functions, self._patches):
             if capture is not None:
                 capture.calls = calls

@@ -17,9 +17,9 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from probe_pytorch import compat, compat_hooks
-from probe_pytorch.capture.calls import is_recompute
+from probe_pytorch.capture.call_recorder import is_recompute
 from probe_pytorch.capture.gradients import attach_walked, list_sources, list_tensors
-from probe_pytorch.capture.hidden import hide, remove
+from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
 from probe_pytorch.generators import State, draws_since, read_states
 from probe_pytorch.session import Session
 
@@ -61,13 +61,15 @@ class TorchModuleHooks(ModuleHooks[Session]):
 
     def _hook(self, module: nn.Module) -> None:
         if module._forward_pre_hooks or module._forward_hooks:
-            self._handles.append(hide(module.register_forward_pre_hook(self._begin_forward, with_kwargs=True)))
-            self._handles.append(hide(module.register_forward_hook(self._end_forward, always_call=True)))
+            self._handles.append(
+                exclude_from_copies(module.register_forward_pre_hook(self._begin_forward, with_kwargs=True))
+            )
+            self._handles.append(exclude_from_copies(module.register_forward_hook(self._end_forward, always_call=True)))
         else:
             self._unhooked.add(id(module))
 
     def _unhook(self, handle: Any) -> None:
-        remove(handle)
+        remove_hook(handle)
 
     def remove(self) -> None:
         """Remove all hooks."""
@@ -135,7 +137,7 @@ class TorchModuleHooks(ModuleHooks[Session]):
             backward = partial(Backward, session, key, running.parent, size, running.inside)
             attach_walked(outputs, running.sources, backward, running.first_new)
 
-    def _watch(self, parameter: nn.Parameter, on_gradient: Callable[[Any], None]) -> Any:
+    def _hook_gradient(self, parameter: nn.Parameter, on_gradient: Callable[[Any], None]) -> Any:
         """Call ``on_gradient`` with each gradient of a parameter; of a sharded parameter after its reduction."""
         if isinstance(parameter, nn.Parameter) and type(parameter.data) is torch.Tensor:
             return compat_hooks.register_hook(parameter, on_gradient)

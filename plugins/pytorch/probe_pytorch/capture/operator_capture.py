@@ -9,9 +9,9 @@ from typing import Any
 from probe_recording import Capture, Threads
 
 from probe_core.errors import UserError
-from probe_pytorch.capture.aten import AtenMode
+from probe_pytorch.capture.aten_mode import AtenMode
 from probe_pytorch.capture.call_capture import CallCapture
-from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.kernel_dump import KernelDump, load_gradient
 from probe_pytorch.session import Session
 
@@ -38,7 +38,7 @@ class OperatorCapture(Capture[Session]):
             return
         if self._mode is None:
             self._mode = AtenMode(self._threads)
-        self._mode.calls = Calls(session, self._threads)
+        self._mode.calls = TorchCallRecorder(session, self._threads)
         self._mode.install()
 
     def remove(self) -> None:
@@ -65,6 +65,6 @@ class OperatorCapture(Capture[Session]):
                 'Name that of its first result: "backward_input": ["conv2d.1.backward.input.0.pt"].',
             )
         gradient = load_gradient(Path(gradient_files[0])) if gradient_files else None
-        calls = Calls(session, self._threads)
+        calls = TorchCallRecorder(session, self._threads)
         calls.dump_kernels(names[0], dump, gradient)
         self._calls.receive(calls)

@@ -87,7 +87,7 @@ class OptimizerPhaseCapture:
         if not any(step_phase.name == "buffers" for step_phase in step_phases.phases):
             self._backward_phases.run_guarded("buffers", self._record_buffers)
         for phase in PHASES.split():
-            step_phases.lacks(phase, NO_STEP)
+            step_phases.explain_missing(phase, NO_STEP)
 
     def remove(self) -> None:
         """Restore the functions."""

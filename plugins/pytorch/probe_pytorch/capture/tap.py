@@ -14,8 +14,8 @@ from probe_recording import Capture, Tree
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks
-from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.capture.modules import list_modules
+from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
 from probe_pytorch.session import Entry, Session
 
 SEPARATOR = "|"
@@ -52,8 +52,10 @@ class TapCapture(Capture[Session]):
         for name, module in named:
             prefix = f"Module.{name}"
             self._modules[prefix] = module
-            self._handles.append(hide(module.register_forward_pre_hook(_make_input_hook(prefix), with_kwargs=True)))
-            self._handles.append(hide(module.register_forward_hook(_make_output_hook(prefix))))
+            self._handles.append(
+                exclude_from_copies(module.register_forward_pre_hook(_make_input_hook(prefix), with_kwargs=True))
+            )
+            self._handles.append(exclude_from_copies(module.register_forward_hook(_make_output_hook(prefix))))
             for key, parameter in module.named_parameters(recurse=False):
                 if parameter.requires_grad:
                     hook = self._make_gradient_hook(prefix, key)
@@ -68,7 +70,7 @@ class TapCapture(Capture[Session]):
         if not self._handles:
             return
         for handle in self._handles:
-            remove(handle)
+            remove_hook(handle)
         self._handles.clear()
         self._modules.clear()
         compat.register_tap(None)
@@ -92,7 +94,7 @@ class TapCapture(Capture[Session]):
                 leaf = session.collector.tree(tensor, f"{entry.key}.{kind}.{path}", session.save_for(entry.key))
             recorded_paths.add(f"{side}.{path}")
             _put(entry.fields, [side, *path.split(".")], leaf)
-            session.arrived(entry)
+            session.note_arrival(entry)
         except Exception as error:
             session.failed("tap", name, error)
 
@@ -124,7 +126,7 @@ class TapCapture(Capture[Session]):
                 leaf = session.collector.tree(gradient, f"{record}.{key}", session.save_for(record))
             entry = self._gradients.setdefault(record, session.open(record, {}))
             entry.fields[key] = [leaf]
-            session.arrived(entry)
+            session.note_arrival(entry)
 
         return hook
 

@@ -105,7 +105,7 @@ class Rerun:
         finally:
             recorder.complete()
             present.restore()
-        return recorder.config.shown_path if recorder.whole else None
+        return recorder.config.shown_path if recorder.complete_steps else None
 
 
 def _make_tensor_config(config: Config) -> Config:

@@ -80,24 +80,24 @@ class Watch(probe_recording.Watch):
         except UserError as error:
             if not self._recorder.keeper.step_count:
                 raise
-            self._recorder.tell_error(error)
+            self._recorder.print_error(error)
         except Exception as error:  # the training must go on whatever the error
-            self._recorder.tell_error(_create_rerun_error(error))
+            self._recorder.print_error(_create_rerun_error(error))
         self._recorder.keeper.reserve(rerun.byte_count)
 
-    def _ended(self, function: Callable[..., Any], event_count: int) -> None:
+    def _handle_step_end(self, function: Callable[..., Any], event_count: int) -> None:
         """Run the step again if it triggered an event."""
         if self._rerun is not None and len(self.events) > event_count:
             event = self.events[-1]
             try:
                 place = self._rerun.run(function, self._recorder.config, event)
             except UserError as error:
-                self._recorder.tell_error(error)
+                self._recorder.print_error(error)
             except Exception as error:  # the training must go on whatever the error
-                self._recorder.tell_error(_create_rerun_error(error))
+                self._recorder.print_error(_create_rerun_error(error))
             else:
                 if place is not None:
-                    self._recorder.tell_rerun(event.trigger.step, place)
+                    self._recorder.print_rerun(event.trigger.step, place)
 
 
 def watch(

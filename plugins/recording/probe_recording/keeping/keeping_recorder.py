@@ -19,7 +19,7 @@ from probe_recording.keeping.keeper import Keeper
 from probe_recording.keeping.options import KeepOptions
 from probe_recording.keeping.readings import list_readings
 from probe_recording.keeping.signal_hook import SignalHook
-from probe_recording.keeping.step_memory import KeptStep, MemoryDirectory
+from probe_recording.keeping.step_memory import MemoryDirectory, StoredStep
 from probe_recording.keeping.verdict_text import format_event, format_rerun, format_written_steps
 from probe_recording.keeping.watched import collect_watched_values, has_scaler
 from probe_recording.leaves import Tree
@@ -126,7 +126,7 @@ class KeepingRecorder(Recorder[S]):
         """End the step, keep it, and write the kept steps if it triggers an event."""
         with self._defer_signals():
             super().step()
-            self.recorded.clear()  # it would grow with the training
+            self.record_counts.clear()  # it would grow with the training
 
     def add_loss(self, value: Any) -> None:
         """Note a loss that the script passes, in place of those of backward passes."""
@@ -157,9 +157,9 @@ class KeepingRecorder(Recorder[S]):
             return
         if trigger is not None:
             self._write_event(trigger)
-        self._tell_memory()
+        self._report_memory()
 
-    def _tell_memory(self) -> None:
+    def _report_memory(self) -> None:
         if self.keeper.dropped_for_memory:
             self._notices.print_once(
                 f"probe: fewer than {format_count(self.keeper.options.keep_last, 'step')} fit into "
@@ -190,7 +190,7 @@ class KeepingRecorder(Recorder[S]):
             if trigger is not None:
                 self._write_event(trigger)
 
-    def _write_event(self, trigger: Trigger, unfinished: KeptStep | None = None) -> None:
+    def _write_event(self, trigger: Trigger, unfinished: StoredStep | None = None) -> None:
         try:
             event = self.keeper.explain(trigger)
             messages.note(format_event(event))
@@ -205,7 +205,7 @@ class KeepingRecorder(Recorder[S]):
             fix = error.fix if isinstance(error, UserError) else "The training goes on."
             messages.print_error(f"The last steps could not be written: {problem}", fix)
 
-    def _create_directory(self, step: KeptStep) -> StepDirectory:
+    def _create_directory(self, step: StoredStep) -> StepDirectory:
         if step.label not in self._locks:
             self._settle()
             self._claim(step.label)
@@ -217,7 +217,7 @@ class KeepingRecorder(Recorder[S]):
             return
         self._has_settled = True
         try:
-            settle_earlier_run(self.config.dump_path, replace=self._replaces, confirm=None, warn=self._tell_moved)
+            settle_earlier_run(self.config.dump_path, replace=self._replaces, confirm=None, warn=self._report_move)
         except UserError:
             self._avoid_directory()
 
@@ -226,7 +226,7 @@ class KeepingRecorder(Recorder[S]):
         """True for one of several processes that no launcher started, which cannot settle together."""
         return self.process_count > 1 and not is_one_of_several(os.environ)
 
-    def _tell_moved(self, _: str) -> None:
+    def _report_move(self, _: str) -> None:
         self._notices.print_once(
             f"probe: the earlier recording in {self.config.shown_path} was moved to a name with a number."
         )
@@ -255,11 +255,11 @@ class KeepingRecorder(Recorder[S]):
         self._notices.print_once(f"probe: {path} is in use or cannot be written, so the steps are written to {shown}.")
         self.config = replace(self.config, dump_path=path.with_name(path.name + suffix), shown_path=shown)
 
-    def tell_rerun(self, step: int, place: str) -> None:
+    def print_rerun(self, step: int, place: str) -> None:
         """Print that a step ran again, and where its tensors are."""
         messages.note(format_rerun(step, place))
 
-    def tell_error(self, error: UserError) -> None:
+    def print_error(self, error: UserError) -> None:
         """Print an error that does not end the training."""
         messages.print_error(error.what, error.fix)
 
@@ -285,7 +285,7 @@ class KeepingRecorder(Recorder[S]):
         if trigger is not None:
             self._write_event(trigger, self._collect_unfinished_step())
 
-    def _collect_unfinished_step(self) -> KeptStep | None:
+    def _collect_unfinished_step(self) -> StoredStep | None:
         """Return what is recorded of the current step so far; None if nothing can be written."""
         session: Any = self._session
         directory = self._memory_directory
@@ -294,7 +294,7 @@ class KeepingRecorder(Recorder[S]):
         session.flush_unfinished()
         if not directory.files:
             return None
-        return KeptStep(self._step, directory.path.name, dict(directory.files), -1, np.array([], np.int32))
+        return StoredStep(self._step, directory.path.name, dict(directory.files), -1, np.array([], np.int32))
 
     # -- the end ---------------------------------------------------------------------------
 

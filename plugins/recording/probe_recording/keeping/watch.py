@@ -94,18 +94,18 @@ class Watch:
         except BaseException as error:
             if _is_failure(error):
                 self._interrupt(error)
-                self._ended(function, event_count)
+                self._handle_step_end(function, event_count)
             else:
                 self.stop()
             raise
         self.stop()
-        self._ended(function, event_count)
+        self._handle_step_end(function, event_count)
         return result
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Prepare a step that is passed as a function, before it is recorded."""
 
-    def _ended(self, function: Callable[..., Any], event_count: int) -> None:
+    def _handle_step_end(self, function: Callable[..., Any], event_count: int) -> None:
         """React to the end of such a step.
 
         Args:

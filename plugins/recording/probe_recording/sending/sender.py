@@ -13,7 +13,7 @@ from probe_core.errors import UserError
 from probe_core.files.atomic import write_text
 from probe_recording import messages
 from probe_recording.config import Config
-from probe_recording.place import Destination
+from probe_recording.destination import Destination
 from probe_recording.sending.message import PROTOCOL
 from probe_recording.sending.outbox import Outbox
 from probe_recording.sending.shared import SharedSender

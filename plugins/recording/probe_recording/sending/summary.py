@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from probe_recording.destination import Destination
 from probe_recording.loss import format_steps
-from probe_recording.place import Destination
 from probe_recording.sending.outbox import Counts, format_largest
 
 VERSION = 1

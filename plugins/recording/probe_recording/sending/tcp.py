@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from probe_core.errors import make_printable
-from probe_recording.place import Destination
+from probe_recording.destination import Destination
 from probe_recording.sending.message import (
     PREFIX,
     PROTOCOL,

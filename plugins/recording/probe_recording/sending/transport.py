@@ -13,7 +13,7 @@ from typing import Any
 
 from probe_core.errors import UserError, make_printable
 from probe_recording import messages
-from probe_recording.place import Destination
+from probe_recording.destination import Destination
 from probe_recording.sending.message import (
     MAX_JSON_VALUES,
     PREFIX,

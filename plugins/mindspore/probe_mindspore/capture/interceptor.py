@@ -22,11 +22,11 @@ from probe_recording import (
 
 from probe_core.errors import UserError
 from probe_mindspore import compat
-from probe_mindspore.capture.calls import Calls
+from probe_mindspore.capture.call_recorder import MindSporeCallRecorder
 from probe_mindspore.capture.cells import list_all_cells
 from probe_mindspore.capture.drawing_primitives import find_seeds
 from probe_mindspore.capture.draws import DrawWatch
-from probe_mindspore.capture.functions import Functions
+from probe_mindspore.capture.function_wrappers import FunctionWrappers
 from probe_mindspore.capture.gradients import Quiet, attach, list_sources, list_tensors
 from probe_mindspore.values import read_values
 
@@ -48,8 +48,8 @@ class Interceptor(CallInterceptor):
     def __init__(self, config: Config) -> None:
         self._threads = Threads()
         self._draws = _DrawCounter()
-        self._calls = _InterceptedCalls(self._threads)
-        self._functions = Functions(self._threads, self._draws)
+        self._calls = _CallForwarder(self._threads)
+        self._functions = FunctionWrappers(self._threads, self._draws)
         self._eager = compat.EagerSwitch(self._functions.remove_wrappers)
 
     def install(self, around: Callable[[InterceptedCall], Any], model: Any = None) -> None:
@@ -140,7 +140,7 @@ class _RandomStates:
         return self._draws.count != self._count
 
 
-class _InterceptedCalls(Calls):
+class _CallForwarder(MindSporeCallRecorder):
     """A receiver of the calls that the capture sees, which passes them on instead of recording them.
 
     Attributes:
@@ -226,12 +226,12 @@ class _MindSporeCall(InterceptedCall):
             """Pass on one gradient for each result and input; a repeated input has it at its first place."""
             receiver(_spread(received, places, len(outputs)), _spread(passed_on, firsts, len(inputs)))
 
-        arrived = partial(GradientCollector, spread, len(places), len(sources), self._copied)
+        arrived = partial(GradientCollector, spread, len(places), len(sources), self._copy_gradient)
         if sources:
             attach([outputs[place] for place in places], sources, arrived, self._quiet)
         return result
 
-    def _copied(self, gradient: Tensor) -> Tensor:
+    def _copy_gradient(self, gradient: Tensor) -> Tensor:
         with self._quiet():
             return Tensor(read_values(gradient).copy(), dtype=gradient.dtype)
 

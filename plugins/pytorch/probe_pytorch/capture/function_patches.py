@@ -16,8 +16,8 @@ from typing import Any
 from probe_recording import AttributePatches, Threads, stack_of
 
 from probe_pytorch.capture import collectives
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.callers import wrap_with_caller
-from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.names import Names, Patch
 
 
@@ -33,7 +33,7 @@ class Patches:
     """
 
     def __init__(self, names: Names, threads: Threads) -> None:
-        self.calls: Calls | None = None
+        self.calls: TorchCallRecorder | None = None
         self._names = names
         self._threads = threads
         self._patches = list(names.patches)

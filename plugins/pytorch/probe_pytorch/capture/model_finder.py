@@ -15,7 +15,7 @@ from probe_pytorch.capture.modules import list_modules
 from probe_pytorch.session import Session
 
 
-class RootFinder(Capture[Session]):
+class ModelFinder(Capture[Session]):
     """A finder that reports models when they are first called, for a script that passes none to ``start``.
 
     The modules of the first model are named by their paths, those of the second by ``1.{path}``, and so on in

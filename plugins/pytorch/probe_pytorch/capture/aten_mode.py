@@ -9,8 +9,8 @@ from probe_recording import Threads, stack_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.callers import wrap_with_caller
-from probe_pytorch.capture.calls import Calls
 
 
 class AtenMode(TorchDispatchMode):
@@ -27,7 +27,7 @@ class AtenMode(TorchDispatchMode):
 
     def __init__(self, threads: Threads) -> None:
         super().__init__()
-        self.calls: Calls | None = None
+        self.calls: TorchCallRecorder | None = None
         self._threads = threads
         self._entered = False
 

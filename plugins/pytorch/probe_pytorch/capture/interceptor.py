@@ -20,12 +20,12 @@ from probe_recording import (
 )
 
 from probe_pytorch import compat, compat_conditions, generators
-from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.eager_code import EagerSwitch
+from probe_pytorch.capture.function_patches import Patches
 from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.gradients import attach_walked, list_sources, list_tensors
 from probe_pytorch.capture.names import load_names
-from probe_pytorch.capture.patches import Patches
 
 
 class Interceptor(CallInterceptor):
@@ -41,7 +41,7 @@ class Interceptor(CallInterceptor):
     def __init__(self, config: Config) -> None:
         self._threads = Threads()
         names = load_names(config.wrap_ops, config.risk_level)
-        self._calls = _InterceptedCalls(self._threads)
+        self._calls = _CallForwarder(self._threads)
         self._functions = FunctionCapture(names, self._threads)
         self._patches = Patches(names, self._threads)
         self._eager = EagerSwitch()
@@ -81,7 +81,7 @@ class Interceptor(CallInterceptor):
         return _RandomStates(generator)
 
 
-class _InterceptedCalls(Calls):
+class _CallForwarder(TorchCallRecorder):
     """A receiver of the calls that the captures see, which passes them on instead of recording them.
 
     Attributes:
@@ -157,13 +157,13 @@ class _TorchCall(InterceptedCall):
         result = self.function(*self.args, **self.kwargs)
         if sources:
             outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-            arrived = partial(GradientCollector, receiver, len(outputs), len(sources), _copied)
+            arrived = partial(GradientCollector, receiver, len(outputs), len(sources), _copy_gradient)
             with compat.disable_modes():
                 attach_walked(outputs, sources, arrived, first_new)
         return result
 
 
-def _copied(gradient: torch.Tensor) -> torch.Tensor:
+def _copy_gradient(gradient: torch.Tensor) -> torch.Tensor:
     with compat.disable_modes():
         return gradient.detach().clone()
 
