@@ -86,7 +86,7 @@ steps = int(sys.argv[1])
 import torch
 from torch import nn
 from probe_recording import load_config
-from probe_pytorch.recorder import Recorder
+from probe_pytorch.recorder import TorchRecorder
 torch.set_num_threads(1)
 torch.manual_seed(0)
 class Model(nn.Module):
@@ -104,7 +104,7 @@ class Model(nn.Module):
 model = Model()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
 words = torch.randint(0, 1000, (4, 64))
-recorders = [Recorder(load_config(path)) for path in sys.argv[2:]]
+recorders = [TorchRecorder(load_config(path)) for path in sys.argv[2:]]
 def step():
     nn.functional.cross_entropy(model(words).reshape(-1, 1000), words.reshape(-1)).backward()
     optimizer.step()

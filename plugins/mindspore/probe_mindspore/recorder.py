@@ -16,10 +16,10 @@ from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.eager_code import EagerCode
 from probe_mindspore.capture.function_wrappers import FunctionWrappers, Patch
 from probe_mindspore.process import MindSporeProcess
-from probe_mindspore.session import SendingSession, Session
+from probe_mindspore.session import MindSporeSendingSession, MindSporeSession
 
 
-class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
+class MindSporeRecorder(MindSporeProcess, probe_recording.Recorder[MindSporeSession]):
     """A recorder of a MindSpore process.
 
     Args:
@@ -29,7 +29,7 @@ class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
         session_kind: The class of sessions that write files.
     """
 
-    session_kind: type[Session] = Session
+    session_kind: type[MindSporeSession] = MindSporeSession
     _conditions: MindSporeConditions
 
     def __init__(self, config: Config) -> None:
@@ -65,9 +65,9 @@ class Recorder(MindSporeProcess, probe_recording.Recorder[Session]):
         """The version of MindSpore."""
         return {"mindspore": mindspore.__version__}
 
-    def new_session(self, directory: StepDirectory, shown: str) -> Session:
+    def new_session(self, directory: StepDirectory, shown: str) -> MindSporeSession:
         """Return a session that records a step of MindSpore."""
-        kind = self.session_kind if self.config.online is None else SendingSession
+        kind = self.session_kind if self.config.online is None else MindSporeSendingSession
         return kind(self.config, directory, shown, self._threads)
 
     def new_conditions(self) -> MindSporeConditions:

@@ -10,7 +10,7 @@ import torch
 from probe_recording import Config, defer_interrupts
 
 from probe_pytorch import compat_hooks
-from probe_pytorch.recorder import Recorder
+from probe_pytorch.recorder import TorchRecorder
 
 NO_COMPILE_VARIABLE = "TORCH_COMPILE_DISABLE"
 
@@ -26,8 +26,8 @@ class Follower:
         recorder: The recorder.
     """
 
-    def __init__(self, config: Config, recorder: Recorder | None = None) -> None:
-        self.recorder = recorder or Recorder(config, finds_models=True)
+    def __init__(self, config: Config, recorder: TorchRecorder | None = None) -> None:
+        self.recorder = recorder or TorchRecorder(config, finds_models=True)
         self.recorder.reports_missing = False  # the command reports it together with what was recorded
         self._first: int | None = None
         self._environment: str | None = None

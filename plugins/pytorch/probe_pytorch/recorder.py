@@ -23,11 +23,11 @@ from probe_pytorch.capture.operator_capture import OperatorCapture
 from probe_pytorch.capture.step_phases import StepPhaseCapture
 from probe_pytorch.capture.tap import TapCapture
 from probe_pytorch.process import TorchProcess
-from probe_pytorch.session import SendingSession, Session
+from probe_pytorch.session import TorchSendingSession, TorchSession
 from probe_pytorch.storage.tensors import INITIAL_HEADER_BYTES
 
 
-class Recorder(TorchProcess, probe_recording.Recorder[Session]):
+class TorchRecorder(TorchProcess, probe_recording.Recorder[TorchSession]):
     """A recorder of a PyTorch process.
 
     Args:
@@ -40,7 +40,7 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         session_kind: The class of sessions that write files.
     """
 
-    session_kind: type[Session] = Session
+    session_kind: type[TorchSession] = TorchSession
     _conditions: TorchConditions
 
     def __init__(
@@ -59,8 +59,8 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         self.captures += self._list_captures(finds_models)
         self._compiled_before = compat.count_compiled_frames()
 
-    def _list_captures(self, finds_models: bool) -> list[Capture[Session]]:
-        captures: list[Capture[Session]] = [self._eager]
+    def _list_captures(self, finds_models: bool) -> list[Capture[TorchSession]]:
+        captures: list[Capture[TorchSession]] = [self._eager]
         if self._phases is not None:
             captures.append(self._phases)
         captures.append(TapCapture() if self.config.compile == "tap" else self._modules)
@@ -92,14 +92,14 @@ class Recorder(TorchProcess, probe_recording.Recorder[Session]):
         modules = {name: sys.modules.get(name) for name in ("torch", "torch_npu")}
         return {name: str(getattr(module, "__version__", "")) for name, module in modules.items() if module}
 
-    def new_session(self, directory: StepDirectory, shown: str) -> Session:
+    def new_session(self, directory: StepDirectory, shown: str) -> TorchSession:
         """Return a new session."""
-        kind = self.session_kind if self.config.online is None else SendingSession
+        kind = self.session_kind if self.config.online is None else TorchSendingSession
         session = kind(self.config, directory, shown, self._carryover.room)
         self._calls.begin_step(session)
         return session
 
-    def create_calls(self, session: Session) -> TorchCallRecorder:
+    def create_calls(self, session: TorchSession) -> TorchCallRecorder:
         """Return a new recorder of calls into a session."""
         return TorchCallRecorder(session, self._threads)
 

@@ -40,7 +40,7 @@ from probe_pytorch.keeping.run_options import (
 )
 
 if TYPE_CHECKING:
-    from probe_pytorch.recorder import Recorder
+    from probe_pytorch.recorder import TorchRecorder
 
 DEFAULT_STEPS = "0-2"
 FLOAT64_HINT = (
@@ -278,7 +278,7 @@ def _show_error(error: Exception) -> None:
     console.note("".join(shown.format()).rstrip(), lines=True)
 
 
-def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, ended_with: str) -> None:
+def _report(config: Config, recorder: TorchRecorder, stepped: bool, default: bool, ended_with: str) -> None:
     """Print which steps were recorded, what was lost, and the command that compares them.
 
     Args:

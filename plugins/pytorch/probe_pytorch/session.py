@@ -22,26 +22,26 @@ from probe_pytorch.storage.tensors import (
     NamingStore,
     PackedStore,
 )
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 
-__all__ = ["Entry", "Session"]
+__all__ = ["Entry", "TorchSession"]
 
 belongs_to_recorder(Path(__file__).parent, "run_command.py")
 
 
-class Session(probe_recording.Session):
+class TorchSession(probe_recording.Session):
     """The recording of one step and rank; statistics on a device are fetched before they are written."""
 
     framework = "pytorch"
     suffix = SUFFIX
     least_room = INITIAL_HEADER_BYTES
-    collector: Collector
+    collector: TorchCollector
 
     def __init__(self, config: Config, directory: StepDirectory, shown: str, room: int = INITIAL_HEADER_BYTES) -> None:
         super().__init__(config, directory, shown, room)
         self._flags = find_device_flags() if config.task == "overflow_check" else None
         self._on_device: list[tuple[torch.Tensor, TensorLeaf]] = []
-        self.collector = Collector(
+        self.collector = TorchCollector(
             CHECKSUMS.get(config.summary),
             None if config.task == "overflow_check" else self.keep,
             wide=config.precision == "high",
@@ -99,7 +99,7 @@ class Session(probe_recording.Session):
         del self._on_device[: len(pending)]  # last, so that an interrupt does not lose them
 
 
-class SendingSession(SendingMixin, Session):
+class TorchSendingSession(SendingMixin, TorchSession):
     """A session whose forward calls are sent to a receiver; nothing is measured and nothing is written."""
 
     def describe_tensor(self, tensor: torch.Tensor) -> tuple[Hashable, int, str]:

@@ -18,7 +18,7 @@ from probe_pytorch.statistics import PLAIN, TENSOR, describe, encode, encode_all
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
 
-class Collector(probe_recording.Collector):
+class TorchCollector(probe_recording.Collector):
     """A converter of values into trees of leaves.
 
     Args:

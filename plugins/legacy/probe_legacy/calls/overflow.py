@@ -18,7 +18,7 @@ from probe_pytorch import compat
 from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.overflow import Flags, find_device_flags
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 from probe_recording import ActiveSession, Stack, Threads, lines_of, stack_of
 
 from probe_legacy.calls.recorder import find_node
@@ -102,7 +102,7 @@ class OverflowCalls(TorchCallRecorder):
         self._check = check
         self._threads = threads
         self._counts: defaultdict[str, int] = defaultdict(int)
-        self.session = cast(Session, ActiveSession())
+        self.session = cast(TorchSession, ActiveSession())
 
     def record(
         self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import torch
 from probe_pytorch.capture.call_recorder import TorchCallRecorder
-from probe_pytorch.recorder import Recorder
-from probe_pytorch.session import Session
+from probe_pytorch.recorder import TorchRecorder
+from probe_pytorch.session import TorchSession
 from probe_recording import ActiveSession, Config, RunningCall, StepDirectory, Threads, stack_of
 
 from probe_legacy.calls.selection import CallSelection, EarlySelection
@@ -44,7 +44,7 @@ class NodeCalls(TorchCallRecorder):
         recurrent: The recurrent layers that are recorded.
     """
 
-    def __init__(self, session: Session, threads: Threads, tuples: set[str], recurrent: frozenset[str]) -> None:
+    def __init__(self, session: TorchSession, threads: Threads, tuples: set[str], recurrent: frozenset[str]) -> None:
         super().__init__(session, threads)
         self._tuples = tuples
         self._recurrent = recurrent
@@ -94,7 +94,7 @@ class CallCounter(TorchCallRecorder):
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
-        self.session = cast(Session, ActiveSession())
+        self.session = cast(TorchSession, ActiveSession())
 
     def record(
         self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -112,7 +112,7 @@ class CallCounter(TorchCallRecorder):
         self._counts[prefix] += 1
 
 
-class OldRecorder(Recorder):
+class OldRecorder(TorchRecorder):
     """A recorder for the formats of an older tool.
 
     Args:
@@ -159,14 +159,14 @@ class OldRecorder(Recorder):
         super().finish()
         self._remove_captures()
 
-    def new_session(self, directory: StepDirectory, shown: str) -> Session:
+    def new_session(self, directory: StepDirectory, shown: str) -> TorchSession:
         """Return a new session that goes on counting where the last one ended."""
         session = super().new_session(directory, shown)
         session.calls = self._counts
         session.filter = cast(Any, EarlySelection(self._selection))
         return session
 
-    def create_calls(self, session: Session) -> TorchCallRecorder:
+    def create_calls(self, session: TorchSession) -> TorchCallRecorder:
         """Return a new recorder of calls into a session."""
         self.calls = NodeCalls(session, self._threads, self.tuples, self._recurrent)
         return self.calls

@@ -10,10 +10,10 @@ from probe_mindspore.capture.call_recorder import MindSporeCallRecorder
 from probe_mindspore.capture.cells import list_all_cells
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.function_wrappers import FunctionWrappers
-from probe_mindspore.session import Session
+from probe_mindspore.session import MindSporeSession
 
 
-class CallCapture(Capture[Session]):
+class CallCapture(Capture[MindSporeSession]):
     """The capture of API calls, at levels L1 and mix; at others it notes which primitives draw random numbers.
 
     Args:
@@ -28,7 +28,7 @@ class CallCapture(Capture[Session]):
         self._draws = draws
         self._calls: MindSporeCallRecorder | None = None
 
-    def install(self, session: Session, model: Any) -> None:
+    def install(self, session: MindSporeSession, model: Any) -> None:
         """Wrap the functions, and record their calls into a session."""
         if session.config.apis:
             if model is not None:

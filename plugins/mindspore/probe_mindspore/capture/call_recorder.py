@@ -12,10 +12,10 @@ from probe_recording import Backward, RunningCall, Stack, Threads, lines_of
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.gradients import attach, list_sources, list_tensors
-from probe_mindspore.session import Session
+from probe_mindspore.session import MindSporeSession
 
 
-class MindSporeCallRecorder(probe_recording.CallRecorder[Session]):
+class MindSporeCallRecorder(probe_recording.CallRecorder[MindSporeSession]):
     """Writer of calls into a session.
 
     Args:
@@ -26,7 +26,7 @@ class MindSporeCallRecorder(probe_recording.CallRecorder[Session]):
 
     fleeting = True
 
-    def __init__(self, session: Session, threads: Threads, draws: DrawWatch) -> None:
+    def __init__(self, session: MindSporeSession, threads: Threads, draws: DrawWatch) -> None:
         super().__init__(session, threads)
         self._draws = draws
         self._backward = self._backward and compat.has_nodes()

@@ -12,10 +12,10 @@ from probe_recording import Backward, ModuleHooks, RunningModule, Stack, Threads
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.gradients import attach, list_sources, list_tensors
-from probe_mindspore.session import Session
+from probe_mindspore.session import MindSporeSession
 
 
-class CellHooks(ModuleHooks[Session]):
+class CellHooks(ModuleHooks[MindSporeSession]):
     """Hooks of the Cells of a model and of their parameters."""
 
     scope = "Cell"
@@ -43,7 +43,7 @@ class CellHooks(ModuleHooks[Session]):
         if running and running[-1].module is cell:
             self._places.setdefault(running[-1].key, self._draws.place)
 
-    def _record(self, session: Session, running: RunningModule, output: Any) -> None:
+    def _record(self, session: MindSporeSession, running: RunningModule, output: Any) -> None:
         place = self._places.pop(running.key, None)
         if place is not None and running.wanted:
             self._draws.record(running.key, place)
@@ -59,7 +59,7 @@ class CellHooks(ModuleHooks[Session]):
         if compat.has_nodes():
             running.sources = list_sources(values)
 
-    def _expect_gradients(self, session: Session, running: RunningModule, key: str, output: Any) -> None:
+    def _expect_gradients(self, session: MindSporeSession, running: RunningModule, key: str, output: Any) -> None:
         if compat.has_nodes():
             tensors = list_tensors((output,))
             size = len(tensors), len(running.sources)

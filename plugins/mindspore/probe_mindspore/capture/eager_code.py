@@ -7,10 +7,10 @@ from typing import Any
 from probe_recording import Capture
 
 from probe_mindspore import compat
-from probe_mindspore.session import Session
+from probe_mindspore.session import MindSporeSession
 
 
-class EagerCode(Capture[Session]):
+class EagerCode(Capture[MindSporeSession]):
     """The part of a recorder that runs ``jit`` functions uncompiled and notes this in the header of the step.
 
     Args:
@@ -20,7 +20,7 @@ class EagerCode(Capture[Session]):
     def __init__(self, switch: compat.EagerSwitch) -> None:
         self._switch = switch
 
-    def install(self, session: Session, model: Any) -> None:
+    def install(self, session: MindSporeSession, model: Any) -> None:
         """Run ``jit`` functions uncompiled."""
         self._switch.install()
 
@@ -32,6 +32,6 @@ class EagerCode(Capture[Session]):
         """Run ``jit`` functions as before."""
         self._switch.remove()
 
-    def complete(self, session: Session) -> None:
+    def complete(self, session: MindSporeSession) -> None:
         """Note how compiled code was recorded."""
         session.note("compile", "eager")

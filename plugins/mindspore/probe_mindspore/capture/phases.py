@@ -20,7 +20,7 @@ from probe_recording import AttributePatches, Capture, StepPhase, StepPhases, fl
 from probe_mindspore import compat, compat_passes
 from probe_mindspore.capture.cells import list_models
 from probe_mindspore.capture.optimizers import list_applied_gradients, list_groups, list_parameters, list_states
-from probe_mindspore.session import Session
+from probe_mindspore.session import MindSporeSession
 
 NO_STEP = "no optimizer stepped before the recording of the step was stopped"
 NOT_CALLED = "the model was not called, or start() was given none"
@@ -33,7 +33,7 @@ REASONS = {
 }  # fmt: skip
 
 
-class PhaseCapture(Capture[Session]):
+class PhaseCapture(Capture[MindSporeSession]):
     """A capture of the phases of a step, by hooks on models and wrappers around passes and optimizers.
 
     Args:
@@ -43,7 +43,7 @@ class PhaseCapture(Capture[Session]):
 
     def __init__(self, compiled: Callable[[], AbstractContextManager[None]]) -> None:
         self._compiled = compiled
-        self._session: Session | None = None
+        self._session: MindSporeSession | None = None
         self._step_phases = StepPhases()
         self._handles: list[Any] = []
         self._wrappers = AttributePatches()
@@ -58,7 +58,7 @@ class PhaseCapture(Capture[Session]):
 
     # -- installation ----------------------------------------------------------------------
 
-    def install(self, session: Session, model: Any) -> None:
+    def install(self, session: MindSporeSession, model: Any) -> None:
         """Record into ``session`` from now on, with the inputs and outputs of the models."""
         models = list_models(model)
         if session.step_phases is None:

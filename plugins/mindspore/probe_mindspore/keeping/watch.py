@@ -11,7 +11,7 @@ from probe_recording import DEFAULT_PATH, Watch, keep_config, list_objects, load
 
 from probe_core.errors import UserError
 from probe_mindspore import compat, compat_passes
-from probe_mindspore.keeping.keeping_recorder import KeepingRecorder
+from probe_mindspore.keeping.keeping_recorder import MindSporeKeepingRecorder
 
 
 def watch(
@@ -62,4 +62,4 @@ def watch(
             "Install MindSpore 2.10: pip install mindspore==2.10.0",
         )
     config = keep_config(load_config(None, dump_path=os.fspath(dump_path), level=level, task="statistics"))
-    return Watch(KeepingRecorder(config, options), models)
+    return Watch(MindSporeKeepingRecorder(config, options), models)

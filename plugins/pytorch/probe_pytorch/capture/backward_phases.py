@@ -22,9 +22,9 @@ from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.callers import ORIGINAL_ATTRIBUTE, TORCH_DIRECTORY, wrap_with_caller
 from probe_pytorch.capture.modules import COMPILED
 from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 from probe_pytorch.statistics import PLAIN
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 
 MEASURED_BLOCK_COUNT, MEASURED_BLOCK_SIZE = 16, 2048
 """Number and size of the blocks that are measured of a parameter after the step, of a state and of a buffer.
@@ -54,12 +54,12 @@ class BackwardPhaseCapture:
 
     def __init__(self, on_call: Callable[[nn.Module, Any, dict[str, Any]], None]) -> None:
         self._on_call = on_call
-        self.session: Session | None = None
+        self.session: TorchSession | None = None
         self.models: list[nn.Module] = []
         self._seen: list[nn.Module] = []
         self.names: dict[int, str] = {}
         self._step_phases = StepPhases()
-        self._collector = Collector()
+        self._collector = TorchCollector()
         self._handles: list[Any] = []
         self._hidden: list[Any] = []
         self._patches = AttributePatches()
@@ -69,12 +69,12 @@ class BackwardPhaseCapture:
 
     # -- installation ----------------------------------------------------------------------
 
-    def install(self, session: Session, models: Sequence[nn.Module]) -> None:
+    def install(self, session: TorchSession, models: Sequence[nn.Module]) -> None:
         """Record into ``session`` from now on, with the parameters of the models."""
         if session.step_phases is None:
             session.step_phases = StepPhases()
             config = session.config
-            self._collector = Collector(
+            self._collector = TorchCollector(
                 None, session.keep, config.precision == "high", failed=session.failed, encodes=True
             )
         self._step_phases = session.step_phases

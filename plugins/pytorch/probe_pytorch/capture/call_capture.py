@@ -15,10 +15,10 @@ from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.listed_functions import ListedFunctions
 from probe_pytorch.capture.names import Patch, load_names
 from probe_pytorch.capture.operators import CustomOperators
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 
-class CallCapture(Capture[Session]):
+class CallCapture(Capture[TorchSession]):
     """The capture of the calls of torch's functions, of custom operators and of functions of the user.
 
     Args:
@@ -35,7 +35,7 @@ class CallCapture(Capture[Session]):
         config: Config,
         threads: Threads,
         notices: Notices,
-        create_calls: Callable[[Session], TorchCallRecorder],
+        create_calls: Callable[[TorchSession], TorchCallRecorder],
         *,
         records_inside: bool = False,
         records_families: bool = True,
@@ -53,13 +53,13 @@ class CallCapture(Capture[Session]):
         self._listed = ListedFunctions(config.wrapped_functions) if config.wrapped_functions else None
         self._calls: TorchCallRecorder | None = None
 
-    def begin_step(self, session: Session) -> None:
+    def begin_step(self, session: TorchSession) -> None:
         """Note in the header of a new session which families of calls are recorded."""
         if session.config.apis and self._records_families:
             for name, value in self._families.begin_step().items():
                 session.note(name, value)
 
-    def install(self, session: Session, model: Any) -> None:
+    def install(self, session: TorchSession, model: Any) -> None:
         """Record the calls of all functions into a session, at levels L1 and mix."""
         if session.config.apis:
             self.receive(self._create_calls(session))

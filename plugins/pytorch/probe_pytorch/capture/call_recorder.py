@@ -15,7 +15,7 @@ from probe_pytorch.capture.gradients import attach_api, list_sources, list_tenso
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.capture.uninitialized_memory import UninitializedMemory
 from probe_pytorch.generators import State, draws_since, may_draw, read_states
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ CHECKPOINT_FILE = "/torch/utils/checkpoint.py"
 OPTIMIZER_DIRECTORY, CLIPPING_FILE = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
 
 
-class TorchCallRecorder(probe_recording.CallRecorder[Session]):
+class TorchCallRecorder(probe_recording.CallRecorder[TorchSession]):
     """A recorder of torch calls into a session.
 
     Attributes:
@@ -32,7 +32,7 @@ class TorchCallRecorder(probe_recording.CallRecorder[Session]):
 
     _kernels: tuple[str, KernelDump, torch.Tensor | None] | None = None
 
-    def __init__(self, session: Session, threads: Threads) -> None:
+    def __init__(self, session: TorchSession, threads: Threads) -> None:
         super().__init__(session, threads)
         self.uninitialized = UninitializedMemory()
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from probe_pytorch import compat
 from probe_pytorch.capture.modules import list_models
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 
 class EagerSwitch:
@@ -31,7 +31,7 @@ class EagerSwitch:
             restore()
 
 
-class EagerCode(Capture[Session]):
+class EagerCode(Capture[TorchSession]):
     """The part of a recorder that runs compiled code uncompiled and notes this in the header of the step.
 
     Args:
@@ -44,7 +44,7 @@ class EagerCode(Capture[Session]):
         self._period = period
         self._switch = EagerSwitch()
 
-    def install(self, session: Session, model: Any) -> None:
+    def install(self, session: TorchSession, model: Any) -> None:
         """Run compiled code uncompiled, unless the configuration records it as it is."""
         if session.config.compile == "eager":
             self._switch.turn_on()
@@ -55,7 +55,7 @@ class EagerCode(Capture[Session]):
         """Run compiled code as before."""
         self._switch.turn_off()
 
-    def complete(self, session: Session) -> None:
+    def complete(self, session: TorchSession) -> None:
         """Note how compiled code was recorded."""
         if compat.may_have_compiled():
             session.note("compile", session.config.compile)

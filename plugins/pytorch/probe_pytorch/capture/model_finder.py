@@ -12,10 +12,10 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from probe_pytorch import compat
 from probe_pytorch.capture.modules import list_modules
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 
-class ModelFinder(Capture[Session]):
+class ModelFinder(Capture[TorchSession]):
     """A finder that reports models when they are first called, for a script that passes none to ``start``.
 
     The modules of the first model are named by their paths, those of the second by ``1.{path}``, and so on in
@@ -41,7 +41,7 @@ class ModelFinder(Capture[Session]):
         self._handle: Any = None
         self._warn_again: Callable[[], None] | None = None
 
-    def install(self, session: Session, model: Any) -> None:
+    def install(self, session: TorchSession, model: Any) -> None:
         """Start the search, and report the models found before again."""
         if model is not None or not (session.config.modules or session.config.records_step_phases):
             return

@@ -21,7 +21,7 @@ from probe_pytorch.capture.call_recorder import is_recompute
 from probe_pytorch.capture.gradients import attach_walked, list_sources, list_tensors
 from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
 from probe_pytorch.generators import State, draws_since, read_states
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 COMPILED = "_orig_mod"
 """The part that torch.compile inserts into the path of a module; names of records leave it out."""
@@ -29,7 +29,7 @@ COMPILED = "_orig_mod"
 SKIPPED_CLASSES = ("FullyShardedDataParallel",)
 
 
-class TorchModuleHooks(ModuleHooks[Session]):
+class TorchModuleHooks(ModuleHooks[TorchSession]):
     """Hooks of torch's modules and of their parameters' gradients.
 
     Modules are seen by two global hooks, so that a module holds nothing that would be saved, copied or
@@ -114,7 +114,7 @@ class TorchModuleHooks(ModuleHooks[Session]):
         except Exception as error:  # the forward itself must go on whatever the recorder's error
             session.failed("random states", key, error)
 
-    def _record(self, session: Session, running: RunningModule, output: Any) -> None:
+    def _record(self, session: TorchSession, running: RunningModule, output: Any) -> None:
         states = self._states.pop(running.key, None)
         if states is not None and session.conditions is not None:
             session.conditions.add_draws(draws_since(running.key, states))
@@ -130,7 +130,7 @@ class TorchModuleHooks(ModuleHooks[Session]):
             running.sources = list_sources(values)
             running.first_new = compat.get_sequence_number()
 
-    def _expect_gradients(self, session: Session, running: RunningModule, key: str, output: Any) -> None:
+    def _expect_gradients(self, session: TorchSession, running: RunningModule, key: str, output: Any) -> None:
         outputs = list_tensors((output,)) if torch.is_grad_enabled() else []
         if outputs:
             size = (len(outputs), len(running.sources))

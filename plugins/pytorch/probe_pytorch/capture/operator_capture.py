@@ -13,10 +13,10 @@ from probe_pytorch.capture.aten_mode import AtenMode
 from probe_pytorch.capture.call_capture import CallCapture
 from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.kernel_dump import KernelDump, load_gradient
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 
-class OperatorCapture(Capture[Session]):
+class OperatorCapture(Capture[TorchSession]):
     """The capture of operators, also in the backward.
 
     Args:
@@ -29,7 +29,7 @@ class OperatorCapture(Capture[Session]):
         self._calls = calls
         self._mode: AtenMode | None = None
 
-    def install(self, session: Session, model: Any) -> None:
+    def install(self, session: TorchSession, model: Any) -> None:
         """Record operators into a session at level L2."""
         if session.config.level != "L2":
             return
@@ -47,7 +47,7 @@ class OperatorCapture(Capture[Session]):
             self._mode.calls = None
             self._mode.remove()
 
-    def _dump_kernels(self, session: Session) -> None:
+    def _dump_kernels(self, session: TorchSession) -> None:
         """Install the dump of kernels, which on an NPU is level L2, for the one API that ``list`` names."""
         config = session.config
         names = config.names or config.scope

@@ -19,7 +19,7 @@ from probe_pytorch.capture.backward_phases import NO_STEP, BackwardPhaseCapture,
 from probe_pytorch.capture.callers import wrap_with_caller
 from probe_pytorch.capture.samples import ParameterSamples
 from probe_pytorch.capture.schedulers import Schedulers
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 PHASES = "settings applied parameters_before parameters_after state_after"
 """Phases that every step of an optimizer shows."""
@@ -79,7 +79,7 @@ class OptimizerPhaseCapture:
         scaler = compat.get_grad_scaler()
         self._patches.replace(scaler, "unscale_", self._wrap_unscaling(scaler.unscale_))
 
-    def complete(self, session: Session) -> None:
+    def complete(self, session: TorchSession) -> None:
         """Record the buffers if no optimizer stepped, and note what the step did not show."""
         step_phases = session.step_phases
         if step_phases is None:

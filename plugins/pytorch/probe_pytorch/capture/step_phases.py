@@ -11,10 +11,10 @@ from torch import nn
 from probe_pytorch.capture.backward_phases import BackwardPhaseCapture
 from probe_pytorch.capture.modules import list_models
 from probe_pytorch.capture.optimizer_phases import OptimizerPhaseCapture
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 
-class StepPhaseCapture(Capture[Session]):
+class StepPhaseCapture(Capture[TorchSession]):
     """The captures of the phases up to the backward pass and of those of optimizers.
 
     Args:
@@ -32,12 +32,12 @@ class StepPhaseCapture(Capture[Session]):
         self.add_model = self._backward.add_model
         self.record_inputs = self._backward.record_inputs
 
-    def install(self, session: Session, model: Any) -> None:
+    def install(self, session: TorchSession, model: Any) -> None:
         """Record the phases of a step of the models."""
         self._backward.install(session, list_models(model))
         self._optimizers.install()
 
-    def complete(self, session: Session) -> None:
+    def complete(self, session: TorchSession) -> None:
         """Note the phases that the step did not show."""
         self._backward.complete()
         self._optimizers.complete(session)

@@ -16,13 +16,13 @@ from torch import nn
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.modules import list_modules
 from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
-from probe_pytorch.session import Entry, Session
+from probe_pytorch.session import Entry, TorchSession
 
 SEPARATOR = "|"
 SIDES = ("input_args", "input_kwargs", "output")
 
 
-class TapCapture(Capture[Session]):
+class TapCapture(Capture[TorchSession]):
     """A capture by hooks that stay on the model between steps.
 
     Attributes:
@@ -30,13 +30,13 @@ class TapCapture(Capture[Session]):
     """
 
     def __init__(self) -> None:
-        self.session: Session | None = None
+        self.session: TorchSession | None = None
         self._modules: dict[str, nn.Module] = {}
         self._open: dict[str, tuple[Entry, set[str]]] = {}
         self._handles: list[Any] = []
         self._gradients: dict[str, Entry] = {}
 
-    def install(self, session: Session, model: Any) -> None:
+    def install(self, session: TorchSession, model: Any) -> None:
         """Record into a session, and hook the modules of a model unless they are hooked."""
         if session is not self.session:
             self.session = session
@@ -76,7 +76,7 @@ class TapCapture(Capture[Session]):
         compat.register_tap(None)
         compat.forget_compiled()
 
-    def complete(self, session: Session) -> None:
+    def complete(self, session: TorchSession) -> None:
         """Complete the records of open calls; gradients may still be recorded later in the step."""
         for entry, _ in self._open.values():
             session.complete(entry)
@@ -98,7 +98,7 @@ class TapCapture(Capture[Session]):
         except Exception as error:
             session.failed("tap", name, error)
 
-    def _open_entry(self, session: Session, prefix: str, slot: str) -> tuple[Entry, set[str]]:
+    def _open_entry(self, session: TorchSession, prefix: str, slot: str) -> tuple[Entry, set[str]]:
         """Return the record of a module's current call and its slots; a slot seen twice begins a new call."""
         current = self._open.get(prefix)
         if current is not None and slot not in current[1]:

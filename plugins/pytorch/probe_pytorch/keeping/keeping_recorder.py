@@ -9,15 +9,15 @@ import torch
 from probe_recording import Cause, Config, KeepOptions, defer_interrupts
 
 from probe_pytorch.follower import Follower
-from probe_pytorch.recorder import Recorder
-from probe_pytorch.session import Session
+from probe_pytorch.recorder import TorchRecorder
+from probe_pytorch.session import TorchSession
 
 
-class MemorySession(probe_recording.MemorySession, Session):
+class TorchMemorySession(probe_recording.MemorySession, TorchSession):
     """A session whose files stay in memory."""
 
 
-class KeepingRecorder(probe_recording.KeepingRecorder[Session], Recorder):
+class TorchKeepingRecorder(probe_recording.KeepingRecorder[TorchSession], TorchRecorder):
     """A recorder that keeps the last steps of a PyTorch process in memory.
 
     Args:
@@ -27,7 +27,7 @@ class KeepingRecorder(probe_recording.KeepingRecorder[Session], Recorder):
         replaces: True if an earlier recording in the directory may be replaced.
     """
 
-    session_kind = MemorySession
+    session_kind = TorchMemorySession
 
     def __init__(
         self, config: Config, options: KeepOptions, *, finds_models: bool = False, replaces: bool = False
@@ -43,7 +43,7 @@ class KeepingFollower(Follower):
         keeping: The recorder.
     """
 
-    def __init__(self, recorder: KeepingRecorder) -> None:
+    def __init__(self, recorder: TorchKeepingRecorder) -> None:
         super().__init__(recorder.config, recorder)
         self.keeping = recorder
 

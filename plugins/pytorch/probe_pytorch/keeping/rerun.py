@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from probe_core.errors import UserError
 from probe_pytorch.keeping.snapshot import Snapshot, copy_batch, count_batch_bytes
-from probe_pytorch.recorder import Recorder
+from probe_pytorch.recorder import TorchRecorder
 
 RERUN_DIRECTORY = "rerun"
 """The directory below that of the run in which steps that run again are written."""
@@ -93,7 +93,7 @@ class Rerun:
             return None
         present = Snapshot(*self._parts)
         args, kwargs = self._batch
-        recorder = Recorder(_make_tensor_config(config))
+        recorder = TorchRecorder(_make_tensor_config(config))
         recorder.reports_missing = False
         try:
             self._snapshot.restore()

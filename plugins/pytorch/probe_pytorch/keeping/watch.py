@@ -21,7 +21,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from probe_core.errors import UserError
-from probe_pytorch.keeping.keeping_recorder import KeepingRecorder
+from probe_pytorch.keeping.keeping_recorder import TorchKeepingRecorder
 from probe_pytorch.keeping.rerun import Rerun
 
 
@@ -50,7 +50,7 @@ class Watch(probe_recording.Watch):
     def __init__(self, config: Config, options: KeepOptions, models: Sequence[nn.Module], rerun: Rerun | None) -> None:
         self._rerun = rerun
         self._options = options
-        super().__init__(KeepingRecorder(config, options, finds_models=not models), models)
+        super().__init__(TorchKeepingRecorder(config, options, finds_models=not models), models)
 
     @property
     def byte_count(self) -> int:
