@@ -136,7 +136,7 @@ if TYPE_CHECKING:
         use_stack_finder,
     )
     from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
-    from probe_recording.step_phases import StepPhase, StepPhases, flatten_leaves
+    from probe_recording.step_phases import NO_BACKWARD, NO_STEP, StepPhase, StepPhases, flatten_leaves
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
     from probe_recording.values import SCALARS, Collector, Walk
@@ -149,6 +149,8 @@ __all__ = [
     "LEVELS",
     "MARK",
     "NOTHING",
+    "NO_BACKWARD",
+    "NO_STEP",
     "PREFIX",
     "PROTOCOL",
     "SCALARS",
@@ -334,7 +336,7 @@ __getattr__ = create_exporter(
         "keeping.readings": "iterate_statistics",
         "keeping.settings": "keep_config",
         "keeping.watch": "DEFAULT_PATH Watch list_objects unwrap_single",
-        "step_phases": "StepPhases StepPhase flatten_leaves",
+        "step_phases": "NO_BACKWARD NO_STEP StepPhases StepPhase flatten_leaves",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "format_steps",
         "messages": "Notices note",

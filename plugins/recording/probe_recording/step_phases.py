@@ -23,6 +23,10 @@ PHASES = (
 )  # fmt: skip
 """All phases, in the order of a training step."""
 
+NO_STEP = "no optimizer stepped before the recording of the step was stopped"
+NO_BACKWARD = "no backward pass ran before the recording of the step was stopped"
+"""Reasons why a step lacks phases, for all frameworks."""
+
 
 @dataclass(slots=True, eq=False)
 class StepPhase:
@@ -66,7 +70,8 @@ class StepPhases:
         self._reasons: dict[str, str] = {}
 
     def add(self, phase: str, stack: Stack | None = None) -> StepPhase:
-        """Add a phase and return it."""
+        """Add a phase, one of ``PHASES``, and return it."""
+        assert phase in PHASES, phase
         number = sum(step_phase.name == phase for step_phase in self.phases)
         step_phase = StepPhase(phase, number, stack)
         self.phases.append(step_phase)
@@ -74,7 +79,8 @@ class StepPhases:
         return step_phase
 
     def explain_missing(self, phase: str, reason: str) -> None:
-        """Note the reason why a phase may be missing; it is written if there is none at the end."""
+        """Note why a phase may be missing; the reason is written if the step ends without the phase."""
+        assert phase in PHASES, phase
         self._reasons.setdefault(phase, reason)
         self.changed = True
 

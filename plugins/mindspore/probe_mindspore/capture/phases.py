@@ -15,16 +15,23 @@ from mindspore import Tensor, nn, ops
 from mindspore.experimental import optim as experimental
 from mindspore.ops import composite
 from mindspore.ops.function import clip_func
-from probe_recording import AttributePatches, Capture, StepPhase, StepPhases, flatten_leaves, iterate_statistics
+from probe_recording import (
+    NO_BACKWARD,
+    NO_STEP,
+    AttributePatches,
+    Capture,
+    StepPhase,
+    StepPhases,
+    flatten_leaves,
+    iterate_statistics,
+)
 
 from probe_mindspore import compat, compat_passes
 from probe_mindspore.capture.cells import list_models
 from probe_mindspore.capture.optimizers import list_applied_gradients, list_groups, list_parameters, list_states
 from probe_mindspore.session import MindSporeSession
 
-NO_STEP = "no optimizer stepped before the recording of the step was stopped"
 NOT_CALLED = "the model was not called, or start() was given none"
-NO_BACKWARD = "no backward pass ran before the recording of the step was stopped"
 NO_GRADIENTS = "no backward pass computed gradients of parameters that no loss scale may have multiplied"
 REASONS = {
     "batch": NOT_CALLED, "forward": NOT_CALLED, "loss": NO_BACKWARD, "gradient": NO_GRADIENTS,

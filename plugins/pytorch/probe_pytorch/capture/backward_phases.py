@@ -15,7 +15,16 @@ from types import FrameType
 from typing import Any
 
 import torch
-from probe_recording import STAND_IN, AttributePatches, Stack, StepPhase, StepPhases, flatten_leaves, stack_of
+from probe_recording import (
+    NO_BACKWARD,
+    STAND_IN,
+    AttributePatches,
+    Stack,
+    StepPhase,
+    StepPhases,
+    flatten_leaves,
+    stack_of,
+)
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks
@@ -35,9 +44,7 @@ from.
 
 PROBE_DIRECTORY = str(Path(__file__).parents[1])
 NO_MODEL = "start() was given no model, so its inputs, outputs and parameters are not known"
-NO_STEP = "no optimizer stepped before the recording of the step was stopped"
 NOT_CALLED = "the model was not called, or it is compiled"
-NO_BACKWARD = "no backward pass ran before the recording of the step was stopped"
 
 
 class BackwardPhaseCapture:

@@ -10,12 +10,12 @@ from functools import wraps
 from typing import Any
 
 import torch
-from probe_recording import AttributePatches, StepPhase, scalar
+from probe_recording import NO_STEP, AttributePatches, StepPhase, scalar
 from torch.nn import utils
 from torch.optim import Optimizer
 
 from probe_pytorch import compat, compat_hooks
-from probe_pytorch.capture.backward_phases import NO_STEP, BackwardPhaseCapture, clean_name, take_blocks
+from probe_pytorch.capture.backward_phases import BackwardPhaseCapture, clean_name, take_blocks
 from probe_pytorch.capture.callers import wrap_with_caller
 from probe_pytorch.capture.samples import ParameterSamples
 from probe_pytorch.capture.schedulers import Schedulers
