@@ -117,40 +117,6 @@ class Lock:
         self._file = None
 
 
-class RunLocks:
-    """The locks of a process on a run directory, one for each label of its rank.
-
-    A process has another label once its process group is initialized.
-    """
-
-    def __init__(self) -> None:
-        self._locks: dict[str, Lock] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._locks)
-
-    def __contains__(self, label: str) -> bool:
-        return label in self._locks
-
-    def acquire(self, root: Path, label: str) -> None:
-        """Lock a label.
-
-        Raises:
-            UserError: The directory cannot be written, or another process records this rank there.
-        """
-        self._locks[label] = Lock(root, label)
-
-    def let_go(self) -> None:
-        """Close the inherited files in a forked child, so that only the parent holds the locks."""
-        for lock in self._locks.values():
-            lock.let_go()
-
-    def release(self) -> None:
-        """Release all locks; in a forked child do nothing."""
-        for lock in self._locks.values():
-            lock.release()
-
-
 def _lock(file: IO[str], *, waits: bool = False) -> None:
     try:
         import fcntl

@@ -15,21 +15,15 @@ from probe_recording.activity import NOTHING_RECORDED, Activity, Position
 from probe_recording.capture import Capture, TokenWindow
 from probe_recording.condition_capture import ConditionCapture
 from probe_recording.config import Config
-from probe_recording.directory import (
-    DEBUG_FILE,
-    DUMP_FILE,
-    RunLocks,
-    StepDirectory,
-    check_place,
-    remove_earlier_steps,
-)
+from probe_recording.directory import StepDirectory, check_place
 from probe_recording.former_hooks import FormerHooks
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.loss import Loss, WriteFailure, describe_failure, print_loss
-from probe_recording.messages import Notices, note
+from probe_recording.messages import Notices
 from probe_recording.module_hook_interface import ModuleHookInterface, NoModuleHooks
 from probe_recording.process import Process
 from probe_recording.recorder_state import Change, RecorderState, StateMachine
+from probe_recording.run_claim import RunClaim, list_complete_steps
 from probe_recording.sending.sender import Sender
 from probe_recording.sending.session import SendingMixin
 from probe_recording.session import Session
@@ -38,9 +32,6 @@ from probe_recording.tokens import TokenNote
 from probe_recording.variables import save_variable
 
 S = TypeVar("S", bound=Session)
-
-ERRORS = "online"
-"""The directory in ``dump_path`` for error logs of calls that are sent."""
 
 
 @dataclass(slots=True)
@@ -89,10 +80,9 @@ class Recorder(Process, ABC, Generic[S]):
         self._writes_empty_steps = writes_empty_steps
         self._has_begun = False
         self._step = 0
-        self._first_step = 0
         self._session: S | None = None
         self._carryover = Carryover(room, config.overflow_count)
-        self._locks = RunLocks()
+        self._claim = RunClaim(self)
         self._threads = Threads()
         self._states = StateMachine()
         self._notices = Notices()
@@ -260,12 +250,7 @@ class Recorder(Process, ABC, Generic[S]):
     @property
     def complete_steps(self) -> list[int]:
         """The steps that were written completely and are still on disk."""
-        file = DEBUG_FILE if self.config.level == "debug" else DUMP_FILE
-        try:
-            present_steps = {path.parent.parent.name for path in self.config.dump_path.glob(f"step*/*/{file}")}
-        except OSError:  # a failing disk cannot be read either
-            present_steps = set()
-        return [step for step, count in self.record_counts.items() if count and f"step{step}" in present_steps]
+        return list_complete_steps(self.config, self.record_counts)
 
     @defer_interrupts()
     def step(self) -> None:
@@ -282,8 +267,8 @@ class Recorder(Process, ABC, Generic[S]):
         self.stop()
         self._close_session()
         self._step = step
-        if not self._locks:  # a resumed training keeps the recorded steps before this one
-            self._first_step = step
+        if not self._claim.is_made:  # a resumed training keeps the recorded steps before this one
+            self._claim.first_step = step
 
     def finish(self) -> None:
         """Write everything and release the run, or wait until everything sent is acknowledged."""
@@ -304,7 +289,7 @@ class Recorder(Process, ABC, Generic[S]):
         for capture in self.captures:
             capture.close()
         self._states.apply(Change.FINISH)
-        self._locks.release()
+        self._claim.release()
 
     def missing_records(self) -> list[str]:
         """Return sentences on what was selected and not recorded, for the end of the program."""
@@ -317,12 +302,12 @@ class Recorder(Process, ABC, Generic[S]):
 
     def abandon(self) -> None:
         """Stop recording without writing anything; do nothing if no recording has begun."""
-        if self._locks:
+        if self._claim.is_made:
             self._leave_run()
 
     def _leave_run(self) -> None:
         """Stop recording without writing anything, because the run belongs to the parent process."""
-        self._locks.let_go()
+        self._claim.let_go()
         if self.sender is not None:
             self.sender.abandon()
         if self._session is not None:
@@ -429,7 +414,7 @@ class Recorder(Process, ABC, Generic[S]):
     def _open_session(self) -> S:
         label = self.label
         if self._session is None:
-            directory = self._step_directory(label)
+            directory = self._open_directory()
             shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
             session = self.new_session(directory, shown)
             session.overflows_left = self._carryover.overflows_left
@@ -446,19 +431,9 @@ class Recorder(Process, ABC, Generic[S]):
             self._session = session
         return self._session
 
-    def _step_directory(self, label: str) -> StepDirectory:
-        """Return the directory of the current step, after the first one has claimed the run for the rank."""
-        if label not in self._locks:
-            self._claim(label)
-        root = self.config.dump_path / ("" if self.config.online is None else ERRORS)
-        return StepDirectory(root, self._step, label)
-
-    def _claim(self, label: str) -> None:
-        """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""
-        self._locks.acquire(self.config.dump_path, label)
-        if self.config.online is None:
-            for sentence in remove_earlier_steps(self.config.dump_path, label, self._first_step, self.process_count):
-                note(sentence)
+    def _open_directory(self) -> StepDirectory:
+        """Return the directory of the current step."""
+        return self._claim.open_step(self.config, self._step)
 
     def _close_session(self) -> None:
         """Complete the step; after an interrupt it is still open and can be closed again."""

@@ -52,7 +52,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if instance is not None:
         instance._recorder._remove_captures()
         instance._recorder._states.state = RecorderState.FINISHED
-        instance._recorder._locks.release()
+        instance._recorder._claim.release()
 
 
 @dataclass

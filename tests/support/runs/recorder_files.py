@@ -31,7 +31,7 @@ def alone() -> Iterator[None]:
     if instance is not None:
         instance._recorder._remove_captures()
         instance._recorder._states.state = RecorderState.FINISHED
-        instance._recorder._locks.release()
+        instance._recorder._claim.release()
 
 
 def net() -> nn.Sequential:

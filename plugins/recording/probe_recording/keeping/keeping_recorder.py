@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,9 +11,9 @@ import numpy as np
 from probe_core.errors import UserError, format_count
 from probe_recording import messages
 from probe_recording.directory import StepDirectory, check_place
-from probe_recording.earlier_run import is_one_of_several, settle_earlier_run
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.keeping.event import Cause, Trigger
+from probe_recording.keeping.event_claim import EventClaim
 from probe_recording.keeping.keeper import Keeper
 from probe_recording.keeping.options import KeepOptions
 from probe_recording.keeping.readings import list_readings
@@ -104,8 +103,8 @@ class KeepingRecorder(Recorder[S]):
         check_place(self.config.dump_path)
         self.keeper = Keeper(options)
         self.is_complete = True
-        self._replaces = replaces
-        self._has_settled = False
+        self._event_claim = EventClaim(self, self._notices, replaces=replaces)
+        self._claim = self._event_claim
         self._memory_directory: MemoryDirectory | None = None
         self._busy = 0
         self._process = os.getpid()
@@ -135,8 +134,8 @@ class KeepingRecorder(Recorder[S]):
             with session.quiet(), session.lock:
                 session.passed_losses.append(session.collector.tree(value, "", None))
 
-    def _step_directory(self, label: str) -> StepDirectory:
-        self._memory_directory = MemoryDirectory(self.config.dump_path, self._step, label)
+    def _open_directory(self) -> StepDirectory:
+        self._memory_directory = MemoryDirectory(self.config.dump_path, self._step, self.label)
         return self._memory_directory
 
     def _handle_closed_step(self, session: S) -> None:
@@ -206,54 +205,8 @@ class KeepingRecorder(Recorder[S]):
             messages.print_error(f"The last steps could not be written: {problem}", fix)
 
     def _create_directory(self, step: StoredStep) -> StepDirectory:
-        if step.label not in self._locks:
-            self._settle()
-            self._claim(step.label)
-        return StepDirectory(self.config.dump_path, step.number, step.label)
-
-    def _settle(self) -> None:
-        """Move an earlier recording away, once; write next to a directory that another process writes."""
-        if self._has_settled or self._is_spawned:
-            return
-        self._has_settled = True
-        try:
-            settle_earlier_run(self.config.dump_path, replace=self._replaces, confirm=None, warn=self._report_move)
-        except UserError:
-            self._avoid_directory()
-
-    @property
-    def _is_spawned(self) -> bool:
-        """True for one of several processes that no launcher started, which cannot settle together."""
-        return self.process_count > 1 and not is_one_of_several(os.environ)
-
-    def _report_move(self, _: str) -> None:
-        self._notices.print_once(
-            f"probe: the earlier recording in {self.config.shown_path} was moved to a name with a number."
-        )
-
-    def _claim(self, label: str) -> None:
-        try:
-            self._lock(label)
-        except UserError:
-            self._avoid_directory()
-            self._lock(label)
-
-    def _lock(self, label: str) -> None:
-        """Lock the directory; earlier steps are removed only if they were not moved away."""
-        if self._replaces or self._is_spawned:
-            super()._claim(label)
-        else:
-            self._locks.acquire(self.config.dump_path, label)
-
-    def _avoid_directory(self) -> None:
-        """Write into a directory of this process, because another one writes into that which was set."""
-        suffix = f"-{os.getpid()}"
-        if self.config.shown_path.endswith(suffix):
-            return
-        path = self.config.dump_path
-        shown = self.config.shown_path.rstrip("/") + suffix
-        self._notices.print_once(f"probe: {path} is in use or cannot be written, so the steps are written to {shown}.")
-        self.config = replace(self.config, dump_path=path.with_name(path.name + suffix), shown_path=shown)
+        self.config, directory = self._event_claim.open_event_step(self.config, step.number, step.label)
+        return directory
 
     def print_rerun(self, step: int, place: str) -> None:
         """Print that a step ran again, and where its tensors are."""
