@@ -195,7 +195,7 @@ class EagerSwitch:
             mapped = original(vmap, getattr(function, ORIGINAL_ATTRIBUTE, function), *args, **kwargs)
 
             def run(*values: Any, **keywords: Any) -> Any:
-                with self.compiled():
+                with self.suspend():
                     return mapped(*values, **keywords)
 
             return run
@@ -210,7 +210,7 @@ class EagerSwitch:
         self._set(self._former)
 
     @contextmanager
-    def compiled(self) -> Iterator[None]:
+    def suspend(self) -> Iterator[None]:
         """Return a context in which functions are compiled as without probe, and not recorded."""
         if self._vmap is None:  # the recording has ended
             yield

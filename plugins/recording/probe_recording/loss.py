@@ -40,24 +40,24 @@ class Loss:
     Attributes:
         failure: The write that failed.
         step: The step that was being recorded.
-        kept: Number of its records that can be read.
+        readable_count: Number of its records that can be read.
         count: Number of records it had by then.
     """
 
     failure: WriteFailure
     step: int
-    kept: int
+    readable_count: int
     count: int
 
     @property
     def remains(self) -> str:
         """A sentence on how much of the step can be read."""
-        if not self.kept:
+        if not self.readable_count:
             return f"Nothing of step {self.step} can be read."
-        if self.kept >= self.count:
-            return f"The {format_count(self.kept, 'record')} that step {self.step} had by then can be read."
+        if self.readable_count >= self.count:
+            return f"The {format_count(self.readable_count, 'record')} that step {self.step} had by then can be read."
         records = format_count(self.count, "record")
-        return f"Of the {records} that step {self.step} had by then, {self.kept:,} can be read."
+        return f"Of the {records} that step {self.step} had by then, {self.readable_count:,} can be read."
 
 
 def describe_failure(error: Exception, path: Path) -> WriteFailure:

@@ -27,7 +27,7 @@ from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_recording.filters import Filter
 from probe_recording.interrupts import defer_interrupts
-from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quoted
+from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quote
 from probe_recording.loss import WriteFailure, describe_failure
 from probe_recording.overflow import has_overflow
 from probe_recording.sites import Stack, StackTable
@@ -401,7 +401,7 @@ class Session(ABC):
         for entry in entries:
             text = entry.text
             if text is None:
-                text = f"{quoted(entry.key)}: {encode(entry.fields)}"
+                text = f"{quote(entry.key)}: {encode(entry.fields)}"
                 if id(entry) not in open_ones:
                     entry.text, entry.fields = text, {}
             lines.append(text)

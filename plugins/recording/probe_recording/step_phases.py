@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe_recording.leaves import Tree, encode, quoted
+from probe_recording.leaves import Tree, encode, quote
 from probe_recording.sites import Stack, lines_of
 
 STEP_PHASES_FILE = "step_phases.json"
@@ -49,7 +49,7 @@ class StepPhase:
     def text(self) -> str:
         """Return the phase as JSON."""
         stack = json.dumps(lines_of(self.stack)) if self.stack is not None else "[]"
-        values = ",\n  ".join(f"{quoted(name)}: {encode(leaf)}" for name, leaf in self.values.items())
+        values = ",\n  ".join(f"{quote(name)}: {encode(leaf)}" for name, leaf in self.values.items())
         return (
             f'{{"phase": "{self.name}", "number": {self.number}, "stack": {stack}, '
             f'"facts": {json.dumps(self.facts)}, "values": {{' + (f"\n  {values}" if values else "") + "}}"

@@ -51,11 +51,11 @@ class MindSporeConditions(ConditionCapture):
     def install(self, session: probe_recording.Session, model: Any) -> None:
         """Record what holds when one of the models is called first in the step."""
 
-        def called(cell: nn.Cell, args: Any, kwargs: Any = None) -> None:
+        def record_call(cell: nn.Cell, args: Any, kwargs: Any = None) -> None:
             self.model_called(cell, args, kwargs or {})
 
         if self.session is not None:
-            self._handles += [compat.hook_call(root, called) for root in list_models(model)]
+            self._handles += [compat.hook_call(root, record_call) for root in list_models(model)]
 
     def remove(self) -> None:
         """Remove the hooks."""

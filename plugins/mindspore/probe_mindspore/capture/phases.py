@@ -44,12 +44,12 @@ class PhaseCapture(Capture[MindSporeSession]):
     """A capture of the phases of a step, by hooks on models and wrappers around passes and optimizers.
 
     Args:
-        compiled: Returns a context in which functions are compiled as without probe. Optimizers run in it,
+        suspend_switch: Returns a context in which functions are compiled as without probe. Optimizers run in it,
             because MindSpore prints many warnings if they are not compiled. Calls inside are not recorded.
     """
 
-    def __init__(self, compiled: Callable[[], AbstractContextManager[None]]) -> None:
-        self._compiled = compiled
+    def __init__(self, suspend_switch: Callable[[], AbstractContextManager[None]]) -> None:
+        self._suspend_switch = suspend_switch
         self._session: MindSporeSession | None = None
         self._step_phases = StepPhases()
         self._handles: list[Any] = []
@@ -236,7 +236,7 @@ class PhaseCapture(Capture[MindSporeSession]):
         """Run an optimizer without the wrappers of functions, the last one of which is removed first."""
         self._clipping_wrappers.restore_all()
         try:
-            with self._compiled():
+            with self._suspend_switch():
                 return original(*args, **kwargs)
         finally:
             if self._session is not None:  # the recording goes on

@@ -26,5 +26,5 @@ class MindSporeKeepingRecorder(probe_recording.KeepingRecorder[MindSporeSession]
 
     def __init__(self, config: Config, options: KeepOptions) -> None:
         super().__init__(config)
-        self.captures.append(PhaseCapture(self._eager.compiled))
+        self.captures.append(PhaseCapture(self._eager.suspend))
         self.keep(options)

@@ -56,17 +56,17 @@ class OptimizerPhaseCapture:
             return
         reference = weakref.ref(self)
 
-        def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        def record_before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             capture = reference()
             if capture is not None:
                 capture._record_before_step(optimizer)
 
-        def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        def record_after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             capture = reference()
             if capture is not None:
                 capture._record_after_step(optimizer)
 
-        self._handles += compat_hooks.register_step_hooks(before, after)
+        self._handles += compat_hooks.register_step_hooks(record_before, record_after)
 
     def install(self) -> None:
         """Hook optimizers, and wrap the functions that change gradients."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn, Union
 import xxhash
 
 from probe_core.errors import make_printable
-from probe_recording.leaves import quoted
+from probe_recording.leaves import quote
 
 PROTOCOL = 1
 MAGIC_BYTES = b"PRB1"
@@ -169,7 +169,7 @@ def encode_frame(kind: FrameKind, head: Mapping[str, Any] | bytes, body: Sequenc
 def encode_call_head(seq: int, step: int, rank: int, name: str, fields: str) -> bytes:
     """Return the head of a call; ``fields`` is the JSON text of its record."""
     place = f'"seq": {seq}, "step": {step}, "rank": {rank}'
-    return f'{{{place}, "name": {quoted(name)}, "fields": {fields}}}'.encode()
+    return f'{{{place}, "name": {quote(name)}, "fields": {fields}}}'.encode()
 
 
 def compute_checksum(parts: Iterable[Buffer]) -> int:
