@@ -42,7 +42,7 @@ ACKNOWLEDGE = """
 import resource, socket, ssl, sys, threading
 from pathlib import Path
 from probe_recording import *
-context = receiver_context(Path(sys.argv[1])) if len(sys.argv) > 1 else None
+context = create_receiver_context(Path(sys.argv[1])) if len(sys.argv) > 1 else None
 server = socket.create_server(("127.0.0.1", 0))
 print(server.getsockname()[1], flush=True)
 def exactly(connection, view):
@@ -63,15 +63,15 @@ def serve(connection):
             exactly(connection, memoryview(head))
         except (EOFError, OSError):
             return
-        prefix = prefix_of(head)
+        prefix = parse_prefix(head)
         content = memoryview(space)[: prefix.size]
         exactly(connection, content)
-        frame = frame_of(prefix, content)
+        frame = parse_frame(prefix, content)
         if frame.kind is FrameKind.HELLO:
             say(connection, FrameKind.WELCOME, version=1, most_body=1 << 30, window_bytes=1 << 28,
                 window_calls=1000)
         elif frame.kind is FrameKind.CALL:
-            say(connection, FrameKind.DONE, seqs=[call_of(frame).seq])
+            say(connection, FrameKind.DONE, seqs=[parse_call(frame).seq])
         elif frame.kind is FrameKind.END:
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             say(connection, FrameKind.ENDED, verdicts={"kilobytes": {"receiver": peak}})
@@ -86,7 +86,7 @@ steps = int(sys.argv[1])
 import torch
 from torch import nn
 from probe_recording import load_config
-from probe_pytorch.recorder import Recorder
+from probe_pytorch.recorder import TorchRecorder
 torch.set_num_threads(1)
 torch.manual_seed(0)
 class Model(nn.Module):
@@ -104,7 +104,7 @@ class Model(nn.Module):
 model = Model()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
 words = torch.randint(0, 1000, (4, 64))
-recorders = [Recorder(load_config(path)) for path in sys.argv[2:]]
+recorders = [TorchRecorder(load_config(path)) for path in sys.argv[2:]]
 def step():
     nn.functional.cross_entropy(model(words).reshape(-1, 1000), words.reshape(-1)).backward()
     optimizer.step()

@@ -83,14 +83,14 @@ for _ in range(3):
 if size["part"]:  # recorded with and without it in turn
     import dataclasses
     inner = debugger._recorder
-    capture, settings = inner._steps, inner.config
+    captures, settings = inner.captures, inner.config
     def without():
         if size["part"] == "step_phases":
-            inner._steps = None
+            inner.captures = [capture for capture in captures if capture is not inner._phases]
         else:
             inner.config = dataclasses.replace(settings, conditions=False)
         recorded()
-        inner._steps, inner.config = capture, settings
+        inner.captures, inner.config = captures, settings
     times = [[cost(run) for run in (step, recorded, without, recorded, without)] for _ in range(steps)][1:]
     pairs = [(bare, (a + b) / 2, (c + d) / 2) for bare, a, c, b, d in times]
     print(json.dumps({"bare": [a for a, _, _ in pairs], "recorded": [b for _, b, _ in pairs],

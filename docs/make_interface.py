@@ -17,7 +17,7 @@ from typing import Any
 from probe_diagnosis.answer.file import SCHEMA, write_answer
 from probe_diagnosis.difference.reasons import Cause
 from probe_recording import config
-from probe_recording.place import FULL_QUEUE_POLICIES, Destination
+from probe_recording.destination import FULL_QUEUE_POLICIES, Destination
 
 from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_core.model.plan import Plan
@@ -59,7 +59,7 @@ FIELDS = {
     "operator_namespaces": "custom_op_namespaces", "wrapped_functions": "custom_wrap_ops",
 }  # fmt: skip
 """Attributes of ``Config`` whose field in ``config.json`` has another name."""
-PLACE = "plugins/recording/probe_recording/place.py"
+PLACE = "plugins/recording/probe_recording/destination.py"
 SENDING = {
     "host": "host", "port": "port", "tls": "tls_path", "shared": "nfs_path", "memory": "online_memory",
     "disk": "online_disk", "policy": "online_policy", "wait": "online_wait", "drain": "online_drain",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 from probe_recording import config
-from probe_recording.place import PROBE_FIELDS
+from probe_recording.destination import PROBE_FIELDS
 from probe_reporters.tables import COLUMNS
 
 from probe_core.cli.extending import add_plugin_options

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 from probe_online import settings
 from probe_online.hooks import OPTIONS
-from probe_recording import place
-from probe_recording.place import FIELDS
+from probe_recording import destination
+from probe_recording.destination import FIELDS
 from support import ROOT
 from support.programs.preloaded import PreloadedPopen
 
@@ -162,12 +162,12 @@ def test_the_options_and_defaults_are_those_of_both_ends() -> None:
     assert fields == FIELDS - {"online_run_ut"}
     shown = {row[1].strip("`"): row[2] for row in training}
     assert [shown[f"online_{name}"] for name in ("wait", "drain")] == [
-        str(place.DEFAULT_WAIT_SECONDS),
-        str(place.DEFAULT_DRAIN_SECONDS),
+        str(destination.DEFAULT_WAIT_SECONDS),
+        str(destination.DEFAULT_DRAIN_SECONDS),
     ]
-    assert shown["online_memory"] == f"{place.DEFAULT_MEMORY_BYTES >> 30} GiB"
-    assert shown["online_disk"] == f"{place.DEFAULT_DISK_BYTES >> 30} GiB"
-    assert shown["online_policy"] == f"`{place.Destination().policy}`"
+    assert shown["online_memory"] == f"{destination.DEFAULT_MEMORY_BYTES >> 30} GiB"
+    assert shown["online_disk"] == f"{destination.DEFAULT_DISK_BYTES >> 30} GiB"
+    assert shown["online_policy"] == f"`{destination.Destination().policy}`"
     own = {row[0].split()[0].strip("`"): row[1] for row in receiver}
     assert own["--patience"] == f"{settings.SENDER_TIMEOUT_SECONDS:g}"
     assert own["--most-body"] == own["--window"] == f"{settings.MAX_BODY_BYTES >> 30} GiB"

@@ -20,10 +20,10 @@ from probe_recording import (
     FrameKind,
     SentCall,
     SentTensors,
-    call_of,
     encode_frame,
-    frame_of,
-    prefix_of,
+    parse_call,
+    parse_frame,
+    parse_prefix,
 )
 
 
@@ -115,7 +115,7 @@ class Receiver:
         while True:
             frame = self._frame(connection, int(number) if manner == "slow" else 0)
             if frame.kind is FrameKind.CALL:
-                call = call_of(frame)
+                call = parse_call(frame)
                 count += 1
                 if manner in ("again", "damaged") and (manner == "damaged" or call.seq not in self._asked):
                     self._asked.add(call.seq)
@@ -137,11 +137,11 @@ class Receiver:
                 send(connection, FrameKind.ENDED, verdicts=verdicts)
 
     def _frame(self, connection: socket.socket, speed: int = 0) -> Frame:
-        prefix = prefix_of(self._exactly(connection, PREFIX.size, 0))
+        prefix = parse_prefix(self._exactly(connection, PREFIX.size, 0))
         data = self._exactly(connection, prefix.size, speed)
         self.bytes += PREFIX.size + prefix.size
         try:
-            return frame_of(prefix, data)
+            return parse_frame(prefix, data)
         except DamagedFrame as error:
             self.problems.append(str(error))
             raise

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 from probe_pytorch.precheck.rebuild import load_any
-from probe_recording import leaf_of, tensors_in
+from probe_recording import leaf_of, open_tensors
 from support import TESTS
 from support.faults.planted_errors import ASSIGNED
 from support.programs import preloaded
@@ -224,7 +224,7 @@ def leaves(dump: Path, value: Any) -> list[Sent]:
     if "data_name" not in value:
         return [Sent(value["value"])]
     dtype = value["dtype"].removeprefix("torch.")
-    array = tensors_in(dump.parent / "dump_tensor_data", load_any)(leaf_of(value, ""))
+    array = open_tensors(dump.parent / "dump_tensor_data", load_any)(leaf_of(value, ""))
     return [Sent(array.astype(np.float32) if dtype == "bfloat16" else array, dtype)]
 
 

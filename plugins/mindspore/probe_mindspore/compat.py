@@ -19,6 +19,8 @@ from mindspore.ops.composite import base
 from mindspore.ops.operations._inner_ops import Generator as GeneratorOp
 from probe_recording import Stack, frames_of
 
+from probe_core.errors import UserError
+
 generators: Any = importlib.import_module("mindspore.common.generator")
 """The module of generators; ``mindspore.common`` has other attributes of its name."""
 
@@ -42,7 +44,7 @@ def get_node(tensor: Any) -> Node:
     return getattr(tensor, "_grad_node", None)
 
 
-def place_of(tensor: Any) -> int:
+def get_output_index(tensor: Any) -> int:
     """Return the index of a tensor among the outputs of its node."""
     return int(tensor._output_index)
 
@@ -146,6 +148,17 @@ def is_compiled_mode() -> bool:
     return bool(mindspore.get_context("mode") == mindspore.GRAPH_MODE)
 
 
+def refuse_compiled_mode(problem: str, call: str) -> None:
+    """Raise a UserError if the whole program is compiled.
+
+    Args:
+        problem: A sentence on what is not possible.
+        call: The call of the script before which it may change the mode.
+    """
+    if is_compiled_mode():
+        raise UserError(problem, f"Call mindspore.set_context(mode=mindspore.PYNATIVE_MODE) before {call}.")
+
+
 _RECOMPUTE = "/mindspore/common/recompute.py"
 _RECOMPUTE_FUNCTIONS = ("bprop", "recompute")
 
@@ -155,18 +168,18 @@ def is_recompute(stack: Stack) -> bool:
     return any(name in _RECOMPUTE_FUNCTIONS and file.endswith(_RECOMPUTE) for file, name in frames_of(stack))
 
 
-class Eager:
+class EagerSwitch:
     """A switch that makes ``jit`` functions run uncompiled, by the documented ``MS_JIT=0``.
 
     Functions under ``vmap`` need a graph, and are still compiled.
 
     Args:
-        blind: Removes all patches while a function is compiled, because compilers must not meet them.
+        remove_wrappers: Removes all patches while a function is compiled, because compilers must not meet them.
             It returns a function that puts them back.
     """
 
-    def __init__(self, blind: Callable[[], Callable[[], None]]) -> None:
-        self._blind = blind
+    def __init__(self, remove_wrappers: Callable[[], Callable[[], None]]) -> None:
+        self._remove_wrappers = remove_wrappers
         self._former: str | None = None
         self._vmap: Any = None
 
@@ -182,7 +195,7 @@ class Eager:
             mapped = original(vmap, getattr(function, ORIGINAL_ATTRIBUTE, function), *args, **kwargs)
 
             def run(*values: Any, **keywords: Any) -> Any:
-                with self.compiled():
+                with self.suspend():
                     return mapped(*values, **keywords)
 
             return run
@@ -197,12 +210,12 @@ class Eager:
         self._set(self._former)
 
     @contextmanager
-    def compiled(self) -> Iterator[None]:
+    def suspend(self) -> Iterator[None]:
         """Return a context in which functions are compiled as without probe, and not recorded."""
         if self._vmap is None:  # the recording has ended
             yield
             return
-        restore = self._blind()
+        restore = self._remove_wrappers()
         self._set(self._former)
         try:
             yield

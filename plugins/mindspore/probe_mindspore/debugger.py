@@ -10,10 +10,10 @@ from probe_recording import Config, ConfigWarning, Debugger
 
 from probe_core.errors import UserError
 from probe_mindspore.process import MindSporeProcess
-from probe_mindspore.recorder import Recorder
+from probe_mindspore.recorder import MindSporeRecorder
 
 
-class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
+class PrecisionDebugger(Debugger[MindSporeRecorder, nn.Cell]):
     """Recorder of the inputs and outputs of all APIs and Cells in the training steps of a program.
 
     ::
@@ -46,8 +46,8 @@ class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
     noun = "Cell"
     variable = "net"
 
-    def _new_recorder(self, config: Config) -> Recorder:
-        return Recorder(_drop_unsupported_fields(config))
+    def _new_recorder(self, config: Config) -> MindSporeRecorder:
+        return MindSporeRecorder(_drop_unsupported_fields(config))
 
 
 def _drop_unsupported_fields(config: Config) -> Config:

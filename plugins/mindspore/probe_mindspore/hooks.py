@@ -56,7 +56,7 @@ def probe_interceptors() -> list[InterceptorSpec]:
             name="mindspore",
             summary="passes the calls of MindSpore, named as in a recording, to a task of the debugger",
             framework="mindspore",
-            factory="probe_mindspore.capture.intercepting:Interceptor",
+            factory="probe_mindspore.capture.interceptor:Interceptor",
         )
     ]
 

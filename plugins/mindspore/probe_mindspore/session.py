@@ -15,32 +15,32 @@ from probe_recording import (
     Array,
     Config,
     NpyStore,
-    Sending,
+    SendingMixin,
     StepDirectory,
     Threads,
     belongs_to_recorder,
 )
 
 from probe_mindspore import compat
-from probe_mindspore.values import Collector
+from probe_mindspore.values import MindSporeCollector
 
 belongs_to_recorder(Path(__file__).parent)
 
 
-class Session(probe_recording.Session):
+class MindSporeSession(probe_recording.Session):
     """Session that records one step of one rank.
 
     Tensors are copied to host memory at once, and written as ``.npy`` files.
     """
 
     framework = "mindspore"
-    collector: Collector
+    collector: MindSporeCollector
 
     def __init__(self, config: Config, directory: StepDirectory, shown: str, threads: Threads) -> None:
         super().__init__(config, directory, shown)
         self._threads = threads
         measured = config.task != "structure" and config.online is None
-        self.collector = Collector(self.failed, CHECKSUMS.get(config.summary), measured)
+        self.collector = MindSporeCollector(self.failed, CHECKSUMS.get(config.summary), measured)
 
     def quiet(self) -> AbstractContextManager[None]:
         """Return a context in which calls are not recorded, and not part of the graph."""
@@ -49,12 +49,8 @@ class Session(probe_recording.Session):
     @contextmanager
     def _suspend_recording(self) -> Iterator[None]:
         """Mark this thread as being inside the recorder."""
-        self._threads.inside += 1
-        try:
-            with compat.disable_gradients():
-                yield
-        finally:
-            self._threads.inside -= 1
+        with self._threads.suspend(), compat.disable_gradients():
+            yield
 
     @property
     def is_quiet(self) -> bool:
@@ -75,7 +71,7 @@ class Session(probe_recording.Session):
         return copied
 
 
-class SendingSession(Sending, Session):
+class MindSporeSendingSession(SendingMixin, MindSporeSession):
     """Session whose forward calls are sent to a receiver; nothing is measured and nothing is written."""
 
     def describe_tensor(self, tensor: Array) -> tuple[Hashable, int, str]:

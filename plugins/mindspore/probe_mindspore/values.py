@@ -40,7 +40,7 @@ def read_values(tensor: Tensor) -> Array:
     return widen_bfloat16(array) if tensor.dtype == mindspore.bfloat16 else array
 
 
-class Collector(probe_recording.Collector):
+class MindSporeCollector(probe_recording.Collector):
     """Collector that turns values into trees of leaves; checksums are computed from arrays."""
 
     known = (Tensor,)

@@ -17,15 +17,15 @@ from probe_recording import (
     FrameKind,
     FrameLimits,
     Prefix,
-    call_of,
-    counts_in,
     encode_frame,
-    frame_of,
-    number_in,
-    numbers_in,
-    prefix_of,
-    session_in,
-    text_in,
+    get_counts,
+    get_number,
+    get_numbers,
+    get_session,
+    get_text,
+    parse_call,
+    parse_frame,
+    parse_prefix,
 )
 
 from probe_online.desk import Desk
@@ -146,9 +146,9 @@ class Connection:
     def _greet(self, hello: Frame) -> None:
         if hello.kind is not FrameKind.HELLO:
             raise Refusal("it does not begin with who it is")
-        version = number_in(hello.head, "version")
-        rank, framework = number_in(hello.head, "rank"), text_in(hello.head, "framework", 40)
-        session = session_in(hello.head)
+        version = get_number(hello.head, "version")
+        rank, framework = get_number(hello.head, "rank"), get_text(hello.head, "framework", 40)
+        session = get_session(hello.head)
         order, expected_framework = self._reception.order, self._reception.framework
         if version != PROTOCOL:
             raise Refusal(f"it speaks version {version}, this receiver version {PROTOCOL}: install one probe on both")
@@ -158,7 +158,7 @@ class Connection:
             )
         if order.ranks is not None and rank not in order.ranks:
             raise Refusal(f"rank {rank} is not in the receiver's rank_list")
-        self._reception.greet(self, rank, session, numbers_in(hello.head, "ranks"))
+        self._reception.greet(self, rank, session, get_numbers(hello.head, "ranks"))
         welcome = {
             "version": PROTOCOL,
             "most_body": order.most_body,
@@ -174,8 +174,8 @@ class Connection:
             if not error.partial:
                 return None
             raise
-        prefix = prefix_of(data, FIRST_FRAME_LIMITS)
-        return frame_of(prefix, await self._reader.readexactly(prefix.size))
+        prefix = parse_prefix(data, FIRST_FRAME_LIMITS)
+        return parse_frame(prefix, await self._reader.readexactly(prefix.size))
 
     async def _handle_next_frame(self) -> bool:
         """Read one frame and act on it; return False at the end of the connection."""
@@ -185,7 +185,7 @@ class Connection:
         if len(data) < PREFIX.size:
             rest = self._reader.readexactly(PREFIX.size - len(data))
             data += await asyncio.wait_for(rest, STALLED_SECONDS)
-        prefix = prefix_of(data, FrameLimits(body=self._reception.order.most_body))
+        prefix = parse_prefix(data, FrameLimits(body=self._reception.order.most_body))
         if prefix.kind is not FrameKind.CALL and (prefix.body or prefix.head > MESSAGE_LIMITS.head):
             raise FrameError(f"a {prefix.kind.name} is too long")
         arrival = await self._reception.window.begin(self._client, prefix.size, self._give_way)
@@ -194,7 +194,7 @@ class Connection:
             if prefix.kind is FrameKind.CALL:
                 await self._call(prefix, content, arrival)
             else:
-                self._handle_message(frame_of(prefix, content))
+                self._handle_message(parse_frame(prefix, content))
         finally:
             self._reception.window.drop(arrival)
         return True
@@ -221,7 +221,7 @@ class Connection:
     async def _call(self, prefix: Prefix, content: bytearray, arrival: IncomingFrame) -> None:
         place, self._calls = self._calls, self._calls + 1
         try:
-            call = call_of(frame_of(prefix, content))
+            call = parse_call(parse_frame(prefix, content))
         except DamagedFrame:
             self._send(FrameKind.AGAIN, {"place": place})
             return
@@ -247,7 +247,7 @@ class Connection:
         assert self.sender is not None
         ledger = self._reception.desk.ledger
         if frame.kind in (FrameKind.TALLY, FrameKind.END):
-            queued, dropped = (counts_in(frame.head, key) for key in ("queued", "dropped"))
+            queued, dropped = (get_counts(frame.head, key) for key in ("queued", "dropped"))
             ledger.tally(*self.sender, queued, dropped)
             self._ending = self._ending or frame.kind is FrameKind.END
             self._end()

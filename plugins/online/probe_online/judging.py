@@ -42,7 +42,7 @@ from probe_precheck import (
     runner_of,
     tables_of,
 )
-from probe_recording import SentCall, SentTensors, call_in
+from probe_recording import SentCall, SentTensors, parse_call_head
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.plugins.manager import Manager
@@ -90,7 +90,7 @@ class SentPayload(NamedTuple):
     @property
     def call(self) -> SentCall:
         """The call that the head describes."""
-        return call_in(memoryview(self.content)[self.head_start : self.body_start])
+        return parse_call_head(memoryview(self.content)[self.head_start : self.body_start])
 
     @property
     def body(self) -> memoryview:

@@ -20,7 +20,7 @@ from probe_precheck import (
     runner_of,
     tables_of,
 )
-from probe_recording import receiver_context
+from probe_recording import create_receiver_context
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, remove_leftovers
@@ -196,14 +196,14 @@ class _Contexts:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._changed = self._state()
-        self._context = receiver_context(directory)
+        self._context = create_receiver_context(directory)
 
     def __call__(self) -> ssl.SSLContext:
         """Return the context; the former one while the files are being replaced."""
         state = self._state()
         if state != self._changed:
             with suppress(UserError):
-                self._context, self._changed = receiver_context(self._directory), state
+                self._context, self._changed = create_receiver_context(self._directory), state
         return self._context
 
     def _state(self) -> list[tuple[str, int]]:

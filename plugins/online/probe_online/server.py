@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from probe_recording import FrameLimits, sentence_of
+from probe_recording import FrameLimits, format_connection_error
 
 from probe_core.errors import UserError, make_printable
 from probe_online.connection import GREETING_SECONDS, Connection, Reception, Refusal
@@ -198,4 +198,6 @@ def _create_listener(host: str, port: int) -> socket.socket:
 
 
 def _describe_error(error: Exception) -> str:
-    return error.what.rstrip(".") if isinstance(error, UserError) else make_printable(sentence_of(error), 200)
+    return (
+        error.what.rstrip(".") if isinstance(error, UserError) else make_printable(format_connection_error(error), 200)
+    )

@@ -11,11 +11,11 @@ from probe_recording import (
     FrameError,
     FrameKind,
     FrameLimits,
+    create_sender_context,
     encode_frame,
-    frame_of,
-    prefix_of,
-    sender_context,
-    sentence_of,
+    format_connection_error,
+    parse_frame,
+    parse_prefix,
 )
 
 from probe_core.errors import UserError
@@ -35,10 +35,10 @@ def read_status(host: str, port: int, tls: Path | None) -> dict[str, Any]:
         with socket.create_connection((host, port), STATUS_TIMEOUT_SECONDS) as plain:
             if tls is None:
                 return _request_status(plain)
-            with sender_context(tls).wrap_socket(plain, server_hostname=host) as secured:
+            with create_sender_context(tls).wrap_socket(plain, server_hostname=host) as secured:
                 return _request_status(secured)
     except (OSError, FrameError, EOFError) as error:
-        why = "it closed the connection" if isinstance(error, EOFError) else sentence_of(error)
+        why = "it closed the connection" if isinstance(error, EOFError) else format_connection_error(error)
         raise UserError(
             f"The receiver at {host}:{port} does not tell its state: {why}.",
             "Check the address, and give --tls if the receiver has it.",
@@ -48,8 +48,8 @@ def read_status(host: str, port: int, tls: Path | None) -> dict[str, Any]:
 def _request_status(connection: socket.socket) -> dict[str, Any]:
     for part in encode_frame(FrameKind.STATUS, {}):
         connection.sendall(part)
-    prefix = prefix_of(_read(connection, PREFIX.size), FrameLimits(body=0))
-    return frame_of(prefix, _read(connection, prefix.size), MAX_STATUS_VALUES).head
+    prefix = parse_prefix(_read(connection, PREFIX.size), FrameLimits(body=0))
+    return parse_frame(prefix, _read(connection, prefix.size), MAX_STATUS_VALUES).head
 
 
 def _read(connection: socket.socket, size: int) -> bytearray:

@@ -27,15 +27,15 @@ from probe_recording import (
     FrameKind,
     FrameLimits,
     SharedName,
-    call_of,
-    counts_in,
-    frame_in,
-    number_in,
-    numbers_in,
-    prefix_of,
-    session_in,
-    shared_name,
-    text_in,
+    get_counts,
+    get_number,
+    get_numbers,
+    get_session,
+    get_text,
+    parse_call,
+    parse_frame_file,
+    parse_prefix,
+    parse_shared_name,
 )
 
 from probe_core.errors import UserError, make_printable
@@ -159,7 +159,7 @@ class Watcher:
         others: list[SharedName] = []
         elsewhere: dict[tuple[str, int], int] = {}
         for name in names:
-            parsed = shared_name(name)
+            parsed = parse_shared_name(name)
             if parsed is not None:
                 (calls if parsed.kind is FrameKind.CALL else others).append(parsed)
             elif (match := _CLAIMED_NAME.fullmatch(name)) is not None:
@@ -185,7 +185,7 @@ class Watcher:
         settled: dict[tuple[str, int], int] = {}
         ended = []
         for name in names:
-            parsed = shared_name(name)
+            parsed = parse_shared_name(name)
             if parsed is not None and parsed.kind is FrameKind.END:
                 ended.append(parsed)
             elif (match := _SETTLED_NAME.fullmatch(name)) is not None:
@@ -197,7 +197,7 @@ class Watcher:
             if frame is None or (sender.rank, sender.session) in local_counts:
                 continue
             with suppress(FrameError):
-                if sum(counts_in(frame.head, "queued").values()) <= settled.get((sender.session, sender.rank), 0):
+                if sum(get_counts(frame.head, "queued").values()) <= settled.get((sender.session, sender.rank), 0):
                     complete.add((sender.session, sender.rank))
         return complete
 
@@ -223,7 +223,7 @@ class Watcher:
             if frame.kind is FrameKind.HELLO:
                 self._greet(frame, parsed)
             elif self._senders.get(place):
-                queued, dropped = (counts_in(frame.head, key) for key in ("queued", "dropped"))
+                queued, dropped = (get_counts(frame.head, key) for key in ("queued", "dropped"))
                 ended = frame.kind is FrameKind.END
                 self._desk.ledger.tally(parsed.rank, parsed.session, queued, dropped, ended=ended)
                 self._desk.ledger.note_disconnect(parsed.rank, parsed.session)
@@ -233,8 +233,8 @@ class Watcher:
             self._set_aside(name, str(error))
 
     def _greet(self, frame: Frame, parsed: SharedName) -> None:
-        rank, framework = number_in(frame.head, "rank"), text_in(frame.head, "framework", 40)
-        if rank != parsed.rank or session_in(frame.head) != parsed.session:
+        rank, framework = get_number(frame.head, "rank"), get_text(frame.head, "framework", 40)
+        if rank != parsed.rank or get_session(frame.head) != parsed.session:
             raise FrameError("its name says another sender than it does")
         ranks = self._order.ranks
         why = ""
@@ -248,7 +248,7 @@ class Watcher:
         if why:
             self._desk.refuse(f"Calls of {parsed.session[:8]} (rank {rank}) are left where they are: {why}.")
             return
-        self._desk.greet(rank, parsed.session, numbers_in(frame.head, "ranks"))
+        self._desk.greet(rank, parsed.session, get_numbers(frame.head, "ranks"))
         self._desk.ledger.note_disconnect(rank, parsed.session)
 
     # -- calls -------------------------------------------------------------------------------------
@@ -282,8 +282,8 @@ class Watcher:
                     claimed.rename(self._directory / name)
                 return True
             try:
-                frame = frame_in(content, self._limits)
-                call = call_of(frame)
+                frame = parse_frame_file(content, self._limits)
+                call = parse_call(frame)
                 if frame.kind is not FrameKind.CALL or (call.rank, call.seq) != (parsed.rank, parsed.seq):
                     raise FrameError("its name says another call than it holds")
             except FrameError as error:
@@ -301,7 +301,7 @@ class Watcher:
                     self._bytes -= size
 
             call.fields.clear()  # they are parsed again by the process that judges the call
-            payload = SentPayload(content, PREFIX.size, PREFIX.size + prefix_of(content).head)
+            payload = SentPayload(content, PREFIX.size, PREFIX.size + parse_prefix(content).head)
             self._desk.ledger.note_disconnect(parsed.rank, parsed.session)
             taken = self._desk.take(parsed.session, call, payload, settle)
             return True
@@ -335,7 +335,7 @@ class Watcher:
         if content is None:
             return None
         try:
-            return frame_in(content, limits)
+            return parse_frame_file(content, limits)
         except FrameError as error:
             self._count_damaged_read(name, str(error))
             return None

@@ -7,11 +7,11 @@ from torch import nn
 
 from probe_pytorch.dataloader import BatchSteps
 from probe_pytorch.process import TorchProcess
-from probe_pytorch.recorder import Recorder
+from probe_pytorch.recorder import TorchRecorder
 from probe_pytorch.seeds import seed_all
 
 
-class PrecisionDebugger(Debugger[Recorder, nn.Module]):
+class PrecisionDebugger(Debugger[TorchRecorder, nn.Module]):
     """A recorder of the inputs and outputs of all APIs and modules in a training step.
 
     ::
@@ -45,10 +45,10 @@ class PrecisionDebugger(Debugger[Recorder, nn.Module]):
     noun = "module"
     variable = "model"
 
-    def _new_recorder(self, config: Config) -> Recorder:
+    def _new_recorder(self, config: Config) -> TorchRecorder:
         if config.seed is not None or config.deterministic:
             seed_all(1234 if config.seed is None else config.seed, config.deterministic)
-        return Recorder(config)
+        return TorchRecorder(config)
 
     def _finish_construction(self) -> None:
         if self._recorder.config.dataloader:

@@ -7,10 +7,10 @@ import os
 from typing import Any
 
 import torch
-from probe_recording import Config, interrupts_deferred
+from probe_recording import Config, defer_interrupts
 
 from probe_pytorch import compat_hooks
-from probe_pytorch.recorder import Recorder
+from probe_pytorch.recorder import TorchRecorder
 
 NO_COMPILE_VARIABLE = "TORCH_COMPILE_DISABLE"
 
@@ -26,9 +26,9 @@ class Follower:
         recorder: The recorder.
     """
 
-    def __init__(self, config: Config, recorder: Recorder | None = None) -> None:
-        self.recorder = recorder or Recorder(config, finds_models=True)
-        self.recorder.tells_missing = False  # the command reports it together with what was recorded
+    def __init__(self, config: Config, recorder: TorchRecorder | None = None) -> None:
+        self.recorder = recorder or TorchRecorder(config, finds_models=True)
+        self.recorder.reports_missing = False  # the command reports it together with what was recorded
         self._first: int | None = None
         self._environment: str | None = None
         self._handle: Any = None
@@ -47,7 +47,7 @@ class Follower:
         self.recorder.finish()
         atexit.unregister(self.recorder.finish)
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def _end(self) -> None:
         if self._environment is None:
             os.environ.pop(NO_COMPILE_VARIABLE, None)
@@ -68,7 +68,7 @@ class Follower:
         """True once an optimizer has stepped."""
         return self._first is not None
 
-    @interrupts_deferred()  # a script that catches KeyboardInterrupt continues with the next step
+    @defer_interrupts()  # a script that catches KeyboardInterrupt continues with the next step
     def _handle_optimizer_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """End the step if the optimizer is the first that ever stepped; other optimizers are ignored."""
         if self._first is None:

@@ -59,7 +59,7 @@ def probe_interceptors() -> list[InterceptorSpec]:
             name="pytorch",
             summary="passes the calls of torch, named as in a recording, to a task of the debugger",
             framework="pytorch",
-            factory="probe_pytorch.capture.intercepting:Interceptor",
+            factory="probe_pytorch.capture.interceptor:Interceptor",
         )
     ]
 

@@ -31,7 +31,7 @@ from probe_recording import (
     PickledName,
     PickleError,
     check_unchanged,
-    memory_of,
+    open_memory,
 )
 
 from probe_core import engine
@@ -94,7 +94,7 @@ def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
             outline = _read_usual_outline(program)
             if outline.key == key:
                 return _create_array(outline, memory, start, size, LITTLE_ENDIAN)
-        memory = memory_of(path)
+        memory = open_memory(path)
         archive = _Archive(memory)
         outline = _read_outline(archive.pickle())
         is_native = archive.is_little_endian() == LITTLE_ENDIAN

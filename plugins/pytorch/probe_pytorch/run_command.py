@@ -18,12 +18,12 @@ from probe_recording import (
     STAND_IN,
     TASKS,
     Config,
-    destination_to,
+    create_destination,
+    format_steps,
     load_config,
     parse_steps,
+    replace_destination,
     settle_earlier_run,
-    spans,
-    with_destination,
 )
 
 from probe_core.cli import console
@@ -40,7 +40,7 @@ from probe_pytorch.keeping.run_options import (
 )
 
 if TYPE_CHECKING:
-    from probe_pytorch.recorder import Recorder
+    from probe_pytorch.recorder import TorchRecorder
 
 DEFAULT_STEPS = "0-2"
 FLOAT64_HINT = (
@@ -113,7 +113,7 @@ def run(
         task, level = task or "tensor", level or (None if config else "L1")
     settings = _create_config(dump_path, config, task, level, step)
     if send_to is not None:
-        settings = with_destination(settings, destination_to(send_to, tls, insecure, send_memory), "--send-to")
+        settings = replace_destination(settings, create_destination(send_to, tls, insecure, send_memory), "--send-to")
     elif tls or insecure or send_memory:
         raise UserError("--tls, --insecure and --send-memory belong to --send-to.", "Give --send-to HOST:PORT.")
     if not module and not Path(script).is_file():
@@ -278,7 +278,7 @@ def _show_error(error: Exception) -> None:
     console.note("".join(shown.format()).rstrip(), lines=True)
 
 
-def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, ended_with: str) -> None:
+def _report(config: Config, recorder: TorchRecorder, stepped: bool, default: bool, ended_with: str) -> None:
     """Print which steps were recorded, what was lost, and the command that compares them.
 
     Args:
@@ -297,7 +297,7 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
             console.note(f"Steps {DEFAULT_STEPS} are the default; others with --step, such as --step all.")
         return
     lost = recorder.lost
-    steps = recorder.whole
+    steps = recorder.complete_steps
     if lost is not None:
         console.error(
             f"The recording is incomplete: it stopped in step {lost.step}. {lost.failure.what}",
@@ -313,10 +313,10 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
     if not steps:
         console.note("Check --step, --level and --config, and that SCRIPT is the script that trains.")
         return
-    count = sum(recorder.recorded[step] for step in steps)
+    count = sum(recorder.record_counts[step] for step in steps)
     path = config.shown_path
     console.note(
-        f"probe recorded {spans(steps)} ({format_count(count, 'record')} of level {config.level}, "
+        f"probe recorded {format_steps(steps)} ({format_count(count, 'record')} of level {config.level}, "
         f"task {config.task}) into {path}"
     )
     if default and max(config.steps) in steps:

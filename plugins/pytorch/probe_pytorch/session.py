@@ -8,7 +8,7 @@ from typing import Any
 
 import probe_recording
 import torch
-from probe_recording import Config, Entry, Sending, StepDirectory, TensorLeaf, Tree, belongs_to_recorder
+from probe_recording import Config, Entry, SendingMixin, StepDirectory, Store, TensorLeaf, Tree, belongs_to_recorder
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.overflow import find_device_flags
@@ -19,29 +19,29 @@ from probe_pytorch.storage.tensors import (
     SUFFIX,
     DelayedStore,
     FileStore,
+    NamingStore,
     PackedStore,
-    TensorStore,
 )
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 
-__all__ = ["Entry", "Session"]
+__all__ = ["Entry", "TorchSession"]
 
 belongs_to_recorder(Path(__file__).parent, "run_command.py")
 
 
-class Session(probe_recording.Session):
+class TorchSession(probe_recording.Session):
     """The recording of one step and rank; statistics on a device are fetched before they are written."""
 
     framework = "pytorch"
     suffix = SUFFIX
     least_room = INITIAL_HEADER_BYTES
-    collector: Collector
+    collector: TorchCollector
 
     def __init__(self, config: Config, directory: StepDirectory, shown: str, room: int = INITIAL_HEADER_BYTES) -> None:
         super().__init__(config, directory, shown, room)
         self._flags = find_device_flags() if config.task == "overflow_check" else None
         self._on_device: list[tuple[torch.Tensor, TensorLeaf]] = []
-        self.collector = Collector(
+        self.collector = TorchCollector(
             CHECKSUMS.get(config.summary),
             None if config.task == "overflow_check" else self.keep,
             wide=config.precision == "high",
@@ -64,9 +64,9 @@ class Session(probe_recording.Session):
         """Call ``hook`` with the gradient of a tensor; saving the tensor does not warn about this hook."""
         compat_hooks.register_hook(tensor, hook)
 
-    def new_store(self) -> TensorStore:
+    def new_store(self) -> Store:
         """Return the store that ``store`` and ``async_dump`` of the configuration choose."""
-        store: TensorStore
+        store: NamingStore
         if self.config.store == "packed":
             store = PackedStore(self.tensors, self.room)
         else:
@@ -99,7 +99,7 @@ class Session(probe_recording.Session):
         del self._on_device[: len(pending)]  # last, so that an interrupt does not lose them
 
 
-class SendingSession(Sending, Session):
+class TorchSendingSession(SendingMixin, TorchSession):
     """A session whose forward calls are sent to a receiver; nothing is measured and nothing is written."""
 
     def describe_tensor(self, tensor: torch.Tensor) -> tuple[Hashable, int, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import probe_recording
 import torch
-from probe_recording import NOTHING, Four, Json, Plain, Save, StoredLeaf, TensorLeaf, Tree, Walk, quoted
+from probe_recording import NOTHING, Four, Json, Plain, Save, StoredLeaf, TensorLeaf, Tree, Walk, quote
 
 from probe_pytorch import compat
 from probe_pytorch.statistics import PLAIN, TENSOR, describe, encode, encode_all, encode_each, measure
@@ -18,7 +18,7 @@ from probe_pytorch.statistics import PLAIN, TENSOR, describe, encode, encode_all
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
 
-class Collector(probe_recording.Collector):
+class TorchCollector(probe_recording.Collector):
     """A converter of values into trees of leaves.
 
     Args:
@@ -210,12 +210,12 @@ class Collector(probe_recording.Collector):
         if isinstance(value, dist.P2POp):
             group = value.group or dist.group.WORLD  # before torch 2.2, None is the default group
             return {
-                "class_type": quoted("torch.distributed.P2POp"),
+                "class_type": quote("torch.distributed.P2POp"),
                 "tensor": walk.tree(value.tensor, f"{name}.tensor"),
-                "op": quoted(getattr(value.op, "__name__", "")),
+                "op": quote(getattr(value.op, "__name__", "")),
                 "peer": int(value.peer),
                 "tag": int(value.tag),
-                "group_id": None if group is None else quoted(_group(group)[1]),
+                "group_id": None if group is None else quote(_group(group)[1]),
             }
         if type(value).__qualname__.startswith("ReduceOp"):
             return Plain(type="torch.distributed.ReduceOp", value=f"RedOpType.{_name_operation(value)}")

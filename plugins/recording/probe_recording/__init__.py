@@ -12,41 +12,52 @@ from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_recording.arrays import CHECKSUMS, Array, NpyStore, measure
+    from probe_recording.attribute_patches import AttributePatches
     from probe_recording.backward import Backward
     from probe_recording.batch_values import (
         BLOCK,
         CHUNK_BLOCKS,
-        batch_entry,
-        batch_tensors,
         chunk_weight,
+        create_batch_entry,
         hash_array,
         hash_weights,
+        iterate_batch_tensors,
     )
-    from probe_recording.calls import Call, Calls
+    from probe_recording.call_recorder import CallRecorder, RunningCall
+    from probe_recording.capture import Capture, ModuleCapture
     from probe_recording.condition_capture import ConditionCapture, new_condition_capture
     from probe_recording.conditions import Conditions, Draw, Fact, state_hash
     from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, load_config, parse_steps
     from probe_recording.debugger import Debugger
+    from probe_recording.destination import (
+        Destination,
+        create_destination,
+        is_loopback,
+        parse_byte_count,
+        replace_destination,
+    )
     from probe_recording.directory import SINGLE, Lock, StepDirectory, remove_earlier_steps
     from probe_recording.earlier_run import settle_earlier_run
+    from probe_recording.environment import VARIABLES, read_variables
     from probe_recording.fields import Fields
-    from probe_recording.gathering import Arrived, Gathering, GradientCollector, tell_each
+    from probe_recording.gathering import GradientCallback, GradientCollector, GradientGatherer, report_gradients
     from probe_recording.interceptors import (
+        ActiveSession,
         CallInterceptor,
         GradientReceiver,
         InterceptedCall,
         RandomStates,
         new_interceptor,
     )
-    from probe_recording.interface import of_the_process
-    from probe_recording.interrupts import interrupts_deferred
+    from probe_recording.interface import allow_class_call
+    from probe_recording.interrupts import defer_interrupts
     from probe_recording.keeping.band import Band, BandRule, Limit, load_band_rule
     from probe_recording.keeping.event import Cause, Event
-    from probe_recording.keeping.keeping_recorder import KeepingRecorder, KeptSession
+    from probe_recording.keeping.keeping_recorder import KeepingRecorder, MemorySession
     from probe_recording.keeping.options import KeepOptions, parse_options
     from probe_recording.keeping.readings import iterate_statistics
     from probe_recording.keeping.settings import keep_config
-    from probe_recording.keeping.watch import DEFAULT_PATH, Watch, objects_of, single_or_all
+    from probe_recording.keeping.watch import DEFAULT_PATH, Watch, list_objects, unwrap_single
     from probe_recording.leaves import (
         NOTHING,
         Four,
@@ -56,16 +67,15 @@ if TYPE_CHECKING:
         StoredLeaf,
         TensorLeaf,
         Tree,
-        quoted,
+        quote,
         scalar,
     )
-    from probe_recording.loss import spans
-    from probe_recording.messages import note
-    from probe_recording.module_hooks import ModuleHooks, Running
-    from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
+    from probe_recording.loss import format_steps
+    from probe_recording.messages import Notices, note
+    from probe_recording.module_hooks import ModuleHooks, RunningModule
     from probe_recording.process import Process
     from probe_recording.reading.leaves import leaf_of
-    from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, memory_of
+    from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, open_memory
     from probe_recording.reading.npy import load_npy
     from probe_recording.reading.pickle_data import (
         MARK,
@@ -75,10 +85,11 @@ if TYPE_CHECKING:
         PickleMachine,
         TruncatedPickle,
     )
-    from probe_recording.reading.run import DumpRun, collection_paused
+    from probe_recording.reading.run import DumpRun, pause_collection
     from probe_recording.reading.sniff import confidence
-    from probe_recording.reading.tensors import Tensors, tensors_in
+    from probe_recording.reading.tensors import Tensors, open_tensors
     from probe_recording.recorder import Recorder
+    from probe_recording.recorder_state import Change, RecorderState
     from probe_recording.sending.body import SentTensor, SentTensors, encode_body
     from probe_recording.sending.message import (
         PREFIX,
@@ -90,24 +101,29 @@ if TYPE_CHECKING:
         FrameLimits,
         Prefix,
         SentCall,
-        call_head,
-        call_in,
-        call_of,
-        counts_in,
+        encode_call_head,
         encode_frame,
-        frame_in,
-        frame_of,
-        number_in,
-        numbers_in,
-        prefix_of,
-        session_in,
-        text_in,
+        get_counts,
+        get_number,
+        get_numbers,
+        get_session,
+        get_text,
+        parse_call,
+        parse_call_head,
+        parse_frame,
+        parse_frame_file,
+        parse_prefix,
     )
     from probe_recording.sending.sender import Sender
-    from probe_recording.sending.session import Sending
-    from probe_recording.sending.shared import SharedName, shared_name
-    from probe_recording.sending.tls import is_mutual, receiver_context, sender_context, sentence_of
-    from probe_recording.session import Entry, Session
+    from probe_recording.sending.session import SendingMixin
+    from probe_recording.sending.shared import SharedName, parse_shared_name
+    from probe_recording.sending.tls import (
+        create_receiver_context,
+        create_sender_context,
+        format_connection_error,
+        is_mutual,
+    )
+    from probe_recording.session import Entry, Session, Store
     from probe_recording.sites import (
         STAND_IN,
         Stack,
@@ -120,8 +136,7 @@ if TYPE_CHECKING:
         use_stack_finder,
     )
     from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
-    from probe_recording.step_phases import StepPhase, StepPhases, flat
-    from probe_recording.surroundings import VARIABLES, recorded_variables
+    from probe_recording.step_phases import NO_BACKWARD, NO_STEP, StepPhase, StepPhases, flatten_leaves
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
     from probe_recording.values import SCALARS, Collector, Walk
@@ -134,6 +149,8 @@ __all__ = [
     "LEVELS",
     "MARK",
     "NOTHING",
+    "NO_BACKWARD",
+    "NO_STEP",
     "PREFIX",
     "PROTOCOL",
     "SCALARS",
@@ -142,16 +159,18 @@ __all__ = [
     "STAND_IN",
     "TASKS",
     "VARIABLES",
+    "ActiveSession",
     "Array",
-    "Arrived",
+    "AttributePatches",
     "Backward",
     "Band",
     "BandRule",
-    "Call",
     "CallInterceptor",
-    "Calls",
+    "CallRecorder",
+    "Capture",
     "CaptureSpec",
     "Cause",
+    "Change",
     "Collector",
     "ConditionCapture",
     "Conditions",
@@ -171,19 +190,22 @@ __all__ = [
     "FrameError",
     "FrameKind",
     "FrameLimits",
-    "Gathering",
+    "GradientCallback",
     "GradientCollector",
+    "GradientGatherer",
     "GradientReceiver",
     "InterceptedCall",
     "InterceptorSpec",
     "Json",
     "KeepOptions",
     "KeepingRecorder",
-    "KeptSession",
     "Limit",
     "Lock",
     "Memory",
+    "MemorySession",
+    "ModuleCapture",
     "ModuleHooks",
+    "Notices",
     "NpyStore",
     "PickleError",
     "PickleMachine",
@@ -194,10 +216,12 @@ __all__ = [
     "Process",
     "RandomStates",
     "Recorder",
-    "Running",
+    "RecorderState",
+    "RunningCall",
+    "RunningModule",
     "Save",
     "Sender",
-    "Sending",
+    "SendingMixin",
     "SentCall",
     "SentTensor",
     "SentTensors",
@@ -207,6 +231,7 @@ __all__ = [
     "StepDirectory",
     "StepPhase",
     "StepPhases",
+    "Store",
     "StoredLeaf",
     "TaskRecorder",
     "TaskSpec",
@@ -217,79 +242,82 @@ __all__ = [
     "TruncatedPickle",
     "Walk",
     "Watch",
-    "batch_entry",
-    "batch_tensors",
+    "allow_class_call",
     "belongs_to_recorder",
-    "bytes_of",
-    "call_head",
-    "call_in",
-    "call_of",
     "check_unchanged",
     "chunk_weight",
-    "collection_paused",
     "confidence",
-    "counts_in",
-    "destination_to",
+    "create_batch_entry",
+    "create_destination",
+    "create_receiver_context",
+    "create_sender_context",
+    "defer_interrupts",
     "encode_body",
+    "encode_call_head",
     "encode_frame",
     "files_of",
-    "flat",
-    "frame_in",
-    "frame_of",
+    "flatten_leaves",
+    "format_connection_error",
+    "format_steps",
     "frames_of",
+    "get_counts",
+    "get_number",
+    "get_numbers",
+    "get_session",
+    "get_text",
     "hash_array",
     "hash_weights",
-    "interrupts_deferred",
     "is_loopback",
     "is_mutual",
     "is_operator",
+    "iterate_batch_tensors",
     "iterate_statistics",
     "keep_config",
     "leaf_of",
     "lines_of",
+    "list_objects",
     "load_band_rule",
     "load_config",
     "load_npy",
     "measure",
-    "memory_of",
     "new_condition_capture",
     "new_interceptor",
     "note",
-    "number_in",
-    "numbers_in",
-    "objects_of",
-    "of_the_process",
+    "open_memory",
+    "open_tensors",
+    "parse_byte_count",
+    "parse_call",
+    "parse_call_head",
+    "parse_frame",
+    "parse_frame_file",
     "parse_options",
+    "parse_prefix",
+    "parse_shared_name",
     "parse_steps",
-    "prefix_of",
-    "quoted",
-    "receiver_context",
-    "recorded_variables",
+    "pause_collection",
+    "quote",
+    "read_variables",
     "remove_earlier_steps",
+    "replace_destination",
+    "report_gradients",
     "scalar",
-    "sender_context",
-    "sentence_of",
-    "session_in",
     "settle_earlier_run",
-    "shared_name",
-    "single_or_all",
-    "spans",
     "stack_of",
     "state_hash",
-    "tell_each",
-    "tensors_in",
-    "text_in",
+    "unwrap_single",
     "use_stack_finder",
-    "with_destination",
 ]
 
 __getattr__ = create_exporter(
     __name__,
     {
         "arrays": "CHECKSUMS Array NpyStore measure",
+        "attribute_patches": "AttributePatches",
         "backward": "Backward",
-        "batch_values": "BLOCK CHUNK_BLOCKS batch_entry batch_tensors chunk_weight hash_array hash_weights",
-        "calls": "Call Calls",
+        "batch_values": "BLOCK CHUNK_BLOCKS chunk_weight create_batch_entry hash_array hash_weights "
+        "iterate_batch_tensors",
+        "call_recorder": "CallRecorder RunningCall",
+        "capture": "Capture ModuleCapture",
         "condition_capture": "ConditionCapture new_condition_capture",
         "conditions": "Conditions Draw Fact state_hash",
         "config": "LEVELS TASKS Config ConfigWarning load_config parse_steps",
@@ -297,47 +325,90 @@ __getattr__ = create_exporter(
         "directory": "SINGLE Lock StepDirectory remove_earlier_steps",
         "earlier_run": "settle_earlier_run",
         "fields": "Fields",
-        "gathering": "Arrived Gathering GradientCollector tell_each",
-        "interceptors": "CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
-        "interface": "of_the_process",
-        "interrupts": "interrupts_deferred",
+        "gathering": "GradientCallback GradientGatherer GradientCollector report_gradients",
+        "interceptors": "ActiveSession CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
+        "interface": "allow_class_call",
+        "interrupts": "defer_interrupts",
         "keeping.band": "Band BandRule Limit load_band_rule",
         "keeping.event": "Cause Event",
-        "keeping.keeping_recorder": "KeepingRecorder KeptSession",
+        "keeping.keeping_recorder": "KeepingRecorder MemorySession",
         "keeping.options": "KeepOptions parse_options",
         "keeping.readings": "iterate_statistics",
         "keeping.settings": "keep_config",
-        "keeping.watch": "DEFAULT_PATH Watch objects_of single_or_all",
-        "step_phases": "StepPhases StepPhase flat",
-        "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
-        "loss": "spans",
-        "messages": "note",
-        "module_hooks": "ModuleHooks Running",
-        "place": "Destination bytes_of destination_to is_loopback with_destination",
+        "keeping.watch": "DEFAULT_PATH Watch list_objects unwrap_single",
+        "step_phases": "NO_BACKWARD NO_STEP StepPhases StepPhase flatten_leaves",
+        "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quote scalar",
+        "loss": "format_steps",
+        "messages": "Notices note",
+        "module_hooks": "ModuleHooks RunningModule",
+        "destination": "Destination parse_byte_count create_destination is_loopback replace_destination",
         "process": "Process",
         "reading.leaves": "leaf_of",
-        "reading.memory": "SMALL_FILE Memory check_unchanged memory_of",
+        "reading.memory": "SMALL_FILE Memory check_unchanged open_memory",
         "reading.npy": "load_npy",
         "reading.pickle_data": "MARK PickleError PickleMachine PickledCall PickledName TruncatedPickle",
-        "reading.run": "DumpRun collection_paused",
+        "reading.run": "DumpRun pause_collection",
         "reading.sniff": "confidence",
-        "reading.tensors": "Tensors tensors_in",
+        "reading.tensors": "Tensors open_tensors",
         "recorder": "Recorder",
+        "recorder_state": "Change RecorderState",
         "sending.body": "SentTensor SentTensors encode_body",
-        "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits Prefix "
-        "SentCall call_head call_in call_of counts_in encode_frame frame_in frame_of number_in numbers_in "
-        "prefix_of session_in text_in",
+        "sending.message": "DamagedFrame Frame FrameError FrameKind FrameLimits PREFIX PROTOCOL Prefix SentCall "
+        "encode_call_head encode_frame get_counts get_number get_numbers get_session get_text parse_call "
+        "parse_call_head parse_frame parse_frame_file parse_prefix",
         "sending.sender": "Sender",
-        "sending.session": "Sending",
-        "sending.shared": "SharedName shared_name",
-        "sending.tls": "is_mutual receiver_context sender_context sentence_of",
-        "session": "Entry Session",
+        "sending.session": "SendingMixin",
+        "sending.shared": "SharedName parse_shared_name",
+        "sending.tls": "is_mutual create_receiver_context create_sender_context format_connection_error",
+        "session": "Entry Session Store",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
         "specs": "CaptureSpec InterceptorSpec TaskSpec",
-        "surroundings": "VARIABLES recorded_variables",
+        "environment": "VARIABLES read_variables",
         "tasks": "TaskRecorder",
         "threads": "Threads",
         "values": "SCALARS Collector Walk",
     },
-    renamed={"Ladder": "StepPhases", "Rung": "StepPhase"},
+    renamed={
+        "Ladder": "StepPhases",
+        "Rung": "StepPhase",
+        "Call": "RunningCall",
+        "Calls": "CallRecorder",
+        "Arrived": "GradientCallback",
+        "Gathering": "GradientGatherer",
+        "KeptSession": "MemorySession",
+        "Running": "RunningModule",
+        "Sending": "SendingMixin",
+        "batch_entry": "create_batch_entry",
+        "batch_tensors": "iterate_batch_tensors",
+        "bytes_of": "parse_byte_count",
+        "call_head": "encode_call_head",
+        "call_in": "parse_call_head",
+        "call_of": "parse_call",
+        "collection_paused": "pause_collection",
+        "counts_in": "get_counts",
+        "destination_to": "create_destination",
+        "flat": "flatten_leaves",
+        "frame_in": "parse_frame_file",
+        "frame_of": "parse_frame",
+        "interrupts_deferred": "defer_interrupts",
+        "memory_of": "open_memory",
+        "number_in": "get_number",
+        "numbers_in": "get_numbers",
+        "objects_of": "list_objects",
+        "of_the_process": "allow_class_call",
+        "prefix_of": "parse_prefix",
+        "receiver_context": "create_receiver_context",
+        "recorded_variables": "read_variables",
+        "sender_context": "create_sender_context",
+        "sentence_of": "format_connection_error",
+        "session_in": "get_session",
+        "shared_name": "parse_shared_name",
+        "single_or_all": "unwrap_single",
+        "quoted": "quote",
+        "spans": "format_steps",
+        "tell_each": "report_gradients",
+        "tensors_in": "open_tensors",
+        "text_in": "get_text",
+        "with_destination": "replace_destination",
+    },
 )

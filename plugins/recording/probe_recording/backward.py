@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_recording.gathering import tell_each
+from probe_recording.gathering import report_gradients
 from probe_recording.leaves import Tree
 from probe_recording.session import Entry, Session
 
@@ -66,7 +66,7 @@ class Backward:
             return
         try:
             if not self._takes_together(outputs, inputs):
-                tell_each(self, outputs, inputs)
+                report_gradients(self, outputs, inputs)
         except Exception as error:
             session.failed("backward", self._key, error)
 
@@ -90,7 +90,7 @@ class Backward:
         fields = {side: text for side, text in sides if session.wants("backward", side)}
         self._done = True
         entry = session.open(self._key, fields, self._parent)
-        session.arrived(entry)
+        session.note_arrival(entry)
         session.complete(entry)
         return True
 
@@ -117,7 +117,7 @@ class Backward:
                     )
             values.extend([None] * (position + 1 - len(values)))
             values[position] = leaf
-        session.arrived(entry)
+        session.note_arrival(entry)
         if last:
             self._done = True
             session.complete(entry)

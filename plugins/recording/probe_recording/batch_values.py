@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from probe_recording.arrays import Array
-from probe_recording.step_phases import flat
+from probe_recording.step_phases import flatten_leaves
 
 BLOCK = 1 << 14
 """Number of elements that are weighted together."""
@@ -81,7 +81,7 @@ def chunk_weight(number: int) -> int:
     return weight - _MODULUS if weight >= _MODULUS // 2 else weight
 
 
-def batch_entry(dtype: str, shape: Sequence[int], hashed: int) -> str:
+def create_batch_entry(dtype: str, shape: Sequence[int], hashed: int) -> str:
     """Return the text of a tensor of the batch.
 
     Args:
@@ -92,7 +92,7 @@ def batch_entry(dtype: str, shape: Sequence[int], hashed: int) -> str:
     return f"{dtype}{[int(size) for size in shape]} {hashed % _MODULUS:016x}"
 
 
-def batch_tensors(
+def iterate_batch_tensors(
     args: Sequence[Any], kwargs: Mapping[str, Any], kinds: type | tuple[type, ...]
 ) -> Iterator[tuple[str, Any]]:
     """Yield the tensors in the arguments of a model with their places, such as ``input.0``.
@@ -103,7 +103,7 @@ def batch_tensors(
         kinds: The classes of tensors.
     """
     for value in (list(args), dict(kwargs)):
-        for name, tensor in flat(_tensors_only(value, kinds), "input"):
+        for name, tensor in flatten_leaves(_tensors_only(value, kinds), "input"):
             if tensor is not None:
                 yield name, tensor
 

@@ -7,18 +7,19 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from probe_recording.capture import Capture
 from probe_recording.conditions import Conditions, Fact, RandomSample, hash_host_states
-from probe_recording.session import Session
-from probe_recording.surroundings import (
+from probe_recording.environment import (
     GIT_TIMEOUT_SECONDS,
     load_source,
     read_processor,
+    read_variables,
     read_versions,
-    recorded_variables,
 )
+from probe_recording.session import Session
 
 
-class ConditionCapture:
+class ConditionCapture(Capture[Session]):
     """A capture of the conditions of each step; subclasses add what their framework knows.
 
     Errors are written to the error log of the step and do not reach the program.
@@ -73,6 +74,14 @@ class ConditionCapture:
         """Return a context inside which no computation is recorded, for uses without a session."""
         return nullcontext()
 
+    # -- as a capture of a recorder ------------------------------------------------------------
+
+    def install(self, session: Session, model: Any) -> None:
+        """Do nothing; frameworks may observe the calls of the model."""
+
+    def remove(self) -> None:
+        """Do nothing."""
+
     # -- points of a step ------------------------------------------------------------------
 
     def begin(self, session: Session) -> None:
@@ -100,7 +109,7 @@ class ConditionCapture:
     def record_start(self, conditions: Conditions) -> None:
         """Record what holds at the start of a step."""
         conditions.add_facts("numerics", self.read_numerics())
-        conditions.add_facts("environment", recorded_variables())
+        conditions.add_facts("environment", read_variables())
         self._sample(conditions, "start")
 
     def record_model_call(self, conditions: Conditions, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
@@ -139,9 +148,9 @@ class ConditionCapture:
 
 def new_condition_capture(framework: str) -> ConditionCapture:
     """Return the capture of a framework; one that knows no framework if no installed plugin offers it."""
-    from probe_recording.installed import installed_captures  # loads the plugins
+    from probe_recording.installed import load_captures  # loads the plugins
 
-    spec = installed_captures().get(framework)
+    spec = load_captures().get(framework)
     if spec is None:
         return ConditionCapture()
     capture = spec.load()

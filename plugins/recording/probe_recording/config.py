@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError
 from probe_core.files.given import read_regular_file
+from probe_recording.destination import FIELDS, Destination, read_destination, replace_destination
 from probe_recording.fields import MAX_NUMBER, Fields, warn
 from probe_recording.fields import ConfigWarning as ConfigWarning
 from probe_recording.name_selector import NameSelector
-from probe_recording.place import FIELDS, Destination, read_destination, with_destination
 
 if TYPE_CHECKING:
     from probe_recording.specs import TaskSpec
@@ -307,7 +307,7 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
         settings=plugin_tasks[task].parse(section) if task in plugin_tasks else None,
     )
     online = read_destination(section) if task == "tensor" else None
-    return _check_consistency(with_destination(config, online, subject), subject)
+    return _check_consistency(replace_destination(config, online, subject), subject)
 
 
 def _record_names(section: Fields) -> tuple[str, ...]:

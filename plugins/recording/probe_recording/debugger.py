@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from probe_core.errors import UserError, make_printable
 from probe_recording.config import Config, ConfigWarning, load_config
-from probe_recording.interface import of_the_process, parse_token_range
+from probe_recording.interface import allow_class_call, parse_token_range
 from probe_recording.process import Process
 from probe_recording.recorder import Recorder
 from probe_recording.tasks import create_task_recorder
@@ -133,7 +133,7 @@ class Debugger(ABC, Generic[R, M]):
 
     # -- the life of a step ----------------------------------------------------------------
 
-    @of_the_process
+    @allow_class_call
     def start(self, model: M | Sequence[M] | None = None, token_range: Sequence[int] | None = None) -> None:
         """Start recording, if the current step and rank are selected.
 
@@ -166,25 +166,25 @@ class Debugger(ABC, Generic[R, M]):
             return
         self._recorder.start(self._model, parse_token_range(token_range))
 
-    @of_the_process
+    @allow_class_call
     def stop(self) -> None:
         """Stop recording and write the records; ``start`` may be called again in the same step."""
         self._recorder.activity.add_stop()
         if not self._recorder.config.dataloader:
             self._recorder.stop()
 
-    @of_the_process
+    @allow_class_call
     def forward_backward_dump_end(self) -> None:
         """Do the same as ``stop``, under the name that older scripts use."""
         self.stop()
 
-    @of_the_process
+    @allow_class_call
     def step(self) -> None:
         """End the step: call counts restart at 0, and the next ``start`` writes to a new directory."""
         if not self._recorder.config.dataloader:
             self._recorder.step()
 
-    @of_the_process
+    @allow_class_call
     def set_init_step(self, step: int) -> None:
         """Set the number of the current step, for a training that is resumed.
 
@@ -201,7 +201,7 @@ class Debugger(ABC, Generic[R, M]):
             )
         self._recorder.set_step(step)
 
-    @of_the_process
+    @allow_class_call
     def monitor(self, model: M) -> None:
         """Observe a model in each step from now on, for tasks such as ``grad_probe``.
 
@@ -225,7 +225,7 @@ class Debugger(ABC, Generic[R, M]):
 
     # -- single values and modules -----------------------------------------------------------
 
-    @of_the_process
+    @allow_class_call
     def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
         """Record a variable at level debug; ``start`` and ``stop`` are not needed.
 
@@ -241,7 +241,7 @@ class Debugger(ABC, Generic[R, M]):
             raise UserError("save() needs a name that is not empty.", 'For example debugger.save(x, "x").')
         self._recorder.save(variable, name, save_backward)
 
-    @of_the_process
+    @allow_class_call
     def tokens(self, ids: Any, positions: Any = None, lengths: Any = None) -> None:
         """Note which samples and tokens this step's batch holds, for ``probe compare --rows tokens.json``.
 
@@ -261,7 +261,7 @@ class Debugger(ABC, Generic[R, M]):
         """
         self._recorder.note_tokens(ids, positions, lengths)
 
-    @of_the_process
+    @allow_class_call
     def module_dump(self, module: M, dump_name: str) -> None:
         """Record the inputs and outputs of one module, and nothing inside it, until ``module_dump_end``.
 
@@ -284,7 +284,7 @@ class Debugger(ABC, Generic[R, M]):
             )
         self._recorder.module_dump(module, dump_name)
 
-    @of_the_process
+    @allow_class_call
     def module_dump_end(self) -> None:
         """End the recording of a single module, and record as before ``module_dump``."""
         self._recorder.module_dump_end()
@@ -303,7 +303,7 @@ class Debugger(ABC, Generic[R, M]):
 
     # -- functions of the user -----------------------------------------------------------------
 
-    @of_the_process
+    @allow_class_call
     def register_custom_api(self, module: Any, api: str, api_prefix: str | None = None) -> None:
         """Record the calls of a function of your own, at levels L1 and mix.
 
@@ -323,7 +323,7 @@ class Debugger(ABC, Generic[R, M]):
         prefix = api_prefix or str(getattr(module, "__name__", type(module).__name__))
         self._recorder.register(module, api, f"{prefix}.{api}")
 
-    @of_the_process
+    @allow_class_call
     def restore_custom_api(self, module: Any, api: str) -> None:
         """Stop recording the calls of a function that ``register_custom_api`` registered.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-Arrived = Callable[[str, int, Any, bool], None]
+GradientCallback = Callable[[str, int, Any, bool], None]
 """A callback for a gradient: side (``input`` or ``output``), position, tensor or None, True if it is last."""
 
 
@@ -36,7 +36,7 @@ class GradientCollector:
         self._gradients: dict[str, list[Any]] = {"input": [None] * outputs, "output": [None] * inputs}
 
     def __call__(self, side: str, position: int, gradient: Any, last: bool) -> None:
-        """Take a gradient, as an ``Arrived``."""
+        """Take a gradient, as an ``GradientCallback``."""
         if self._receiver is None:
             return  # a second backward pass over a retained graph
         if position >= 0:
@@ -47,7 +47,7 @@ class GradientCollector:
             receiver(self._gradients["input"], self._gradients["output"])
 
 
-def tell_each(tell: Arrived, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+def report_gradients(tell: GradientCallback, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
     """Report the gradients of one graph node, which are all gradients of its call.
 
     Args:
@@ -64,7 +64,7 @@ def tell_each(tell: Arrived, outputs: Sequence[Any], inputs: Sequence[Any]) -> N
         tell("output", -1, None, True)
 
 
-class Gathering(ABC):
+class GradientGatherer(ABC):
     """A collector that adds up the gradients on the graph edges of one call and reports complete ones.
 
     Args:
@@ -72,7 +72,7 @@ class Gathering(ABC):
         inputs: Number of inputs that may have a gradient.
     """
 
-    def __init__(self, tell: Arrived, inputs: int) -> None:
+    def __init__(self, tell: GradientCallback, inputs: int) -> None:
         self._tell = tell
         self._missing = [0] * inputs
         self._sums: dict[int, Any] = {}
@@ -152,7 +152,7 @@ class _InputsHook:
 
     __slots__ = ("_gathering", "_places")
 
-    def __init__(self, gathering: Gathering, places: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, gathering: GradientGatherer, places: Sequence[tuple[int, int]]) -> None:
         self._gathering = gathering
         self._places = places
 

@@ -16,6 +16,6 @@ def load_interceptors() -> dict[str, InterceptorSpec]:
     return {spec.framework: spec for spec in Manager().specs("interceptors", InterceptorSpec)}
 
 
-def installed_captures() -> dict[str, CaptureSpec]:
+def load_captures() -> dict[str, CaptureSpec]:
     """Return the captures of conditions that plugins provide, by framework."""
     return {spec.framework: spec for spec in Manager().specs("condition_captures", CaptureSpec)}

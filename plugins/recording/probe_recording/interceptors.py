@@ -91,6 +91,12 @@ class InterceptedCall(ABC):
         """Run the call and register ``receiver`` for its gradients."""
 
 
+class ActiveSession:
+    """A stand-in for a session, for captures whose calls are not recorded but passed to a task."""
+
+    active = True
+
+
 Around = Callable[[InterceptedCall], Any]
 """A function that runs an intercepted call, by ``call.run()``, and returns the result for the program."""
 

@@ -12,7 +12,7 @@ from probe_core.errors import UserError
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class _OfTheProcess:
+class _ClassCallable:
     """A descriptor for methods that also work on the class: ``PrecisionDebugger.start()``.
 
     Called on the class, the method acts on the one debugger of the process.
@@ -36,9 +36,9 @@ class _OfTheProcess:
         return MethodType(self._method, instance) if instance is not None else self._nobody
 
 
-def of_the_process(method: Method) -> Method:
+def allow_class_call(method: Method) -> Method:
     """Decorate a method so that it can be called on the class as well as on the debugger."""
-    return _OfTheProcess(method)  # type: ignore[return-value]
+    return _ClassCallable(method)  # type: ignore[return-value]
 
 
 def parse_token_range(value: Sequence[int] | None) -> tuple[int, int] | None:

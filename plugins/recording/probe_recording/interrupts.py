@@ -13,7 +13,7 @@ INTERRUPT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def interrupts_deferred() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Defer Ctrl-C, and SIGTERM if the script handles it, until the block ends.
 
     Nothing is deferred in other threads than the main one, the only one in which Python runs handlers.

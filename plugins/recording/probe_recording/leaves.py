@@ -56,7 +56,7 @@ class TensorLeaf:
         if self.checksum is not None:
             text += f', "md5": "{self.checksum}"'
         if self.data_name is not None:
-            text += f', "data_name": {quoted(self.data_name)}'
+            text += f', "data_name": {quote(self.data_name)}'
         return text + "}"
 
 
@@ -74,7 +74,7 @@ class StoredLeaf:
 
     def text(self) -> str:
         """Return the leaf as JSON."""
-        return self.json if self.data_name is None else f'{self.json[:-1]}, "data_name": {quoted(self.data_name)}}}'
+        return self.json if self.data_name is None else f'{self.json[:-1]}, "data_name": {quote(self.data_name)}}}'
 
 
 Tree = Any
@@ -112,7 +112,7 @@ def encode(tree: Tree) -> str:
     if kind is list:
         return f"[{', '.join(map(encode, tree))}]"
     if kind is dict:
-        members = [f"{quoted(key)}: {v if type(v) is str else encode(v)}" for key, v in tree.items()]
+        members = [f"{quote(key)}: {v if type(v) is str else encode(v)}" for key, v in tree.items()]
         return f"{{{', '.join(members)}}}"
     if kind is Plain and type(tree.get("value")) in (int, float) and len(tree) == 2:
         return f'{{"type": "{tree["type"]}", "value": {number(tree["value"])}}}'
@@ -130,7 +130,7 @@ def number(value: Number) -> str:
 
 
 @lru_cache(MAX_NAMES)
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return a name as a JSON text."""
     plain = name.isascii() and name.isprintable() and '"' not in name and "\\" not in name
     return f'"{name}"' if plain else _dumps(name)
@@ -138,7 +138,7 @@ def quoted(name: str) -> str:
 
 def encode_names(names: dict[str, str | None]) -> str:
     """Return names, each with another name or None, as JSON with one pair a line."""
-    pairs = [f"{quoted(key)}: {'null' if name is None else quoted(name)}" for key, name in names.items()]
+    pairs = [f"{quote(key)}: {'null' if name is None else quote(name)}" for key, name in names.items()]
     return "{\n " + ",\n ".join(pairs) + "\n}" if pairs else "{}"
 
 

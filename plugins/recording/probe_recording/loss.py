@@ -40,24 +40,24 @@ class Loss:
     Attributes:
         failure: The write that failed.
         step: The step that was being recorded.
-        kept: Number of its records that can be read.
+        readable_count: Number of its records that can be read.
         count: Number of records it had by then.
     """
 
     failure: WriteFailure
     step: int
-    kept: int
+    readable_count: int
     count: int
 
     @property
     def remains(self) -> str:
         """A sentence on how much of the step can be read."""
-        if not self.kept:
+        if not self.readable_count:
             return f"Nothing of step {self.step} can be read."
-        if self.kept >= self.count:
-            return f"The {format_count(self.kept, 'record')} that step {self.step} had by then can be read."
+        if self.readable_count >= self.count:
+            return f"The {format_count(self.readable_count, 'record')} that step {self.step} had by then can be read."
         records = format_count(self.count, "record")
-        return f"Of the {records} that step {self.step} had by then, {self.kept:,} can be read."
+        return f"Of the {records} that step {self.step} had by then, {self.readable_count:,} can be read."
 
 
 def describe_failure(error: Exception, path: Path) -> WriteFailure:
@@ -76,7 +76,7 @@ def describe_failure(error: Exception, path: Path) -> WriteFailure:
     return WriteFailure(f'"{name}" cannot be written: {type(error).__name__}: {error}.', fix)
 
 
-def tell(loss: Loss, whole: Sequence[int]) -> None:
+def print_loss(loss: Loss, whole: Sequence[int]) -> None:
     """Print that the recording ended, why, and how much of it can be read.
 
     Args:
@@ -85,14 +85,14 @@ def tell(loss: Loss, whole: Sequence[int]) -> None:
     """
     remains = [loss.remains]
     if whole:
-        remains.append(f"{spans(whole).capitalize()} can be read as a whole.")
+        remains.append(f"{format_steps(whole).capitalize()} can be read as a whole.")
     messages.print_error(
         f"{loss.failure.what} Recording stopped in step {loss.step}; the training goes on unrecorded.",
         f"{' '.join(remains)} {loss.failure.fix}",
     )
 
 
-def spans(steps: Iterable[int]) -> str:
+def format_steps(steps: Iterable[int]) -> str:
     """Return steps as a message shows them, such as ``step 3`` or ``steps 0 to 2, 5``."""
     numbers = sorted(steps)
     parts = []

@@ -17,6 +17,19 @@ def note(text: str) -> None:
             sys.stderr.flush()
 
 
+class Notices:
+    """Messages that are each printed once in a process."""
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+
+    def print_once(self, text: str) -> None:
+        """Print one line, unless it was printed before."""
+        if text not in self._printed:
+            self._printed.add(text)
+            note(text)
+
+
 def print_error(problem: str, fix: str) -> None:
     """Print two lines: a mistake or failure, and what to do about it."""
     note(f"error: {make_printable(problem)}")

@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Session)
 
 
 @dataclass(slots=True, eq=False)
-class Running:
+class RunningModule:
     """A module whose forward has begun.
 
     Attributes:
@@ -68,7 +68,7 @@ class ModuleHooks(ABC, Generic[S]):
         self._threads = threads
         self._names: dict[int, tuple[str, Any]] = {}
         self._handles: list[Any] = []
-        self._watches = False
+        self._records_gradients = False
         self._gradients: dict[str, Entry] = {}
 
     # -- to be overridden for a framework -------------------------------------------------
@@ -86,15 +86,15 @@ class ModuleHooks(ABC, Generic[S]):
         """Return names and values of the module's own parameters, without those of its children."""
 
     @abstractmethod
-    def _watch(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
+    def _hook_gradient(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
         """Install a hook that calls ``on_gradient`` with the gradient of a parameter; return its handle."""
 
     @abstractmethod
-    def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
+    def _take_sources(self, running: RunningModule, values: tuple[Any, ...]) -> None:
         """Note, before the forward, which graph nodes receive the gradients of the inputs."""
 
     @abstractmethod
-    def _expect_gradients(self, session: S, running: Running, key: str, output: Any) -> None:
+    def _expect_gradients(self, session: S, running: RunningModule, key: str, output: Any) -> None:
         """Register for the gradients of the module, to be added to its backward record ``key``."""
 
     @abstractmethod
@@ -110,14 +110,14 @@ class ModuleHooks(ABC, Generic[S]):
             named: Pairs of a name, ``{path}.{Class}``, and a module.
             gradients: True to record the gradients of their parameters too.
         """
-        self._watches = gradients
+        self._records_gradients = gradients
         for name, module in named:
             if id(module) in self._names:
                 continue
             self._names[id(module)] = name, module
             self._hook(module)
             if gradients:
-                self._watch_parameters(name, module)
+                self._hook_parameters(name, module)
 
     def remove(self) -> None:
         """Remove all hooks."""
@@ -153,11 +153,11 @@ class ModuleHooks(ABC, Generic[S]):
             parent = modules[-1] if modules else None
             inside = session.filter.inside
             wanted = session.filter.enter_module(name)
-            running = Running(module, name, wanted, parent, inside, sys.exc_info()[1])
+            running = RunningModule(module, name, wanted, parent, inside, sys.exc_info()[1])
             self._threads.running.append(running)
             modules.append(name)
             if wanted:
-                session.module_began(name, parent)
+                session.add_module(name, parent)
             if session.config.task == "structure":
                 return
             with session.quiet():
@@ -197,39 +197,39 @@ class ModuleHooks(ABC, Generic[S]):
         except Exception as error:  # the forward's output must be returned whatever the recorder's error
             session.failed("module output", name, error)
 
-    def _pop_running(self, module: Any) -> Running | None:
+    def _pop_running(self, module: Any) -> RunningModule | None:
         """Remove the module from the stack, and modules above it that an exception left there."""
         running = self._threads.running
         for place in range(len(running) - 1, -1, -1):
             if running[place].module is module:
-                ended: Running = running[place]
+                ended: RunningModule = running[place]
                 del running[place:], self._threads.modules[place:]
                 return ended
         return None
 
-    def _has_raised(self, running: Running) -> bool:
+    def _has_raised(self, running: RunningModule) -> bool:
         """Return True if the forward ended by an exception that is an error."""
         error = sys.exc_info()[1]
         return error is not None and error is not running.handled and type(error).__name__ != self.early_stop
 
-    def _record(self, session: S, running: Running, output: Any) -> None:
+    def _record(self, session: S, running: RunningModule, output: Any) -> None:
         name = running.key
         config = session.config
         measured = config.task != "structure"
         if running.wanted:
             stack = stack_of(sys._getframe(2))
             if measured:
-                self._take(session, running, output)
+                self._collect_outputs(session, running, output)
                 if self._is_recompute(stack):
                     running.fields["is_recompute"] = True
             if "forward" in config.directions or not measured:
                 session.add(name, running.fields, stack, running.parent)
-            if measured and self._watches:
+            if measured and self._records_gradients:
                 self._expect_parameters(session, running)
         if measured and "backward" in config.directions:
             self._expect_gradients(session, running, name.replace(".forward.", ".backward."), output)
 
-    def _take(self, session: S, running: Running, output: Any) -> None:
+    def _collect_outputs(self, session: S, running: RunningModule, output: Any) -> None:
         name = running.key
         save = session.save_for(name, self.fleeting)
         collector = session.collector
@@ -247,7 +247,7 @@ class ModuleHooks(ABC, Generic[S]):
 
     # -- backward --------------------------------------------------------------------------
 
-    def _expect_parameters(self, session: S, running: Running) -> None:
+    def _expect_parameters(self, session: S, running: RunningModule) -> None:
         """Open the record of the parameters' gradients, each null until it arrives."""
         key = f"{running.key.partition('.forward.')[0]}.parameters_grad"
         if key in self._gradients:
@@ -256,14 +256,14 @@ class ModuleHooks(ABC, Generic[S]):
         if wanted:
             entry = session.open(key, dict(wanted))
             self._gradients[key] = entry
-            session.arrived(entry)
+            session.note_arrival(entry)
 
-    def _watch_parameters(self, name: str, module: Any) -> None:
+    def _hook_parameters(self, name: str, module: Any) -> None:
         """Watch the gradient of each parameter, once for each module that holds it."""
         for key, parameter in self._iterate_direct_parameters(module):
             if parameter.requires_grad:
                 arrived = self._make_receiver(f"{self.scope}.{name}.parameters_grad", key)
-                self._handles.append(self._watch(parameter, arrived))
+                self._handles.append(self._hook_gradient(parameter, arrived))
 
     def _make_receiver(self, record: str, key: str) -> Callable[[Any], None]:
         """Return a callback that writes the gradient of a parameter into its record."""
@@ -282,6 +282,6 @@ class ModuleHooks(ABC, Generic[S]):
             with session.quiet():
                 save = session.save_for(record, fleeting=True)  # an optimizer may change it
                 entry.fields[key] = [session.collector.tree(gradient, f"{record}.{key}", save)]
-            session.arrived(entry)
+            session.note_arrival(entry)
         except Exception as error:  # the backward must go on whatever the recorder's error
             session.failed("parameter gradient", record, error)

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from probe_core.errors import UserError, format_count
 from probe_core.files.atomic import create_path_error
-from probe_recording import messages
 from probe_recording.activity import NOTHING_RECORDED, Activity, Position
+from probe_recording.capture import Capture, TokenWindow
 from probe_recording.condition_capture import ConditionCapture
 from probe_recording.config import Config
-from probe_recording.directory import (
-    DEBUG_FILE,
-    DUMP_FILE,
-    Lock,
-    StepDirectory,
-    check_place,
-    remove_earlier_steps,
-)
-from probe_recording.interrupts import interrupts_deferred
-from probe_recording.loss import Loss, WriteFailure, describe_failure, tell
-from probe_recording.modules import Modules, NoModules
+from probe_recording.directory import StepDirectory, check_place
+from probe_recording.former_hooks import FormerHooks
+from probe_recording.interrupts import defer_interrupts
+from probe_recording.loss import Loss, WriteFailure, describe_failure, print_loss
+from probe_recording.messages import Notices
+from probe_recording.module_hook_interface import ModuleHookInterface, NoModuleHooks
 from probe_recording.process import Process
+from probe_recording.recorder_state import Change, RecorderState, StateMachine
+from probe_recording.run_claim import RunClaim, list_complete_steps
 from probe_recording.sending.sender import Sender
-from probe_recording.sending.session import Sending
+from probe_recording.sending.session import SendingMixin
 from probe_recording.session import Session
 from probe_recording.threads import Threads
 from probe_recording.tokens import TokenNote
@@ -36,56 +33,68 @@ from probe_recording.variables import save_variable
 
 S = TypeVar("S", bound=Session)
 
-ERRORS = "online"
-"""The directory in ``dump_path`` for error logs of calls that are sent."""
+
+@dataclass(slots=True)
+class Carryover:
+    """The values that the session of a step passes to that of the next step.
+
+    Attributes:
+        room: Bytes to keep free in the tensor file for its header.
+        overflows_left: The number of overflows to record until the search ends; negative for no end.
+        tokens: The samples and tokens of a batch that the script noted before the session was opened.
+    """
+
+    room: int
+    overflows_left: int
+    tokens: TokenNote | None = None
 
 
 class Recorder(Process, ABC, Generic[S]):
-    """A recorder of one process, which opens a session for each step; subclasses install the captures.
+    """A recorder of one process, which opens a session for each step and installs captures that record into it.
 
     Args:
         config: The settings of the recording.
         room: Bytes to keep free in the first tensor file for its header.
+        writes_empty_steps: True to write the files of a step without records.
 
     Attributes:
         config: The settings of the recording.
-        recorded: The number of records of each step that was written completely.
+        captures: The captures, in the order in which they are installed; subclasses append theirs.
+        record_counts: The number of records of each step that was written completely.
         lost: The failed write that ended the recording; None if there was none.
         sender: The sender of calls, once one is needed; None if they are written.
         activity: What the program did, to explain what was not recorded.
     """
 
-    tells_missing = True
+    reports_missing = True
     """True to print at the end what was not recorded although it was selected."""
 
-    _modules: Modules[S]
+    captures: list[Capture[S]]
 
-    def __init__(self, config: Config, room: int = 0) -> None:
+    def __init__(self, config: Config, room: int = 0, *, writes_empty_steps: bool = True) -> None:
         self.config = config
-        self.recorded: dict[int, int] = {}
+        self.record_counts: dict[int, int] = {}
         self.lost: Loss | None = None
         self.sender: Sender | None = None
+        self.activity = Activity(config)
+        self._writes_empty_steps = writes_empty_steps
         self._has_begun = False
         self._step = 0
-        self._first = 0
         self._session: S | None = None
-        self._room = room
-        self._overflows_left = config.overflow_count
-        self._searched = False
-        self._locks: dict[str, Lock] = {}
+        self._carryover = Carryover(room, config.overflow_count)
+        self._claim = RunClaim(self)
         self._threads = Threads()
-        self._running = False
-        self._finished = False
-        self._modules = self.new_modules()
+        self._states = StateMachine()
+        self._notices = Notices()
         self._conditions = self.new_conditions()
-        self._single: Modules[S] | None = None
-        self._token_handles: list[Any] = []
-        self._tokens: TokenNote | None = None
+        self._single: ModuleHookInterface[S] | None = None
+        self._token_window: TokenWindow[S] = TokenWindow(self._hook_calls)
+        self.captures = [self._conditions]
+        if hasattr(self, "_see"):
+            self.captures.append(FormerHooks(self))
         if hasattr(os, "register_at_fork"):
             recorder = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _abandon_in_child(recorder()))
-        self._told: set[str] = set()
-        self.activity = Activity(config)
 
     # -- to be overridden for a framework -------------------------------------------------
 
@@ -98,9 +107,9 @@ class Recorder(Process, ABC, Generic[S]):
             shown: The same as the user wrote it, for the header of the run.
         """
 
-    def new_modules(self) -> Modules[S]:
-        """Return a new capture of modules."""
-        return NoModules()
+    def new_modules(self) -> ModuleHookInterface[S]:
+        """Return new hooks of modules."""
+        return NoModuleHooks()
 
     def new_conditions(self) -> ConditionCapture:
         """Return a new capture of the conditions of steps."""
@@ -123,24 +132,9 @@ class Recorder(Process, ABC, Generic[S]):
         """Return False, after a warning, if the program runs in a way that cannot be recorded."""
         return True
 
-    @abstractmethod
-    def _see(self, session: S, model: Any) -> None:
-        """Install the captures of the configured level, to record into ``session``."""
-
-    def _blind(self) -> None:
-        """Uninstall all captures; subclasses extend this by their own."""
-        self._running = False
-        self._end_module_dump()
-        self._forget_tokens()
-
-    def _pause_calls(self) -> None:
-        """Pause the recording of calls, while a single module is recorded."""
-
-    def _resume_calls(self) -> None:
-        """Resume the recording of calls, if they were recorded before."""
-
-    def _add_stop_facts(self, session: S) -> None:
-        """Add facts that are known only at stop to the header of the run."""
+    def _hook_calls(self, model: Any, before: Callable[..., None]) -> Any:
+        """Install a hook before each forward of the model; return a handle with a method ``remove``."""
+        return model.register_forward_pre_hook(before)
 
     def _has_compiled_code(self) -> bool:
         """Return True if the program compiled code, inside which the recorder may see no calls."""
@@ -149,18 +143,42 @@ class Recorder(Process, ABC, Generic[S]):
     def _handle_closed_step(self, session: S) -> None:
         """Use the complete files of a step; called after each step."""
 
-    def _close_last(self) -> None:
-        """Release whatever else the framework's recorder holds; called once, at the end."""
+    def _blind(self) -> None:
+        """Do nothing; plugins with the former interface call this method of their base."""
+
+    # -- captures ----------------------------------------------------------------------------
+
+    def _install_captures(self, session: S, model: Any) -> None:
+        for capture in self.captures:
+            capture.install(session, model)
+        if self.state is RecorderState.PAUSED:
+            self._pause_captures()
+
+    def _pause_captures(self) -> None:
+        for capture in self.captures:
+            capture.pause()
+
+    def _remove_captures(self) -> None:
+        self._end_module_dump()
+        self._token_window.remove()
+        for capture in reversed(self.captures):
+            capture.remove()
 
     # -- the life of a step ----------------------------------------------------------------
 
     @property
+    def state(self) -> RecorderState:
+        """The state of the recorder."""
+        return self._states.state
+
+    @property
     def is_over(self) -> bool:
         """True once no later step can be recorded."""
-        steps = self.config.steps
-        return self._finished or self._searched or (bool(steps) and self._step > max(steps))
+        if self.state is RecorderState.FINISHED or not self._carryover.overflows_left:
+            return True
+        return bool(self.config.steps) and self._step > max(self.config.steps)
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
         """Start recording the current step, if it and the rank are selected.
 
@@ -173,36 +191,39 @@ class Recorder(Process, ABC, Generic[S]):
                 under way, such a failure ends the recording with a message instead.
         """
         self.activity.add_start()
-        if self._searched or not self._is_step_recorded() or self.config.level == "debug" or not self._can_record():
-            if self.config.level != "debug":
-                self._look_ahead()
+        is_recorded = self._carryover.overflows_left and self._is_step_recorded()
+        if self.config.level == "debug":
+            return
+        if not is_recorded or not self._can_record():
+            self._check_later_steps()
             return
         session = self._try_open_session()
         if session is None:
             return
         try:
-            self._see(session, model)
+            self._install_captures(session, model)
         except BaseException as error:
-            self._blind()  # leave nothing of a failed start in place
+            self._states.apply(Change.STOP)
+            self._remove_captures()  # leave nothing of a failed start in place
             if not isinstance(error, Exception):
                 raise
-            self._refuse(error, session)
+            self._handle_start_error(error, session)
             return
         self._has_begun = True
-        session.tokens, self._tokens = self._tokens or session.tokens, None
+        session.tokens, self._carryover.tokens = self._carryover.tokens or session.tokens, None
         session.active = session.lost is None
-        self._running = True
+        self._states.apply(Change.START)
         if token_range is not None and model is not None:
-            self._count_tokens(session, model, token_range)
+            self._token_window.install(session, model, token_range)
 
-    def _look_ahead(self) -> None:
+    def _check_later_steps(self) -> None:
         """Raise a UserError now if a later step is selected and its directory cannot be written."""
         later = bool(self.config.steps) and self._step < max(self.config.steps)
         if not self._has_begun and later and self.is_selected(self.config.ranks) and self._is_enabled():
             check_place(self.config.dump_path)
         self._has_begun = True
 
-    def _refuse(self, error: Exception, session: S | None = None) -> None:
+    def _handle_start_error(self, error: Exception, session: S | None = None) -> None:
         """Raise the error that keeps the run from being written; end the recording if training has begun."""
         if self._has_begun:
             if session is not None:
@@ -221,113 +242,92 @@ class Recorder(Process, ABC, Generic[S]):
             failure: The failed write.
             count: The number of records that the step had by then.
         """
-        if self.lost is None:
-            complete_count = self._session.kept if self._session is not None else 0
+        if self._states.apply(Change.LOSE):
+            complete_count = self._session.written_count if self._session is not None else 0
             self.lost = Loss(failure, self._step, complete_count, count)
-            tell(self.lost, self.whole)
+            print_loss(self.lost, self.complete_steps)
 
     @property
-    def whole(self) -> list[int]:
+    def complete_steps(self) -> list[int]:
         """The steps that were written completely and are still on disk."""
-        file = DEBUG_FILE if self.config.level == "debug" else DUMP_FILE
-        try:
-            present_steps = {path.parent.parent.name for path in self.config.dump_path.glob(f"step*/*/{file}")}
-        except OSError:  # a failing disk cannot be read either
-            present_steps = set()
-        return [step for step, count in self.recorded.items() if count and f"step{step}" in present_steps]
+        return list_complete_steps(self.config, self.record_counts)
 
-    def _count_tokens(self, session: S, model: Any, tokens: tuple[int, int]) -> None:
-        """Record only the forwards of the model whose numbers, from 0 at start, are within ``tokens``."""
-        outer = model[0] if isinstance(model, (list, tuple)) else model
-        count = itertools.count()
-        session.active = False
-
-        def count_forward(*_: Any) -> None:
-            session.active = tokens[0] <= next(count) <= tokens[1] and session.lost is None
-
-        self._token_handles.append(self._hook_calls(outer, count_forward))
-
-    def _hook_calls(self, model: Any, before: Callable[..., None]) -> Any:
-        """Install a hook before each forward of the model; return a handle with a method ``remove``."""
-        return model.register_forward_pre_hook(before)
-
-    def _forget_tokens(self) -> None:
-        for handle in self._token_handles:
-            handle.remove()
-        self._token_handles.clear()
-
-    @interrupts_deferred()
+    @defer_interrupts()
     def step(self) -> None:
         """End the step and write it completely."""
         self._has_begun = True
         self.stop()
         self._close_session()
-        self._tokens = None
+        self._carryover.tokens = None
         self._step += 1
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def set_step(self, step: int) -> None:
         """Set the number of the current step."""
         self.stop()
         self._close_session()
         self._step = step
-        if not self._locks:  # a resumed training keeps the recorded steps before this one
-            self._first = step
+        if not self._claim.is_made:  # a resumed training keeps the recorded steps before this one
+            self._claim.first_step = step
 
     def finish(self) -> None:
         """Write everything and release the run, or wait until everything sent is acknowledged."""
         self.complete()
-        if self.tells_missing:
+        if self.reports_missing:
             for sentence in self.missing_records():
-                self._tell(f"probe: {sentence}")
+                self._notices.print_once(f"probe: {sentence}")
         if self.sender is not None:
             self.sender.finish(self.config.dump_path)
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def complete(self) -> None:
         """Write everything and release the run; called at the end of the process."""
-        if self._finished:
+        if self.state is RecorderState.FINISHED:
             return
         self.stop()
         self._close_session()
-        self._close_last()
-        self._finished = True
-        for lock in self._locks.values():
-            lock.release()
+        for capture in self.captures:
+            capture.close()
+        self._states.apply(Change.FINISH)
+        self._claim.release()
 
     def missing_records(self) -> list[str]:
         """Return sentences on what was selected and not recorded, for the end of the program."""
         if self.lost is not None or self.config.online is not None:
             return []
-        return self.activity.list_sentences(sum(self.recorded.values()), self._get_position())
+        return self.activity.list_sentences(sum(self.record_counts.values()), self._get_position())
 
     def _get_position(self) -> Position:
         return Position(self._step, self.process_count, self.is_selected(self.config.ranks), self._has_compiled_code())
 
     def abandon(self) -> None:
         """Stop recording without writing anything; do nothing if no recording has begun."""
-        if not self._locks:
-            return
-        for lock in self._locks.values():
-            lock.let_go()
+        if self._claim.is_made:
+            self._leave_run()
+
+    def _leave_run(self) -> None:
+        """Stop recording without writing anything, because the run belongs to the parent process."""
+        self._claim.let_go()
         if self.sender is not None:
             self.sender.abandon()
         if self._session is not None:
             self._session.active = False
         self._session = self.sender = None
-        self._finished = True
+        self._states.apply(Change.FINISH)
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def stop(self) -> None:
         """Stop recording and write the records."""
-        if not self._running:
+        if not self._states.apply(Change.STOP):
             return
-        self._blind()
         session = self._session
         if session is not None:
+            for capture in self.captures:
+                capture.complete(session)
+        self._remove_captures()
+        if session is not None:
             session.active = False
-            self._add_stop_facts(session)
-            session.flush(although_empty=True)
+            session.flush(although_empty=self._writes_empty_steps)
 
     # -- single values and modules -----------------------------------------------------------
 
@@ -342,7 +342,7 @@ class Recorder(Process, ABC, Generic[S]):
         if self.config.level != "debug":
             return
         if not self._is_step_recorded():
-            self._look_ahead()
+            self._check_later_steps()
             return
         session = self._try_open_session()
         if session is None:
@@ -363,7 +363,7 @@ class Recorder(Process, ABC, Generic[S]):
             return
         session = self._session
         if session is None:
-            self._tokens = TokenNote.from_arguments(ids, positions, lengths)
+            self._carryover.tokens = TokenNote.from_arguments(ids, positions, lengths)
             return
         with session.quiet():
             session.tokens = TokenNote.from_arguments(ids, positions, lengths)
@@ -376,9 +376,9 @@ class Recorder(Process, ABC, Generic[S]):
         session = self._try_open_session()
         if session is None:
             return
-        self._has_begun = session.active = self._running = True
-        self._pause_calls()
-        self._modules.paused = True
+        self._has_begun = session.active = True
+        self._states.apply(Change.PAUSE)
+        self._pause_captures()
         self._single = self.new_modules()
         self._single.begin_step(session)
         self._single.install([(f"{name}.{type(module).__name__}", module)], gradients=False)
@@ -388,6 +388,7 @@ class Recorder(Process, ABC, Generic[S]):
         if self._single is None:
             return
         self._end_module_dump()
+        self._states.apply(Change.RESUME)
         if self._session is not None:
             self._session.flush()
 
@@ -397,8 +398,8 @@ class Recorder(Process, ABC, Generic[S]):
             return
         self._single.remove()
         self._single = None
-        self._modules.paused = False
-        self._resume_calls()
+        for capture in self.captures:
+            capture.resume()
 
     # -- sessions --------------------------------------------------------------------------
 
@@ -407,19 +408,19 @@ class Recorder(Process, ABC, Generic[S]):
         try:
             return self._open_session()
         except Exception as error:  # a training that has begun must go on whatever the error
-            self._refuse(error)
+            self._handle_start_error(error)
             return None
 
     def _open_session(self) -> S:
         label = self.label
         if self._session is None:
-            directory = self._step_directory(label)
+            directory = self._open_directory()
             shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
             session = self.new_session(directory, shown)
-            session.overflows_left = self._overflows_left
-            session.on_last_overflow = self._last_overflow
+            session.overflows_left = self._carryover.overflows_left
+            session.on_last_overflow = self._end_search
             session.on_loss = self._lose
-            if isinstance(session, Sending):
+            if isinstance(session, SendingMixin):
                 self.sender = self.sender or Sender.of(
                     self.config, label, self.process_count, session.framework, self.versions
                 )
@@ -430,19 +431,9 @@ class Recorder(Process, ABC, Generic[S]):
             self._session = session
         return self._session
 
-    def _step_directory(self, label: str) -> StepDirectory:
-        """Return the directory of the current step, after the first one has claimed the run for the rank."""
-        if label not in self._locks:
-            self._claim(label)
-        root = self.config.dump_path / ("" if self.config.online is None else ERRORS)
-        return StepDirectory(root, self._step, label)
-
-    def _claim(self, label: str) -> None:
-        """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""
-        self._locks[label] = Lock(self.config.dump_path, label)
-        if self.config.online is None:
-            for sentence in remove_earlier_steps(self.config.dump_path, label, self._first, self.process_count):
-                messages.note(sentence)
+    def _open_directory(self) -> StepDirectory:
+        """Return the directory of the current step."""
+        return self._claim.open_step(self.config, self._step)
 
     def _close_session(self) -> None:
         """Complete the step; after an interrupt it is still open and can be closed again."""
@@ -455,45 +446,42 @@ class Recorder(Process, ABC, Generic[S]):
                     NOTHING_RECORDED, self.activity.explain(session.calls, self._get_position()).format_sentence()
                 )
             self._conditions.end()
-            self._room = session.close()
+            self._carryover.room = session.close()
             self._handle_closed_step(session)
             if session.lost is None:
-                self.recorded[self._step] = session.count
-            self._overflows_left = session.overflows_left
+                self.record_counts[self._step] = session.count
+            self._carryover.overflows_left = session.overflows_left
             self._session = None
 
-    def _last_overflow(self) -> None:
+    def _end_search(self) -> None:
         """End the search after the last overflow that was asked for; the training goes on."""
         if self._session is not None:
             self._session.active = False
-        self._searched = True
-        self._tell(
+        self._carryover.overflows_left = 0
+        self._notices.print_once(
             f"probe: {format_count(self.config.overflow_count, 'overflow')} recorded; the search ends, "
             "the program goes on unrecorded."
         )
 
     def _is_step_recorded(self) -> bool:
-        return not self._finished and self.lost is None and self._is_step_selected() and self._is_enabled()
+        return self._states.allows(Change.START) and self._is_step_selected() and self._is_enabled()
 
     def _is_step_selected(self) -> bool:
         if self.config.steps and self._step not in self.config.steps:
             last = max(self.config.steps)
             if self._step > last:
-                self._tell(f"probe: step {last} was the last step to record; later steps are not recorded.")
+                self._notices.print_once(
+                    f"probe: step {last} was the last step to record; later steps are not recorded."
+                )
             return False
         return self.is_selected(self.config.ranks)
 
     def _is_enabled(self) -> bool:
         return self.config.read_enabled()
 
-    def _tell(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            messages.note(text)
-
 
 def _abandon_in_child(recorder: Recorder[Any] | None) -> None:
     """Stop the recorder of a forked child, because the run belongs to the parent process."""
     if recorder is not None:
-        recorder.tells_missing = False
+        recorder.reports_missing = False
         recorder.abandon()

@@ -26,8 +26,8 @@ from probe_recording.conditions import CONDITIONS_FILE, Conditions
 from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_recording.filters import Filter
-from probe_recording.interrupts import interrupts_deferred
-from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quoted
+from probe_recording.interrupts import defer_interrupts
+from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quote
 from probe_recording.loss import WriteFailure, describe_failure
 from probe_recording.overflow import has_overflow
 from probe_recording.sites import Stack, StackTable
@@ -94,7 +94,7 @@ class Session(ABC):
         overflows_left: The number of overflows to record until the search ends; negative for no end.
         on_last_overflow: A function to call after the last of them.
         lost: The failed write that ended the recording; None if there was none.
-        kept: The number of records in the file on disk.
+        written_count: The number of records in the file on disk.
         on_loss: A function to call when a write fails, with the failure and the number of records.
         step_phases: The phases of the step; None if they are not recorded.
         conditions: The conditions of the step; None if they are not recorded.
@@ -128,7 +128,7 @@ class Session(ABC):
         self.overflows_left = config.overflow_count
         self.on_last_overflow: Callable[[], None] | None = None
         self.lost: WriteFailure | None = None
-        self.kept = 0
+        self.written_count = 0
         self.on_loss: Callable[[WriteFailure, int], None] | None = None
         self.step_phases: StepPhases | None = None
         self.conditions: Conditions | None = None
@@ -185,7 +185,7 @@ class Session(ABC):
         if self.lost is not None:
             return None
         if self._overflow:
-            return partial(self._hold, key, fleeting)
+            return partial(self._hold_tensor, key, fleeting)
         if self._saves_all:
             return self._store_tensor
         listed = self.config.tensor_names
@@ -225,7 +225,7 @@ class Session(ABC):
     def open(self, key: str, fields: dict[str, Tree], parent: str | None = None) -> Entry:
         """Open a record whose values arrive one by one, or return it if it is already open.
 
-        Call ``arrived`` after each value and ``complete`` after the last.
+        Call ``note_arrival`` after each value and ``complete`` after the last.
 
         Args:
             key: The name of the record.
@@ -240,7 +240,7 @@ class Session(ABC):
                     self._parents[key] = parent
         return entry
 
-    def arrived(self, entry: Entry) -> None:
+    def note_arrival(self, entry: Entry) -> None:
         """Note that a value was added to an open record, which moves it to the end of the order."""
         with self.lock:
             self._changed = True
@@ -256,7 +256,7 @@ class Session(ABC):
                     return
                 self._entries.append(entry)
 
-    def module_began(self, key: str, parent: str | None) -> None:
+    def add_module(self, key: str, parent: str | None) -> None:
         """Note that a module's forward has begun, so that it precedes its children in ``construct.json``."""
         self._parents.setdefault(key, parent)
 
@@ -298,7 +298,7 @@ class Session(ABC):
                 self.lose(error)
                 return None
 
-    def _hold(self, key: str, fleeting: bool, name: str, tensor: Any) -> str:
+    def _hold_tensor(self, key: str, fleeting: bool, name: str, tensor: Any) -> str:
         """Keep a tensor in memory until its record is complete and can be tested for overflows."""
         self._held.setdefault(key, []).append((name, self.copy_of(tensor) if fleeting else tensor))
         return name + self.suffix
@@ -377,7 +377,7 @@ class Session(ABC):
         if self.lost is not None or not (self._changed or (has_begun and is_new)):
             return
         try:
-            with interrupts_deferred(), self.lock, self.quiet():
+            with defer_interrupts(), self.lock, self.quiet():
                 self.read_back()
                 if self._store is not None:
                     self._store.flush()
@@ -401,7 +401,7 @@ class Session(ABC):
         for entry in entries:
             text = entry.text
             if text is None:
-                text = f"{quoted(entry.key)}: {encode(entry.fields)}"
+                text = f"{quote(entry.key)}: {encode(entry.fields)}"
                 if id(entry) not in open_ones:
                     entry.text, entry.fields = text, {}
             lines.append(text)
@@ -437,7 +437,7 @@ class Session(ABC):
         self._directory.write(self._file, text)
         mark = f'"{UNFINISHED_FIELD}": true' + (", " if self._notes else "")
         self._mark = text.index(mark), len(mark)
-        self._flushed, self.kept = len(self._entries), len(lines)
+        self._flushed, self.written_count = len(self._entries), len(lines)
         self._changed = self._is_new = False
 
     @property
@@ -456,7 +456,7 @@ class Session(ABC):
         self.flush()
         room = self.room
         try:
-            with interrupts_deferred(), self.lock, self.quiet():
+            with defer_interrupts(), self.lock, self.quiet():
                 if self._store is not None:
                     room = max(self.least_room, self._store.close())
                 if self.lost is None and self._directory.has_begun:
@@ -469,7 +469,7 @@ class Session(ABC):
 
     def lose(self, error: Exception) -> None:
         """End the recording after a failed write: save whatever still can be written, and report the loss."""
-        with interrupts_deferred(), self.lock:
+        with defer_interrupts(), self.lock:
             if self.lost is not None:
                 return
             self.lost = describe_failure(error, self.path)
@@ -479,12 +479,12 @@ class Session(ABC):
             if not isinstance(error, (OSError, UserError)):
                 self._directory.log("write", self._file, error, [])
             with self.quiet():
-                self._save_the_rest()
+                self._write_remaining_files()
             self._store = None
             if self.on_loss is not None:
                 self.on_loss(self.lost, count)
 
-    def _save_the_rest(self) -> None:
+    def _write_remaining_files(self) -> None:
         """Write each file in a guard of its own, because the reason may concern only one of them."""
         assert self.lost is not None
         self.note(LOST_FIELD, self.lost.what)

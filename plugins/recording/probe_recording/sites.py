@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 from probe_core.safe_text import format_safe_json
-from probe_recording.leaves import quoted
+from probe_recording.leaves import quote
 
 Place = tuple[int, int]
 """The id of a frame's code object, and the position of the frame's instruction in it."""
@@ -150,7 +150,7 @@ class StackTable:
             lines = _texts.get(id(stack))
             if lines is None:
                 lines = _texts[id(stack)] = format_safe_json(lines_of(stack))
-            groups.append(f'"{number}": [[{", ".join(map(quoted, names))}], {lines}]')
+            groups.append(f'"{number}": [[{", ".join(map(quote, names))}], {lines}]')
         return "{" + ",\n".join(groups) + "}\n"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe_recording.leaves import Tree, encode, quoted
+from probe_recording.leaves import Tree, encode, quote
 from probe_recording.sites import Stack, lines_of
 
 STEP_PHASES_FILE = "step_phases.json"
@@ -22,6 +22,10 @@ PHASES = (
     "buffers",
 )  # fmt: skip
 """All phases, in the order of a training step."""
+
+NO_STEP = "no optimizer stepped before the recording of the step was stopped"
+NO_BACKWARD = "no backward pass ran before the recording of the step was stopped"
+"""Reasons why a step lacks phases, for all frameworks."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +49,7 @@ class StepPhase:
     def text(self) -> str:
         """Return the phase as JSON."""
         stack = json.dumps(lines_of(self.stack)) if self.stack is not None else "[]"
-        values = ",\n  ".join(f"{quoted(name)}: {encode(leaf)}" for name, leaf in self.values.items())
+        values = ",\n  ".join(f"{quote(name)}: {encode(leaf)}" for name, leaf in self.values.items())
         return (
             f'{{"phase": "{self.name}", "number": {self.number}, "stack": {stack}, '
             f'"facts": {json.dumps(self.facts)}, "values": {{' + (f"\n  {values}" if values else "") + "}}"
@@ -66,15 +70,17 @@ class StepPhases:
         self._reasons: dict[str, str] = {}
 
     def add(self, phase: str, stack: Stack | None = None) -> StepPhase:
-        """Add a phase and return it."""
+        """Add a phase, one of ``PHASES``, and return it."""
+        assert phase in PHASES, phase
         number = sum(step_phase.name == phase for step_phase in self.phases)
         step_phase = StepPhase(phase, number, stack)
         self.phases.append(step_phase)
         self.changed = True
         return step_phase
 
-    def lacks(self, phase: str, reason: str) -> None:
-        """Note the reason why a phase may be missing; it is written if there is none at the end."""
+    def explain_missing(self, phase: str, reason: str) -> None:
+        """Note why a phase may be missing; the reason is written if the step ends without the phase."""
+        assert phase in PHASES, phase
         self._reasons.setdefault(phase, reason)
         self.changed = True
 
@@ -90,11 +96,11 @@ class StepPhases:
         )
 
 
-def flat(tree: Tree, name: str) -> Iterator[tuple[str, Tree]]:
+def flatten_leaves(tree: Tree, name: str) -> Iterator[tuple[str, Tree]]:
     """Yield the leaves of nested lists and dicts, each with its dotted name below ``name``."""
     if type(tree) is list or type(tree) is dict:
         items = tree.items() if type(tree) is dict else enumerate(tree)
         for key, inner in items:
-            yield from flat(inner, f"{name}.{key}")
+            yield from flatten_leaves(inner, f"{name}.{key}")
     else:
         yield name, tree

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 
@@ -21,6 +22,10 @@ class Threads(threading.local):
         self.modules: list[str] = []
         self.running: list[Any] = []
 
+    def suspend(self) -> AbstractContextManager[None]:
+        """Return a context in which no call of this thread is recorded."""
+        return _Suspension(self)
+
     def outermost(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``function`` wrapped so that no call inside it is recorded."""
 
@@ -32,3 +37,18 @@ class Threads(threading.local):
                 self.inside -= 1
 
         return call
+
+
+class _Suspension(AbstractContextManager[None]):
+    """A context that counts as a recorded call, so that calls inside it are not recorded."""
+
+    __slots__ = ("_threads",)
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+
+    def __enter__(self) -> None:
+        self._threads.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.inside -= 1

@@ -89,6 +89,6 @@ class _Gradients:
                 for step in path[:-1]:
                     place = place[step]
                 place[path[-1]] = leaf
-            session.arrived(self._entry)
+            session.note_arrival(self._entry)
         except Exception as error:
             session.failed("save", self._key, error)

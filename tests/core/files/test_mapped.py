@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_recording.reading import memory as reading
-from probe_recording.reading.memory import SMALL_FILE, memory_of
+from probe_recording.reading.memory import SMALL_FILE, open_memory
 from probe_recording.reading.npy import load_npy
 from probe_recording.reading.packed import PackedTensors
 from support.measuring import EasyGuard, mapping
@@ -72,22 +72,22 @@ def test_large_files_are_mapped_for_those_who_check_them(tmp_path: Path) -> None
     """And read for all others: small ones, without a guard, and where it has no room."""
     path = file(tmp_path)
     with mapping(EasyGuard()):
-        memory = memory_of(path)
+        memory = open_memory(path)
         assert isinstance(memory, MappedFile) and memory.find_problem() is None
         assert memory[:] == path.read_bytes()
-        assert isinstance(memory_of(file(tmp_path, SMALL_FILE)), bytes)
+        assert isinstance(open_memory(file(tmp_path, SMALL_FILE)), bytes)
     path = file(tmp_path)
     for guard in (None, FullGuard()):
         with mapping(guard):
-            assert memory_of(path) == path.read_bytes() or sys.platform == "win32"
-    mapped_outside = memory_of(path)
+            assert open_memory(path) == path.read_bytes() or sys.platform == "win32"
+    mapped_outside = open_memory(path)
     assert isinstance(mapped_outside, bytes) and mapped_outside == path.read_bytes()
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnreadableTensor, match="file is empty"):
-        memory_of(tmp_path / "file")
+        open_memory(tmp_path / "file")
 
 
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,10 +105,10 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
     path = file(tmp_path)
     monkeypatch.setattr(reading, "read", touch)
     with pytest.raises(UnreadableTensor, match="file was changed while it was read"):
-        memory_of(path)
+        open_memory(path)
     monkeypatch.setattr(reading, "read", change)
     with pytest.raises(UnreadableTensor, match="file was cut off while it was read"):
-        memory_of(path)
+        open_memory(path)
 
 
 @NEVER_CUT
@@ -116,14 +116,14 @@ def test_what_is_said_of_mapped_files(tmp_path: Path) -> None:
     """Nothing of one that was replaced or removed: what was mapped is what it was."""
     path = file(tmp_path)
     with mapping(EasyGuard()):
-        kept = memory_of(path)
+        kept = open_memory(path)
         assert isinstance(kept, MappedFile)
         (tmp_path / "other").write_bytes(b"other")
         (tmp_path / "other").replace(path)
         assert kept.find_problem() is None
         path.unlink()
         assert kept.find_problem() is None
-        memory = memory_of(file(tmp_path))
+        memory = open_memory(file(tmp_path))
         assert isinstance(memory, MappedFile)
         later(path)
         assert memory.find_problem() == "file was changed while it was read"
@@ -199,17 +199,17 @@ def test_the_guard_forgets_mappings_that_are_gone(tmp_path: Path) -> None:
     path = file(tmp_path)
     with mapping(kernel):
         for _ in range(10_000):
-            assert isinstance(memory_of(path), MappedFile)
+            assert isinstance(open_memory(path), MappedFile)
         with path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as memory:
             numbers = []
             while (number := kernel.watch(memory)) >= 0:
                 numbers.append(number)
             try:
-                assert isinstance(memory_of(path), bytes)
+                assert isinstance(open_memory(path), bytes)
             finally:
                 for number in numbers:
                     kernel.unwatch(number)
-        assert isinstance(memory_of(path), MappedFile)
+        assert isinstance(open_memory(path), MappedFile)
     for number in (-1, len(numbers) + 10_000, 1 << 80):
         with pytest.raises((ValueError, OverflowError)):
             kernel.torn(number)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import PREFIX, FrameKind, call_head, encode_frame
+from probe_recording import PREFIX, FrameKind, encode_call_head, encode_frame
 from probe_recording.sending import transport
 from support import TESTS
 from support.programs import training
@@ -259,7 +259,7 @@ def test_strangers_while_a_training_sends(truth: Truth, tmp_path: Path) -> None:
             if step == 1:  # one that says the right words, and sends a pickle in place of tensors
                 insider = Client(end.address, rank=7)
                 for seq, (name, body) in enumerate(wrong.items()):
-                    head = call_head(seq, 0, 7, f"{name}.forward", json.dumps(record))
+                    head = encode_call_head(seq, 0, 7, f"{name}.forward", json.dumps(record))
                     insider.call(frame(FrameKind.CALL, head, body))
                 insider.wait_for(len(wrong))
                 insider.end(len(wrong))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from probe_online.settings import ReceptionPlace
-from probe_recording import Destination, Sender, SentTensor, sender_context
+from probe_recording import Destination, Sender, SentTensor, create_sender_context
 from probe_recording.sending import transport
 from support.receiving import certificate
 from support.runs.faulty import Truth, all_is_known, check, trained, until
@@ -114,7 +114,7 @@ def release(address: tuple[str, int], made: Path, own: Path, tmp_path: Path) -> 
         shutil.copy(made / "one" / name, own / name)
     (own / "client.crt").unlink(missing_ok=True)
     right = directory(tmp_path / "right", made / "one/server.crt")
-    Client(address, context=sender_context(right)).end(0)
+    Client(address, context=create_sender_context(right)).end(0)
 
 
 def test_a_missing_certificate_is_a_sentence_before_anything_begins(made: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import PREFIX, FrameKind, encode_frame, prefix_of
+from probe_recording import PREFIX, FrameKind, encode_frame, parse_prefix
 from support.runs.receiving import Client, Receiver, names_in, receiver, result_rows
 
 from probe_core.cli.main import EXIT_DATA_LOST
@@ -74,7 +74,7 @@ class Fuzzer:
         data = bytearray(frame[PREFIX.size :] or b"{}")
         for _ in range(self._chance.randint(1, 4)):
             data[self._chance.randrange(len(data))] ^= 1 << self._chance.randrange(8)
-        head = prefix_of(frame).head
+        head = parse_prefix(frame).head
         return signed(frame[4], bytes(data[:head]), bytes(data[head:]))
 
     def _cut(self, frame: bytes) -> bytes:
@@ -85,7 +85,7 @@ class Fuzzer:
 
     def _change_head(self, frame: bytes) -> bytes:
         """Replace a value of the head by an odd one, with a checksum that fits."""
-        size = prefix_of(frame).head
+        size = parse_prefix(frame).head
         head = json.loads(frame[PREFIX.size : PREFIX.size + size])
         place: Any = head
         for _ in range(self._chance.randint(1, 6)):
@@ -112,7 +112,7 @@ class Fuzzer:
 
     def _change_body(self, frame: bytes) -> bytes:
         """Replace the header of the body, with a checksum that fits."""
-        head = prefix_of(frame).head
+        head = parse_prefix(frame).head
         text = self._chance.choice(
             (b"", b"{}", b"[]" * 1000, b'{"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}}',
              b'{"x":{"dtype":"F64","shape":[1,99999999999],"data_offsets":[0,8]}}', self._chance.randbytes(60))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from probe_online.server import MAX_SENDERS
-from probe_recording import PREFIX, FrameKind, call_head, encode_frame
+from probe_recording import PREFIX, FrameKind, encode_call_head, encode_frame
 from support.runs.receiving import Client, Receiver, receiver, send_over
 
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED
@@ -31,7 +31,7 @@ def largest_memory(found: Receiver) -> int:
 
 def crowded(values: str) -> bytes:
     """Return a call whose record holds many values."""
-    head = call_head(0, 0, 7, "Torch.relu.0.forward", f'{{"input_args": [{values}]}}')
+    head = encode_call_head(0, 0, 7, "Torch.relu.0.forward", f'{{"input_args": [{values}]}}')
     return b"".join(map(bytes, encode_frame(FrameKind.CALL, head)))
 
 
@@ -72,7 +72,7 @@ def test_receiver_serves_others_while_bodies_are_announced(sent: int, frames: li
 
 def large_call(size: int) -> bytes:
     """Return a call with a body of zeros, which is not a valid one."""
-    head = call_head(0, 0, 0, "Torch.relu.0.forward", json.dumps({"input_args": [], "output": []}))
+    head = encode_call_head(0, 0, 0, "Torch.relu.0.forward", json.dumps({"input_args": [], "output": []}))
     return b"".join(map(bytes, encode_frame(FrameKind.CALL, head, [bytes(size)])))
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from probe_recording import FrameKind, call_of, encode_frame, frame_in
+from probe_recording import FrameKind, encode_frame, parse_call, parse_frame_file
 from support.probe import Probe
 from support.runs.receiving import RESULTS, Client, receiver, result_rows, send_over
 
@@ -21,7 +21,7 @@ WRONG = "Functional.softmax.2"
 
 def correct(frames: Iterable[bytes]) -> list[bytes]:
     """Return the frames of the calls with a right output."""
-    return [frame for frame in frames if call_of(frame_in(frame)).name != f"{WRONG}.forward"]
+    return [frame for frame in frames if parse_call(parse_frame_file(frame)).name != f"{WRONG}.forward"]
 
 
 def statuses(out: Path, session: str) -> dict[str, str]:
@@ -78,7 +78,7 @@ def test_receiver_judges_a_second_session_of_a_shared_directory(frames: list[byt
             hello = {"version": 1, "session": session, "rank": 0, "framework": "pytorch", "versions": {}}
             put(session, "hello", message(FrameKind.HELLO, **hello))
             for frame in calls:
-                put(session, f"{call_of(frame_in(frame)).seq:010d}", frame)
+                put(session, f"{parse_call(parse_frame_file(frame)).seq:010d}", frame)
         for session, calls in ((FIRST, correct(frames)), (SECOND, frames)):
             put(session, "end", message(FrameKind.END, queued={"Torch.any": len(calls)}, dropped={}))
         code, printed = found.end()

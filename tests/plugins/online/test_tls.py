@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from probe_recording import FrameKind, sender_context
+from probe_recording import FrameKind, create_sender_context
 from support.probe import Probe
 from support.runs.receiving import Client, receiver, send_all
 
@@ -53,10 +53,10 @@ def test_only_the_right_certificate_is_let_in(
     own, sender, stranger = directories
     with receiver("--listen", "127.0.0.1:0", "--tls", own, "-o", tmp_path, "--lang", "en") as found:
         with pytest.raises((OSError, EOFError)):
-            Client(found.address, context=sender_context(stranger))
+            Client(found.address, context=create_sender_context(stranger))
         with pytest.raises((OSError, EOFError)):
             Client(found.address)
-        ended = send_all(found.address, frames[:4], context=sender_context(sender))
+        ended = send_all(found.address, frames[:4], context=create_sender_context(sender))
         assert ended.kind is FrameKind.ENDED
         code, printed = found.end()
     assert code == EXIT_FINISHED, found.said
@@ -116,7 +116,7 @@ def test_receiver_lets_in_the_pinned_leaf_of_a_chain_alone(frames: list[bytes], 
     with receiver("--listen", "127.0.0.1:0", "--tls", own, "-o", tmp_path / "out", "--lang", "en") as found:
         for stranger in ("sibling", "forged"):
             with pytest.raises((OSError, EOFError)):
-                Client(found.address, context=sender_context(tmp_path / stranger))
+                Client(found.address, context=create_sender_context(tmp_path / stranger))
         misled = tmp_path / "misled"
         misled.mkdir()
         for name in ("client.key", "client.crt"):
@@ -124,8 +124,8 @@ def test_receiver_lets_in_the_pinned_leaf_of_a_chain_alone(frames: list[bytes], 
             (misled / name).chmod(0o600)
         (misled / "server.crt").write_bytes((tmp_path / "impostor" / "server.crt").read_bytes())
         with pytest.raises(ssl.SSLCertVerificationError):
-            Client(found.address, context=sender_context(misled))
-        send_all(found.address, frames[:4], context=sender_context(sender))
+            Client(found.address, context=create_sender_context(misled))
+        send_all(found.address, frames[:4], context=create_sender_context(sender))
         code, printed = found.end()
     assert code == EXIT_FINISHED, found.said
     assert "no call of 4 judged is in error" in printed.splitlines()[0]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from probe_precheck.rebuild import Unbuildable
 from probe_pytorch.precheck.rebuild import Rebuilder, convert_to_tensor, decode_plain_value, load_any
-from probe_recording.reading.tensors import tensors_in
+from probe_recording.reading.tensors import open_tensors
 from support.cases import every
 from support.runs.prechecked import call, leaf, live, value
 from support.runs.recorded import tensor
@@ -27,7 +27,7 @@ FLOAT8 = [
 @pytest.fixture
 def rebuilder(tmp_path: Path) -> Rebuilder:
     """Reads the files of ``tmp_path``."""
-    return Rebuilder(tensors_in(tmp_path, load_any), 1, 1 << 20)
+    return Rebuilder(open_tensors(tmp_path, load_any), 1, 1 << 20)
 
 
 def rebuilt(

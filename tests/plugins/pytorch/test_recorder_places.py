@@ -141,7 +141,7 @@ FULL = """
         recorder = debugger._recorder
         return {
             "limit": limit, "store": store, "task": task, "path": path, "raised": raised, "losses": losses,
-            "lost": recorder.lost and recorder.lost.step, "whole": recorder.whole, "told": told.getvalue(),
+            "lost": recorder.lost and recorder.lost.step, "whole": recorder.complete_steps, "told": told.getvalue(),
         }
 
     for store, task in (("packed", "tensor"), ("files", "tensor"), ("packed", "statistics")):

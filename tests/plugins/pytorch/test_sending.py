@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import torch
 from probe_pytorch.ptfile import load_pt
-from probe_pytorch.session import SendingSession
-from probe_recording import FrameKind, SentTensors, Tensors, call_of, frame_in, leaf_of
+from probe_pytorch.session import TorchSendingSession
+from probe_recording import FrameKind, SentTensors, Tensors, leaf_of, parse_call, parse_frame_file
 from probe_recording.sending import transport
 from support.programs import models, training
 from support.programs.interrupts import let_interrupts_in
@@ -251,8 +251,10 @@ def test_and_when_the_receiver_is_killed_and_restarted_many_times(tmp_path: Path
 
 def test_a_full_queue_drops_before_copying_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copied: list[int] = []
-    copy = SendingSession.copy_to_host
-    monkeypatch.setattr(SendingSession, "copy_to_host", lambda self, x: (copied.append(x.numel()), copy(self, x))[1])
+    copy = TorchSendingSession.copy_to_host
+    monkeypatch.setattr(
+        TorchSendingSession, "copy_to_host", lambda self, x: (copied.append(x.numel()), copy(self, x))[1]
+    )
     fields = online(end := Receiver(("mute",)), online_memory="1MiB", online_drain=0.2)
     with recording(tmp_path / "run", **fields) as found:
         found.start()
@@ -291,7 +293,7 @@ def test_a_failure_of_the_copy_drops_the_call(tmp_path: Path, monkeypatch: pytes
     with receiver() as end:
         found = Recording(tmp_path / "run", **online(end))
         found.start()
-        monkeypatch.setattr(SendingSession, "copy_to_host", fail)
+        monkeypatch.setattr(TorchSendingSession, "copy_to_host", fail)
         result = torch.cat([torch.ones(2), torch.zeros(1)])
         monkeypatch.undo()
         torch.relu(torch.ones(2))
@@ -365,8 +367,8 @@ def test_probe_run_with_a_shared_directory(tmp_path: Path) -> None:
     process = run(tmp_path, "--send-to", str(shared))
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0 and "were stored in" in err
-    frames = {path.name.partition(".")[2]: frame_in(path.read_bytes()) for path in shared.iterdir()}
-    names = [call_of(frame).name for _, frame in sorted(frames.items()) if frame.kind is FrameKind.CALL]
+    frames = {path.name.partition(".")[2]: parse_frame_file(path.read_bytes()) for path in shared.iterdir()}
+    names = [parse_call(frame).name for _, frame in sorted(frames.items()) if frame.kind is FrameKind.CALL]
     assert names.count("Functional.linear.0.forward") == 3 and len(names) == len(frames) - 2
     assert frames["r0.end.prb"].kind is FrameKind.END and frames["r0.hello.prb"].kind is FrameKind.HELLO
     assert sum(frames["r0.end.prb"].head["queued"].values()) == len(names)

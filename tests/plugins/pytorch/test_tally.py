@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from probe_pytorch import statistics
 from probe_pytorch.statistics import TENSOR, describe, encode, measure
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 from probe_recording import TensorLeaf
 from probe_recording.leaves import encode as encode_tree
 from torch import Tensor
@@ -109,7 +109,7 @@ VALUES = st.recursive(
 
 @given(st.lists(VALUES, max_size=4), st.dictionaries(st.text(max_size=4), VALUES, max_size=3))
 def test_groups_equal_the_trees_made_in_python(args: list[Any], kwargs: dict[str, Any]) -> None:
-    collector, slow = Collector(encodes=True), Collector()
+    collector, slow = TorchCollector(encodes=True), TorchCollector()
     texts = collector.encode_groups(tuple(args), kwargs)
     if texts is not None:
         expected = slow.arguments(tuple(args), "", None), slow.keywords(kwargs, "", None)
@@ -123,18 +123,18 @@ def test_groups_equal_the_trees_made_in_python(args: list[Any], kwargs: dict[str
     ids=str,
 )  # fmt: skip
 def test_other_groups_are_left_to_python(group: Any) -> None:
-    assert Collector(encodes=True).encode_groups(group) is None
+    assert TorchCollector(encodes=True).encode_groups(group) is None
 
 
 def test_a_container_in_itself_is_left_to_python() -> None:
     values: list[Any] = [1]
     values.append(values)
-    assert Collector(encodes=True).encode_groups((values,)) is None
+    assert TorchCollector(encodes=True).encode_groups((values,)) is None
 
 
 def test_each_group_reads_values_again() -> None:
     tensor = torch.zeros(3)
-    collector = Collector(encodes=True)
+    collector = TorchCollector(encodes=True)
     before = collector.encode_groups((tensor, tensor))
     tensor.data.fill_(1.0)
     after = collector.encode_groups((tensor, tensor))
@@ -144,8 +144,8 @@ def test_each_group_reads_values_again() -> None:
 
 def test_each_value_has_a_leaf_of_its_own() -> None:
     values = [torch.ones(2), None, 3, torch.eye(2).to_sparse(), torch.nn.Parameter(torch.zeros(1))]
-    leaves = Collector(encodes=True).leaves(values)
-    assert list(map(encode_tree, leaves)) == [encode_tree(Collector().tree(value, "")) for value in values]
+    leaves = TorchCollector(encodes=True).leaves(values)
+    assert list(map(encode_tree, leaves)) == [encode_tree(TorchCollector().tree(value, "")) for value in values]
 
 
 def test_tensors_inside_a_transform_are_left_to_python() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from probe_pytorch.storage.bytes import CHECKSUMS
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 from probe_recording.leaves import encode
 from support.runs.values import DENSE, STATISTICS, Pair, Point, Saved, Wrapper, int_leaf, leaf, tree
 from torch import nn
@@ -122,7 +122,7 @@ def test_an_enumeration_of_texts_is_a_text() -> None:
 
 
 def test_order_of_the_fields() -> None:
-    collector = Collector(CHECKSUMS["md5"])
+    collector = TorchCollector(CHECKSUMS["md5"])
     found = json.loads(encode(collector.tree(torch.ones(2), "x", Saved())))
     assert list(found) == ["type", "dtype", "shape", *STATISTICS, "requires_grad", "md5", "data_name"]
 
@@ -135,7 +135,7 @@ def test_order_of_the_fields() -> None:
      (float, {"type": "torch.dtype", "value": "<class 'float'>"}), (None, None)],
 )  # fmt: skip
 def test_dtype_is_told_by_the_keyword(value: Any, expected: Any) -> None:
-    assert Collector().keywords({"dtype": value, "out": None}, "x", None) == {"dtype": expected, "out": None}
+    assert TorchCollector().keywords({"dtype": value, "out": None}, "x", None) == {"dtype": expected, "out": None}
     assert tree({"dtype": value}) == {"dtype": expected}
 
 
@@ -145,12 +145,12 @@ def test_dtype_is_told_by_the_keyword(value: Any, expected: Any) -> None:
 )  # fmt: skip
 def test_device_is_told_by_the_keyword(value: Any, shown: Any) -> None:
     expected = {"device": {"type": "torch.device", "value": shown}}
-    assert Collector().keywords({"device": value}, "x", None) == expected
-    assert Collector().keywords({"device": None}, "x", None) == {"device": None}
+    assert TorchCollector().keywords({"device": value}, "x", None) == expected
+    assert TorchCollector().keywords({"device": None}, "x", None) == {"device": None}
 
 
 def test_a_device_of_a_strangers_can_be_written() -> None:
-    json.loads(encode(Collector().keywords({"device": object()}, "x", None)))
+    json.loads(encode(TorchCollector().keywords({"device": object()}, "x", None)))
 
 
 @pytest.mark.parametrize(
@@ -218,10 +218,10 @@ def test_a_fake_tensor_has_a_shape_and_nothing_else() -> None:
     saved = Saved()
     with FakeTensorMode():
         fake = torch.ones(2, 3)
-        inside = json.loads(encode(Collector().tree([fake, nn.Parameter(fake)], "x", saved)))
+        inside = json.loads(encode(TorchCollector().tree([fake, nn.Parameter(fake)], "x", saved)))
     expected = {**leaf("float32", [2, 3]), "type": "FakeTensor"}
     assert inside == [expected, {**expected, "requires_grad": True}]
-    assert json.loads(encode(Collector().tree(fake, "x", saved))) == expected
+    assert json.loads(encode(TorchCollector().tree(fake, "x", saved))) == expected
     assert not saved.tensors
 
 
@@ -231,7 +231,7 @@ def test_sparse_tensors_are_what_they_store(layout: str) -> None:
         warnings.simplefilter("ignore")
         sparse = DENSE.to_sparse(layout=getattr(torch, layout))
     saved = Saved()
-    found = json.loads(encode(Collector(CHECKSUMS["md5"]).tree(sparse, "x", saved)))
+    found = json.loads(encode(TorchCollector(CHECKSUMS["md5"]).tree(sparse, "x", saved)))
     assert found == leaf("float32", [2, 3], (3.0, -4.0, -0.5, 5.0), layout=f"torch.{layout}")
     assert not saved.tensors
     if layout == "sparse_coo":
@@ -275,7 +275,7 @@ def test_nested_tensor_is_recorded_by_its_values_and_their_places(layout: str, p
     if layout == "jagged" and not hasattr(torch, "jagged"):
         pytest.skip("this torch has no jagged layout")
     saved = Saved()
-    found = json.loads(encode(Collector().tree(nested(layout), "x", saved)))
+    found = json.loads(encode(TorchCollector().tree(nested(layout), "x", saved)))
     values = leaf("float32", [3], (3.0, -4.0, 0.0, pytest.approx(math.sqrt(26))), layout=f"torch.{layout}")
     assert found["values"] == {**values, "data_name": "x.values.pt"}
     assert list(found) == ["values", places]
@@ -292,14 +292,14 @@ def test_nested_tensor_is_recorded_by_its_values_and_their_places(layout: str, p
 )  # fmt: skip
 def test_numpy_array_is_stored_as_a_tensor(array: Any) -> None:
     saved = Saved()
-    found = json.loads(encode(Collector(CHECKSUMS["md5"]).tree([array], "x", saved)))[0]
+    found = json.loads(encode(TorchCollector(CHECKSUMS["md5"]).tree([array], "x", saved)))[0]
     assert saved.tensors["x.0"].tolist() == array.tolist()
     assert found["md5"] == CHECKSUMS["md5"](saved.tensors["x.0"])
 
 
 def test_numpy_array_of_another_kind_is_not_stored() -> None:
     saved = Saved()
-    Collector().tree([np.array(["a"]), np.array([object()]), np.zeros((0, 2))], "x", saved)
+    TorchCollector().tree([np.array(["a"]), np.array([object()]), np.zeros((0, 2))], "x", saved)
     assert not saved.tensors
 
 
@@ -392,14 +392,14 @@ def test_subclasses_with_data_are_tensors() -> None:
     saved = Saved()
     assert tree(data.as_subclass(Silent)) == expected
     assert tree(MyParameter(data)) == {**expected, "requires_grad": True}
-    found = json.loads(encode(Collector().tree(data.as_subclass(Silent), "x", saved)))
+    found = json.loads(encode(TorchCollector().tree(data.as_subclass(Silent), "x", saved)))
     assert found == {**expected, "data_name": "x.pt"}
     assert type(saved.tensors["x"]) is torch.Tensor and torch.equal(saved.tensors["x"], data)
 
 
 def test_a_wrapper_has_a_shape_and_nothing_else() -> None:
     saved = Saved()
-    found = json.loads(encode(Collector().tree(Wrapper(torch.ones(2, 3)), "x", saved)))
+    found = json.loads(encode(TorchCollector().tree(Wrapper(torch.ones(2, 3)), "x", saved)))
     assert found == {**leaf("float32", [2, 3]), "type": "Wrapper"}
     assert not saved.tensors
 
@@ -416,7 +416,7 @@ def test_a_tensor_inside_vmap_has_a_shape_only() -> None:
     saved = Saved()
 
     def look(x: torch.Tensor) -> torch.Tensor:
-        found.append(json.loads(encode(Collector(CHECKSUMS["md5"]).tree([x, torch.ones(2)], "x", saved))))
+        found.append(json.loads(encode(TorchCollector(CHECKSUMS["md5"]).tree([x, torch.ones(2)], "x", saved))))
         return x * 2
 
     torch.vmap(look)(torch.ones(3, 4))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from probe_pytorch.storage.bytes import CHECKSUMS
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 from probe_recording.values import MAX_CONTAINERS, MAX_DEPTH
 from support.runs.records import record_of
 from support.runs.values import DENSE, Pair, Point, Saved, int_leaf, leaf, tree
@@ -252,7 +252,7 @@ def test_nothing_is_changed() -> None:
 
     before, copies = state(), [t.detach().clone() for t in tensors]
     saved = Saved()
-    collector = Collector(CHECKSUMS["xxh3"])
+    collector = TorchCollector(CHECKSUMS["xxh3"])
     container = {"a": values, "b": Pair(base, Point(result))}
     for _ in range(2):
         collector.tree(container, "x", saved)

@@ -14,7 +14,7 @@ import pytest
 import torch
 import xxhash
 from probe_pytorch.storage.bytes import CHECKSUMS
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 from probe_recording.leaves import encode
 from support.cases import every
 from support.runs.values import STATISTICS, Pair, Point, Saved, Wrapper, leaf, tree
@@ -53,7 +53,7 @@ def test_reduce_op(name: str) -> None:
 def test_point_to_point(group: Any) -> None:
     dist = torch.distributed
     saved = Saved()
-    found = json.loads(encode(Collector().tree([dist.P2POp(dist.isend, torch.ones(2), 0, tag=3)], "x", saved)))[0]
+    found = json.loads(encode(TorchCollector().tree([dist.P2POp(dist.isend, torch.ones(2), 0, tag=3)], "x", saved)))[0]
     assert list(found) == ["class_type", "tensor", "op", "peer", "tag", "group_id"]
     assert (found["class_type"], found["op"], found["group_id"]) == (
         "torch.distributed.P2POp",
@@ -77,7 +77,7 @@ def test_distributed_tensor(group: Any) -> None:
     local = torch.tensor([[3.0], [-4.0]])
     saved = Saved()
     sharded = distributed.DTensor.from_local(local, mesh, [distributed.Shard(0)])
-    found = json.loads(encode(Collector().tree([sharded, nn.Parameter(sharded)], "x", saved)))
+    found = json.loads(encode(TorchCollector().tree([sharded, nn.Parameter(sharded)], "x", saved)))
     assert [item["type"] for item in found] == ["torch.distributed.tensor.DTensor"] * 2
     assert [item["requires_grad"] for item in found] == [False, True]
     for at, item in enumerate(found):
@@ -103,7 +103,7 @@ def test_a_collective_that_goes_on_is_not_waited_for(group: Any) -> None:
 def test_names_follow_the_path() -> None:
     one = torch.ones(1)
     saved = Saved()
-    collector = Collector()
+    collector = TorchCollector()
     collector.arguments((one, [2, {"k": one}], Pair(one, Point(one)), {"a.b": [one]}), "Torch.f.0.forward.input", saved)
     collector.keywords({"mask": one, "many": (one, one)}, "Torch.f.0.forward.kwargs", saved)
     assert [name.removeprefix("Torch.f.0.forward.") for name in saved.tensors] == [
@@ -120,25 +120,25 @@ def test_what_has_no_data_is_not_saved() -> None:
         torch.zeros(2, 2).to_sparse(),
         Wrapper(torch.ones(1)),
     ]
-    for item in json.loads(encode(Collector().tree(values, "x", saved))):
+    for item in json.loads(encode(TorchCollector().tree(values, "x", saved))):
         assert "data_name" not in item
     assert not saved.tensors
-    assert json.loads(encode(Collector().tree(torch.tensor(1.0), "x", saved)))["data_name"] == "x.pt"
+    assert json.loads(encode(TorchCollector().tree(torch.tensor(1.0), "x", saved)))["data_name"] == "x.pt"
 
 
 def test_a_tensor_that_could_not_be_stored_has_no_name() -> None:
-    found = json.loads(encode(Collector().tree(torch.ones(1), "x", lambda name, tensor: None)))
+    found = json.loads(encode(TorchCollector().tree(torch.ones(1), "x", lambda name, tensor: None)))
     assert "data_name" not in found
 
 
 def test_the_structure_alone() -> None:
-    collector = Collector(CHECKSUMS["md5"], measured=False)
+    collector = TorchCollector(CHECKSUMS["md5"], measured=False)
     assert json.loads(encode(collector.tree(torch.ones(2), "x"))) == leaf("float32", [2])
 
 
 def test_data_without_statistics() -> None:
     saved = Saved()
-    found = json.loads(encode(Collector(None, measured=False).tree(torch.ones(2), "x", saved)))
+    found = json.loads(encode(TorchCollector(None, measured=False).tree(torch.ones(2), "x", saved)))
     assert found == {**leaf("float32", [2]), "data_name": "x.pt"} and len(saved.tensors) == 1
 
 
@@ -160,11 +160,11 @@ def test_checksums_are_of_the_bytes_in_row_major_order(array: Any, mode: str) ->
         tensor = torch.from_numpy(array)
     data = array.tobytes()  # row-major whatever the strides
     expected = f"{zlib.crc32(data):08x}" if mode == "md5" else xxhash.xxh3_64(data).hexdigest()
-    assert tree(tensor, Collector(CHECKSUMS[mode]))["md5"] == expected
+    assert tree(tensor, TorchCollector(CHECKSUMS[mode]))["md5"] == expected
     assert (
         tree(
             tensor.clone().requires_grad_() if tensor.is_floating_point() else tensor,
-            Collector(CHECKSUMS[mode]),
+            TorchCollector(CHECKSUMS[mode]),
         )["md5"]
         == expected
     )
@@ -174,11 +174,11 @@ def test_checksums_see_conjugates_and_negatives_carried_out() -> None:
     tensor = torch.tensor([1 + 2j, 3 - 4j])
     for view in (tensor.conj(), tensor.conj().imag, torch._neg_view(torch.ones(3))):  # type: ignore[attr-defined]
         data = np.array(view.tolist(), "c8" if view.is_complex() else "f4").tobytes()
-        assert tree(view, Collector(CHECKSUMS["md5"]))["md5"] == f"{zlib.crc32(data):08x}"
+        assert tree(view, TorchCollector(CHECKSUMS["md5"]))["md5"] == f"{zlib.crc32(data):08x}"
 
 
 def test_a_checksum_keeps_its_zeros() -> None:
     value = next(i for i in range(10_000) if zlib.crc32(bytes([i % 256, i // 256])) < 1 << 24)
     tensor = torch.tensor([value % 256, value // 256], dtype=torch.uint8)
-    found = tree(tensor, Collector(CHECKSUMS["md5"]))["md5"]
+    found = tree(tensor, TorchCollector(CHECKSUMS["md5"]))["md5"]
     assert len(found) == 8 and found[0] == "0" and int(found, 16) == zlib.crc32(bytes(tensor.tolist()))

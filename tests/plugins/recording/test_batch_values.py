@@ -10,10 +10,10 @@ import pytest
 from probe_recording.batch_values import (
     BLOCK,
     CHUNK_BLOCKS,
-    batch_entry,
-    batch_tensors,
     chunk_weight,
+    create_batch_entry,
     hash_array,
+    iterate_batch_tensors,
 )
 from support.references.batch_hash import MASK, hash_of_bits
 
@@ -59,7 +59,7 @@ def test_weights_of_chunks_fit_64_bits() -> None:
 
 def test_batch_tensors_have_the_places_of_arguments() -> None:
     one, two, three = np.zeros(1), np.zeros(2), np.zeros(3)
-    found = dict(batch_tensors((one, [5, (two,)]), {"mask": {"a": three}, "flag": True}, np.ndarray))
+    found = dict(iterate_batch_tensors((one, [5, (two,)]), {"mask": {"a": three}, "flag": True}, np.ndarray))
     assert list(found) == ["input.0", "input.1.1.0", "input.mask.a"]
     assert [tensor.size for tensor in found.values()] == [1, 2, 3]
 
@@ -67,14 +67,14 @@ def test_batch_tensors_have_the_places_of_arguments() -> None:
 def test_batch_tensors_of_a_container_in_itself_end() -> None:
     endless: list[object] = [np.zeros(1)]
     endless.append(endless)
-    assert len(list(batch_tensors(endless, {}, np.ndarray))) < 20
+    assert len(list(iterate_batch_tensors(endless, {}, np.ndarray))) < 20
 
 
 def test_batch_entry_holds_dtype_shape_and_hash() -> None:
-    assert batch_entry("float32", (2, np.int64(3)), -1) == "float32[2, 3] ffffffffffffffff"
+    assert create_batch_entry("float32", (2, np.int64(3)), -1) == "float32[2, 3] ffffffffffffffff"
 
 
 def test_tensors_in_mappings_of_any_class_are_found() -> None:
     batch = UserDict(ids=np.zeros(2), nested=[np.ones(3), "text"])
-    found = dict(batch_tensors([batch], {"mask": np.ones(1)}, np.ndarray))
+    found = dict(iterate_batch_tensors([batch], {"mask": np.ones(1)}, np.ndarray))
     assert set(found) == {"input.0.ids", "input.0.nested.0", "input.mask"}

@@ -14,7 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from probe_recording.conditions import Conditions, Draw, RandomSample, hash_host_states
-from probe_recording.surroundings import VARIABLES, SourceState, read_versions, recorded_variables
+from probe_recording.environment import VARIABLES, SourceState, read_variables, read_versions
 
 
 def test_text_holds_everything_that_was_added() -> None:
@@ -68,7 +68,7 @@ def test_reading_the_states_draws_nothing() -> None:
 def test_only_listed_variables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("MY_API_KEY", "secret")
-    found = recorded_variables()
+    found = read_variables()
     assert found["OMP_NUM_THREADS"] == "3"
     assert "secret" not in found.values() and set(found) <= set(VARIABLES)
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
+from probe_recording import RecorderState
 from probe_recording import session as sessions
 from support.faults.failing_writes import ERRORS, FailingWrites, small_disk
 from support.runs.recording import Recording
@@ -49,10 +50,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
     if instance is not None:
-        instance._recorder._blind()
-        instance._recorder._finished = True
-        for lock in instance._recorder._locks.values():
-            lock.release()
+        instance._recorder._remove_captures()
+        instance._recorder._states.state = RecorderState.FINISHED
+        instance._recorder._claim.release()
 
 
 @dataclass
@@ -99,7 +99,7 @@ def train(path: Path, case: str) -> Outcome:
         found.step()
     recorder = found.debugger._recorder
     found.finish()
-    outcome.whole = recorder.whole
+    outcome.whole = recorder.complete_steps
     outcome.lost = recorder.lost and recorder.lost.step
     return outcome
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_recording import Gathering, GradientCollector
+from probe_recording import GradientCollector, GradientGatherer
 
 
-class Numbers(Gathering):
+class Numbers(GradientGatherer):
     def _add_gradient(self, total: Any, gradient: Any) -> Any:
         return gradient if total is None else total + gradient
 

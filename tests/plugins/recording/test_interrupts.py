@@ -16,7 +16,7 @@ import pytest
 import torch
 from probe_pytorch.reader import PyTorchReader
 from probe_recording import session as sessions
-from probe_recording.interrupts import interrupts_deferred
+from probe_recording.interrupts import defer_interrupts
 from support.faults.failing_writes import FailingWrites
 from support.sampling import places
 from torch.optim import optimizer as optimizers
@@ -184,9 +184,9 @@ def test_a_script_that_catches_the_interrupt_goes_on(run: Any) -> None:
 
 def test_interrupts_wait_and_come_once_the_block_is_left() -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
+    with pytest.raises(KeyboardInterrupt), defer_interrupts():
         interrupt()
-        with interrupts_deferred():
+        with defer_interrupts():
             interrupt()
         done.append(1)
     assert done == [1] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -200,12 +200,12 @@ def test_the_handlers_of_the_script_are_called_and_stay() -> None:
 
     before = signal.signal(signal.SIGTERM, mine)
     try:
-        with interrupts_deferred():
+        with defer_interrupts():
             signal.raise_signal(signal.SIGTERM)
             assert called == []
         assert called == [signal.SIGTERM] and signal.getsignal(signal.SIGTERM) is mine
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with interrupts_deferred():
+        with defer_interrupts():
             interrupt()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:

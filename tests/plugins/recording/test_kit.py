@@ -14,7 +14,7 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 from probe_recording.testing import RecorderConformance
 
 COMMAND_LINE = ("click", "pluggy", "probe_core.cli", "probe_core.plugins.manager")
@@ -72,7 +72,7 @@ class TestPyTorch(RecorderConformance):
         return [y.detach().numpy(), gradient.numpy()]
 
 
-class Changing(Collector):
+class Changing(TorchCollector):
     """Writes into what it is given."""
 
     def tensor(self, tensor: Any, name: str, save: Any) -> Any:
@@ -81,7 +81,7 @@ class Changing(Collector):
         return leaf
 
 
-class Wrong(Collector):
+class Wrong(TorchCollector):
     """Notes a wrong maximum."""
 
     def tensor(self, tensor: Any, name: str, save: Any) -> Any:
@@ -90,7 +90,7 @@ class Wrong(Collector):
         return leaf
 
 
-class Unlike(Collector):
+class Unlike(TorchCollector):
     """Notes no statistics where there are no data."""
 
     def encode_groups(self, *groups: Any) -> None:
@@ -104,9 +104,9 @@ class Unlike(Collector):
 
 COUNTS = itertools.count(1)
 BROKEN: dict[str, tuple[str, str, Any]] = {
-    "test_results_are_unchanged": ("probe_pytorch.session.Collector", "results differ", Changing),
-    "test_data_are_what_the_record_says": ("probe_pytorch.session.Collector", "Max of its data", Wrong),
-    "test_statistics_without_data": ("probe_pytorch.session.Collector", "other statistics", Unlike),
+    "test_results_are_unchanged": ("probe_pytorch.session.TorchCollector", "results differ", Changing),
+    "test_data_are_what_the_record_says": ("probe_pytorch.session.TorchCollector", "Max of its data", Wrong),
+    "test_statistics_without_data": ("probe_pytorch.session.TorchCollector", "other statistics", Unlike),
     "test_the_steps_that_are_asked_for": (
         "probe_recording.recorder.Recorder._is_step_selected", "steps 0, 2 and 3", lambda self: True),
     "test_the_ranks_that_are_asked_for": (

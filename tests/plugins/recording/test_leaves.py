@@ -6,7 +6,7 @@ import json
 
 import pytest
 from probe_recording import StoredLeaf, TensorLeaf
-from probe_recording.leaves import drop_data_names, encode, encode_names, quoted
+from probe_recording.leaves import drop_data_names, encode, encode_names, quote
 
 
 def make_leaf() -> TensorLeaf:
@@ -35,4 +35,4 @@ def test_indented_names_are_those_of_json(names: dict[str, str | None]) -> None:
 
 @pytest.mark.parametrize("name", ["", "a.b", 'say "x"', "back\\slash", "\u20ac", "line\n"])
 def test_quoted_names_are_those_of_json(name: str) -> None:
-    assert quoted(name) == json.dumps(name)
+    assert quote(name) == json.dumps(name)

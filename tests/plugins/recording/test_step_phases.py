@@ -6,7 +6,7 @@ import json
 
 import probe_recording
 import pytest
-from probe_recording import StepPhases, TensorLeaf, flat
+from probe_recording import StepPhases, TensorLeaf, flatten_leaves
 from probe_recording.config import parse
 
 
@@ -31,15 +31,15 @@ def test_phases_are_written_in_the_order_of_time() -> None:
 
 def test_a_phase_that_came_is_not_missing() -> None:
     step_phases = StepPhases()
-    step_phases.lacks("batch", "no model")
-    step_phases.lacks("loss", "no backward pass")
-    step_phases.lacks("loss", "another reason")
+    step_phases.explain_missing("batch", "no model")
+    step_phases.explain_missing("loss", "no backward pass")
+    step_phases.explain_missing("loss", "another reason")
     step_phases.add("batch")
     assert json.loads(step_phases.text("pytorch"))["not_captured"] == {"loss": "no backward pass"}
 
 
 def test_leaves_are_named_by_their_places() -> None:
-    assert list(flat([1, {"a": 2, "b": [3]}], "input")) == [
+    assert list(flatten_leaves([1, {"a": 2, "b": [3]}], "input")) == [
         ("input.0", 1),
         ("input.1.a", 2),
         ("input.1.b.0", 3),

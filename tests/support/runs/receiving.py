@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from probe_recording import PREFIX, Frame, FrameKind, FrameLimits, encode_frame, frame_of, prefix_of
+from probe_recording import PREFIX, Frame, FrameKind, FrameLimits, encode_frame, parse_frame, parse_prefix
 
 from support.programs.preloaded import PreloadedPopen
 
@@ -116,8 +116,8 @@ class Client:
         self.socket.sendall(frame)
 
     def read(self) -> Frame:
-        prefix = prefix_of(self._read(PREFIX.size), FrameLimits(body=0))
-        frame = frame_of(prefix, self._read(prefix.size))
+        prefix = parse_prefix(self._read(PREFIX.size), FrameLimits(body=0))
+        frame = parse_frame(prefix, self._read(prefix.size))
         if frame.kind is FrameKind.DONE:
             self.done += frame.head["seqs"]
         return frame

@@ -16,6 +16,7 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
+from probe_recording import RecorderState
 from torch import nn
 
 from support import TESTS
@@ -28,10 +29,9 @@ def alone() -> Iterator[None]:
     yield
     instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
     if instance is not None:
-        instance._recorder._blind()
-        instance._recorder._finished = True
-        for lock in instance._recorder._locks.values():
-            lock.release()
+        instance._recorder._remove_captures()
+        instance._recorder._states.state = RecorderState.FINISHED
+        instance._recorder._claim.release()
 
 
 def net() -> nn.Sequential:

@@ -13,18 +13,18 @@ from probe_recording import (
     PREFIX,
     FrameKind,
     SentTensor,
-    call_head,
     encode_body,
+    encode_call_head,
     encode_frame,
     leaf_of,
-    tensors_in,
+    open_tensors,
 )
 
 
 def call_frames(dump: Path, *, step: int = 0, rank: int = 0, first: int = 0) -> Iterator[bytes]:
     """Yield the frame of each forward record in a ``dump.json``, in its order; they are counted from ``first`` on."""
     records = json.loads(dump.read_text("utf-8"))["data"]
-    tensors = tensors_in(dump.parent / "dump_tensor_data", load_any)
+    tensors = open_tensors(dump.parent / "dump_tensor_data", load_any)
     for seq, (name, fields) in enumerate(
         ((name, fields) for name, fields in records.items() if name.endswith(".forward")), first
     ):
@@ -34,23 +34,23 @@ def call_frames(dump: Path, *, step: int = 0, rank: int = 0, first: int = 0) -> 
                 array = tensors(leaf_of(dict(leaf), ""))
                 bare = leaf["data_name"].rpartition(".")[0]
                 sent.append(SentTensor(bare, array.dtype.name, array.shape, array.tobytes()))
-        head = call_head(seq, step, rank, name, json.dumps(fields))
+        head = encode_call_head(seq, step, rank, name, json.dumps(fields))
         yield b"".join(map(bytes, encode_frame(FrameKind.CALL, head, encode_body(sent))))
 
 
 def with_rank(frame: bytes, rank: int) -> bytes:
     """Return the frame of the same call on another rank."""
-    from probe_recording import call_of, frame_in
+    from probe_recording import parse_call, parse_frame_file
 
-    found = frame_in(frame)
-    call = call_of(found)
-    head = call_head(call.seq, call.step, rank, call.name, json.dumps(call.fields))
+    found = parse_frame_file(frame)
+    call = parse_call(found)
+    head = encode_call_head(call.seq, call.step, rank, call.name, json.dumps(call.fields))
     return b"".join(map(bytes, encode_frame(FrameKind.CALL, head, [found.body])))
 
 
 def payload(frame: bytes) -> Any:
     """Return what the receiver gives a worker of a call's frame."""
     from probe_online.judging import SentPayload
-    from probe_recording import prefix_of
+    from probe_recording import parse_prefix
 
-    return SentPayload(frame, PREFIX.size, PREFIX.size + prefix_of(frame).head)
+    return SentPayload(frame, PREFIX.size, PREFIX.size + parse_prefix(frame).head)

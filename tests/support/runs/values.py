@@ -7,15 +7,15 @@ import json
 from typing import Any, NamedTuple
 
 import torch
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 from probe_recording.leaves import encode
 
 STATISTICS = ("Max", "Min", "Mean", "Norm")
 
 
-def tree(value: Any, collector: Collector | None = None) -> Any:
+def tree(value: Any, collector: TorchCollector | None = None) -> Any:
     """The JSON of ``value``, as a reader finds it."""
-    return json.loads(encode((collector or Collector()).tree(value, "x")))
+    return json.loads(encode((collector or TorchCollector()).tree(value, "x")))
 
 
 def leaf(dtype: str, shape: list[int], four: Any = (None,) * 4, grad: bool = False, **more: Any) -> Any:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from probe_recording import Conditions, new_condition_capture, note, recorded_variables
+from probe_recording import Conditions, new_condition_capture, note, read_variables
 
 from probe_check.config_check import collection
 from probe_check.config_check.frameworks import create_adapter
@@ -142,7 +142,7 @@ class ConfigChecker:
 
     def _collect_conditions(self, place: str, model: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, str]:
         conditions = Conditions()
-        conditions.add_facts("environment", recorded_variables())
+        conditions.add_facts("environment", read_variables())
         self._capture.record_model_call(conditions, model, args, kwargs)
         self._capture.record_program(conditions)
         return {f"{place}/conditions.json": conditions.text(self._framework)}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from probe_recording import VARIABLES, Conditions, recorded_variables
+from probe_recording import VARIABLES, Conditions, read_variables
 
 from probe_check.config_check.pack import Scalar
 from probe_check.config_check.rules import HIDDEN_TEXT, ConfigRules
@@ -51,7 +51,7 @@ def format_packages() -> str:
 def format_conditions(framework: str) -> str:
     """Return the content of ``conditions.json`` of a collection outside of the training."""
     conditions = Conditions()
-    conditions.add_facts("environment", recorded_variables())
+    conditions.add_facts("environment", read_variables())
     return conditions.text(framework)
 
 

@@ -16,7 +16,7 @@ from probe_check.monitor.observer import Observer, StepListener
 from probe_check.monitor.pytorch_communication import CommunicationObserver
 from probe_check.monitor.pytorch_features import FeatureHooks
 from probe_check.monitor.pytorch_measure import TensorMeasurement, measure, resolve
-from probe_check.monitor.pytorch_modules import ModuleHooks, ObservedModule
+from probe_check.monitor.pytorch_modules import ModuleHooks, Observation, ObservedModule
 from probe_check.monitor.pytorch_parameters import ParameterWatch, ValueIdentity, select_parameters
 from probe_check.monitor.pytorch_structure import StackHooks, StructureCollector
 from probe_check.monitor.settings import MonitorSettings, SideSelection
@@ -134,9 +134,9 @@ class TorchObserver(Observer):
         if has_structure:
             self._structure = StructureCollector()
             receive = self._structure.receive
-        common = (lambda: listener.is_observed, listener.fail, self.micro_steps)
+        observation = Observation(lambda: listener.is_observed, listener.fail, self.micro_steps)
         if has_structure or settings.observes_forward or settings.observes_backward:
-            modules = ModuleHooks(receive, *common)
+            modules = ModuleHooks(receive, observation)
             self._hooks.append(modules)
             modules.install(
                 list(self._select_modules(takes_all=has_structure)),
@@ -144,7 +144,7 @@ class TorchObserver(Observer):
                 backward=has_structure or settings.observes_backward,
             )
         if settings.is_on("recording_l2_features") and not has_structure:
-            features = FeatureHooks(self._receive_features, *common)
+            features = FeatureHooks(self._receive_features, observation)
             self._hooks.append(features)
             features.install(
                 self.models,
@@ -153,7 +153,7 @@ class TorchObserver(Observer):
                 is_short=settings.has_short_names,
             )
         if settings.is_on("stack_info"):
-            self._stacks = StackHooks(common[0])
+            self._stacks = StackHooks(observation.is_active)
             self._stacks.install(self.models, is_short=settings.has_short_names)
 
     def _select_modules(self, *, takes_all: bool) -> Iterator[tuple[nn.Module, ObservedModule]]:

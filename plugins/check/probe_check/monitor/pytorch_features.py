@@ -11,7 +11,7 @@ from torch import nn
 
 from probe_check.monitor.names import Namer, list_spellings
 from probe_check.monitor.pytorch_measure import TensorMeasurement
-from probe_check.monitor.pytorch_modules import ModuleHook, is_recomputing
+from probe_check.monitor.pytorch_modules import ModuleHook, Observation, is_recomputing
 from probe_check.monitor.tasks import Task
 
 POWER_ITERATIONS = 3
@@ -86,22 +86,12 @@ class FeatureHooks:
 
     Args:
         receive: The receiver of features.
-        is_observed: A function that returns True in steps that are observed.
-        fail: A receiver of errors.
-        micro_steps: Number of micro-batches of a step.
+        observation: The conditions of the observation.
     """
 
-    def __init__(
-        self,
-        receive: Receive,
-        is_observed: Callable[[], bool],
-        fail: Callable[[Exception], None],
-        micro_steps: int,
-    ) -> None:
+    def __init__(self, receive: Receive, observation: Observation) -> None:
         self._receive = receive
-        self._is_observed = is_observed
-        self._fail = fail
-        self._micro_steps = micro_steps
+        self._observation = observation
         self._counts: dict[tuple[str, int, str], int] = {}
         self._handles: list[Any] = []
 
@@ -123,15 +113,15 @@ class FeatureHooks:
 
     def _hook(self, module: nn.Module, hook: str, model: int, name: str, measure: Callable[..., None]) -> None:
         def observe_forward(module: nn.Module, inputs: Any, _: Any) -> None:
-            if not module.training or not self._is_observed() or is_recomputing():
+            if not module.training or not self._observation.is_active() or is_recomputing():
                 return
             key = hook, model, name
             count = self._counts.get(key, 0)
-            self._counts[key] = (count + 1) % self._micro_steps
+            self._counts[key] = (count + 1) % self._observation.micro_steps
             try:
                 measure(module, inputs, model, name, count)
             except Exception as error:  # of the framework: the forward must go on
-                self._fail(error)
+                self._observation.fail(error)
 
         self._handles.append(module.register_forward_hook(ModuleHook(observe_forward)))
 
@@ -146,7 +136,7 @@ class FeatureHooks:
 
     def _measure_linear(self, module: nn.Module, _: Any, model: int, name: str, count: int) -> None:
         weight = find_matrix(module)
-        if weight is not None and count == self._micro_steps - 1:
+        if weight is not None and count == self._observation.micro_steps - 1:
             self._receive(Task.LINEAR, model, f"{name}.linear", None, compute_linear_features(weight))
 
     def remove(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from probe_recording import Arrived, Gathering
+from probe_recording import GradientCallback, GradientGatherer
 
 MAX_GRAPH_NODES = 1_000_000
 """Number of graph nodes of a module that are searched."""
@@ -33,7 +33,7 @@ class ModuleInputSource:
         self.leaf = id(tensor) if self.node is None else 0
 
 
-class GradientSum(Gathering):
+class GradientSum(GradientGatherer):
     """A collector that adds up the gradients of several uses of an input."""
 
     def _add_gradient(self, total: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:
@@ -46,7 +46,9 @@ class GradientSum(Gathering):
         return gradient.detach() if total is None else self._add_gradient(total, gradient)
 
 
-def attach_gradient_hooks(outputs: Sequence[Any], sources: Sequence[ModuleInputSource], receiver: Arrived) -> None:
+def attach_gradient_hooks(
+    outputs: Sequence[Any], sources: Sequence[ModuleInputSource], receiver: GradientCallback
+) -> None:
     """Report the gradients of a forward pass when they arrive.
 
     Args:

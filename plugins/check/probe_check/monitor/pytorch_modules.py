@@ -72,27 +72,32 @@ def ignore(*_: Any) -> None:
     """Do nothing; stands for a hook in a copy of a module."""
 
 
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The conditions under which hooks observe the modules of a training.
+
+    Attributes:
+        is_active: A function that returns True in steps that are observed.
+        fail: A receiver of errors, which must not reach the training.
+        micro_steps: Number of micro-batches of a step.
+    """
+
+    is_active: Callable[[], bool]
+    fail: Callable[[Exception], None]
+    micro_steps: int
+
+
 class ModuleHooks:
     """The hooks on the modules of a training.
 
     Args:
         receive: The receiver of tensors.
-        is_observed: A function that returns True in steps that are observed.
-        fail: A receiver of errors, which must not reach the training.
-        micro_steps: Number of micro-batches of a step.
+        observation: The conditions of the observation.
     """
 
-    def __init__(
-        self,
-        receive: Receive,
-        is_observed: Callable[[], bool],
-        fail: Callable[[Exception], None],
-        micro_steps: int,
-    ) -> None:
+    def __init__(self, receive: Receive, observation: Observation) -> None:
         self._receive = receive
-        self._is_observed = is_observed
-        self._fail = fail
-        self._micro_steps = micro_steps
+        self._observation = observation
         self._modules: list[ObservedModule] = []
         self._handles: list[Any] = []
         self._observes_forward = self._observes_backward = False
@@ -130,7 +135,7 @@ class ModuleHooks:
 
     def _note_sources(self, observed: ObservedModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         sources: list[tuple[int, ModuleInputSource]] = []
-        if self._is_observed() and torch.is_grad_enabled():
+        if self._observation.is_active() and torch.is_grad_enabled():
             inputs = list_tensors(args, kwargs)
             sources = [(i, ModuleInputSource(tensor)) for i, tensor in enumerate(inputs) if tensor.requires_grad]
         observed.sources.append(sources)
@@ -144,19 +149,21 @@ class ModuleHooks:
         output: Any,
     ) -> None:
         sources = observed.sources.pop() if observed.sources else []
-        if not module.training or not self._is_observed():
+        if not module.training or not self._observation.is_active():
             return
         try:
             inputs = list_tensors(args, kwargs)
             outputs = list_values(output)
             if self._observes_forward and not is_recomputing():
-                number, observed.forward_count = _count_micro_batch(observed.forward_count, self._micro_steps)
+                number, observed.forward_count = _count_micro_batch(
+                    observed.forward_count, self._observation.micro_steps
+                )
                 self._take(observed, "input", inputs, number)
                 self._take(observed, "output", outputs, number)
             if self._observes_backward and torch.is_grad_enabled():
                 self._expect_gradients(observed, sources, len(inputs), outputs)
         except Exception as error:  # of the framework: the forward must go on
-            self._fail(error)
+            self._observation.fail(error)
 
     def _take(self, observed: ObservedModule, side: str, values: Sequence[Any], number: int) -> None:
         for position, name in enumerate(format_value_names(observed.name, side, len(values))):
@@ -185,14 +192,14 @@ class ModuleHooks:
 
     def begin_backward(self, observed: ObservedModule) -> int | None:
         """Return the number of the micro-batch of a backward pass; None in a step that is not observed."""
-        if not self._is_observed():
+        if not self._observation.is_active():
             return None
-        number, observed.backward_count = _count_micro_batch(observed.backward_count, self._micro_steps)
+        number, observed.backward_count = _count_micro_batch(observed.backward_count, self._observation.micro_steps)
         return number
 
     def fail(self, error: Exception) -> None:
         """Report an error of a backward pass."""
-        self._fail(error)
+        self._observation.fail(error)
 
 
 class _ModuleGradients:

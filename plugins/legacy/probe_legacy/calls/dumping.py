@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from probe_pytorch.capture.kernel_dump import KernelDump, load_gradient
-from probe_recording import interrupts_deferred
+from probe_recording import defer_interrupts
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory
@@ -244,7 +244,7 @@ class PtdbgRecording:
             self._write()
             self._begin()
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def finish(self) -> None:
         """Write everything and end the recording."""
         recorder = self.recorder

@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from probe_pytorch import compat
-from probe_pytorch.capture.hidden import hide, remove
-from probe_recording import Call, stack_of
+from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
+from probe_recording import RunningCall, stack_of
 from torch import nn
 
 from probe_legacy.calls.recorder import OldRecorder
@@ -23,17 +23,21 @@ class LeafModules:
 
     def __init__(self, model: nn.Module, recorder: OldRecorder) -> None:
         self._recorder = recorder
-        self._running: list[tuple[nn.Module, Call | None]] = []
+        self._running: list[tuple[nn.Module, RunningCall | None]] = []
         self._handles: list[Any] = []
         for module in model.modules():
             if next(module.children(), None) is None:
-                self._handles.append(hide(module.register_forward_pre_hook(self._begin_module, with_kwargs=True)))
-                self._handles.append(hide(module.register_forward_hook(self._end_module, always_call=True)))
+                self._handles.append(
+                    exclude_from_copies(module.register_forward_pre_hook(self._begin_module, with_kwargs=True))
+                )
+                self._handles.append(
+                    exclude_from_copies(module.register_forward_hook(self._end_module, always_call=True))
+                )
 
     def remove(self) -> None:
         """Remove the hooks."""
         while self._handles:
-            remove(self._handles.pop())
+            remove_hook(self._handles.pop())
 
     def _begin_module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         calls, call = self._recorder.calls, None

@@ -15,13 +15,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 from probe_pytorch import compat
-from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.overflow import Flags, find_device_flags
-from probe_pytorch.session import Session
-from probe_recording import Stack, Threads, lines_of, stack_of
+from probe_pytorch.session import TorchSession
+from probe_recording import ActiveSession, Stack, Threads, lines_of, stack_of
 
-from probe_legacy.calls.recorder import Active, find_node
+from probe_legacy.calls.recorder import find_node
 from probe_legacy.calls.rows import split_frames
 from probe_legacy.calls.selection import format_old_name
 from probe_legacy.calls.versions import Version
@@ -90,7 +90,7 @@ class OverflowCheck:
         return [place, NO_STATISTICS_FLAG, [], str(type(value)), "[]", [value] * 3]
 
 
-class OverflowCalls(Calls):
+class OverflowCalls(TorchCallRecorder):
     """A capture of calls that checks each of them.
 
     Args:
@@ -102,7 +102,7 @@ class OverflowCalls(Calls):
         self._check = check
         self._threads = threads
         self._counts: defaultdict[str, int] = defaultdict(int)
-        self.session = cast(Session, Active())
+        self.session = cast(TorchSession, ActiveSession())
 
     def record(
         self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],

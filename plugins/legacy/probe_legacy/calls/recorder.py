@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from probe_pytorch.capture.calls import Calls
-from probe_pytorch.recorder import Recorder
-from probe_pytorch.session import Session
-from probe_recording import Call, Config, StepDirectory, Threads, stack_of
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
+from probe_pytorch.recorder import TorchRecorder
+from probe_pytorch.session import TorchSession
+from probe_recording import ActiveSession, Config, RunningCall, StepDirectory, Threads, stack_of
 
 from probe_legacy.calls.selection import CallSelection, EarlySelection
 from probe_legacy.calls.versions import Version
@@ -34,7 +34,7 @@ def find_node(result: Any) -> Any:
     return find_node(result[0]) if isinstance(result, (list, tuple)) and result else None
 
 
-class NodeCalls(Calls):
+class NodeCalls(TorchCallRecorder):
     """A recorder of calls whose gradients are those of one node.
 
     Args:
@@ -44,28 +44,28 @@ class NodeCalls(Calls):
         recurrent: The recurrent layers that are recorded.
     """
 
-    def __init__(self, session: Session, threads: Threads, tuples: set[str], recurrent: frozenset[str]) -> None:
+    def __init__(self, session: TorchSession, threads: Threads, tuples: set[str], recurrent: frozenset[str]) -> None:
         super().__init__(session, threads)
         self._tuples = tuples
         self._recurrent = recurrent
         self._recorded: set[str] = set()
 
-    def begin(self, prefix: str, *args: Any, **kwargs: Any) -> Call | None:
+    def begin(self, prefix: str, *args: Any, **kwargs: Any) -> RunningCall | None:
         """Record the inputs of a call; leave out a recurrent layer that the tool did not wrap."""
         if prefix.startswith("VF.") and prefix not in self._recurrent:
             return None
         return super().begin(prefix, *args, **kwargs)
 
-    def end(self, call: Call, result: Any, *, is_unfilled: bool = False) -> None:
+    def end(self, call: RunningCall, result: Any, *, is_uninitialized: bool = False) -> None:
         """Record the outputs of a call, and register for the gradients of its node."""
         if isinstance(result, tuple) and len(result) == 1:
             self._tuples.add(f"{call.name}.forward")
-        super().end(call, result, is_unfilled=is_unfilled)
+        super().end(call, result, is_uninitialized=is_uninitialized)
 
-    def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
+    def _take_sources(self, call: RunningCall, values: tuple[Any, ...]) -> None:
         """Note nothing: the node of the result is enough."""
 
-    def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
+    def _expect_gradients(self, call: RunningCall, outputs: tuple[Any, ...]) -> None:
         node = find_node(outputs)
         if node is not None:
             node.register_hook(partial(self._record_gradients, f"{call.name}.backward"))
@@ -89,12 +89,12 @@ class NodeCalls(Calls):
             session.failed("backward", key, error)
 
 
-class CallCounter(Calls):
+class CallCounter(TorchCallRecorder):
     """A counter of calls, in place of their recorder while nothing is recorded."""
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
-        self.session = cast(Session, Active())
+        self.session = cast(TorchSession, ActiveSession())
 
     def record(
         self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -112,13 +112,7 @@ class CallCounter(Calls):
         self._counts[prefix] += 1
 
 
-class Active:
-    """A session that takes every call, for captures that write nothing into it."""
-
-    active = True
-
-
-class OldRecorder(Recorder):
+class OldRecorder(TorchRecorder):
     """A recorder for the formats of an older tool.
 
     Args:
@@ -131,11 +125,9 @@ class OldRecorder(Recorder):
         calls: The recorder of calls; None before the first start.
     """
 
-    sees_families = False
-
     def __init__(self, version: Version, scratch: Path, operators: Path) -> None:
-        self.sees_inside = version.sees_inside
-        super().__init__(Config(dump_path=scratch, wrap_ops=operators, step_phases=False, shown_path=str(scratch)))
+        config = Config(dump_path=scratch, wrap_ops=operators, step_phases=False, shown_path=str(scratch))
+        super().__init__(config, records_inside=version.records_inside, records_families=False)
         self.tuples: set[str] = set()
         self.calls: NodeCalls | None = None
         self._counts: Counts = defaultdict(int)
@@ -156,25 +148,25 @@ class OldRecorder(Recorder):
     def rest(self) -> None:
         """Count calls and record nothing; a period that was under way must have ended by ``step``."""
         self.calls = None
-        self._install(CallCounter(self._counts))
+        self._calls.receive(CallCounter(self._counts))
 
-    def check(self, calls: Callable[[Threads], Calls]) -> None:
+    def check(self, calls: Callable[[Threads], TorchCallRecorder]) -> None:
         """Pass all calls to a capture of another kind."""
-        self._install(calls(self._threads))
+        self._calls.receive(calls(self._threads))
 
     def finish(self) -> None:
         """End the recording and remove everything that it installed."""
         super().finish()
-        self._blind()
+        self._remove_captures()
 
-    def new_session(self, directory: StepDirectory, shown: str) -> Session:
+    def new_session(self, directory: StepDirectory, shown: str) -> TorchSession:
         """Return a new session that goes on counting where the last one ended."""
         session = super().new_session(directory, shown)
         session.calls = self._counts
         session.filter = cast(Any, EarlySelection(self._selection))
         return session
 
-    def create_calls(self, session: Session) -> Calls:
+    def create_calls(self, session: TorchSession) -> TorchCallRecorder:
         """Return a new recorder of calls into a session."""
         self.calls = NodeCalls(session, self._threads, self.tuples, self._recurrent)
         return self.calls

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from probe_recording import interrupts_deferred
+from probe_recording import defer_interrupts
 
 from probe_core.files.atomic import make_directory
 from probe_core.store.files import DEFAULT_RECORD_FILES
@@ -80,7 +80,7 @@ class HooksRecording:
             self._write(self._recorder)
             self._resume(self._recorder)
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def finish(self) -> None:
         """Write everything and end the recording; ``set_path`` starts another."""
         recorder, self._recorder = self._recorder, None

@@ -23,7 +23,7 @@ class Version:
 
     Attributes:
         name: The number of the version, as in the names of its directories.
-        sees_inside: True if calls inside of a recorded call are recorded as well.
+        records_inside: True if calls inside of a recorded call are recorded as well.
         flag: The second field of a row.
         has_norm: True if the statistics end with the norm.
         filters: True if only floating tensors with a dimension and an element are recorded by default.
@@ -34,7 +34,7 @@ class Version:
     """
 
     name: str
-    sees_inside: bool = True
+    records_inside: bool = True
     flag: int = 1
     has_norm: bool = False
     filters: bool = True

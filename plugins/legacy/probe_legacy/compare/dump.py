@@ -8,7 +8,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe_recording import Tensors, load_npy, tensors_in
+from probe_recording import Tensors, load_npy, open_tensors
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Colour, Kind, Value
@@ -124,7 +124,7 @@ def open_dump(path: Path) -> PtdbgDump:
 
     read_lines(path, keep)
     directory = path.with_suffix("")
-    tensors = tensors_in(directory, load_npy)
+    tensors = open_tensors(directory, load_npy)
     return PtdbgDump(directory, tensors, rows, path.name.startswith(STACK_PREFIX), max(releases, default=Release.V2))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_recording import load_npy, tensors_in
+from probe_recording import load_npy, open_tensors
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Mode, Value
@@ -33,7 +33,7 @@ class PtdbgRun(LegacyRun):
         self._modules: dict[str, int] = {}
         self._has_checksum = False
         super().__init__(path)
-        self._tensors = tensors_in(_find_tensor_directory(path), load_npy)
+        self._tensors = open_tensors(_find_tensor_directory(path), load_npy)
 
     def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
         """Return the name of a row and its value, or the frames of a row of a call stack."""

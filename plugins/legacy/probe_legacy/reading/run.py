@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from probe_recording import collection_paused
+from probe_recording import pause_collection
 
 from probe_core.errors import UserError
 from probe_core.model import Mode, Record, Side, Slot, Value
@@ -71,7 +71,7 @@ class LegacyRun(Run):
         self.path = path
         self._frames: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._kept_values = 0
-        with collection_paused():
+        with pause_collection():
             unfinished = read_lines(path, self._keep, scan_short)
             self._index_calls(self.finish_calls())
         self.mode = self.decide_mode()

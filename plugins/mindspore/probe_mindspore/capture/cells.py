@@ -7,16 +7,16 @@ from functools import partial
 from typing import Any
 
 from mindspore import nn
-from probe_recording import Backward, ModuleHooks, Running, Stack, Threads
+from probe_recording import Backward, ModuleHooks, RunningModule, Stack, Threads
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.gradients import attach, list_sources, list_tensors
-from probe_mindspore.session import Session
+from probe_mindspore.session import MindSporeSession
 
 
-class Cells(ModuleHooks[Session]):
-    """Capture of the Cells of a model and their parameters by hooks."""
+class CellHooks(ModuleHooks[MindSporeSession]):
+    """Hooks of the Cells of a model and of their parameters."""
 
     scope = "Cell"
     fleeting = True
@@ -26,7 +26,7 @@ class Cells(ModuleHooks[Session]):
         self._draws = draws
         self._places: dict[str, int] = {}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Cells:
+    def __deepcopy__(self, memo: dict[int, Any]) -> CellHooks:
         return self  # a copied model keeps its hooks, which belong to the original
 
     def _hook(self, cell: nn.Cell) -> None:
@@ -43,7 +43,7 @@ class Cells(ModuleHooks[Session]):
         if running and running[-1].module is cell:
             self._places.setdefault(running[-1].key, self._draws.place)
 
-    def _record(self, session: Session, running: Running, output: Any) -> None:
+    def _record(self, session: MindSporeSession, running: RunningModule, output: Any) -> None:
         place = self._places.pop(running.key, None)
         if place is not None and running.wanted:
             self._draws.record(running.key, place)
@@ -55,23 +55,33 @@ class Cells(ModuleHooks[Session]):
     def _is_recompute(self, stack: Stack) -> bool:
         return compat.is_recompute(stack)
 
-    def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
+    def _take_sources(self, running: RunningModule, values: tuple[Any, ...]) -> None:
         if compat.has_nodes():
             running.sources = list_sources(values)
 
-    def _expect_gradients(self, session: Session, running: Running, key: str, output: Any) -> None:
+    def _expect_gradients(self, session: MindSporeSession, running: RunningModule, key: str, output: Any) -> None:
         if compat.has_nodes():
             tensors = list_tensors((output,))
             size = len(tensors), len(running.sources)
             backward = partial(Backward, session, key, running.parent, size, running.inside)
             attach(tensors, running.sources, backward, session.quiet)
 
-    def _watch(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
+    def _hook_gradient(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
         def hook(gradient: Any) -> None:
             if gradient is not None:
                 on_gradient(gradient)
 
         return parameter.register_hook(hook)
+
+
+def list_models(model: nn.Cell | Iterable[nn.Cell] | None) -> list[nn.Cell]:
+    """Return the models that a script passed, one, several or None, as a list."""
+    return [model] if isinstance(model, nn.Cell) else list(model or ())
+
+
+def list_all_cells(models: nn.Cell | Sequence[nn.Cell]) -> list[nn.Cell]:
+    """Return models and the Cells inside them."""
+    return [*list_models(models), *(cell for _, cell in list_cells(models))]
 
 
 def list_cells(models: nn.Cell | Sequence[nn.Cell]) -> list[tuple[str, nn.Cell]]:

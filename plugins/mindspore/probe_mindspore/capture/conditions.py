@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import mindspore
 import probe_recording
 from mindspore import Tensor, communication, nn
-from probe_recording import ConditionCapture, Conditions, Fact, batch_entry, batch_tensors, hash_array
+from probe_recording import ConditionCapture, Conditions, Fact, create_batch_entry, hash_array, iterate_batch_tensors
 
 from probe_mindspore import compat
+from probe_mindspore.capture.cells import list_models
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.generators import read_seeds, read_states
 from probe_mindspore.values import convert_to_array
@@ -48,16 +48,16 @@ class MindSporeConditions(ConditionCapture):
         super().end()
         self._draws.end()
 
-    def watch(self, models: Sequence[nn.Cell]) -> None:
-        """Record what holds when one of these Cells is called first in the step."""
+    def install(self, session: probe_recording.Session, model: Any) -> None:
+        """Record what holds when one of the models is called first in the step."""
 
-        def called(cell: nn.Cell, args: Any, kwargs: Any = None) -> None:
+        def record_call(cell: nn.Cell, args: Any, kwargs: Any = None) -> None:
             self.model_called(cell, args, kwargs or {})
 
         if self.session is not None:
-            self._handles += [compat.hook_call(model, called) for model in models]
+            self._handles += [compat.hook_call(root, record_call) for root in list_models(model)]
 
-    def unwatch(self) -> None:
+    def remove(self) -> None:
         """Remove the hooks."""
         handles, self._handles = self._handles, []
         for handle in handles:
@@ -108,12 +108,12 @@ class MindSporeConditions(ConditionCapture):
 
     def hash_batch(self, conditions: Conditions, args: Any, kwargs: Any) -> None:
         """Add a hash of each tensor in the arguments of a Cell."""
-        for name, tensor in batch_tensors(args, kwargs, Tensor):
+        for name, tensor in iterate_batch_tensors(args, kwargs, Tensor):
             if getattr(tensor, "has_init", False):
                 continue
             hashed = hash_array(convert_to_array(tensor))
             if hashed is not None:
-                conditions.batch[name] = batch_entry(str(tensor.dtype).lower(), tensor.shape, hashed)
+                conditions.batch[name] = create_batch_entry(str(tensor.dtype).lower(), tensor.shape, hashed)
 
 
 def _convert_to_fact(value: Any) -> Fact:

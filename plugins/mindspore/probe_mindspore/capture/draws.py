@@ -118,7 +118,7 @@ class DrawWatch:
             return
         try:
             with session.quiet(), session.lock:
-                session.conditions.add_draws(_draws(op, events))
+                session.conditions.add_draws(_list_draws(op, events))
         except Exception as error:  # the call must go on whatever the recorder's error
             session.failed("conditions", op, error)
 
@@ -146,7 +146,7 @@ class DrawWatch:
         self._counts.pop(number, None)
 
 
-def _draws(op: str, events: Sequence[DrawEvent]) -> list[Draw]:
+def _list_draws(op: str, events: Sequence[DrawEvent]) -> list[Draw]:
     """Return what a call drew, one entry for each generator."""
     draws = []
     for name in dict.fromkeys(event.generator for event in events):

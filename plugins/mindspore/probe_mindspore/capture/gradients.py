@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from mindspore import Tensor
-from probe_recording import Array, Arrived, Gathering
+from probe_recording import Array, GradientCallback, GradientGatherer
 
 from probe_mindspore import compat
 from probe_mindspore.values import read_values
@@ -58,7 +58,7 @@ class GradientSource:
 
     def __init__(self, tensor: Any) -> None:
         self.node = compat.get_node(tensor)
-        self.key = (0, 0) if self.node is None else (compat.get_identity(self.node), compat.place_of(tensor))
+        self.key = (0, 0) if self.node is None else (compat.get_identity(self.node), compat.get_output_index(tensor))
         self.number = 0 if self.node is None else compat.number_of(self.node)
 
 
@@ -72,7 +72,7 @@ Quiet = Callable[[], AbstractContextManager[Any]]
 
 
 def attach(
-    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], Arrived], quiet: Quiet
+    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], GradientCallback], quiet: Quiet
 ) -> bool:
     """Hook the nodes of a call, so that its gradients are recorded when they arrive.
 
@@ -90,14 +90,14 @@ def attach(
     roots = {
         compat.get_identity(node): node
         for _, tensor, node in graph_outputs
-        if (compat.get_identity(node), compat.place_of(tensor)) not in inputs
+        if (compat.get_identity(node), compat.get_output_index(tensor)) not in inputs
     }
     if not roots:
         return False  # the call computed nothing that needs a gradient
     gathering = _HostGradientCollector(arrived(), len(sources), quiet)
     hooked: dict[int, list[tuple[int, Callable[[Any], None]]]] = {}
     for position, tensor, node in graph_outputs:
-        place = compat.place_of(tensor)
+        place = compat.get_output_index(tensor)
         input_number = inputs.get((compat.get_identity(node), place), -1)
         hooked.setdefault(compat.get_identity(node), []).append((place, gathering.output(position, input_number)))
     for number, node in {compat.get_identity(node): node for _, _, node in graph_outputs}.items():
@@ -154,10 +154,10 @@ def _pair_edges(positions: list[int], inputs: list[int]) -> list[tuple[int, int]
     return [(position, inputs[0]) for position in positions]
 
 
-class _HostGradientCollector(Gathering):
+class _HostGradientCollector(GradientGatherer):
     """Sum of gradients in host memory: an array, with the dtype of the last share."""
 
-    def __init__(self, tell: Arrived, inputs: int, quiet: Quiet) -> None:
+    def __init__(self, tell: GradientCallback, inputs: int, quiet: Quiet) -> None:
         super().__init__(tell, inputs)
         self._quiet = quiet
 

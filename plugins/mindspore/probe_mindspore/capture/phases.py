@@ -15,15 +15,23 @@ from mindspore import Tensor, nn, ops
 from mindspore.experimental import optim as experimental
 from mindspore.ops import composite
 from mindspore.ops.function import clip_func
-from probe_recording import StepPhase, StepPhases, flat, iterate_statistics
+from probe_recording import (
+    NO_BACKWARD,
+    NO_STEP,
+    AttributePatches,
+    Capture,
+    StepPhase,
+    StepPhases,
+    flatten_leaves,
+    iterate_statistics,
+)
 
 from probe_mindspore import compat, compat_passes
-from probe_mindspore.capture.optimizers import applied_gradients, groups_of, parameters_of, states_of
-from probe_mindspore.session import Session
+from probe_mindspore.capture.cells import list_models
+from probe_mindspore.capture.optimizers import list_applied_gradients, list_groups, list_parameters, list_states
+from probe_mindspore.session import MindSporeSession
 
-NO_STEP = "no optimizer stepped before the recording of the step was stopped"
 NOT_CALLED = "the model was not called, or start() was given none"
-NO_BACKWARD = "no backward pass ran before the recording of the step was stopped"
 NO_GRADIENTS = "no backward pass computed gradients of parameters that no loss scale may have multiplied"
 REASONS = {
     "batch": NOT_CALLED, "forward": NOT_CALLED, "loss": NO_BACKWARD, "gradient": NO_GRADIENTS,
@@ -31,46 +39,24 @@ REASONS = {
     "parameters_after": NO_STEP, "state_after": NO_STEP,
 }  # fmt: skip
 
-_INHERITED = object()
 
-
-class _Wrappers:
-    """Wrappers in place of attributes of modules and classes."""
-
-    def __init__(self) -> None:
-        self._placed: list[tuple[Any, str, Any, Any]] = []
-
-    def place(self, holder: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-        """Replace an attribute by its wrapper."""
-        wrapper = wrap(getattr(holder, name))
-        self._placed.append((holder, name, vars(holder).get(name, _INHERITED), wrapper))
-        setattr(holder, name, wrapper)
-
-    def remove(self) -> None:
-        """Remove the wrappers, except those that another package has replaced since."""
-        placed, self._placed = self._placed, []
-        for holder, name, own, wrapper in reversed(placed):
-            if vars(holder).get(name) is wrapper:
-                delattr(holder, name) if own is _INHERITED else setattr(holder, name, own)
-
-
-class PhaseCapture:
+class PhaseCapture(Capture[MindSporeSession]):
     """A capture of the phases of a step, by hooks on models and wrappers around passes and optimizers.
 
     Args:
-        compiled: Returns a context in which functions are compiled as without probe. Optimizers run in it,
+        suspend_switch: Returns a context in which functions are compiled as without probe. Optimizers run in it,
             because MindSpore prints many warnings if they are not compiled. Calls inside are not recorded.
     """
 
-    def __init__(self, compiled: Callable[[], AbstractContextManager[None]]) -> None:
-        self._compiled = compiled
-        self._session: Session | None = None
+    def __init__(self, suspend_switch: Callable[[], AbstractContextManager[None]]) -> None:
+        self._suspend_switch = suspend_switch
+        self._session: MindSporeSession | None = None
         self._step_phases = StepPhases()
         self._handles: list[Any] = []
-        self._wrappers = _Wrappers()
-        self._clipping_wrappers = _Wrappers()
+        self._wrappers = AttributePatches()
+        self._clipping_wrappers = AttributePatches()
         self._models: Sequence[nn.Cell] = ()
-        self._has_held = False
+        self._has_frozen = False
         self._depth = 0
         self._outputs: Any = None
 
@@ -79,35 +65,39 @@ class PhaseCapture:
 
     # -- installation ----------------------------------------------------------------------
 
-    def begin(self, session: Session, models: Sequence[nn.Cell]) -> None:
+    def install(self, session: MindSporeSession, model: Any) -> None:
         """Record into ``session`` from now on, with the inputs and outputs of the models."""
+        models = list_models(model)
         if session.step_phases is None:
             session.step_phases = StepPhases()
-            self._has_held = False
+            self._has_frozen = False
             for phase, reason in REASONS.items():
-                session.step_phases.lacks(phase, reason)
+                session.step_phases.explain_missing(phase, reason)
         self._session, self._step_phases, self._models = session, session.step_phases, models
         for model in models:
-            self._handles += compat.hook_forward(model, self._called, self._returned)
-        place = self._wrappers.place
-        place(compat_passes.passes, compat_passes.FORWARD, self._forward)
-        place(compat_passes.passes, compat_passes.BACKWARD, self._backward)
+            self._handles += compat.hook_forward(model, self._record_inputs, self._record_outputs)
+        self._wrap(compat_passes.passes, compat_passes.FORWARD, self._wrap_forward)
+        self._wrap(compat_passes.passes, compat_passes.BACKWARD, self._wrap_backward)
         for optimizer in (nn.Optimizer, experimental.Optimizer):
-            place(optimizer, "__call__", self._stepping)
+            self._wrap(optimizer, "__call__", self._wrap_step)
         for scaler in (mindspore.amp.StaticLossScaler, mindspore.amp.DynamicLossScaler):
-            place(scaler, "unscale", self._unscaling)
-        self._place_clipping()
+            self._wrap(scaler, "unscale", self._wrap_unscaling)
+        self._replace_clipping()
 
-    def _place_clipping(self) -> None:
+    def _wrap(self, holder: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+        self._wrappers.replace(holder, name, wrap(getattr(holder, name)))
+
+    def _replace_clipping(self) -> None:
         """Wrap the function that clips gradients, above the wrapper of the recorder of calls."""
         for module in (ops, ops.function, clip_func, composite):
             if hasattr(module, "clip_by_global_norm"):
-                self._clipping_wrappers.place(module, "clip_by_global_norm", self._clipping)
+                wrapper = self._wrap_clipping(module.clip_by_global_norm)
+                self._clipping_wrappers.replace(module, "clip_by_global_norm", wrapper)
 
     def remove(self) -> None:
         """Remove all hooks and wrappers."""
-        self._clipping_wrappers.remove()
-        self._wrappers.remove()
+        self._clipping_wrappers.restore_all()
+        self._wrappers.restore_all()
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
@@ -116,7 +106,7 @@ class PhaseCapture:
 
     # -- values ----------------------------------------------------------------------------
 
-    def _guarded(self, stage: str, record: Callable[[], None]) -> None:
+    def _run_guarded(self, stage: str, record: Callable[[], None]) -> None:
         """Run a part of the recorder so that its errors are logged, not raised; do nothing at rest."""
         session = self._session
         if session is None or not session.active or session.is_quiet:
@@ -127,7 +117,7 @@ class PhaseCapture:
         except Exception as error:  # the program must go on whatever the recorder's error
             session.failed("step_phases", stage, error)
 
-    def _leaf(self, value: Any) -> Any:
+    def _collect_leaf(self, value: Any) -> Any:
         """Return the leaf of a tensor or a number, or a tree of them."""
         assert self._session is not None
         return self._session.collector.tree(value, "", None)
@@ -137,28 +127,28 @@ class PhaseCapture:
         if not named:
             return None
         step_phase = self._step_phases.add(phase)
-        step_phase.values.update((name, self._leaf(value)) for name, value in named)
+        step_phase.values.update((name, self._collect_leaf(value)) for name, value in named)
         return step_phase
 
     def _add_tree(self, phase: str, value: Any, name: str) -> None:
-        leaves = {key: leaf for key, leaf in flat(self._leaf(value), name) if leaf is not None}
+        leaves = {key: leaf for key, leaf in flatten_leaves(self._collect_leaf(value), name) if leaf is not None}
         self._step_phases.add(phase).values.update(leaves)
 
     # -- models ----------------------------------------------------------------------------
 
-    def _called(self, model: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+    def _record_inputs(self, model: nn.Cell, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         def record() -> None:
             step_phase = self._step_phases.add("batch")
             for tree in (list(args), dict(kwargs or {})):
-                leaves = flat(self._leaf(tree), "input")
+                leaves = flatten_leaves(self._collect_leaf(tree), "input")
                 step_phase.values.update({key: leaf for key, leaf in leaves if leaf is not None})
-            if not self._has_held:
-                self._has_held = True
-                self._hold()
+            if not self._has_frozen:
+                self._has_frozen = True
+                self._record_frozen()
 
-        self._guarded("batch", record)
+        self._run_guarded("batch", record)
 
-    def _hold(self) -> None:
+    def _record_frozen(self) -> None:
         """Record what no optimizer shows: parameters that are not trained, once in a step."""
         frozen = [
             (str(parameter.name), parameter)
@@ -168,13 +158,13 @@ class PhaseCapture:
         ]
         self._add("frozen", frozen)
 
-    def _returned(self, model: nn.Cell, *rest: Any) -> None:
+    def _record_outputs(self, model: nn.Cell, *rest: Any) -> None:
         if rest[-1] is not None:  # it is None after an exception
-            self._guarded("forward", lambda: self._add_tree("forward", rest[-1], "output"))
+            self._run_guarded("forward", lambda: self._add_tree("forward", rest[-1], "output"))
 
     # -- differentiation -------------------------------------------------------------------
 
-    def _forward(self, original: Any) -> Callable[..., Any]:
+    def _wrap_forward(self, original: Any) -> Callable[..., Any]:
         def forward(*args: Any, **kwargs: Any) -> Any:
             self._depth += 1
             try:
@@ -187,88 +177,88 @@ class PhaseCapture:
 
         return forward
 
-    def _backward(self, original: Any) -> Callable[..., Any]:
+    def _wrap_backward(self, original: Any) -> Callable[..., Any]:
         def backward(*args: Any) -> Any:
             if self._depth:  # a derivative within a function that is differentiated
                 return original(*args)
             outputs, self._outputs = self._outputs, None
-            self._guarded("loss", lambda: self._add_loss(outputs, compat_passes.Pass(args)))
+            self._run_guarded("loss", lambda: self._add_loss(outputs, compat_passes.Pass(args)))
             result = original(*args)
-            self._guarded("gradient", lambda: self._add_gradients(result, compat_passes.Pass(args)))
+            self._run_guarded("gradient", lambda: self._add_gradients(result, compat_passes.Pass(args)))
             return result
 
         return backward
 
-    def _add_loss(self, outputs: Any, given: compat_passes.Pass) -> None:
+    def _add_loss(self, outputs: Any, backward_pass: compat_passes.Pass) -> None:
         losses = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-        losses = losses[:1] if given.has_aux else losses
+        losses = losses[:1] if backward_pass.has_aux else losses
         self._add_tree("loss", [loss for loss in losses if isinstance(loss, Tensor)], "loss")
 
-    def _add_gradients(self, result: Any, given: compat_passes.Pass) -> None:
-        if not given.may_be_scaled:
-            self._add("gradient", given.gradients(result))
+    def _add_gradients(self, result: Any, backward_pass: compat_passes.Pass) -> None:
+        if not backward_pass.may_be_scaled:
+            self._add("gradient", backward_pass.gradients(result))
 
-    def _unscaling(self, original: Any) -> Callable[..., Any]:
+    def _wrap_unscaling(self, original: Any) -> Callable[..., Any]:
         def unscale(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             def record() -> None:
                 self._add("unscaled", [("scale", scaler.scale_value)])
 
-            self._guarded("unscaled", record)
+            self._run_guarded("unscaled", record)
             return original(scaler, *args, **kwargs)
 
         return unscale
 
-    def _clipping(self, original: Any) -> Callable[..., Any]:
+    def _wrap_clipping(self, original: Any) -> Callable[..., Any]:
         def clip(x: Any, *args: Any, **kwargs: Any) -> Any:
             def record() -> None:
-                parts = [part.norm for part in iterate_statistics(self._leaf(x)) if part.norm is not None]
+                parts = [part.norm for part in iterate_statistics(self._collect_leaf(x)) if part.norm is not None]
                 step_phase = self._add("clipped", [("total_norm", math.hypot(*parts))])
                 assert step_phase is not None
                 step_phase.facts["function"] = "clip_by_global_norm"
 
-            self._guarded("clipped", record)
+            self._run_guarded("clipped", record)
             return original(x, *args, **kwargs)
 
         return clip
 
     # -- optimizers ------------------------------------------------------------------------
 
-    def _stepping(self, original: Any) -> Callable[..., Any]:
+    def _wrap_step(self, original: Any) -> Callable[..., Any]:
         def step(optimizer: nn.Cell, *args: Any, **kwargs: Any) -> Any:
-            self._guarded("before the step", lambda: self._before(optimizer, args))
+            self._run_guarded("before the step", lambda: self._record_before_step(optimizer, args))
             result = self._run_compiled(original, optimizer, *args, **kwargs)
-            self._guarded("after the step", lambda: self._after(optimizer))
+            self._run_guarded("after the step", lambda: self._record_after_step(optimizer))
             return result
 
         return step
 
     def _run_compiled(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """Run an optimizer without the wrappers of functions, the last one of which is removed first."""
-        self._clipping_wrappers.remove()
+        self._clipping_wrappers.restore_all()
         try:
-            with self._compiled():
+            with self._suspend_switch():
                 return original(*args, **kwargs)
         finally:
             if self._session is not None:  # the recording goes on
-                self._place_clipping()
+                self._replace_clipping()
 
-    def _before(self, optimizer: nn.Cell, args: tuple[Any, ...]) -> None:
+    def _record_before_step(self, optimizer: nn.Cell, args: tuple[Any, ...]) -> None:
         kind = type(optimizer).__name__
         settings = self._step_phases.add("settings")
-        settings.facts.update(optimizer=kind, groups=groups_of(optimizer))
+        settings.facts.update(optimizer=kind, groups=list_groups(optimizer))
         for phase, named in (
-            ("applied", applied_gradients(optimizer, args)),
-            ("parameters_before", parameters_of(optimizer)),
-            ("state_before", states_of(optimizer)),
+            ("applied", list_applied_gradients(optimizer, args)),
+            ("parameters_before", list_parameters(optimizer)),
+            ("state_before", list_states(optimizer)),
         ):
-            self._add_of(kind, phase, named)
+            self._add_optimizer_phase(kind, phase, named)
 
-    def _after(self, optimizer: nn.Cell) -> None:
+    def _record_after_step(self, optimizer: nn.Cell) -> None:
         kind = type(optimizer).__name__
-        self._add_of(kind, "parameters_after", parameters_of(optimizer))
-        self._add_of(kind, "state_after", states_of(optimizer))
+        self._add_optimizer_phase(kind, "parameters_after", list_parameters(optimizer))
+        self._add_optimizer_phase(kind, "state_after", list_states(optimizer))
 
-    def _add_of(self, kind: str, phase: str, named: Sequence[tuple[str, Any]]) -> None:
+    def _add_optimizer_phase(self, kind: str, phase: str, named: Sequence[tuple[str, Any]]) -> None:
         step_phase = self._add(phase, named)
         if step_phase is not None:
             step_phase.facts["optimizer"] = kind

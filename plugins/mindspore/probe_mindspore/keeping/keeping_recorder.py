@@ -6,15 +6,15 @@ import probe_recording
 from probe_recording import Config, KeepOptions
 
 from probe_mindspore.capture.phases import PhaseCapture
-from probe_mindspore.recorder import Recorder
-from probe_mindspore.session import Session
+from probe_mindspore.recorder import MindSporeRecorder
+from probe_mindspore.session import MindSporeSession
 
 
-class KeptSession(probe_recording.KeptSession, Session):
+class MindSporeMemorySession(probe_recording.MemorySession, MindSporeSession):
     """A session whose files stay in memory."""
 
 
-class KeepingRecorder(probe_recording.KeepingRecorder[Session], Recorder):
+class MindSporeKeepingRecorder(probe_recording.KeepingRecorder[MindSporeSession], MindSporeRecorder):
     """A recorder that keeps the last steps of a MindSpore process in memory.
 
     Args:
@@ -22,9 +22,9 @@ class KeepingRecorder(probe_recording.KeepingRecorder[Session], Recorder):
         options: The settings of keeping.
     """
 
-    session_kind = KeptSession
+    session_kind = MindSporeMemorySession
 
     def __init__(self, config: Config, options: KeepOptions) -> None:
         super().__init__(config)
-        self._phases = PhaseCapture(self._eager.compiled)
+        self.captures.append(PhaseCapture(self._eager.suspend))
         self.keep(options)

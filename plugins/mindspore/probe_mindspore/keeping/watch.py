@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mindspore import nn
-from probe_recording import DEFAULT_PATH, Watch, keep_config, load_config, objects_of, parse_options
+from probe_recording import DEFAULT_PATH, Watch, keep_config, list_objects, load_config, parse_options
 
 from probe_core.errors import UserError
 from probe_mindspore import compat, compat_passes
-from probe_mindspore.keeping.keeping_recorder import KeepingRecorder
+from probe_mindspore.keeping.keeping_recorder import MindSporeKeepingRecorder
 
 
 def watch(
@@ -41,7 +41,7 @@ def watch(
         UserError: An argument has a wrong type or value, or the program cannot be observed.
     """
     options = parse_options(keep_last, keep_memory, signal, rerun, events)
-    models = objects_of(model, nn.Cell, "model", "a mindspore.nn.Cell")
+    models = list_objects(model, nn.Cell, "model", "a mindspore.nn.Cell")
     if options.rerun:
         raise UserError(
             "rerun=True is not possible with MindSpore, because the random states of its kernels, such as "
@@ -53,15 +53,13 @@ def watch(
             f"Level {level} needs the model, whose Cells it records.",
             "Write probe_mindspore.watch(keep_last=10, model=net).",
         )
-    if compat.is_compiled_mode():
-        raise UserError(
-            "Steps cannot be observed in GRAPH_MODE, in which they run as compiled graphs.",
-            "Call mindspore.set_context(mode=mindspore.PYNATIVE_MODE) before watch().",
-        )
+    compat.refuse_compiled_mode(
+        "Steps cannot be observed in GRAPH_MODE, in which they run as compiled graphs.", "watch()"
+    )
     if not compat_passes.shows_passes():
         raise UserError(
             "This version of MindSpore does not show the losses and gradients of steps.",
             "Install MindSpore 2.10: pip install mindspore==2.10.0",
         )
     config = keep_config(load_config(None, dump_path=os.fspath(dump_path), level=level, task="statistics"))
-    return Watch(KeepingRecorder(config, options), models)
+    return Watch(MindSporeKeepingRecorder(config, options), models)

@@ -76,7 +76,7 @@ def _may_be_named(name: str) -> bool:
 @cache
 def _list_recorded_names() -> frozenset[str]:
     """Return the names of all functions and methods that the recorder wraps in this MindSpore."""
-    from probe_mindspore.capture.functions import list_patches
+    from probe_mindspore.capture.function_wrappers import list_patches
 
     return frozenset(patch.name for patch in list_patches())
 

@@ -31,7 +31,7 @@ from probe_precheck import (
     package_text,
 )
 from probe_recording import load_npy
-from probe_recording import tensors_in as stored_in
+from probe_recording import open_tensors as stored_in
 
 from probe_core.errors import UserError
 from probe_core.model import Value

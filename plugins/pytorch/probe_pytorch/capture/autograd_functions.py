@@ -13,8 +13,8 @@ from typing import Any
 from probe_recording import stack_of
 
 from probe_pytorch import compat_hooks
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.callers import TORCH_DIRECTORY, wrap_with_caller
-from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.families import AUTOGRAD_SCOPE, Families
 
 FRAMEWORKS = ("torch", "functorch")
@@ -36,7 +36,7 @@ class AutogradFunctions:
     """
 
     def __init__(self, families: Families, sees_calls: Callable[[], bool]) -> None:
-        self.calls: Calls | None = None
+        self.calls: TorchCallRecorder | None = None
         self._families = families
         self._sees_calls = sees_calls
         self._restore: Callable[[], None] | None = None
@@ -74,7 +74,7 @@ class AutogradFunctions:
         called = wrap_with_caller(caller, run)
         if calls is None or not calls.session.active or _is_of_torch(function) or not self._sees_calls():
             return called(*args, **kwargs)
-        self._families.functions.see(AUTOGRAD_SCOPE)
+        self._families.functions.add(AUTOGRAD_SCOPE)
         is_of_torch = caller.f_code.co_filename.startswith(TORCH_DIRECTORY)
         stack = stack_of((caller.f_back if is_of_torch else None) or caller)
         return calls.record(f"{AUTOGRAD_SCOPE}.{function.__name__}", called, args, kwargs, stack)

@@ -15,16 +15,25 @@ from types import FrameType
 from typing import Any
 
 import torch
-from probe_recording import STAND_IN, Stack, StepPhase, StepPhases, flat, stack_of
+from probe_recording import (
+    NO_BACKWARD,
+    STAND_IN,
+    AttributePatches,
+    Stack,
+    StepPhase,
+    StepPhases,
+    flatten_leaves,
+    stack_of,
+)
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.callers import ORIGINAL_ATTRIBUTE, TORCH_DIRECTORY, wrap_with_caller
-from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.capture.modules import COMPILED
-from probe_pytorch.session import Session
+from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
+from probe_pytorch.session import TorchSession
 from probe_pytorch.statistics import PLAIN
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 
 MEASURED_BLOCK_COUNT, MEASURED_BLOCK_SIZE = 16, 2048
 """Number and size of the blocks that are measured of a parameter after the step, of a state and of a buffer.
@@ -35,16 +44,14 @@ from.
 
 PROBE_DIRECTORY = str(Path(__file__).parents[1])
 NO_MODEL = "start() was given no model, so its inputs, outputs and parameters are not known"
-NO_STEP = "no optimizer stepped before the recording of the step was stopped"
 NOT_CALLED = "the model was not called, or it is compiled"
-NO_BACKWARD = "no backward pass ran before the recording of the step was stopped"
 
 
 class BackwardPhaseCapture:
     """A capture of the phases of a step, from the batch to the last backward pass.
 
     Args:
-        model_called: A function that each model and its arguments are passed to before its forward.
+        on_call: A function that receives each model and its arguments before its forward.
 
     Attributes:
         session: The session that is recorded into; None while nothing is recorded.
@@ -52,38 +59,38 @@ class BackwardPhaseCapture:
         names: The names of their parameters, by the ids of these.
     """
 
-    def __init__(self, model_called: Callable[[nn.Module, Any, dict[str, Any]], None]) -> None:
-        self._model_called = model_called
-        self.session: Session | None = None
+    def __init__(self, on_call: Callable[[nn.Module, Any, dict[str, Any]], None]) -> None:
+        self._on_call = on_call
+        self.session: TorchSession | None = None
         self.models: list[nn.Module] = []
         self._seen: list[nn.Module] = []
         self.names: dict[int, str] = {}
         self._step_phases = StepPhases()
-        self._collector = Collector()
+        self._collector = TorchCollector()
         self._handles: list[Any] = []
         self._hidden: list[Any] = []
-        self._backward: Any = None
+        self._patches = AttributePatches()
         self._depth = 0
         self._gradients: dict[str, StepPhase] = {}
         self._accumulating: set[str] = set()
 
     # -- installation ----------------------------------------------------------------------
 
-    def begin(self, session: Session, models: Sequence[nn.Module]) -> None:
+    def install(self, session: TorchSession, models: Sequence[nn.Module]) -> None:
         """Record into ``session`` from now on, with the parameters of the models."""
         if session.step_phases is None:
             session.step_phases = StepPhases()
             config = session.config
-            self._collector = Collector(
+            self._collector = TorchCollector(
                 None, session.keep, config.precision == "high", failed=session.failed, encodes=True
             )
         self._step_phases = session.step_phases
         self.session = session
         for model in models:
-            self.see(model)
-        self._place_backward()
+            self.add_model(model)
+        self._replace_backward()
 
-    def see(self, model: nn.Module) -> None:
+    def add_model(self, model: nn.Module) -> None:
         """Record what a model receives and returns, and the gradients of its parameters."""
         session = self.session
         if session is None or any(model is watched for watched in self.models):
@@ -93,8 +100,10 @@ class BackwardPhaseCapture:
         is_hookable = session.config.compile != "tap" and not isinstance(model, torch.jit.ScriptModule)
         with compat.disable_modes():
             if is_hookable:
-                self._hidden.append(hide(model.register_forward_pre_hook(self.record_inputs, with_kwargs=True)))
-                self._hidden.append(hide(model.register_forward_hook(self._record_output)))
+                self._hidden.append(
+                    exclude_from_copies(model.register_forward_pre_hook(self.record_inputs, with_kwargs=True))
+                )
+                self._hidden.append(exclude_from_copies(model.register_forward_hook(self._record_output)))
             for name, parameter in model.named_parameters():
                 if id(parameter) not in self.names:
                     self.names[id(parameter)] = f"{prefix}{clean_name(name)}"
@@ -108,25 +117,25 @@ class BackwardPhaseCapture:
     def remove(self) -> None:
         """Remove all hooks, and forget the models."""
         self.session = None
-        self._restore_backward()
+        self._patches.restore_all()
         for handle in self._handles:
             handle.remove()
         for handle in self._hidden:
-            remove(handle)
+            remove_hook(handle)
         self._handles, self._hidden, self.models, self._seen = [], [], [], []
         self.names.clear()
         self._gradients.clear()
         self._accumulating.clear()
 
-    def end(self) -> None:
+    def complete(self) -> None:
         """Note the phases that the step did not show, before the captures are removed."""
         if self.session is None:
             return
         has_model = bool(self.models)
         for phase in ("batch", "forward"):
-            self._step_phases.lacks(phase, NOT_CALLED if has_model else NO_MODEL)
-        self._step_phases.lacks("loss", NO_BACKWARD)
-        self._step_phases.lacks("gradient", NO_BACKWARD if has_model else NO_MODEL)
+            self._step_phases.explain_missing(phase, NOT_CALLED if has_model else NO_MODEL)
+        self._step_phases.explain_missing("loss", NO_BACKWARD)
+        self._step_phases.explain_missing("gradient", NO_BACKWARD if has_model else NO_MODEL)
 
     # -- phases ---------------------------------------------------------------------------------
 
@@ -187,7 +196,7 @@ class BackwardPhaseCapture:
         self.run_guarded("batch", record)
         self.run_guarded("held", lambda: self._record_frozen_values(model))
         if not compat.is_tracing():
-            self._model_called(model, args, kwargs)
+            self._on_call(model, args, kwargs)
 
     def _record_frozen_values(self, model: nn.Module) -> None:
         """Record what no optimizer shows: buffers and parameters without a gradient, once in a step."""
@@ -214,13 +223,13 @@ class BackwardPhaseCapture:
 
     def _collect_tensors(self, value: Any, name: str) -> dict[str, Any]:
         """Return the leaves of all tensors and scalars within a value by their names."""
-        return {key: leaf for key, leaf in flat(self.collect_leaf(value), name) if leaf is not None}
+        return {key: leaf for key, leaf in flatten_leaves(self.collect_leaf(value), name) if leaf is not None}
 
     # -- backward --------------------------------------------------------------------------
 
-    def _place_backward(self) -> None:
+    def _replace_backward(self) -> None:
         """Wrap ``torch.autograd.backward``, which ``Tensor.backward`` calls, to see the loss."""
-        if self._backward is not None:
+        if self._patches:
             return
         original = torch.autograd.backward
 
@@ -239,15 +248,7 @@ class BackwardPhaseCapture:
             return result
 
         setattr(backward, ORIGINAL_ATTRIBUTE, original)  # it passes itself to modes by the name that now means this
-        torch.autograd.backward = backward
-        self._backward = backward, original
-
-    def _restore_backward(self) -> None:
-        if self._backward is not None:
-            wrapper, original = self._backward
-            if torch.autograd.backward is wrapper:
-                torch.autograd.backward = original
-            self._backward = None
+        self._patches.replace(torch.autograd, "backward", backward)
 
     def _record_loss(self, tensors: Any, stack: Stack | None) -> None:
         def record() -> None:

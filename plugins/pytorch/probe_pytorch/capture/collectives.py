@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from probe_recording import Stack
 
-from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.names import Names
 
 
 def record(
-    calls: Calls,
+    calls: TorchCallRecorder,
     names: Names,
     prefix: str,
     function: Callable[..., Any],

@@ -7,7 +7,7 @@ from typing import Any
 
 import probe_recording
 import torch
-from probe_recording import ConditionCapture, Conditions, Fact, batch_entry, batch_tensors
+from probe_recording import ConditionCapture, Conditions, Fact, create_batch_entry, iterate_batch_tensors
 
 from probe_pytorch import compat_conditions as compat
 from probe_pytorch.batch_hash import hash_tensor
@@ -65,8 +65,12 @@ class TorchConditions(ConditionCapture):
 
     def hash_batch(self, conditions: Conditions, args: Any, kwargs: Any) -> None:
         """Add a hash of each tensor in the arguments of a model; on a device it is fetched later."""
-        for name, tensor in batch_tensors(args, kwargs, torch.Tensor):
+        for name, tensor in iterate_batch_tensors(args, kwargs, torch.Tensor):
             self._add(conditions, name, tensor)
+
+    def close(self) -> None:
+        """Stop observing data loaders."""
+        self.data.remove()
 
     def quiet(self) -> AbstractContextManager[Any]:
         """Return a context inside which no computation is recorded."""
@@ -79,6 +83,6 @@ class TorchConditions(ConditionCapture):
         dtype, shape = str(tensor.dtype).removeprefix("torch."), list(tensor.shape)
 
         def fetch() -> None:
-            conditions.batch[name] = batch_entry(dtype, shape, int(result.item()))
+            conditions.batch[name] = create_batch_entry(dtype, shape, int(result.item()))
 
         conditions.pending.append(fetch)

@@ -18,7 +18,7 @@ class Family:
     def __init__(self) -> None:
         self.scopes: list[str] = []
 
-    def see(self, scope: str) -> None:
+    def add(self, scope: str) -> None:
         """Note that a call of ``scope`` is recorded."""
         if scope not in self.scopes:
             self.scopes.append(scope)
@@ -37,7 +37,7 @@ class Families:
         self.operators, self.functions = Family(), Family()
         self.unrecorded: Counter[str] = Counter()
 
-    def count_left_out(self, name: str) -> None:
+    def count_unrecorded(self, name: str) -> None:
         """Count a call that is not recorded."""
         if name not in self.unrecorded and len(self.unrecorded) >= MAX_COUNTED_NAMES:
             name = "others"

@@ -22,13 +22,13 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 from probe_pytorch import compat, compat_hooks, seeds
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.autograd_functions import AutogradFunctions
+from probe_pytorch.capture.call_form import call_form, is_reflected, restore_arguments
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.callers import ORIGINAL_ATTRIBUTE, wrap_with_caller
-from probe_pytorch.capture.callform import call_form, is_reflected, restore_arguments
-from probe_pytorch.capture.calls import Calls
-from probe_pytorch.capture.inside import find_indirect_names
+from probe_pytorch.capture.indirect_names import find_indirect_names
 from probe_pytorch.capture.names import DISPATCHER, CapturedApi, Names
 from probe_pytorch.capture.operators import ATEN, NO_EFFECTS, OUT, CustomOperators, Operator, find_effects
-from probe_pytorch.capture.unfilled import ALLOCATORS
+from probe_pytorch.capture.uninitialized_memory import ALLOCATORS
 
 HANDLER_CODE = handle_torch_function.__code__
 LOGGER_FILE = "torch/distributed/c10d_logger.py"
@@ -62,7 +62,7 @@ class FunctionCapture(TorchFunctionMode):
         names: The names of everything that is recorded.
         threads: The state of the threads.
         custom: The custom operators to record; None to record neither these nor autograd functions.
-        sees_inside: True to record the calls inside of recorded Python functions as well.
+        records_inside: True to record the calls inside of recorded Python functions as well.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class FunctionCapture(TorchFunctionMode):
         names: Names,
         threads: Threads,
         custom: CustomOperators | None = None,
-        sees_inside: bool = False,
+        records_inside: bool = False,
     ) -> None:
         super().__init__()
-        self._sees_inside = sees_inside
+        self._records_inside = records_inside
         self._restore_indexing: Callable[[], None] | None = None
-        self._calls: Calls | None = None
+        self._calls: TorchCallRecorder | None = None
         self._custom = custom
         self._functions = None if custom is None else AutogradFunctions(custom.families, self._sees_calls)
         self._names = names
@@ -85,12 +85,12 @@ class FunctionCapture(TorchFunctionMode):
         self._open_names: list[str] = []
 
     @property
-    def calls(self) -> Calls | None:
+    def calls(self) -> TorchCallRecorder | None:
         """The recorder of calls; None to record nothing."""
         return self._calls
 
     @calls.setter
-    def calls(self, calls: Calls | None) -> None:
+    def calls(self, calls: TorchCallRecorder | None) -> None:
         self._calls = calls
         if self._functions is not None:
             self._functions.calls = calls
@@ -155,7 +155,7 @@ class FunctionCapture(TorchFunctionMode):
             name, frame = hidden, frame.f_back or frame
         if api.recurrent is not None and frame.f_code.co_filename == RECURRENT_FILE:
             name = api.recurrent
-        if name is None or (self._sees_inside and self._is_part(name, func, frame)):
+        if name is None or (self._records_inside and self._is_part(name, func, frame)):
             return wrap_with_caller(caller, func)(*args, **kwargs)
         filled = ("out",) if "out" in kwargs else api.filled
         in_place = api.in_place or "out" in kwargs
@@ -164,7 +164,7 @@ class FunctionCapture(TorchFunctionMode):
 
     def _record_python_function(
         self,
-        calls: Calls,
+        calls: TorchCallRecorder,
         api: CapturedApi | None,
         func: Any,
         types: Any,
@@ -194,7 +194,7 @@ class FunctionCapture(TorchFunctionMode):
         is_method = name.startswith("Tensor.")
         written = self._restore_written_arguments(frame, func, is_method, args, kwargs, site)
         called = wrap_with_caller(site, func)
-        if self._sees_inside:
+        if self._records_inside:
             called = self._open_function(self._find_running_function(frame, func), types, site, name) or called
         if name.startswith("Distributed."):
             return collectives.record(calls, self._names, name, called, args, kwargs, stack_of(site), written)
@@ -221,7 +221,7 @@ class FunctionCapture(TorchFunctionMode):
         return None
 
     def _run_unnamed(
-        self, calls: Calls, called: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+        self, calls: TorchCallRecorder, called: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
         frame: FrameType,
     ) -> Any:  # fmt: skip
         """Run a function that no list names; record it if it is an operator of ``torch.ops``."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from probe_recording import SCALARS, Arrived, Backward, Gathering, tell_each
+from probe_recording import SCALARS, Backward, GradientCallback, GradientGatherer, report_gradients
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.statistics import PLAIN
@@ -89,7 +89,7 @@ def list_sources(values: Iterable[Any]) -> list[GradientSource]:
 
 
 def attach_api(
-    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], Arrived], first_new: int
+    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], GradientCallback], first_new: int
 ) -> bool:
     """Install hooks that report the gradients of an API call.
 
@@ -115,7 +115,7 @@ def attach_api(
         return False  # the output is one of the inputs: nothing was computed
     if _is_whole(node, source_node_ids):
         tell = arrived()
-        node.register_hook(tell.take_node if isinstance(tell, Backward) else partial(tell_each, tell))
+        node.register_hook(tell.take_node if isinstance(tell, Backward) else partial(report_gradients, tell))
         return True
     _attach_walked(outputs, sources, arrived(), first_new)
     return True
@@ -139,7 +139,7 @@ def _is_whole(node: Node, source_node_ids: set[int]) -> bool:
 
 
 def attach_walked(
-    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], Arrived], first_new: int
+    outputs: Sequence[Any], sources: Sequence[GradientSource], arrived: Callable[[], GradientCallback], first_new: int
 ) -> bool:
     """Install hooks that report the gradients of a module's call, in the order of its tensors.
 
@@ -158,7 +158,9 @@ def attach_walked(
     return True
 
 
-def _attach_walked(outputs: Sequence[Any], sources: Sequence[GradientSource], tell: Arrived, first_new: int) -> None:
+def _attach_walked(
+    outputs: Sequence[Any], sources: Sequence[GradientSource], tell: GradientCallback, first_new: int
+) -> None:
     gathering = _DeviceGradientCollector(tell, len(sources))
     roots: list[Node] = []
     source_numbers = {
@@ -214,7 +216,7 @@ def _find_edges(
     return edges
 
 
-class _DeviceGradientCollector(Gathering):
+class _DeviceGradientCollector(GradientGatherer):
     """A collector that adds up gradients on their device."""
 
     def _add_gradient(self, total: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from probe_pytorch.capture.lists import read_lists
 from probe_pytorch.capture.names import Patch
+from probe_pytorch.capture.yaml_lists import read_lists
 
 
 class ListedFunctions:

@@ -12,16 +12,16 @@ from functools import partial
 from typing import Any
 
 import torch
-from probe_recording import Backward, ModuleHooks, Running, Stack, Threads
+from probe_recording import Backward, ModuleHooks, RunningModule, Stack, Threads
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from probe_pytorch import compat, compat_hooks
-from probe_pytorch.capture.calls import is_recompute
+from probe_pytorch.capture.call_recorder import is_recompute
 from probe_pytorch.capture.gradients import attach_walked, list_sources, list_tensors
-from probe_pytorch.capture.hidden import hide, remove
+from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
 from probe_pytorch.generators import State, draws_since, read_states
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 COMPILED = "_orig_mod"
 """The part that torch.compile inserts into the path of a module; names of records leave it out."""
@@ -29,8 +29,8 @@ COMPILED = "_orig_mod"
 SKIPPED_CLASSES = ("FullyShardedDataParallel",)
 
 
-class ModuleCapture(ModuleHooks[Session]):
-    """A capture of torch's modules and of their parameters' gradients.
+class TorchModuleHooks(ModuleHooks[TorchSession]):
+    """Hooks of torch's modules and of their parameters' gradients.
 
     Modules are seen by two global hooks, so that a module holds nothing that would be saved, copied or
     exported with it. Only a module with hooks of its own is hooked itself, because its hooks may change its
@@ -61,13 +61,15 @@ class ModuleCapture(ModuleHooks[Session]):
 
     def _hook(self, module: nn.Module) -> None:
         if module._forward_pre_hooks or module._forward_hooks:
-            self._handles.append(hide(module.register_forward_pre_hook(self._begin_forward, with_kwargs=True)))
-            self._handles.append(hide(module.register_forward_hook(self._end_forward, always_call=True)))
+            self._handles.append(
+                exclude_from_copies(module.register_forward_pre_hook(self._begin_forward, with_kwargs=True))
+            )
+            self._handles.append(exclude_from_copies(module.register_forward_hook(self._end_forward, always_call=True)))
         else:
             self._unhooked.add(id(module))
 
     def _unhook(self, handle: Any) -> None:
-        remove(handle)
+        remove_hook(handle)
 
     def remove(self) -> None:
         """Remove all hooks."""
@@ -112,7 +114,7 @@ class ModuleCapture(ModuleHooks[Session]):
         except Exception as error:  # the forward itself must go on whatever the recorder's error
             session.failed("random states", key, error)
 
-    def _record(self, session: Session, running: Running, output: Any) -> None:
+    def _record(self, session: TorchSession, running: RunningModule, output: Any) -> None:
         states = self._states.pop(running.key, None)
         if states is not None and session.conditions is not None:
             session.conditions.add_draws(draws_since(running.key, states))
@@ -123,19 +125,19 @@ class ModuleCapture(ModuleHooks[Session]):
 
     # -- backward --------------------------------------------------------------------------
 
-    def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
+    def _take_sources(self, running: RunningModule, values: tuple[Any, ...]) -> None:
         if torch.is_grad_enabled():
             running.sources = list_sources(values)
             running.first_new = compat.get_sequence_number()
 
-    def _expect_gradients(self, session: Session, running: Running, key: str, output: Any) -> None:
+    def _expect_gradients(self, session: TorchSession, running: RunningModule, key: str, output: Any) -> None:
         outputs = list_tensors((output,)) if torch.is_grad_enabled() else []
         if outputs:
             size = (len(outputs), len(running.sources))
             backward = partial(Backward, session, key, running.parent, size, running.inside)
             attach_walked(outputs, running.sources, backward, running.first_new)
 
-    def _watch(self, parameter: nn.Parameter, on_gradient: Callable[[Any], None]) -> Any:
+    def _hook_gradient(self, parameter: nn.Parameter, on_gradient: Callable[[Any], None]) -> Any:
         """Call ``on_gradient`` with each gradient of a parameter; of a sharded parameter after its reduction."""
         if isinstance(parameter, nn.Parameter) and type(parameter.data) is torch.Tensor:
             return compat_hooks.register_hook(parameter, on_gradient)
@@ -160,6 +162,11 @@ class ModuleCapture(ModuleHooks[Session]):
 def _can_be_hooked(module: nn.Module) -> bool:
     """Return False for FSDP's wrapper, and for a ScriptModule, whose forward runs outside of Python."""
     return type(module).__name__ not in SKIPPED_CLASSES and not isinstance(module, torch.jit.ScriptModule)
+
+
+def list_models(model: nn.Module | Iterable[nn.Module] | None) -> tuple[nn.Module, ...]:
+    """Return the models that a script passed, one, several or None, as a tuple."""
+    return (model,) if isinstance(model, nn.Module) else tuple(model or ())
 
 
 def list_modules(models: nn.Module | Iterable[nn.Module]) -> list[tuple[str, nn.Module]]:

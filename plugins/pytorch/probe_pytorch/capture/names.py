@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from probe_pytorch import compat
-from probe_pytorch.capture.lists import read_lists
+from probe_pytorch.capture.yaml_lists import read_lists
 
 FAMILIES = ("functional", "tensor", "torch", "_VF", "aten", "torch_npu", "distributed", "npu_distributed",
             "mindspeed")  # fmt: skip

@@ -55,9 +55,9 @@ class CustomOperators:
         else:
             is_recorded = self._selected is None
         if is_recorded:
-            self.families.operators.see(operator.namespace)
+            self.families.operators.add(operator.namespace)
         else:
-            self.families.count_left_out(f"{operator.namespace}.{operator.name}")
+            self.families.count_unrecorded(f"{operator.namespace}.{operator.name}")
         return is_recorded
 
 
@@ -104,10 +104,10 @@ def find_schema(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any])
         return schema
     overloads: list[str] = getattr(function, "overloads", list)()  # operators of higher order have neither
     schemas = (getattr(function, name)._schema for name in overloads)
-    return next((schema for schema in schemas if _takes(schema, len(args), kwargs.keys())), None)
+    return next((schema for schema in schemas if _accepts(schema, len(args), kwargs.keys())), None)
 
 
-def _takes(schema: Any, positional: int, keywords: Set[str]) -> bool:
+def _accepts(schema: Any, positional: int, keywords: Set[str]) -> bool:
     """Return True if a schema allows a call with a number of positional arguments and these keywords."""
     names = [argument.name for argument in schema.arguments]
     passed_names = {*names[:positional], *keywords}

@@ -10,16 +10,16 @@ from functools import wraps
 from typing import Any
 
 import torch
-from probe_recording import StepPhase, scalar
+from probe_recording import NO_STEP, AttributePatches, StepPhase, scalar
 from torch.nn import utils
 from torch.optim import Optimizer
 
 from probe_pytorch import compat, compat_hooks
-from probe_pytorch.capture.backward_phases import NO_STEP, BackwardPhaseCapture, clean_name, take_blocks
+from probe_pytorch.capture.backward_phases import BackwardPhaseCapture, clean_name, take_blocks
 from probe_pytorch.capture.callers import wrap_with_caller
 from probe_pytorch.capture.samples import ParameterSamples
 from probe_pytorch.capture.schedulers import Schedulers
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 PHASES = "settings applied parameters_before parameters_after state_after"
 """Phases that every step of an optimizer shows."""
@@ -45,45 +45,41 @@ class OptimizerPhaseCapture:
         self._backward_phases = backward_phases
         self._samples = ParameterSamples(())
         self._schedulers = Schedulers()
-        self._patched: list[tuple[Any, str, Any, Any]] = []
+        self._patches = AttributePatches()
         self._handles: list[Any] = []
         self.close = weakref.finalize(self, _remove, self._handles)  # for a recorder that is never finished
         self.close.atexit = False
 
-    def watch(self) -> None:
+    def hook_optimizers(self) -> None:
         """Hook all optimizers, unless that is done; not inside a step of one."""
         if self._handles:
             return
         reference = weakref.ref(self)
 
-        def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        def record_before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             capture = reference()
             if capture is not None:
                 capture._record_before_step(optimizer)
 
-        def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        def record_after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             capture = reference()
             if capture is not None:
                 capture._record_after_step(optimizer)
 
-        self._handles += compat_hooks.register_step_hooks(before, after)
+        self._handles += compat_hooks.register_step_hooks(record_before, record_after)
 
-    def begin(self) -> None:
+    def install(self) -> None:
         """Hook optimizers, and wrap the functions that change gradients."""
-        self.watch()
-        if self._patched:
+        self.hook_optimizers()
+        if self._patches:
             return
         for name in CLIPPING_FUNCTIONS:
             for holder in (utils, utils.clip_grad):
-                self._patch(holder, name, self._wrap_clipping(getattr(holder, name)))
+                self._patches.replace(holder, name, self._wrap_clipping(getattr(holder, name)))
         scaler = compat.get_grad_scaler()
-        self._patch(scaler, "unscale_", self._wrap_unscaling(scaler.unscale_))
+        self._patches.replace(scaler, "unscale_", self._wrap_unscaling(scaler.unscale_))
 
-    def _patch(self, holder: Any, name: str, wrapper: Callable[..., Any]) -> None:
-        self._patched.append((holder, name, wrapper, getattr(holder, name)))
-        setattr(holder, name, wrapper)
-
-    def end(self, session: Session) -> None:
+    def complete(self, session: TorchSession) -> None:
         """Record the buffers if no optimizer stepped, and note what the step did not show."""
         step_phases = session.step_phases
         if step_phases is None:
@@ -91,14 +87,11 @@ class OptimizerPhaseCapture:
         if not any(step_phase.name == "buffers" for step_phase in step_phases.phases):
             self._backward_phases.run_guarded("buffers", self._record_buffers)
         for phase in PHASES.split():
-            step_phases.lacks(phase, NO_STEP)
+            step_phases.explain_missing(phase, NO_STEP)
 
     def remove(self) -> None:
         """Restore the functions."""
-        patched, self._patched = self._patched, []
-        for holder, name, wrapper, original in reversed(patched):
-            if getattr(holder, name) is wrapper:
-                setattr(holder, name, original)
+        self._patches.restore_all()
         self._samples = ParameterSamples(())
 
     # -- unscaling and clipping --------------------------------------------------------------

@@ -10,18 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from probe_recording import Tree
+from probe_recording import Capture, Tree
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks
-from probe_pytorch.capture.hidden import hide, remove
-from probe_pytorch.session import Entry, Session
+from probe_pytorch.capture.modules import list_modules
+from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
+from probe_pytorch.session import Entry, TorchSession
 
 SEPARATOR = "|"
 SIDES = ("input_args", "input_kwargs", "output")
 
 
-class TapCapture:
+class TapCapture(Capture[TorchSession]):
     """A capture by hooks that stay on the model between steps.
 
     Attributes:
@@ -29,13 +30,21 @@ class TapCapture:
     """
 
     def __init__(self) -> None:
-        self.session: Session | None = None
+        self.session: TorchSession | None = None
         self._modules: dict[str, nn.Module] = {}
         self._open: dict[str, tuple[Entry, set[str]]] = {}
         self._handles: list[Any] = []
         self._gradients: dict[str, Entry] = {}
 
-    def install(self, named: list[tuple[str, nn.Module]]) -> None:
+    def install(self, session: TorchSession, model: Any) -> None:
+        """Record into a session, and hook the modules of a model unless they are hooked."""
+        if session is not self.session:
+            self.session = session
+            self._gradients.clear()
+        if model is not None:
+            self._hook(list_modules(model))
+
+    def _hook(self, named: list[tuple[str, nn.Module]]) -> None:
         """Hook the modules, and have code that was compiled before compiled again, now with the hooks."""
         if self._modules:
             return
@@ -43,8 +52,10 @@ class TapCapture:
         for name, module in named:
             prefix = f"Module.{name}"
             self._modules[prefix] = module
-            self._handles.append(hide(module.register_forward_pre_hook(_make_input_hook(prefix), with_kwargs=True)))
-            self._handles.append(hide(module.register_forward_hook(_make_output_hook(prefix))))
+            self._handles.append(
+                exclude_from_copies(module.register_forward_pre_hook(_make_input_hook(prefix), with_kwargs=True))
+            )
+            self._handles.append(exclude_from_copies(module.register_forward_hook(_make_output_hook(prefix))))
             for key, parameter in module.named_parameters(recurse=False):
                 if parameter.requires_grad:
                     hook = self._make_gradient_hook(prefix, key)
@@ -52,27 +63,23 @@ class TapCapture:
         compat.forget_compiled()
 
     def remove(self) -> None:
+        """Leave the hooks in place until ``close``, because code must be compiled again without them."""
+
+    def close(self) -> None:
         """Remove the hooks, and have code that was compiled with them compiled again, now without."""
         if not self._handles:
             return
         for handle in self._handles:
-            remove(handle)
+            remove_hook(handle)
         self._handles.clear()
         self._modules.clear()
         compat.register_tap(None)
         compat.forget_compiled()
 
-    def begin_step(self, session: Session) -> None:
-        """Record into ``session`` from now on."""
-        if session is not self.session:
-            self.session = session
-            self._gradients.clear()
-
-    def stop(self) -> None:
+    def complete(self, session: TorchSession) -> None:
         """Complete the records of open calls; gradients may still be recorded later in the step."""
-        if self.session is not None:
-            for entry, _ in self._open.values():
-                self.session.complete(entry)
+        for entry, _ in self._open.values():
+            session.complete(entry)
         self._open.clear()
 
     def _record_tapped(self, tensor: torch.Tensor, name: str) -> None:
@@ -87,11 +94,11 @@ class TapCapture:
                 leaf = session.collector.tree(tensor, f"{entry.key}.{kind}.{path}", session.save_for(entry.key))
             recorded_paths.add(f"{side}.{path}")
             _put(entry.fields, [side, *path.split(".")], leaf)
-            session.arrived(entry)
+            session.note_arrival(entry)
         except Exception as error:
             session.failed("tap", name, error)
 
-    def _open_entry(self, session: Session, prefix: str, slot: str) -> tuple[Entry, set[str]]:
+    def _open_entry(self, session: TorchSession, prefix: str, slot: str) -> tuple[Entry, set[str]]:
         """Return the record of a module's current call and its slots; a slot seen twice begins a new call."""
         current = self._open.get(prefix)
         if current is not None and slot not in current[1]:
@@ -119,7 +126,7 @@ class TapCapture:
                 leaf = session.collector.tree(gradient, f"{record}.{key}", session.save_for(record))
             entry = self._gradients.setdefault(record, session.open(record, {}))
             entry.fields[key] = [leaf]
-            session.arrived(entry)
+            session.note_arrival(entry)
 
         return hook
 

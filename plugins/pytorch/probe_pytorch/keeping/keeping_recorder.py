@@ -6,18 +6,18 @@ from typing import Any
 
 import probe_recording
 import torch
-from probe_recording import Cause, Config, KeepOptions, interrupts_deferred
+from probe_recording import Cause, Config, KeepOptions, defer_interrupts
 
 from probe_pytorch.follower import Follower
-from probe_pytorch.recorder import Recorder
-from probe_pytorch.session import Session
+from probe_pytorch.recorder import TorchRecorder
+from probe_pytorch.session import TorchSession
 
 
-class KeptSession(probe_recording.KeptSession, Session):
+class TorchMemorySession(probe_recording.MemorySession, TorchSession):
     """A session whose files stay in memory."""
 
 
-class KeepingRecorder(probe_recording.KeepingRecorder[Session], Recorder):
+class TorchKeepingRecorder(probe_recording.KeepingRecorder[TorchSession], TorchRecorder):
     """A recorder that keeps the last steps of a PyTorch process in memory.
 
     Args:
@@ -27,7 +27,7 @@ class KeepingRecorder(probe_recording.KeepingRecorder[Session], Recorder):
         replaces: True if an earlier recording in the directory may be replaced.
     """
 
-    session_kind = KeptSession
+    session_kind = TorchMemorySession
 
     def __init__(
         self, config: Config, options: KeepOptions, *, finds_models: bool = False, replaces: bool = False
@@ -43,7 +43,7 @@ class KeepingFollower(Follower):
         keeping: The recorder.
     """
 
-    def __init__(self, recorder: KeepingRecorder) -> None:
+    def __init__(self, recorder: TorchKeepingRecorder) -> None:
         super().__init__(recorder.config, recorder)
         self.keeping = recorder
 
@@ -57,6 +57,6 @@ class KeepingFollower(Follower):
             self.keeping.signal_hook.install()  # above a handler that the script has set since
         self._end_step(optimizer, *rest)
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def _end_step(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
         super()._handle_optimizer_step(optimizer, *rest)

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from probe_recording import Config, Event, single_or_all
+from probe_recording import Config, Event, unwrap_single
 from torch import nn
 from torch.optim import Optimizer
 
 from probe_core.errors import UserError
 from probe_pytorch.keeping.snapshot import Snapshot, copy_batch, count_batch_bytes
-from probe_pytorch.recorder import Recorder
+from probe_pytorch.recorder import TorchRecorder
 
 RERUN_DIRECTORY = "rerun"
 """The directory below that of the run in which steps that run again are written."""
@@ -93,19 +93,19 @@ class Rerun:
             return None
         present = Snapshot(*self._parts)
         args, kwargs = self._batch
-        recorder = Recorder(_make_tensor_config(config))
-        recorder.tells_missing = False
+        recorder = TorchRecorder(_make_tensor_config(config))
+        recorder.reports_missing = False
         try:
             self._snapshot.restore()
             recorder.set_step(event.trigger.step)
-            recorder.start(single_or_all(self._parts[0]), None)
+            recorder.start(unwrap_single(self._parts[0]), None)
             with suppress(Exception):  # a step that raised before raises again
                 function(*args, **kwargs)
             recorder.step()
         finally:
             recorder.complete()
             present.restore()
-        return recorder.config.shown_path if recorder.whole else None
+        return recorder.config.shown_path if recorder.complete_steps else None
 
 
 def _make_tensor_config(config: Config) -> Config:

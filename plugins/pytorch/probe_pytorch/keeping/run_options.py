@@ -104,10 +104,10 @@ def create_follower(config: Config, options: KeepOptions, *, replaces: bool) -> 
     Raises:
         UserError: The settings select something else than statistics of all steps.
     """
-    from probe_pytorch.keeping.keeping_recorder import KeepingFollower, KeepingRecorder
+    from probe_pytorch.keeping.keeping_recorder import KeepingFollower, TorchKeepingRecorder
 
     config = keep_config(config)
-    return KeepingFollower(KeepingRecorder(config, options, finds_models=True, replaces=replaces))
+    return KeepingFollower(TorchKeepingRecorder(config, options, finds_models=True, replaces=replaces))
 
 
 def report_kept(follower: Follower) -> bool:

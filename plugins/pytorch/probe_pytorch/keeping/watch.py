@@ -13,15 +13,15 @@ from probe_recording import (
     Config,
     KeepOptions,
     keep_config,
+    list_objects,
     load_config,
-    objects_of,
     parse_options,
 )
 from torch import nn
 from torch.optim import Optimizer
 
 from probe_core.errors import UserError
-from probe_pytorch.keeping.keeping_recorder import KeepingRecorder
+from probe_pytorch.keeping.keeping_recorder import TorchKeepingRecorder
 from probe_pytorch.keeping.rerun import Rerun
 
 
@@ -50,7 +50,7 @@ class Watch(probe_recording.Watch):
     def __init__(self, config: Config, options: KeepOptions, models: Sequence[nn.Module], rerun: Rerun | None) -> None:
         self._rerun = rerun
         self._options = options
-        super().__init__(KeepingRecorder(config, options, finds_models=not models), models)
+        super().__init__(TorchKeepingRecorder(config, options, finds_models=not models), models)
 
     @property
     def byte_count(self) -> int:
@@ -80,24 +80,24 @@ class Watch(probe_recording.Watch):
         except UserError as error:
             if not self._recorder.keeper.step_count:
                 raise
-            self._recorder.tell_error(error)
+            self._recorder.print_error(error)
         except Exception as error:  # the training must go on whatever the error
-            self._recorder.tell_error(_create_rerun_error(error))
+            self._recorder.print_error(_create_rerun_error(error))
         self._recorder.keeper.reserve(rerun.byte_count)
 
-    def _ended(self, function: Callable[..., Any], event_count: int) -> None:
+    def _handle_step_end(self, function: Callable[..., Any], event_count: int) -> None:
         """Run the step again if it triggered an event."""
         if self._rerun is not None and len(self.events) > event_count:
             event = self.events[-1]
             try:
                 place = self._rerun.run(function, self._recorder.config, event)
             except UserError as error:
-                self._recorder.tell_error(error)
+                self._recorder.print_error(error)
             except Exception as error:  # the training must go on whatever the error
-                self._recorder.tell_error(_create_rerun_error(error))
+                self._recorder.print_error(_create_rerun_error(error))
             else:
                 if place is not None:
-                    self._recorder.tell_rerun(event.trigger.step, place)
+                    self._recorder.print_rerun(event.trigger.step, place)
 
 
 def watch(
@@ -131,8 +131,8 @@ def watch(
         UserError: An argument has a wrong type or value.
     """
     options = parse_options(keep_last, keep_memory, signal, rerun, events)
-    models = objects_of(model, nn.Module, "model", "a torch.nn.Module")
-    optimizers = objects_of(optimizer, Optimizer, "optimizer", "a torch.optim.Optimizer")
+    models = list_objects(model, nn.Module, "model", "a torch.nn.Module")
+    optimizers = list_objects(optimizer, Optimizer, "optimizer", "a torch.optim.Optimizer")
     rerunning = None
     if rerun:
         if not models or not optimizers:

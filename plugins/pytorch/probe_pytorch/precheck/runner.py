@@ -24,7 +24,7 @@ from probe_precheck import (
     package_text,
     unlisted,
 )
-from probe_recording import tensors_in as stored_in
+from probe_recording import open_tensors as stored_in
 
 from probe_core.errors import UserError
 from probe_core.model import Value

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import torch
 import xxhash
-from probe_recording import interrupts_deferred
+from probe_recording import Store, defer_interrupts
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_file, open_file, write_text
@@ -42,20 +42,11 @@ for _name, _kind in {"uint64": "U64", "uint32": "U32", "uint16": "U16", "float8_
         _KINDS[getattr(torch, _name)] = _kind
 
 
-class TensorStore(Protocol):
-    """A store for the data of one step's tensors."""
-
-    def save(self, name: str, tensor: torch.Tensor) -> str | None:
-        """Store a tensor and return its ``data_name``; return None if it cannot be stored."""
+class NamingStore(Store, Protocol):
+    """A store that knows the ``data_name`` of a tensor before it is stored."""
 
     def name_of(self, name: str) -> str | None:
         """Return the ``data_name`` that ``save`` would return."""
-
-    def flush(self) -> None:
-        """Write everything saved so far, so that it survives a crash."""
-
-    def close(self) -> int:
-        """Complete the files and return the room, in bytes, that the next file should keep for its header."""
 
 
 class FileStore:
@@ -81,7 +72,7 @@ class FileStore:
         part.unlink(missing_ok=True)
         os.close(create_file(part))
         try:
-            with interrupts_deferred():  # torch would turn an interrupt into an error of its own
+            with defer_interrupts():  # torch would turn an interrupt into an error of its own
                 _save(tensor, part)
                 part.replace(self._directory / file)
         except BaseException:
@@ -255,7 +246,7 @@ class DelayedStore:
         store: The store that writes them.
     """
 
-    def __init__(self, store: TensorStore) -> None:
+    def __init__(self, store: NamingStore) -> None:
         self._store = store
         self._kept: dict[str, torch.Tensor] = {}
 

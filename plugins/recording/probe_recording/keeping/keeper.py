@@ -15,7 +15,7 @@ from probe_recording.keeping.options import KeepOptions
 from probe_recording.keeping.readings import SCALED_PHASES, QuantityKind, QuantityReading
 from probe_recording.keeping.rise import find_first_rise
 from probe_recording.keeping.setting_change import find_setting_change
-from probe_recording.keeping.step_memory import KeptStep, StepRing
+from probe_recording.keeping.step_memory import StepRing, StoredStep
 from probe_recording.keeping.watched import SeriesKind, WatchedValue
 
 HISTORY_MEMORY_DIVISOR = 4
@@ -65,7 +65,7 @@ class Keeper:
         return self._ring.byte_count + self._history.byte_count
 
     @property
-    def steps(self) -> list[KeptStep]:
+    def steps(self) -> list[StoredStep]:
         """The kept steps, oldest first."""
         return self._ring.steps
 
@@ -100,7 +100,7 @@ class Keeper:
             is_scaled: True if a gradient scaler scales its gradients, which may then overflow.
         """
         column, rows = self._history.add(readings)
-        self._ring.add(KeptStep(number, label, files, column, rows))
+        self._ring.add(StoredStep(number, label, files, column, rows))
         self.step_count += 1
         trigger = self._judge(number, values) or self._find_non_finite(number, column, readings, is_scaled)
         return self._begin_event(trigger)
@@ -178,8 +178,8 @@ class Keeper:
     def write(
         self,
         event: Event,
-        directory_of: Callable[[KeptStep], StepDirectory],
-        unfinished: KeptStep | None = None,
+        directory_of: Callable[[StoredStep], StepDirectory],
+        unfinished: StoredStep | None = None,
     ) -> Path | None:
         """Write the kept steps that are not on disk yet, the newest first, and ``watch.json``.
 

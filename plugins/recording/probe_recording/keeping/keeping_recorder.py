@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from probe_core.errors import UserError, format_count
 from probe_recording import messages
-from probe_recording.directory import Lock, StepDirectory, check_place
-from probe_recording.earlier_run import is_one_of_several, settle_earlier_run
-from probe_recording.interrupts import interrupts_deferred
+from probe_recording.directory import StepDirectory, check_place
+from probe_recording.interrupts import defer_interrupts
 from probe_recording.keeping.event import Cause, Trigger
+from probe_recording.keeping.event_claim import EventClaim
 from probe_recording.keeping.keeper import Keeper
 from probe_recording.keeping.options import KeepOptions
 from probe_recording.keeping.readings import list_readings
 from probe_recording.keeping.signal_hook import SignalHook
-from probe_recording.keeping.step_memory import KeptStep, MemoryDirectory
+from probe_recording.keeping.step_memory import MemoryDirectory, StoredStep
 from probe_recording.keeping.verdict_text import format_event, format_rerun, format_written_steps
 from probe_recording.keeping.watched import collect_watched_values, has_scaler
 from probe_recording.leaves import Tree
 from probe_recording.recorder import Recorder
+from probe_recording.recorder_state import RecorderState
 from probe_recording.session import Entry, Session
 from probe_recording.sites import Stack
 
 S = TypeVar("S", bound=Session)
 
 
-class KeptSession(Session):
+class MemorySession(Session):
     """A session whose outputs of forward calls are noted while their records are added; a mixin.
 
     Attributes:
@@ -86,7 +86,7 @@ class KeepingRecorder(Recorder[S]):
         is_complete: False once steps of an event could not be written.
     """
 
-    tells_missing = False
+    reports_missing = False
     keeper: Keeper
     signal_hook: SignalHook | None
 
@@ -103,8 +103,8 @@ class KeepingRecorder(Recorder[S]):
         check_place(self.config.dump_path)
         self.keeper = Keeper(options)
         self.is_complete = True
-        self._replaces = replaces
-        self._has_settled = False
+        self._event_claim = EventClaim(self, self._notices, replaces=replaces)
+        self._claim = self._event_claim
         self._memory_directory: MemoryDirectory | None = None
         self._busy = 0
         self._process = os.getpid()
@@ -125,7 +125,7 @@ class KeepingRecorder(Recorder[S]):
         """End the step, keep it, and write the kept steps if it triggers an event."""
         with self._defer_signals():
             super().step()
-            self.recorded.clear()  # it would grow with the training
+            self.record_counts.clear()  # it would grow with the training
 
     def add_loss(self, value: Any) -> None:
         """Note a loss that the script passes, in place of those of backward passes."""
@@ -134,13 +134,13 @@ class KeepingRecorder(Recorder[S]):
             with session.quiet(), session.lock:
                 session.passed_losses.append(session.collector.tree(value, "", None))
 
-    def _step_directory(self, label: str) -> StepDirectory:
-        self._memory_directory = MemoryDirectory(self.config.dump_path, self._step, label)
+    def _open_directory(self) -> StepDirectory:
+        self._memory_directory = MemoryDirectory(self.config.dump_path, self._step, self.label)
         return self._memory_directory
 
     def _handle_closed_step(self, session: S) -> None:
         directory, self._memory_directory = self._memory_directory, None
-        if directory is None or not directory.files or self._finished:
+        if directory is None or not directory.files or self.state is RecorderState.FINISHED:
             return
         try:
             trigger = self.keeper.end_step(
@@ -152,21 +152,21 @@ class KeepingRecorder(Recorder[S]):
                 is_scaled=has_scaler(session.step_phases),
             )
         except Exception as error:  # the training must go on whatever the error
-            self._tell(f"probe: a step could not be judged: {type(error).__name__}: {error}")
+            self._notices.print_once(f"probe: a step could not be judged: {type(error).__name__}: {error}")
             return
         if trigger is not None:
             self._write_event(trigger)
-        self._tell_memory()
+        self._report_memory()
 
-    def _tell_memory(self) -> None:
+    def _report_memory(self) -> None:
         if self.keeper.dropped_for_memory:
-            self._tell(
+            self._notices.print_once(
                 f"probe: fewer than {format_count(self.keeper.options.keep_last, 'step')} fit into "
                 f"{self.keeper.options.memory:,} bytes, so older steps are dropped. "
                 "Allow more with keep_memory."
             )
         if self.keeper.left_out_quantities:
-            self._tell("probe: some quantities are not judged, because their history exceeds the memory.")
+            self._notices.print_once("probe: some quantities are not judged, because their history exceeds the memory.")
 
     # -- events ----------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class KeepingRecorder(Recorder[S]):
             cause: The reason.
             name: The class of the exception.
         """
-        if self._finished or os.getpid() != self._process:
+        if self.state is RecorderState.FINISHED or os.getpid() != self._process:
             return
         with self._defer_signals():
             number = self._step
@@ -189,11 +189,11 @@ class KeepingRecorder(Recorder[S]):
             if trigger is not None:
                 self._write_event(trigger)
 
-    def _write_event(self, trigger: Trigger, unfinished: KeptStep | None = None) -> None:
+    def _write_event(self, trigger: Trigger, unfinished: StoredStep | None = None) -> None:
         try:
             event = self.keeper.explain(trigger)
             messages.note(format_event(event))
-            with interrupts_deferred():
+            with defer_interrupts():
                 place = self.keeper.write(event, self._create_directory, unfinished)
             if place is not None:
                 steps = [*event.steps, *(() if unfinished is None else (unfinished.number,))]
@@ -204,59 +204,15 @@ class KeepingRecorder(Recorder[S]):
             fix = error.fix if isinstance(error, UserError) else "The training goes on."
             messages.print_error(f"The last steps could not be written: {problem}", fix)
 
-    def _create_directory(self, step: KeptStep) -> StepDirectory:
-        if step.label not in self._locks:
-            self._settle()
-            self._claim(step.label)
-        return StepDirectory(self.config.dump_path, step.number, step.label)
+    def _create_directory(self, step: StoredStep) -> StepDirectory:
+        self.config, directory = self._event_claim.open_event_step(self.config, step.number, step.label)
+        return directory
 
-    def _settle(self) -> None:
-        """Move an earlier recording away, once; write next to a directory that another process writes."""
-        if self._has_settled or self._is_spawned:
-            return
-        self._has_settled = True
-        try:
-            settle_earlier_run(self.config.dump_path, replace=self._replaces, confirm=None, warn=self._tell_moved)
-        except UserError:
-            self._avoid_directory()
-
-    @property
-    def _is_spawned(self) -> bool:
-        """True for one of several processes that no launcher started, which cannot settle together."""
-        return self.process_count > 1 and not is_one_of_several(os.environ)
-
-    def _tell_moved(self, _: str) -> None:
-        self._tell(f"probe: the earlier recording in {self.config.shown_path} was moved to a name with a number.")
-
-    def _claim(self, label: str) -> None:
-        try:
-            self._lock(label)
-        except UserError:
-            self._avoid_directory()
-            self._lock(label)
-
-    def _lock(self, label: str) -> None:
-        """Lock the directory; earlier steps are removed only if they were not moved away."""
-        if self._replaces or self._is_spawned:
-            super()._claim(label)
-        else:
-            self._locks[label] = Lock(self.config.dump_path, label)
-
-    def _avoid_directory(self) -> None:
-        """Write into a directory of this process, because another one writes into that which was set."""
-        suffix = f"-{os.getpid()}"
-        if self.config.shown_path.endswith(suffix):
-            return
-        path = self.config.dump_path
-        shown = self.config.shown_path.rstrip("/") + suffix
-        self._tell(f"probe: {path} is in use or cannot be written, so the steps are written to {shown}.")
-        self.config = replace(self.config, dump_path=path.with_name(path.name + suffix), shown_path=shown)
-
-    def tell_rerun(self, step: int, place: str) -> None:
+    def print_rerun(self, step: int, place: str) -> None:
         """Print that a step ran again, and where its tensors are."""
         messages.note(format_rerun(step, place))
 
-    def tell_error(self, error: UserError) -> None:
+    def print_error(self, error: UserError) -> None:
         """Print an error that does not end the training."""
         messages.print_error(error.what, error.fix)
 
@@ -275,14 +231,14 @@ class KeepingRecorder(Recorder[S]):
 
     def _write_at_signal(self) -> None:
         self._has_signal = False
-        if self._finished or self.keeper.options.signal is None:
+        if self.state is RecorderState.FINISHED or self.keeper.options.signal is None:
             return
         name = self.keeper.options.signal.name
         trigger = self.keeper.begin_interrupt_event(Trigger(Cause.SIGNAL, self._step, name=name))
         if trigger is not None:
             self._write_event(trigger, self._collect_unfinished_step())
 
-    def _collect_unfinished_step(self) -> KeptStep | None:
+    def _collect_unfinished_step(self) -> StoredStep | None:
         """Return what is recorded of the current step so far; None if nothing can be written."""
         session: Any = self._session
         directory = self._memory_directory
@@ -291,13 +247,13 @@ class KeepingRecorder(Recorder[S]):
         session.flush_unfinished()
         if not directory.files:
             return None
-        return KeptStep(self._step, directory.path.name, dict(directory.files), -1, np.array([], np.int32))
+        return StoredStep(self._step, directory.path.name, dict(directory.files), -1, np.array([], np.int32))
 
     # -- the end ---------------------------------------------------------------------------
 
     def complete(self) -> None:
         """Release the run; the step that is being recorded is not judged."""
-        if self._finished:
+        if self.state is RecorderState.FINISHED:
             return
         self._memory_directory = None
         super().complete()
@@ -306,12 +262,7 @@ class KeepingRecorder(Recorder[S]):
 
     def abandon(self) -> None:
         """Keep nothing any more, because the run belongs to the parent process."""
-        for lock in self._locks.values():
-            lock.let_go()
-        if self._session is not None:
-            self._session.active = False
-        self._session = None
-        self._finished = True
+        self._leave_run()
 
 
 class _SignalDeferral:

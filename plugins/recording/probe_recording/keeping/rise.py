@@ -10,7 +10,7 @@ import numpy as np
 from probe_recording.keeping.band import BandRule, Values, compute_median, find_limit
 from probe_recording.keeping.history import History
 from probe_recording.keeping.readings import QuantityName
-from probe_recording.keeping.step_memory import KeptStep
+from probe_recording.keeping.step_memory import StoredStep
 
 SIZE_RULE = "size"
 """The name of sizes in ``band.yaml``."""
@@ -35,7 +35,7 @@ class Rise:
     highest: float | None
 
 
-def find_first_rise(steps: Sequence[KeptStep], history: History, rule: BandRule) -> Rise | None:
+def find_first_rise(steps: Sequence[StoredStep], history: History, rule: BandRule) -> Rise | None:
     """Return the first quantity outside of its band, by step and then by the order within a step.
 
     Args:
@@ -58,7 +58,7 @@ def find_first_rise(steps: Sequence[KeptStep], history: History, rule: BandRule)
     return None
 
 
-def _find_candidates(step: KeptStep, sizes: Values, before: Values, rule: BandRule) -> list[int]:
+def _find_candidates(step: StoredStep, sizes: Values, before: Values, rule: BandRule) -> list[int]:
     """Return the rows that can be outside: infinite, or larger by the least factor than the last values."""
     current = sizes[step.rows]
     recent = before[step.rows][:, -rule.level_steps :]

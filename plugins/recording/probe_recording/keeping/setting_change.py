@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from probe_recording.keeping.step_memory import KeptStep
+from probe_recording.keeping.step_memory import StoredStep
 from probe_recording.step_phases import STEP_PHASES_FILE
 
 
@@ -30,7 +30,7 @@ class SettingChange:
     previous: float
 
 
-def find_setting_change(steps: Sequence[KeptStep], last: int, factor: float) -> SettingChange | None:
+def find_setting_change(steps: Sequence[StoredStep], last: int, factor: float) -> SettingChange | None:
     """Return the latest change of a setting by at least a factor, in a step up to ``last``.
 
     Args:
@@ -53,7 +53,7 @@ def find_setting_change(steps: Sequence[KeptStep], last: int, factor: float) -> 
     return latest
 
 
-def _iterate_settings(step: KeptStep) -> Iterator[tuple[tuple[str, int], float]]:
+def _iterate_settings(step: StoredStep) -> Iterator[tuple[tuple[str, int], float]]:
     """Yield the numeric settings of each group of parameters in a step, by name and group."""
     data = step.files.get(STEP_PHASES_FILE)
     step_phases: list[dict[str, Any]] = json.loads(data)["phases"] if data is not None else []

@@ -61,7 +61,7 @@ class MemoryDirectory(StepDirectory):
 
 
 @dataclass(slots=True, eq=False)
-class KeptStep:
+class StoredStep:
     """A step in memory.
 
     Attributes:
@@ -97,11 +97,11 @@ class StepRing:
     def __init__(self, keep_last: int, memory: int) -> None:
         self._keep_last = keep_last
         self._memory = memory
-        self._steps: deque[KeptStep] = deque()
+        self._steps: deque[StoredStep] = deque()
         self.dropped_for_memory = 0
 
     @property
-    def steps(self) -> list[KeptStep]:
+    def steps(self) -> list[StoredStep]:
         """The kept steps, oldest first."""
         return list(self._steps)
 
@@ -111,7 +111,7 @@ class StepRing:
         held = {id(data): sys.getsizeof(data) for step in self._steps for data in step.files.values()}
         return sum(held.values()) + sum(step.rows.nbytes for step in self._steps)
 
-    def add(self, step: KeptStep) -> None:
+    def add(self, step: StoredStep) -> None:
         """Add a step, and drop the oldest ones that exceed the number of steps or the bytes."""
         if self._steps:
             last = self._steps[-1].files

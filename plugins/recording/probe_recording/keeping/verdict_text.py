@@ -11,7 +11,7 @@ from probe_recording.keeping.readings import CALL, QuantityKind, QuantityName
 from probe_recording.keeping.rise import Rise
 from probe_recording.keeping.setting_change import SettingChange
 from probe_recording.keeping.watched import SeriesKind
-from probe_recording.loss import spans
+from probe_recording.loss import format_steps
 
 SERIES_TEXTS = {SeriesKind.LOSS: "loss", SeriesKind.GRADIENT_NORM: "gradient norm"}
 QUANTITY_TEXTS = {
@@ -88,7 +88,7 @@ def format_quantity(name: QuantityName) -> str:
 
 def format_written_steps(steps: Sequence[int], place: str) -> str:
     """Return the line about the steps that were written."""
-    return f"probe: {spans(steps)} can be read in {place}."
+    return f"probe: {format_steps(steps)} can be read in {place}."
 
 
 def format_rerun(step: int, place: str) -> str:

@@ -57,7 +57,7 @@ class Watch:
     def _start(self) -> None:
         if self._recorder.signal_hook is not None:
             self._recorder.signal_hook.install()
-        self._recorder.start(single_or_all(self._models), None)
+        self._recorder.start(unwrap_single(self._models), None)
         self._is_running = True
 
     def stop(self) -> None:
@@ -94,18 +94,18 @@ class Watch:
         except BaseException as error:
             if _is_failure(error):
                 self._interrupt(error)
-                self._ended(function, event_count)
+                self._handle_step_end(function, event_count)
             else:
                 self.stop()
             raise
         self.stop()
-        self._ended(function, event_count)
+        self._handle_step_end(function, event_count)
         return result
 
     def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Prepare a step that is passed as a function, before it is recorded."""
 
-    def _ended(self, function: Callable[..., Any], event_count: int) -> None:
+    def _handle_step_end(self, function: Callable[..., Any], event_count: int) -> None:
         """React to the end of such a step.
 
         Args:
@@ -137,12 +137,12 @@ class Watch:
         self._recorder.finish()
 
 
-def single_or_all(models: Sequence[Any]) -> Any:
+def unwrap_single(models: Sequence[Any]) -> Any:
     """Return the only model, whose modules then have names without a number; else the models."""
     return models[0] if len(models) == 1 else list(models) or None
 
 
-def objects_of(value: Any, kind: type, name: str, shown: str) -> list[Any]:
+def list_objects(value: Any, kind: type, name: str, shown: str) -> list[Any]:
     """Return an argument that is an object, a list of objects, or None as a list.
 
     Args:

@@ -16,7 +16,7 @@ SMALL_FILE = 64 << 10
 Memory = Union[bytes, MappedFile]
 
 
-def memory_of(path: str | os.PathLike[str]) -> Memory:
+def open_memory(path: str | os.PathLike[str]) -> Memory:
     """Return the content of a file: mapped, or a copy if it is small or cannot be guarded.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_recording.reading.memory import memory_of
+from probe_recording.reading.memory import open_memory
 
 __all__ = ["load_npy"]
 
@@ -47,7 +47,7 @@ def load_npy(file_name: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
     try:
         if count == 0:
             return np.empty(shape, dtype)
-        memory = memory_of(path)
+        memory = open_memory(path)
         if start + count * dtype.itemsize > len(memory):
             raise UnreadableTensor(f"{path.name} was cut off while it was read")
         array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory, start, None, "F" if fortran else "C")

@@ -35,7 +35,7 @@ from probe_recording.reading.jsonstream import JsonCursor, JsonError
 from probe_recording.reading.leaves import FieldError, add_record
 from probe_recording.reading.records import read_ordinary
 from probe_recording.reading.stacks import RecordedStacks
-from probe_recording.reading.tensors import TensorLoader, tensors_in
+from probe_recording.reading.tensors import TensorLoader, open_tensors
 
 OVERFLOW_TASKS = ("overflow_check", "nan_check")
 """Tasks whose runs can be opened and not compared: they hold the records with nan or infinity alone."""
@@ -44,7 +44,7 @@ PROGRESS_INTERVAL_BYTES = 4 << 20
 
 
 @contextmanager
-def collection_paused() -> Iterator[None]:
+def pause_collection() -> Iterator[None]:
     """Pause Python's garbage collector, which would search all parsed records again and again in vain."""
     was_on = gc.isenabled()
     gc.disable()
@@ -106,7 +106,7 @@ class DumpRun(Run):
         self._ends = array("q")
         self._index: dict[str, int] = {}
         columns = ColumnsBuilder()
-        with collection_paused():
+        with pause_collection():
             self.header = self._scan(framework, columns)
         self.values = columns.finish()
         self.starts, self.signatures = self.values.starts, self.values.signatures
@@ -115,7 +115,7 @@ class DumpRun(Run):
             _ = self.mode  # so that a run without values is refused when it is opened
         self._file = path.open("rb")
         self._stacks: RecordedStacks | None = None
-        self._tensors = tensors_in(path.parent / TENSOR_DIRECTORY, load)
+        self._tensors = open_tensors(path.parent / TENSOR_DIRECTORY, load)
 
     # -- reading -----------------------------------------------------------------------
 

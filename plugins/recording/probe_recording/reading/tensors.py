@@ -120,6 +120,6 @@ class RemoteTensors(Tensors):
         self._forget()
 
 
-def tensors_in(directory: Path, load: TensorLoader) -> Tensors:
+def open_tensors(directory: Path, load: TensorLoader) -> Tensors:
     """Return the tensors in a local or remote directory."""
     return RemoteTensors(directory, load) if is_remote(directory) else Tensors(directory, load)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn, Union
 import xxhash
 
 from probe_core.errors import make_printable
-from probe_recording.leaves import quoted
+from probe_recording.leaves import quote
 
 PROTOCOL = 1
 MAGIC_BYTES = b"PRB1"
@@ -166,10 +166,10 @@ def encode_frame(kind: FrameKind, head: Mapping[str, Any] | bytes, body: Sequenc
     return [PREFIX.pack(MAGIC_BYTES, kind, bytes(3), len(text), size, compute_checksum((text, *body))) + text, *body]
 
 
-def call_head(seq: int, step: int, rank: int, name: str, fields: str) -> bytes:
+def encode_call_head(seq: int, step: int, rank: int, name: str, fields: str) -> bytes:
     """Return the head of a call; ``fields`` is the JSON text of its record."""
     place = f'"seq": {seq}, "step": {step}, "rank": {rank}'
-    return f'{{{place}, "name": {quoted(name)}, "fields": {fields}}}'.encode()
+    return f'{{{place}, "name": {quote(name)}, "fields": {fields}}}'.encode()
 
 
 def compute_checksum(parts: Iterable[Buffer]) -> int:
@@ -183,7 +183,7 @@ def compute_checksum(parts: Iterable[Buffer]) -> int:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def prefix_of(data: Buffer, limits: FrameLimits = FrameLimits()) -> Prefix:  # noqa: B008 - immutable
+def parse_prefix(data: Buffer, limits: FrameLimits = FrameLimits()) -> Prefix:  # noqa: B008 - immutable
     """Return the checked prefix of a frame, before anything else of the frame is read.
 
     Args:
@@ -210,7 +210,7 @@ def prefix_of(data: Buffer, limits: FrameLimits = FrameLimits()) -> Prefix:  # n
     return Prefix(kind, head, body, checksum)
 
 
-def frame_of(prefix: Prefix, data: Buffer, max_values: int = MAX_JSON_VALUES) -> Frame:
+def parse_frame(prefix: Prefix, data: Buffer, max_values: int = MAX_JSON_VALUES) -> Frame:
     """Return a frame from its prefix and the ``prefix.size`` bytes that follow it.
 
     Args:
@@ -231,17 +231,17 @@ def frame_of(prefix: Prefix, data: Buffer, max_values: int = MAX_JSON_VALUES) ->
     return Frame(prefix.kind, _parse_json(prefix.kind, head, max_values), content[prefix.head :])
 
 
-def frame_in(content: Buffer, limits: FrameLimits = FrameLimits()) -> Frame:  # noqa: B008 - immutable
+def parse_frame_file(content: Buffer, limits: FrameLimits = FrameLimits()) -> Frame:  # noqa: B008 - immutable
     """Return the one frame that a whole file holds.
 
     Raises:
         FrameError: The file holds none, a part of one, or more than one.
     """
-    prefix = prefix_of(content, limits)
-    return frame_of(prefix, memoryview(content)[PREFIX.size :])
+    prefix = parse_prefix(content, limits)
+    return parse_frame(prefix, memoryview(content)[PREFIX.size :])
 
 
-def call_of(frame: Frame) -> SentCall:
+def parse_call(frame: Frame) -> SentCall:
     """Return the call that a frame of the kind CALL describes.
 
     Raises:
@@ -255,22 +255,22 @@ def call_of(frame: Frame) -> SentCall:
         raise FrameError(f'"name" of a call has {len(name):,} characters')
     if not isinstance(fields, dict):
         raise FrameError(f'"fields" of {name} is not a JSON object')
-    seq, step, rank = (number_in(head, key) for key in ("seq", "step", "rank"))
+    seq, step, rank = (get_number(head, key) for key in ("seq", "step", "rank"))
     return SentCall(seq, step, rank, name, fields)
 
 
-def call_in(head: Buffer) -> SentCall:
+def parse_call_head(head: Buffer) -> SentCall:
     """Return the call that the head of a frame of the kind CALL describes.
 
     Raises:
         FrameError: The head is not valid JSON, or a field is missing or has a wrong value.
     """
-    return call_of(
+    return parse_call(
         Frame(FrameKind.CALL, _parse_json(FrameKind.CALL, memoryview(head), MAX_JSON_VALUES), memoryview(b""))
     )
 
 
-def number_in(head: Mapping[str, Any], key: str) -> int:
+def get_number(head: Mapping[str, Any], key: str) -> int:
     """Return a field that must be a non-negative integer.
 
     Raises:
@@ -282,7 +282,7 @@ def number_in(head: Mapping[str, Any], key: str) -> int:
     return value
 
 
-def numbers_in(head: Mapping[str, Any], key: str) -> list[int]:
+def get_numbers(head: Mapping[str, Any], key: str) -> list[int]:
     """Return a field that must be a list of non-negative integers; an empty list if it is left out.
 
     Raises:
@@ -296,7 +296,7 @@ def numbers_in(head: Mapping[str, Any], key: str) -> list[int]:
     return value
 
 
-def text_in(head: Mapping[str, Any], key: str, most: int = 400) -> str:
+def get_text(head: Mapping[str, Any], key: str, most: int = 400) -> str:
     """Return a field that must be a text, made printable and at most ``most`` characters long.
 
     Raises:
@@ -308,7 +308,7 @@ def text_in(head: Mapping[str, Any], key: str, most: int = 400) -> str:
     return make_printable(value, most)
 
 
-def session_in(head: Mapping[str, Any]) -> str:
+def get_session(head: Mapping[str, Any]) -> str:
     """Return the field ``session``, which must be 32 hexadecimal digits.
 
     Raises:
@@ -320,7 +320,7 @@ def session_in(head: Mapping[str, Any]) -> str:
     return value
 
 
-def counts_in(head: Mapping[str, Any], key: str) -> dict[str, int]:
+def get_counts(head: Mapping[str, Any], key: str) -> dict[str, int]:
     """Return a field that must be an object of non-negative integers, such as calls by API.
 
     Raises:
@@ -329,7 +329,7 @@ def counts_in(head: Mapping[str, Any], key: str) -> dict[str, int]:
     value = head.get(key)
     if not isinstance(value, dict):
         raise FrameError(f'"{key}" is not an object of numbers: {value!r:.40}')
-    return {make_printable(name, 200): number_in(value, name) for name in value}
+    return {make_printable(name, 200): get_number(value, name) for name in value}
 
 
 def _parse_json(kind: FrameKind, head: memoryview, max_values: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from probe_recording.leaves import Tree, encode
 from probe_recording.sending.body import SentTensor, encode_body
-from probe_recording.sending.message import Buffer, FrameKind, call_head, encode_frame
+from probe_recording.sending.message import Buffer, FrameKind, encode_call_head, encode_frame
 
 REASON_NO_ROOM = "no room"
 """Reason of a dropped call: the memory for calls that wait to be sent or judged was used up."""
@@ -71,7 +71,7 @@ class QueuedCall:
 
     def build_frame(self, rank: int) -> list[Buffer]:
         """Return the call as a frame, in buffers to be written one after the other."""
-        head = call_head(self.seq, self.step, rank, self.name, encode(self.fields))
+        head = encode_call_head(self.seq, self.step, rank, self.name, encode(self.fields))
         return encode_frame(FrameKind.CALL, head, encode_body(self.tensors) if self.tensors else ())
 
 

@@ -13,13 +13,13 @@ from probe_core.errors import UserError
 from probe_core.files.atomic import write_text
 from probe_recording import messages
 from probe_recording.config import Config
-from probe_recording.place import Destination
+from probe_recording.destination import Destination
 from probe_recording.sending.message import PROTOCOL
 from probe_recording.sending.outbox import Outbox
 from probe_recording.sending.shared import SharedSender
 from probe_recording.sending.summary import SendingSummary
 from probe_recording.sending.tcp import TcpSender
-from probe_recording.sending.tls import sender_context
+from probe_recording.sending.tls import create_sender_context
 from probe_recording.sending.transport import Transport
 
 NOTICE_DELAY_SECONDS = 1.0
@@ -58,7 +58,7 @@ class Sender:
         ranks: Sequence[int] = (),
     ) -> None:
         if destination.tls is not None and destination.shared is None:
-            sender_context(destination.tls)  # wrong files are an error before the training begins
+            create_sender_context(destination.tls)  # wrong files are an error before the training begins
         if destination.shared is not None and not destination.shared.is_dir():
             raise UserError(
                 f'There is no directory "{destination.shared}" on this machine to send calls through.',

@@ -27,17 +27,17 @@ class _PendingCall:
         tensors: The copies.
         size: Bytes reserved for them.
         dropped: The reason for which the call is not sent; None while it is to be sent.
-        seen: Copies by the place and layout of the tensor, either of inputs or of outputs; with the tensor
+        copies: Copies by the place and layout of the tensor, either of inputs or of outputs; with the tensor
             itself, so that its memory is not used for another one meanwhile.
     """
 
     tensors: list[SentTensor] = field(default_factory=list)
     size: int = 0
     dropped: str | None = None
-    seen: dict[Hashable, tuple[SentTensor, Any]] = field(default_factory=dict)
+    copies: dict[Hashable, tuple[SentTensor, Any]] = field(default_factory=dict)
 
 
-class Sending(Session):
+class SendingMixin(Session):
     """A mix-in of a framework's session: complete forward calls go to an outbox, and nothing is written.
 
     It stands before the framework's session among the bases. Every tensor is copied to host memory when it is
@@ -83,7 +83,7 @@ class Sending(Session):
             held.dropped = self.outbox.reserve(CALL_OVERHEAD_BYTES)
             held.size = 0 if held.dropped else CALL_OVERHEAD_BYTES
         else:
-            held.seen.clear()  # the call may have changed its inputs
+            held.copies.clear()  # the call may have changed its inputs
         return None if held.dropped else partial(self._copy, held)
 
     def _copy(self, held: _PendingCall, name: str, tensor: Any) -> str | None:
@@ -94,8 +94,8 @@ class Sending(Session):
             identity, size, dtype = self.describe_tensor(tensor)
             if dtype not in SIZES:
                 return None
-            if identity in held.seen:
-                held.tensors.append(held.seen[identity][0]._replace(name=name))
+            if identity in held.copies:
+                held.tensors.append(held.copies[identity][0]._replace(name=name))
                 return name + self.suffix
             held.dropped = self.outbox.reserve(size)
             if held.dropped:
@@ -108,7 +108,7 @@ class Sending(Session):
             self._forget(held)
             raise
         sent = SentTensor(name, dtype, shape, data)
-        held.seen[identity] = sent, tensor
+        held.copies[identity] = sent, tensor
         held.tensors.append(sent)
         return name + self.suffix
 
@@ -141,7 +141,7 @@ class Sending(Session):
         if held is not None:
             size, held.size = held.size, 0
             held.tensors.clear()
-            held.seen.clear()
+            held.copies.clear()
             self.outbox.release(size)
 
     # -- writing ---------------------------------------------------------------------------

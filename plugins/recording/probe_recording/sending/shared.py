@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from probe_core.files.atomic import create_file
-from probe_recording.place import Destination
+from probe_recording.destination import Destination
 from probe_recording.sending.message import Buffer, FrameKind, encode_frame
 from probe_recording.sending.outbox import Outbox
 from probe_recording.sending.transport import Transport
@@ -54,7 +54,7 @@ class SharedName(NamedTuple):
         return f"{self.session}.r{self.rank}.{tag}{SUFFIX}"
 
 
-def shared_name(text: str) -> SharedName | None:
+def parse_shared_name(text: str) -> SharedName | None:
     """Return the parsed name of a file; None for a file that no sender wrote under its final name."""
     match = _NAME.fullmatch(text)
     if match is None:

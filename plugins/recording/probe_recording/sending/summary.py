@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from probe_recording.loss import spans
-from probe_recording.place import Destination
+from probe_recording.destination import Destination
+from probe_recording.loss import format_steps
 from probe_recording.sending.outbox import Counts, format_largest
 
 VERSION = 1
@@ -72,7 +72,7 @@ class SendingSummary:
             yield f"probe: rank {self.rank} made no call to be sent to {self.destination}."
             return
         done = "stored in" if self.destination.shared else "acknowledged by"
-        steps = f" of {spans(self.steps)}" if self.steps else ""
+        steps = f" of {format_steps(self.steps)}" if self.steps else ""
         calls = f"{counts.acknowledged.total():,} of {queued + dropped:,} calls of rank {self.rank}{steps}"
         yield f"probe: {calls} were {done} {self.destination}."
         if self.verdicts:

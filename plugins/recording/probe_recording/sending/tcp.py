@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from probe_core.errors import make_printable
-from probe_recording.place import Destination
+from probe_recording.destination import Destination
 from probe_recording.sending.message import (
     PREFIX,
     PROTOCOL,
@@ -23,13 +23,13 @@ from probe_recording.sending.message import (
     FrameLimits,
     Prefix,
     encode_frame,
-    frame_of,
-    number_in,
-    prefix_of,
-    text_in,
+    get_number,
+    get_text,
+    parse_frame,
+    parse_prefix,
 )
 from probe_recording.sending.outbox import Outbox, QueuedCall
-from probe_recording.sending.tls import sender_context
+from probe_recording.sending.tls import create_sender_context
 from probe_recording.sending.transport import ReceiverRefusal, Transport
 
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -110,7 +110,7 @@ class TcpSender(Transport):
 
     def _connect(self) -> socket.socket:
         """Return a connection to the receiver, with TLS if that is configured."""
-        context = sender_context(self._destination.tls) if self._destination.tls is not None else None
+        context = create_sender_context(self._destination.tls) if self._destination.tls is not None else None
         connection = socket.create_connection((self._destination.host, self._destination.port), CONNECT_TIMEOUT_SECONDS)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -150,13 +150,13 @@ class TcpSender(Transport):
                 raise FrameError("it expects TLS, and this end sends plain text (tls_path, or --tls DIR)")
             answers.add_data(data)
         if frame.kind is FrameKind.REFUSED:
-            raise ReceiverRefusal(text_in(frame.head, "text"))
+            raise ReceiverRefusal(get_text(frame.head, "text"))
         if frame.kind is not FrameKind.WELCOME:
             raise FrameError(f"the receiver answers with {frame.kind.name} in place of a welcome")
-        version = number_in(frame.head, "version")
+        version = get_number(frame.head, "version")
         if version != PROTOCOL:
             raise ReceiverRefusal(f"it speaks version {version} of the protocol, and this probe version {PROTOCOL}")
-        self._outbox.limit(*(number_in(frame.head, key) for key in ("most_body", "window_bytes", "window_calls")))
+        self._outbox.limit(*(get_number(frame.head, key) for key in ("most_body", "window_bytes", "window_calls")))
 
     def handle_answer(self, frame: Frame) -> bool:
         """Act on an answer of the receiver; return True if it was the last."""
@@ -167,9 +167,9 @@ class TcpSender(Transport):
                 raise FrameError('"seqs" of the receiver is not a list of whole numbers')
             self._outbox.acknowledge(seqs)
         elif frame.kind is FrameKind.AGAIN:
-            self._outbox.requeue_damaged(number_in(head, "place"))
+            self._outbox.requeue_damaged(get_number(head, "place"))
         elif frame.kind is FrameKind.REFUSED:
-            raise ReceiverRefusal(text_in(head, "text"))
+            raise ReceiverRefusal(get_text(head, "text"))
         elif frame.kind is not FrameKind.ENDED:
             raise FrameError(f"the receiver sends {frame.kind.name}, which a sender does not expect")
         if "verdicts" in head:
@@ -321,14 +321,14 @@ class _Answers:
         if self._prefix is None:
             if len(self._bytes) < PREFIX.size:
                 return None
-            self._prefix = prefix_of(self._bytes, _ANSWER_LIMITS)
+            self._prefix = parse_prefix(self._bytes, _ANSWER_LIMITS)
             del self._bytes[: PREFIX.size]
         if len(self._bytes) < self._prefix.size:
             return None
         prefix, self._prefix = self._prefix, None
         content = bytes(self._bytes[: prefix.size])
         del self._bytes[: prefix.size]
-        return frame_of(prefix, content)
+        return parse_frame(prefix, content)
 
 
 def _receive_bytes(connection: socket.socket) -> bytes:
@@ -347,6 +347,6 @@ def _parse_verdicts(value: Any) -> dict[str, Counter[str]]:
         if not isinstance(counts, dict):
             raise FrameError('"verdicts" of the receiver is not an object of objects')
         verdicts[make_printable(status, 40)] = Counter(
-            {make_printable(api, 200): number_in(counts, api) for api in counts}
+            {make_printable(api, 200): get_number(counts, api) for api in counts}
         )
     return verdicts

@@ -64,7 +64,7 @@ PinningContext.sslsocket_class = _PinningSocket
 PinningContext.sslobject_class = _PinningObject
 
 
-def receiver_context(directory: Path) -> ssl.SSLContext:
+def create_receiver_context(directory: Path) -> ssl.SSLContext:
     """Return the context of a receiver with the certificates in a directory.
 
     Raises:
@@ -85,7 +85,7 @@ def receiver_context(directory: Path) -> ssl.SSLContext:
     return context
 
 
-def sender_context(directory: Path) -> ssl.SSLContext:
+def create_sender_context(directory: Path) -> ssl.SSLContext:
     """Return the context of a sender with the certificates in a directory.
 
     Raises:
@@ -113,7 +113,7 @@ def is_mutual(context: ssl.SSLContext) -> bool:
     return context.verify_mode is ssl.CERT_REQUIRED
 
 
-def sentence_of(error: Exception) -> str:
+def format_connection_error(error: Exception) -> str:
     """Return a sentence on a failed connection or handshake, without a full stop."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not accepted: {error.verify_message}"
@@ -158,7 +158,7 @@ def _load_own(context: ssl.SSLContext, key: Path, certificate: Path) -> None:
         context.load_cert_chain(certificate, key, password=lambda: _refuse_password(key))
     except ssl.SSLError as error:
         raise UserError(
-            f'"{certificate}" and "{key}" are no certificate and its key: {sentence_of(error)}.',
+            f'"{certificate}" and "{key}" are no certificate and its key: {format_connection_error(error)}.',
             "Make them again, as docs/online.md shows.",
         ) from None
     except OSError as error:

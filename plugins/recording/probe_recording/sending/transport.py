@@ -13,7 +13,7 @@ from typing import Any
 
 from probe_core.errors import UserError, make_printable
 from probe_recording import messages
-from probe_recording.place import Destination
+from probe_recording.destination import Destination
 from probe_recording.sending.message import (
     MAX_JSON_VALUES,
     PREFIX,
@@ -23,7 +23,7 @@ from probe_recording.sending.message import (
     count_json_values,
 )
 from probe_recording.sending.outbox import REASON_RECORDER_ERROR, REASON_TOO_LARGE, Outbox, QueuedCall
-from probe_recording.sending.tls import sentence_of
+from probe_recording.sending.tls import format_connection_error
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 60.0
 """Seconds between two attempts, doubled after each failure."""
@@ -114,7 +114,9 @@ class Transport(ABC):
                 self._outbox.refused = True
                 self._report_failure(f"refuses this training: {error}", lasting=True)
             except (OSError, FrameError, EOFError) as error:
-                self._report_failure(f"{self.trouble}: {sentence_of(error)}", lasting=isinstance(error, ssl.SSLError))
+                self._report_failure(
+                    f"{self.trouble}: {format_connection_error(error)}", lasting=isinstance(error, ssl.SSLError)
+                )
             except UserError as error:
                 self._report_failure(f"{self.trouble}: {error.what} {error.fix}", lasting=True)
             except Exception as error:  # the training must go on whatever the error

@@ -12,7 +12,7 @@ from probe_recording import (
     InterceptedCall,
     Lock,
     TaskRecorder,
-    interrupts_deferred,
+    defer_interrupts,
     new_interceptor,
     remove_earlier_steps,
 )
@@ -61,7 +61,7 @@ class FreeBenchmark(TaskRecorder):
 
     # -- the life of a step ----------------------------------------------------------------
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
         """Start examining the calls of the current step, if it and the rank are selected."""
         self.activity.add_start()
@@ -76,7 +76,7 @@ class FreeBenchmark(TaskRecorder):
         self._running = self._has_counted = True
         self._benchmark.is_active = True
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def stop(self) -> None:
         """Stop examining calls; ``start`` may be called again in the same step."""
         if self._running:
@@ -86,13 +86,13 @@ class FreeBenchmark(TaskRecorder):
             finally:
                 self._interceptor.remove()
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def step(self) -> None:
         """End the step."""
         self._end_step()
         self.current_step += 1
 
-    @interrupts_deferred()
+    @defer_interrupts()
     def set_step(self, step: int) -> None:
         """Set the number of the current step."""
         self._end_step()

@@ -38,7 +38,7 @@ def test_nodes_of_the_graph_2_10() -> None:
     def look(x: Tensor, weight: Parameter, parts: Any) -> Any:
         nodes = [compat.get_node(part) for part in parts]
         assert len({compat.get_identity(node) for node in nodes}) == 1
-        assert [compat.place_of(part) for part in parts] == [0, 1, 2]
+        assert [compat.get_output_index(part) for part in parts] == [0, 1, 2]
         ((product, place),) = [edge for edge in compat.list_edges(nodes[0]) if edge[0] is not None]
         assert place == 0 and compat.number_of(nodes[0]) > compat.number_of(product) > 0
         ends = [compat.get_identity(node) for node, _ in compat.list_edges(product)]
@@ -89,7 +89,7 @@ def test_eager_leaves_things_as_they_were_2_10(monkeypatch: pytest.MonkeyPatch) 
         else:
             monkeypatch.setenv("MS_JIT", before)
         stood = base._Vmap.__call__
-        eager = compat.Eager(lambda: lambda: None)
+        eager = compat.EagerSwitch(lambda: lambda: None)
         eager.install()
         eager.install()
         assert os.environ["MS_JIT"] == "0" and base._Vmap.__call__ is not stood

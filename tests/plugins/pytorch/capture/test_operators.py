@@ -176,7 +176,7 @@ def test_errors_of_the_recorder_do_not_reach_the_training(
         raise ValueError("a defect")
 
     monkeypatch.setattr("probe_pytorch.capture.functions.find_effects", fail)
-    monkeypatch.setattr("probe_pytorch.capture.unfilled.UnfilledMemory.watch_storage", fail)
+    monkeypatch.setattr("probe_pytorch.capture.uninitialized_memory.UninitializedMemory.add_storage", fail)
     run = Recording(tmp_path / "run", level="L1")
     run.start()
     assert torch.equal(operators.scaled(torch.empty(2).fill_(1), 2.0), torch.full((2,), 2.0))

@@ -98,7 +98,7 @@ def test_the_files_are_those_of_an_ordinary_recording(tmp_path: Path, probe: Any
         ]  # fmt: skip
         files = sorted(path.name for path in (tmp_path / place / "step4" / "rank").iterdir())
         assert files == [
-            "conditions.json", "construct.json", "dump.json", "step_phases.json", "stack.json", "watch.json",
+            "conditions.json", "construct.json", "dump.json", "stack.json", "step_phases.json", "watch.json",
         ]  # fmt: skip
     head = json.loads((tmp_path / "a/step3/rank/dump.json").read_text())
     assert head["task"] == "statistics" and head["level"] == "L0" and "unfinished" not in str(head["probe"])
@@ -167,7 +167,7 @@ def test_two_watches_of_one_directory_write_next_to_each_other(tmp_path: Path, c
     with pytest.raises(ValueError, match="planted"), first:
         nn.Sequential(nn.Linear(2, 2))(torch.ones(2, 2))
         raise ValueError("planted")
-    assert first._recorder._locks
+    assert first._recorder._claim.is_made
     watched(Training(3), tmp_path / "run", 3, 1)
     first.finish()
     others = [path for path in tmp_path.iterdir() if path.name.startswith("run-")]

@@ -17,7 +17,7 @@ from probe_recording.keeping.keeper import Keeper
 from probe_recording.keeping.options import MIN_BYTES, KeepOptions, parse_options
 from probe_recording.keeping.readings import QuantityName, QuantityReading
 from probe_recording.keeping.setting_change import SettingChange, find_setting_change
-from probe_recording.keeping.step_memory import KeptStep, MemoryDirectory, StepRing
+from probe_recording.keeping.step_memory import MemoryDirectory, StepRing, StoredStep
 from probe_recording.keeping.verdict_text import format_event
 from probe_recording.keeping.watched import SeriesKind, WatchedValue
 
@@ -27,8 +27,8 @@ NONE = np.array([], np.int32)
 FOUR = KeepOptions(4)
 
 
-def kept(number: int, *sizes: int) -> KeptStep:
-    return KeptStep(number, "rank", {f"file{i}": bytes([number % 251]) * n for i, n in enumerate(sizes)}, -1, NONE)
+def kept(number: int, *sizes: int) -> StoredStep:
+    return StoredStep(number, "rank", {f"file{i}": bytes([number % 251]) * n for i, n in enumerate(sizes)}, -1, NONE)
 
 
 def test_ring_keeps_the_last_steps() -> None:
@@ -56,7 +56,7 @@ def test_ring_keeps_nothing_of_a_step_that_is_larger_than_its_bytes() -> None:
 def test_ring_holds_equal_files_once() -> None:
     ring = StepRing(10, 1 << 20)
     for number in range(10):
-        ring.add(KeptStep(number, "rank", {"construct.json": b"a" * 1000 + b""}, -1, NONE))
+        ring.add(StoredStep(number, "rank", {"construct.json": b"a" * 1000 + b""}, -1, NONE))
         ring.steps[-1].files["construct.json"] = (
             bytes(bytearray(b"a" * 1000)) if number == 0 else ring.steps[-1].files["construct.json"]
         )
@@ -175,7 +175,7 @@ def test_write_writes_each_step_once_and_all_events_of_a_step(tmp_path: Path) ->
     assert trigger is not None
     written: list[int] = []
 
-    def directory_of(step: KeptStep) -> StepDirectory:
+    def directory_of(step: StoredStep) -> StepDirectory:
         written.append(step.number)
         return StepDirectory(tmp_path, step.number, step.label)
 
@@ -190,9 +190,9 @@ def test_write_writes_each_step_once_and_all_events_of_a_step(tmp_path: Path) ->
 
 
 def test_the_latest_large_change_of_a_setting_is_found() -> None:
-    def step(number: int, **settings: object) -> KeptStep:
+    def step(number: int, **settings: object) -> StoredStep:
         step_phases = {"phases": [{"phase": "settings", "facts": {"groups": [{"settings": settings}]}}]}
-        return KeptStep(number, "rank", {"step_phases.json": json.dumps(step_phases).encode()}, -1, NONE)
+        return StoredStep(number, "rank", {"step_phases.json": json.dumps(step_phases).encode()}, -1, NONE)
 
     steps = [
         step(1, lr=0.1, foreach=True, betas=[0.9, 0.99]), step(2, lr=0.19, foreach=False), step(3, lr=0.0),

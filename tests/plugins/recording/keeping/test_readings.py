@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.values import Collector
+from probe_pytorch.values import TorchCollector
 from probe_recording.keeping.readings import PHASES, QuantityKind, iterate_statistics, list_readings
 from probe_recording.keeping.watched import MAX_SERIES, SeriesKind, collect_watched_values
 from probe_recording.step_phases import StepPhases
@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Any, float]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_size_is_the_root_mean_square(name: str, encodes: bool) -> None:
     tensor, expected = CASES[name]
-    tree = Collector(encodes=encodes).tree(tensor, "", None)
+    tree = TorchCollector(encodes=encodes).tree(tensor, "", None)
     (measured,) = iterate_statistics(tree)
     assert measured.size == pytest.approx(expected, rel=1e-6, nan_ok=True)
     step_phases = StepPhases()
@@ -50,7 +50,7 @@ def test_size_is_the_root_mean_square(name: str, encodes: bool) -> None:
 
 
 def leaf(value: Any) -> Any:
-    return Collector().tree(torch.as_tensor(value), "", None)
+    return TorchCollector().tree(torch.as_tensor(value), "", None)
 
 
 def test_readings_follow_the_order_of_a_step() -> None:

@@ -16,21 +16,21 @@ from probe_recording import (
     FrameError,
     FrameKind,
     FrameLimits,
-    call_head,
-    call_in,
-    call_of,
-    counts_in,
+    encode_call_head,
     encode_frame,
-    frame_in,
-    number_in,
-    prefix_of,
-    session_in,
-    text_in,
+    get_counts,
+    get_number,
+    get_session,
+    get_text,
+    parse_call,
+    parse_call_head,
+    parse_frame_file,
+    parse_prefix,
 )
 from support.measuring import PROPERTY
 
 NAME = "Functional.relu.0.forward"
-CALL = call_head(7, 2, 1, NAME, '{"input_args": [{"type": "float", "value": -Infinity}]}')
+CALL = encode_call_head(7, 2, 1, NAME, '{"input_args": [{"type": "float", "value": -Infinity}]}')
 
 
 def packed(kind: FrameKind, head: object, body: bytes = b"") -> bytes:
@@ -40,8 +40,8 @@ def packed(kind: FrameKind, head: object, body: bytes = b"") -> bytes:
 
 def test_a_call_comes_back() -> None:
     data = packed(FrameKind.CALL, CALL, b"some bytes")
-    frame = frame_in(data)
-    call = call_of(frame)
+    frame = parse_frame_file(data)
+    call = parse_call(frame)
     assert (call.seq, call.step, call.rank, call.name) == (7, 2, 1, NAME)
     assert call.fields == {"input_args": [{"type": "float", "value": -math.inf}]}
     assert bytes(frame.body) == b"some bytes"
@@ -51,7 +51,7 @@ def test_a_call_comes_back() -> None:
 @given(st.sampled_from(FrameKind), st.dictionaries(st.text(), st.integers() | st.text()), st.binary())
 @PROPERTY
 def test_round_trip(kind: FrameKind, head: dict[str, object], body: bytes) -> None:
-    frame = frame_in(b"".join(encode_frame(kind, head, [body[:3], body[3:]])))
+    frame = parse_frame_file(b"".join(encode_frame(kind, head, [body[:3], body[3:]])))
     assert (frame.kind, frame.head, bytes(frame.body)) == (kind, head, body)
 
 
@@ -66,12 +66,12 @@ def test_the_length_of_the_prefix_is_part_of_the_format() -> None:
 def test_a_frame_that_was_cut_off(cut: int) -> None:
     data = packed(FrameKind.CALL, CALL, bytes(100))
     with pytest.raises(FrameError, match="cut off"):
-        frame_in(data[:cut])
+        parse_frame_file(data[:cut])
 
 
 def test_bytes_behind_the_frame_of_a_file() -> None:
     with pytest.raises(FrameError, match="cut off"):
-        frame_in(packed(FrameKind.END, {}) + b"x")
+        parse_frame_file(packed(FrameKind.END, {}) + b"x")
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_bytes_behind_the_frame_of_a_file() -> None:
 def test_lengths_are_checked_before_the_rest_is_read(head: int, body: int, message: str) -> None:
     prefix = PREFIX.pack(b"PRB1", FrameKind.CALL, bytes(3), head, body, 0)
     with pytest.raises(FrameError, match=message):
-        prefix_of(prefix)
+        parse_prefix(prefix)
 
 
 def test_limits_are_settable() -> None:
     data = packed(FrameKind.CALL, CALL, bytes(11))
-    assert frame_in(data, FrameLimits(body=11))
+    assert parse_frame_file(data, FrameLimits(body=11))
     with pytest.raises(FrameError, match="a body of 11 bytes; 10 are"):
-        frame_in(data, FrameLimits(body=10))
+        parse_frame_file(data, FrameLimits(body=10))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_limits_are_settable() -> None:
 )
 def test_no_prefix_of_a_frame(data: bytes, message: str) -> None:
     with pytest.raises(FrameError, match=message):
-        prefix_of(data)
+        parse_prefix(data)
 
 
 @pytest.mark.parametrize("place", [20, 28, 60, -1])
@@ -117,7 +117,7 @@ def test_a_wrong_checksum(place: int) -> None:
     data = bytearray(packed(FrameKind.CALL, CALL, bytes(100)))
     data[place] ^= 1
     with pytest.raises(DamagedFrame, match="checksum"):
-        frame_in(data)
+        parse_frame_file(data)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_wrong_checksum(place: int) -> None:
 )
 def test_hostile_heads(head: bytes, message: str) -> None:
     with pytest.raises(FrameError, match=message):
-        frame_in(packed(FrameKind.HELLO, head))
+        parse_frame_file(packed(FrameKind.HELLO, head))
 
 
 @pytest.mark.parametrize(
@@ -161,25 +161,25 @@ def test_hostile_heads(head: bytes, message: str) -> None:
 )
 def test_wrong_fields_of_a_call(fields: dict[str, object], message: str) -> None:
     head = {"seq": 0, "step": 0, "rank": 0, "name": NAME, "fields": {}}
-    assert call_of(frame_in(packed(FrameKind.CALL, head)))
+    assert parse_call(parse_frame_file(packed(FrameKind.CALL, head)))
     with pytest.raises(FrameError, match=message):
-        call_of(frame_in(packed(FrameKind.CALL, {**head, **fields})))
+        parse_call(parse_frame_file(packed(FrameKind.CALL, {**head, **fields})))
     for name in fields:
         without = {key: value for key, value in head.items() if key != name}
         with pytest.raises(FrameError):
-            call_of(frame_in(packed(FrameKind.CALL, without)))
+            parse_call(parse_frame_file(packed(FrameKind.CALL, without)))
 
 
 def test_fields_of_other_heads() -> None:
     head = {"text": "a\x1b[2Jb", "counts": {"Functional.relu": 3}, "number": 4}
-    assert text_in(head, "text") == "a\\x1b[2Jb"
-    assert counts_in(head, "counts") == {"Functional.relu": 3}
-    assert number_in(head, "number") == 4
+    assert get_text(head, "text") == "a\\x1b[2Jb"
+    assert get_counts(head, "counts") == {"Functional.relu": 3}
+    assert get_number(head, "number") == 4
     for wrong in ({"a": -1}, {"a": True}, [1], None):
         with pytest.raises(FrameError):
-            counts_in({"counts": wrong}, "counts")
+            get_counts({"counts": wrong}, "counts")
     with pytest.raises(FrameError, match='"text" is not a text'):
-        text_in({}, "text")
+        get_text({}, "text")
 
 
 @given(st.binary(max_size=200))
@@ -187,7 +187,7 @@ def test_fields_of_other_heads() -> None:
 def test_rubbish_raises_nothing_else(data: bytes) -> None:
     for candidate in (data, b"PRB1\4\0\0\0" + data):
         with pytest.raises(FrameError):
-            frame_in(candidate)
+            parse_frame_file(candidate)
 
 
 def test_a_frame_holds_its_body_without_a_copy() -> None:
@@ -195,7 +195,7 @@ def test_a_frame_holds_its_body_without_a_copy() -> None:
     parts = encode_frame(FrameKind.CALL, CALL, [body])
     assert parts[1] is body
     data = b"".join(parts)
-    frame: Frame = frame_in(data)
+    frame: Frame = parse_frame_file(data)
     assert frame.body.obj is data
 
 
@@ -204,24 +204,24 @@ def test_frame_in_refuses_a_head_of_too_many_values(value: str) -> None:
     """The number of values is limited whatever they are, and what the format needs is within the limit."""
     tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3, 4], "Max": 1.0, "Min": 0.0,
               "Mean": 0.5, "Norm": 2.0, "requires_grad": False, "data_name": "Torch.cat.0.forward.input.0.1.pt"}  # fmt: skip
-    largest = call_head(0, 0, 0, NAME, json.dumps({"input_args": [[tensor] * 10_000], "output": [tensor]}))
-    assert len(call_of(frame_in(packed(FrameKind.CALL, largest))).fields["input_args"][0]) == 10_000
-    head = call_head(0, 0, 0, NAME, f'{{"input_args": [{",".join([value] * (1 << 18))}]}}')
+    largest = encode_call_head(0, 0, 0, NAME, json.dumps({"input_args": [[tensor] * 10_000], "output": [tensor]}))
+    assert len(parse_call(parse_frame_file(packed(FrameKind.CALL, largest))).fields["input_args"][0]) == 10_000
+    head = encode_call_head(0, 0, 0, NAME, f'{{"input_args": [{",".join([value] * (1 << 18))}]}}')
     with pytest.raises(FrameError, match=r"values; 262,144 are allowed"):
-        frame_in(packed(FrameKind.CALL, head))
+        parse_frame_file(packed(FrameKind.CALL, head))
 
 
 def test_frame_in_refuses_a_number_of_too_many_digits() -> None:
     with pytest.raises(FrameError, match="5,000 digits"):
-        frame_in(packed(FrameKind.CALL, b'{"seq": ' + b"9" * 5000 + b"}"))
+        parse_frame_file(packed(FrameKind.CALL, b'{"seq": ' + b"9" * 5000 + b"}"))
 
 
 def test_call_in_returns_the_call_of_a_head() -> None:
-    assert call_in(CALL) == call_of(frame_in(packed(FrameKind.CALL, CALL)))
+    assert parse_call_head(CALL) == parse_call(parse_frame_file(packed(FrameKind.CALL, CALL)))
 
 
 @pytest.mark.parametrize("session", ["", "5e" * 15, "5E" * 16, "../" + "5" * 29, "5e" * 16 + "\n", 7, None])
 def test_session_in_refuses_other_texts(session: object) -> None:
-    assert session_in({"session": "5e" * 16}) == "5e" * 16
+    assert get_session({"session": "5e" * 16}) == "5e" * 16
     with pytest.raises(FrameError, match="32 hexadecimal digits"):
-        session_in({"session": session})
+        get_session({"session": session})

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from probe_recording import SentTensor, frame_in
+from probe_recording import SentTensor, parse_frame_file
 from probe_recording.sending import outbox as module
 from probe_recording.sending.outbox import (
     CALL_OVERHEAD_BYTES,
@@ -155,6 +155,6 @@ def test_a_call_becomes_a_frame() -> None:
     outbox.put(3, "a.0.forward", {"input_args": []}, [SentTensor("x", "uint8", (2,), b"ab")], 0)
     call = outbox.take()
     assert call is not None
-    frame = frame_in(b"".join(call.build_frame(5)))
+    frame = parse_frame_file(b"".join(call.build_frame(5)))
     assert frame.head == {"seq": 0, "step": 3, "rank": 5, "name": "a.0.forward", "fields": {"input_args": []}}
     assert bytes(frame.body).endswith(b"ab")

@@ -18,9 +18,9 @@ from probe_recording import (
     SentTensor,
     SentTensors,
     SharedName,
-    call_of,
-    frame_in,
-    shared_name,
+    parse_call,
+    parse_frame_file,
+    parse_shared_name,
 )
 from probe_recording.sending import shared, transport
 
@@ -76,11 +76,11 @@ def test_names_are_parsed_as_they_are_written() -> None:
         SharedName(session, 12, FrameKind.TALLY, -1),
         SharedName(session, 12, FrameKind.END, -1),
     ):
-        assert shared_name(str(name)) == name
+        assert parse_shared_name(str(name)) == name
     good = f"{session}.r0.0000000007.prb"
-    assert shared_name(good)
+    assert parse_shared_name(good)
     for wrong in (f".{good}.part", good[1:], good + "x", "x.pt", f"{session}.r0.7.prb", f"../{good}", ""):
-        assert shared_name(wrong) is None
+        assert parse_shared_name(wrong) is None
 
 
 def test_each_frame_is_a_whole_file(make: Callable[..., Sender], tmp_path: Path) -> None:
@@ -90,12 +90,12 @@ def test_each_frame_is_a_whole_file(make: Callable[..., Sender], tmp_path: Path)
     assert summary is not None and summary.is_complete
     frames = {}
     for path in (tmp_path / "shared").iterdir():
-        name = shared_name(path.name)
+        name = parse_shared_name(path.name)
         assert name is not None and (name.session, name.rank) == (sender._session, 3)
-        frames[name.kind, name.seq] = frame = frame_in(path.read_bytes())
+        frames[name.kind, name.seq] = frame = parse_frame_file(path.read_bytes())
         assert frame.kind is name.kind
         if name.kind is FrameKind.CALL:
-            assert call_of(frame).seq == name.seq and SentTensors(frame.body).names == ["x"]
+            assert parse_call(frame).seq == name.seq and SentTensors(frame.body).names == ["x"]
     assert len(frames) == len(NAMES) + 2
     assert frames[FrameKind.HELLO, -1].head["rank"] == 3
     assert frames[FrameKind.END, -1].head == {"queued": {"Functional.linear": 10}, "dropped": {}}
@@ -112,7 +112,7 @@ def test_a_quota_bounds_what_waits_for_a_receiver(make: Callable[..., Sender], t
 
     def take() -> bool:
         for name in files(tmp_path):
-            parsed = shared_name(name)
+            parsed = parse_shared_name(name)
             if parsed is not None and parsed.kind is FrameKind.CALL:
                 seen.add(name)
                 (tmp_path / "shared" / name).unlink()
@@ -160,8 +160,8 @@ def test_a_disk_that_fails(
     put(sender)
     summary = sender.finish(tmp_path)
     assert summary is not None and summary.is_complete
-    calls = [frame_in((tmp_path / "shared" / name).read_bytes()) for name in files(tmp_path)]
-    assert sorted(call_of(c).seq for c in calls if c.kind is FrameKind.CALL) == list(range(len(NAMES)))
+    calls = [parse_frame_file((tmp_path / "shared" / name).read_bytes()) for name in files(tmp_path)]
+    assert sorted(parse_call(c).seq for c in calls if c.kind is FrameKind.CALL) == list(range(len(NAMES)))
     assert os.strerror(number) in capfd.readouterr().err
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import Destination, Sender, SentTensor, receiver_context
+from probe_recording import Destination, Sender, SentTensor, create_receiver_context
 from probe_recording.sending import tcp, transport
 from probe_recording.sending.outbox import CALL_OVERHEAD_BYTES
 from probe_recording.sending.summary import SendingSummary
@@ -290,7 +290,7 @@ def directory(path: Path, *files: Path) -> Path:
 
 def test_tls_with_the_receivers_own_certificate(certificates: Path, make: Make, tmp_path: Path) -> None:
     pinned = directory(tmp_path / "sender", certificates / "receiver" / "server.crt")
-    with receiver(context=receiver_context(certificates / "receiver")) as end:
+    with receiver(context=create_receiver_context(certificates / "receiver")) as end:
         sender = make(end, tls=pinned)
         put(sender, size=100_000)
         assert finish(sender, tmp_path).is_complete
@@ -300,7 +300,7 @@ def test_tls_with_the_receivers_own_certificate(certificates: Path, make: Make, 
 def test_tls_of_both_ends(certificates: Path, make: Make, tmp_path: Path) -> None:
     theirs = directory(tmp_path / "theirs", *(certificates / "receiver").iterdir(), certificates / "client/client.crt")
     mine = directory(tmp_path / "mine", theirs / "server.crt", *(certificates / "client").iterdir())
-    with receiver(context=receiver_context(theirs)) as end:
+    with receiver(context=create_receiver_context(theirs)) as end:
         sender = make(end, tls=mine)
         put(sender)
         assert finish(sender, tmp_path).is_complete
@@ -314,7 +314,7 @@ def test_tls_of_both_ends(certificates: Path, make: Make, tmp_path: Path) -> Non
 def test_ends_that_do_not_fit(which: str, certificates: Path, make: Make, tmp_path: Path, capfd: Any) -> None:
     wrong = "other" if which == "another certificate" else "receiver"
     tls = directory(tmp_path / "sender", certificates / wrong / "server.crt")
-    context = None if which == "TLS to plain text" else receiver_context(certificates / "receiver")
+    context = None if which == "TLS to plain text" else create_receiver_context(certificates / "receiver")
     with receiver(context=context) as end:
         sender = make(end, tls=None if which == "plain text to TLS" else tls, drain=0.5)
         put(sender)
@@ -351,7 +351,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_authority_signs_for_a_host(authority: Path, make: Make, tmp_path: Path, capfd: Any) -> None:
     trusting = directory(tmp_path / "sender", authority / "ca.crt")
-    with receiver(context=receiver_context(authority / "good")) as end:
+    with receiver(context=create_receiver_context(authority / "good")) as end:
         sender = make(end, tls=trusting)
         put(sender)
         assert finish(sender, tmp_path).is_complete
@@ -359,7 +359,7 @@ def test_an_authority_signs_for_a_host(authority: Path, make: Make, tmp_path: Pa
         put(other)
         assert not finish(other, tmp_path).is_complete
     assert "Hostname mismatch" in capfd.readouterr().err
-    with receiver(context=receiver_context(authority / "expired")) as end:
+    with receiver(context=create_receiver_context(authority / "expired")) as end:
         sender = make(end, tls=trusting, drain=0.5)
         put(sender)
         assert not finish(sender, tmp_path).is_complete
@@ -368,13 +368,13 @@ def test_an_authority_signs_for_a_host(authority: Path, make: Make, tmp_path: Pa
 
 def test_a_certificate_that_is_replaced_while_the_training_runs(certificates: Path, make: Make, tmp_path: Path) -> None:
     mine = directory(tmp_path / "sender", certificates / "receiver/server.crt")
-    with receiver(context=receiver_context(certificates / "receiver")) as first:
+    with receiver(context=create_receiver_context(certificates / "receiver")) as first:
         sender = make(first, tls=mine)
         put(sender, NAMES[:10])
         assert sender.outbox.wait_until_empty(10)
         port = first.port
     put(sender, NAMES[10:])
-    with receiver(port=port, context=receiver_context(certificates / "other")) as second:
+    with receiver(port=port, context=create_receiver_context(certificates / "other")) as second:
         time.sleep(0.3)
         assert not second.calls  # the old certificate is trusted, and no other
         shutil.copy(certificates / "other/server.crt", mine / "server.crt")
@@ -393,6 +393,6 @@ def test_files_of_certificates_are_checked(certificates: Path, tmp_path: Path) -
         shutil.copytree(certificates / "receiver", path)
         make_wrong(path)
         with pytest.raises(UserError, match=message):
-            receiver_context(path)
+            create_receiver_context(path)
     with pytest.raises(UserError, match=r"holds neither server\.crt nor ca\.crt"):
         Sender(Destination("127.0.0.1", 1, tmp_path), 0, "pytorch", {})

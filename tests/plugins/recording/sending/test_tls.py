@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from probe_recording import receiver_context, sender_context
-from probe_recording.sending.tls import UNPINNED_CERTIFICATE, sentence_of
+from probe_recording import create_receiver_context, create_sender_context
+from probe_recording.sending.tls import UNPINNED_CERTIFICATE, format_connection_error
 
 from probe_core.errors import UserError
 
@@ -81,7 +81,7 @@ def handshake(receiver: ssl.SSLContext, sender: ssl.SSLContext, version: ssl.TLS
             with receiver.wrap_socket(ends[0], server_side=True) as connection:
                 connection.sendall(b"welcome")
         except OSError as error:
-            sentences[0] = sentence_of(error)
+            sentences[0] = format_connection_error(error)
             ends[0].close()
 
     thread = threading.Thread(target=serve)
@@ -90,7 +90,7 @@ def handshake(receiver: ssl.SSLContext, sender: ssl.SSLContext, version: ssl.TLS
         with sender.wrap_socket(ends[1], server_hostname="192.0.2.1") as connection:
             assert connection.recv(100) == b"welcome"
     except OSError as error:
-        sentences[1] = sentence_of(error)
+        sentences[1] = format_connection_error(error)
     except AssertionError:
         sentences[1] = "closed"
     finally:
@@ -112,7 +112,7 @@ def test_a_sender_accepts_the_pinned_certificate_alone(
     receiver = directory(tmp_path / "receiver", server_key=keys / presented / "server.key",
                          server_crt=keys / presented / "server.crt")  # fmt: skip
     sender = directory(tmp_path / "sender", server_crt=keys / pinned)
-    _, of_sender = handshake(receiver_context(receiver), sender_context(sender), version)
+    _, of_sender = handshake(create_receiver_context(receiver), create_sender_context(sender), version)
     assert bool(of_sender) is not is_accepted
     if presented == "forged":
         assert of_sender == f"the certificate is not accepted: {UNPINNED_CERTIFICATE}"
@@ -132,7 +132,7 @@ def test_a_receiver_lets_in_the_pinned_certificate_alone(
     sender = directory(tmp_path / "sender", server_crt=keys / "right" / "server.crt",
                        client_key=keys / presented / "client.key",
                        client_crt=keys / presented / "client.crt")  # fmt: skip
-    of_receiver, of_sender = handshake(receiver_context(receiver), sender_context(sender), version)
+    of_receiver, of_sender = handshake(create_receiver_context(receiver), create_sender_context(sender), version)
     assert bool(of_receiver) is not is_accepted and (is_accepted or of_sender)
 
 
@@ -141,7 +141,7 @@ def test_an_authority_next_to_a_pinned_certificate_is_refused(keys: Path, tmp_pa
                      server_crt=keys / "right" / "server.crt", client_crt=keys / "right" / "client.crt",
                      ca_crt=keys / "authority" / "ca.crt")  # fmt: skip
     with pytest.raises(UserError, match=r"holds both client\.crt and ca\.crt"):
-        receiver_context(both)
+        create_receiver_context(both)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -161,6 +161,6 @@ def test_a_sender_checks_the_name_of_the_host_unless_the_certificate_is_pinned(
     receiver = directory(tmp_path / "receiver", server_key=keys / presented / "server.key",
                          server_crt=keys / presented / "server.crt")  # fmt: skip
     sender = directory(tmp_path / "sender", **{name: keys / file for name, file in trusted.items()})
-    _, of_sender = handshake(receiver_context(receiver), sender_context(sender), version)
+    _, of_sender = handshake(create_receiver_context(receiver), create_sender_context(sender), version)
     is_other = presented == "named" and "server_crt" in trusted
     assert bool(of_sender) is (bool(reason) or is_other) and reason in of_sender, of_sender

@@ -103,7 +103,9 @@ def read_destination(section: Fields) -> Destination | None:
     return Destination(host, port, Path(tls).absolute() if tls else None, **limits)
 
 
-def destination_to(text: str, tls: str | None = None, insecure: bool = False, memory: str | None = None) -> Destination:
+def create_destination(
+    text: str, tls: str | None = None, insecure: bool = False, memory: str | None = None
+) -> Destination:
     """Return the destination of ``--send-to``.
 
     Args:
@@ -115,7 +117,7 @@ def destination_to(text: str, tls: str | None = None, insecure: bool = False, me
     Raises:
         UserError: The text is neither, or plain text would leave this machine without ``insecure``.
     """
-    limit = DEFAULT_MEMORY_BYTES if memory is None else bytes_of(memory)
+    limit = DEFAULT_MEMORY_BYTES if memory is None else parse_byte_count(memory)
     if limit is None or limit < _MIN_BYTES:
         raise UserError(
             f'--send-memory must be a size of at least 1 MiB, not "{memory}".',
@@ -173,7 +175,7 @@ class Settings(Protocol):
 C = TypeVar("C", bound=Settings)
 
 
-def with_destination(config: C, destination: Destination | None, what: str) -> C:
+def replace_destination(config: C, destination: Destination | None, what: str) -> C:
     """Return the settings with a destination: forward calls only, and nothing beside them.
 
     Args:
@@ -211,7 +213,7 @@ def with_destination(config: C, destination: Destination | None, what: str) -> C
     )
 
 
-def bytes_of(text: str) -> int | None:
+def parse_byte_count(text: str) -> int | None:
     """Return the bytes of a size such as ``512MiB`` or ``2g``, in powers of 1024; None if it is no size."""
     match = _SIZE.fullmatch(text.strip())
     return int(float(match[1]) * _UNITS[match[2].lower()]) if match else None
@@ -227,7 +229,7 @@ def is_loopback(host: str) -> bool:
 
 def _parse_size(section: Fields, name: str, default: int) -> int:
     value = section.value(name)
-    size = default if value is None else bytes_of(value) if isinstance(value, str) else value
+    size = default if value is None else parse_byte_count(value) if isinstance(value, str) else value
     if type(size) is not int or size < _MIN_BYTES:
         raise section.wrong(
             name,

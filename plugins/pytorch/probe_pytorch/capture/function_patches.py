@@ -14,14 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from probe_recording import Threads, stack_of
+from probe_recording import AttributePatches, Threads, stack_of
 
 from probe_pytorch.capture import collectives
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.callers import wrap_with_caller
-from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.names import Names, Patch
-
-_NOT_OWN = object()
 
 
 class Patches:
@@ -36,16 +34,16 @@ class Patches:
     """
 
     def __init__(self, names: Names, threads: Threads) -> None:
-        self.calls: Calls | None = None
+        self.calls: TorchCallRecorder | None = None
         self._names = names
         self._threads = threads
         self._patches = list(names.patches)
-        self._placed: list[tuple[Patch, Any, Any]] = []
+        self._wrappers = AttributePatches()
 
     def add(self, patch: Patch) -> None:
         """Add a function to wrap at every start, and wrap it now if the recording is under way."""
         self._patches.append(patch)
-        if self._placed or self.calls is not None:
+        if self._wrappers or self.calls is not None:
             self._place(patch)
 
     def drop(self, holder: Any, attribute: str) -> bool:
@@ -53,25 +51,21 @@ class Patches:
         dropped = [p for p in self._patches if p.holder is holder and p.attribute == attribute]
         for patch in dropped:
             self._patches.remove(patch)
-        for placed in [entry for entry in self._placed if entry[0] in dropped]:
-            self._placed.remove(placed)
-            self._restore(*placed)
+            self._wrappers.restore(holder, attribute)
         return bool(dropped)
 
     def install(self) -> None:
         """Wrap the functions."""
-        if not self._placed:
+        if not self._wrappers:
             for patch in self._patches:
                 self._place(patch)
             if any(_is_collective(patch) for patch in self._patches):
                 operation = torch.distributed.P2POp
-                self._replace(Patch(operation, "__init__", ""), _keep_originals(operation.__init__))
+                self._wrappers.replace(operation, "__init__", _keep_originals(operation.__init__))
 
     def remove(self) -> None:
         """Restore the original functions."""
-        placed, self._placed = self._placed, []
-        for entry in reversed(placed):
-            self._restore(*entry)
+        self._wrappers.restore_all()
 
     def _place(self, patch: Patch) -> None:
         plain = inspect.getattr_static(patch.holder, patch.attribute)
@@ -81,20 +75,7 @@ class Patches:
         else:
             is_class = isinstance(patch.holder, type)
             wrapper = self._wrap(patch, plain if is_class else getattr(patch.holder, patch.attribute))
-        self._replace(patch, wrapper)
-
-    def _replace(self, patch: Patch, wrapper: Any) -> None:
-        previous = vars(patch.holder).get(patch.attribute, _NOT_OWN)
-        setattr(patch.holder, patch.attribute, wrapper)
-        self._placed.append((patch, previous, wrapper))
-
-    def _restore(self, patch: Patch, previous: Any, wrapper: Any) -> None:
-        if vars(patch.holder).get(patch.attribute) is not wrapper:
-            return  # other code has replaced the wrapper
-        if previous is _NOT_OWN:
-            delattr(patch.holder, patch.attribute)
-        else:
-            setattr(patch.holder, patch.attribute, previous)
+        self._wrappers.replace(patch.holder, patch.attribute, wrapper)
 
     def _wrap(self, patch: Patch, original: Callable[..., Any]) -> Callable[..., Any]:
         threads = self._threads

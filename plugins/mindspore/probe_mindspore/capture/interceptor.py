@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from typing import Any
 
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, ops
 from mindspore.ops.operations import comm_ops
 from probe_recording import (
+    ActiveSession,
     CallInterceptor,
     Config,
     GradientCollector,
@@ -21,11 +22,11 @@ from probe_recording import (
 
 from probe_core.errors import UserError
 from probe_mindspore import compat
-from probe_mindspore.capture.calls import Calls
-from probe_mindspore.capture.cells import list_cells
+from probe_mindspore.capture.call_recorder import MindSporeCallRecorder
+from probe_mindspore.capture.cells import list_all_cells
 from probe_mindspore.capture.drawing_primitives import find_seeds
 from probe_mindspore.capture.draws import DrawWatch
-from probe_mindspore.capture.functions import Functions
+from probe_mindspore.capture.function_wrappers import FunctionWrappers
 from probe_mindspore.capture.gradients import Quiet, attach, list_sources, list_tensors
 from probe_mindspore.values import read_values
 
@@ -47,9 +48,9 @@ class Interceptor(CallInterceptor):
     def __init__(self, config: Config) -> None:
         self._threads = Threads()
         self._draws = _DrawCounter()
-        self._calls = _InterceptedCalls(self._threads)
-        self._functions = Functions(self._threads, self._draws)
-        self._eager = compat.Eager(self._functions.remove_wrappers)
+        self._calls = _CallForwarder(self._threads)
+        self._functions = FunctionWrappers(self._threads, self._draws)
+        self._eager = compat.EagerSwitch(self._functions.remove_wrappers)
 
     def install(self, around: Callable[[InterceptedCall], Any], model: Any = None) -> None:
         """Pass the calls of this thread to ``around`` until ``remove``.
@@ -57,15 +58,10 @@ class Interceptor(CallInterceptor):
         Raises:
             UserError: The program is compiled (GRAPH_MODE).
         """
-        if compat.is_compiled_mode():
-            raise UserError(
-                "Calls cannot be observed in GRAPH_MODE.",
-                "Before start(), call mindspore.set_context(mode=mindspore.PYNATIVE_MODE).",
-            )
+        compat.refuse_compiled_mode("Calls cannot be observed in GRAPH_MODE.", "start()")
         self._eager.install()
         if model is not None:
-            roots = [model] if isinstance(model, nn.Cell) else list(model)
-            self._functions.know([("", root) for root in roots] + list_cells(model))
+            self._functions.set_primitives(list_all_cells(model))
         self._calls.around = around
         self._functions.calls = self._calls
         self._functions.install()
@@ -88,17 +84,9 @@ class Interceptor(CallInterceptor):
         """Number the calls of each API from 0 again."""
         self._calls.counts.clear()
 
-    @contextmanager
-    def _suspend(self) -> Iterator[None]:
-        self._threads.inside += 1
-        try:
-            yield
-        finally:
-            self._threads.inside -= 1
-
     def suspend(self) -> AbstractContextManager[Any]:
         """Return a context whose calls are not intercepted."""
-        return self._suspend()
+        return self._threads.suspend()
 
     def read_random_states(self, generator: Any = None) -> _RandomStates:
         """Return the present states of all generators."""
@@ -152,13 +140,7 @@ class _RandomStates:
         return self._draws.count != self._count
 
 
-class _Gate:
-    """The part of a session that the capture queries: whether calls are wanted."""
-
-    active = True
-
-
-class _InterceptedCalls(Calls):
+class _CallForwarder(MindSporeCallRecorder):
     """A receiver of the calls that the capture sees, which passes them on instead of recording them.
 
     Attributes:
@@ -167,7 +149,7 @@ class _InterceptedCalls(Calls):
     """
 
     def __init__(self, threads: Threads) -> None:
-        self.session: Any = _Gate()
+        self.session: Any = ActiveSession()
         self._threads = threads
         self.around: Callable[[InterceptedCall], Any] | None = None
         self.counts: dict[str, int] = {}
@@ -197,23 +179,16 @@ class _InterceptedCalls(Calls):
     @contextmanager
     def _quiet(self) -> Iterator[None]:
         """Return a context in which calls are not intercepted, and not part of the graph."""
-        self._threads.inside += 1
-        try:
-            with compat.disable_gradients():
-                yield
-        finally:
-            self._threads.inside -= 1
+        with self._threads.suspend(), compat.disable_gradients():
+            yield
 
     def _wrap_with_wait(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that waits for its operators, so that it raises their errors."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
-            self._threads.inside += 1
-            try:
+            with self._threads.suspend():
                 compat.wait_for(list_tensors((result,)) or list_tensors((*args, *kwargs.values())))
-            finally:
-                self._threads.inside -= 1
             return result
 
         return run
@@ -251,12 +226,12 @@ class _MindSporeCall(InterceptedCall):
             """Pass on one gradient for each result and input; a repeated input has it at its first place."""
             receiver(_spread(received, places, len(outputs)), _spread(passed_on, firsts, len(inputs)))
 
-        arrived = partial(GradientCollector, spread, len(places), len(sources), self._copied)
+        arrived = partial(GradientCollector, spread, len(places), len(sources), self._copy_gradient)
         if sources:
             attach([outputs[place] for place in places], sources, arrived, self._quiet)
         return result
 
-    def _copied(self, gradient: Tensor) -> Tensor:
+    def _copy_gradient(self, gradient: Tensor) -> Tensor:
         with self._quiet():
             return Tensor(read_values(gradient).copy(), dtype=gradient.dtype)
 

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 import probe_recording
 import torch
-from probe_recording import Backward, Call, Stack, Threads, files_of
+from probe_recording import Backward, RunningCall, Stack, Threads, files_of
 
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, list_sources, list_tensors
 from probe_pytorch.capture.kernel_dump import KernelDump
-from probe_pytorch.capture.unfilled import UnfilledMemory
+from probe_pytorch.capture.uninitialized_memory import UninitializedMemory
 from probe_pytorch.generators import State, draws_since, may_draw, read_states
-from probe_pytorch.session import Session
+from probe_pytorch.session import TorchSession
 
 T = TypeVar("T")
 
@@ -23,18 +23,18 @@ CHECKPOINT_FILE = "/torch/utils/checkpoint.py"
 OPTIMIZER_DIRECTORY, CLIPPING_FILE = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
 
 
-class Calls(probe_recording.Calls[Session]):
+class TorchCallRecorder(probe_recording.CallRecorder[TorchSession]):
     """A recorder of torch calls into a session.
 
     Attributes:
-        unfilled: The memory that the program allocated without values and has not written yet.
+        uninitialized: The memory that the program allocated without values and has not written yet.
     """
 
     _kernels: tuple[str, KernelDump, torch.Tensor | None] | None = None
 
-    def __init__(self, session: Session, threads: Threads) -> None:
+    def __init__(self, session: TorchSession, threads: Threads) -> None:
         super().__init__(session, threads)
-        self.unfilled = UnfilledMemory()
+        self.uninitialized = UninitializedMemory()
 
     def dump_kernels(self, name: str, dump: KernelDump, gradient: torch.Tensor | None = None) -> None:
         """Dump the device's kernels of the one call whose record is ``name``.
@@ -73,12 +73,14 @@ class Calls(probe_recording.Calls[Session]):
             written: Arguments that the call overwrites; those that it does not return follow its outputs.
         """
         shown_args, shown_kwargs = shown or (args, kwargs)
-        unfilled: list[torch.Tensor] = []
-        if self.unfilled.is_watching:
-            unfilled = self.attempt(prefix, partial(self.unfilled.find_unfilled, (shown_args, shown_kwargs)), unfilled)
+        uninitialized: list[torch.Tensor] = []
+        if self.uninitialized.has_storages:
+            uninitialized = self.attempt(
+                prefix, partial(self.uninitialized.find_uninitialized, (shown_args, shown_kwargs)), uninitialized
+            )
         call = self.begin(
             prefix, shown_args, shown_kwargs, stack, filled, in_place or bool(written),
-            changes_leaves=bool(unfilled),
+            changes_leaves=bool(uninitialized),
         )  # fmt: skip
         if call is None:
             return function(*args, **kwargs)
@@ -93,10 +95,10 @@ class Calls(probe_recording.Calls[Session]):
         if result is None and in_place and shown_args:
             written = shown_args[:1]
         is_view = False
-        if unfilled:
-            settle = partial(self._settle, call, unfilled, shown_args, shown_kwargs, result)
+        if uninitialized:
+            settle = partial(self._settle, call, uninitialized, shown_args, shown_kwargs, result)
             is_view = self.attempt(call.name, settle, False)
-        self.end(call, _list_outputs(result, written) if written else result, is_unfilled=is_view)
+        self.end(call, _list_outputs(result, written) if written else result, is_uninitialized=is_view)
         return result
 
     def _read_states(self, prefix: str, kwargs: dict[str, Any]) -> list[State]:
@@ -120,7 +122,7 @@ class Calls(probe_recording.Calls[Session]):
 
     def note_allocation(self, name: str, tensor: Any) -> None:
         """Note that a call of ``name`` allocated a tensor without values."""
-        self.attempt(name, partial(self.unfilled.watch_storage, tensor), None)
+        self.attempt(name, partial(self.uninitialized.add_storage, tensor), None)
 
     def attempt(self, name: str, function: Callable[[], T], otherwise: T) -> T:
         """Return what ``function`` returns; if it raises, log the error and return ``otherwise``.
@@ -136,15 +138,19 @@ class Calls(probe_recording.Calls[Session]):
             self.session.failed("call", name, error)
             return otherwise
 
-    def _settle(self, call: Call, unfilled: list[torch.Tensor], args: Any, kwargs: Any, result: Any) -> bool:
+    def _settle(
+        self, call: RunningCall, uninitialized: list[torch.Tensor], args: Any, kwargs: Any, result: Any
+    ) -> bool:
         """Record as null what a call received without values; return True if its result has none either."""
-        without_values, is_view = self.unfilled.settle(unfilled, result)
+        without_values, is_view = self.uninitialized.update_after_call(uninitialized, result)
         for field, values in (("input_args", args), ("input_kwargs", kwargs)):
             if field in call.fields:
-                call.fields[field] = self.unfilled.blank_leaves(call.fields[field], values, without_values)
+                call.fields[field] = self.uninitialized.blank_leaves(call.fields[field], values, without_values)
         return is_view
 
-    def _run(self, call: Call, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(
+        self, call: RunningCall, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Run the call; on an NPU at level L2 dump the kernels of the selected call or of its backward."""
         name, dump, gradient = self._kernels or ("", None, None)
         if dump is None or not name.startswith(f"{call.name}."):
@@ -164,18 +170,18 @@ class Calls(probe_recording.Calls[Session]):
     def begin(
         self, prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack,
         filled: Collection[Any] = (), in_place: bool = False, *, changes_leaves: bool = False,
-    ) -> Call | None:  # fmt: skip
+    ) -> RunningCall | None:  # fmt: skip
         """Record the inputs of a call before it runs, unless torch is tracing it."""
         if compat.is_tracing():
             return None
         return super().begin(prefix, args, kwargs, stack, filled, in_place, changes_leaves=changes_leaves)
 
-    def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
+    def _take_sources(self, call: RunningCall, values: tuple[Any, ...]) -> None:
         if torch.is_grad_enabled():
             call.sources = list_sources(values)
             call.first_new = compat.get_sequence_number()
 
-    def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
+    def _expect_gradients(self, call: RunningCall, outputs: tuple[Any, ...]) -> None:
         if call.sources:
             key = f"{call.name}.backward"
             backward = partial(Backward, self.session, key, call.parent, inside=call.inside)
@@ -184,7 +190,7 @@ class Calls(probe_recording.Calls[Session]):
     def _is_recompute(self, stack: Stack) -> bool:
         return compat.get_graph_task() != -1 and is_recompute(stack)
 
-    def _find_parent(self, call: Call) -> str | None:
+    def _find_parent(self, call: RunningCall) -> str | None:
         if call.parent is None and self.session.config.modules:
             return find_pseudo_parent(call.stack)
         return call.parent

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import Config, Destination, bytes_of, destination_to, is_loopback, with_destination
+from probe_recording import Config, Destination, create_destination, is_loopback, parse_byte_count, replace_destination
 from probe_recording.config import parse
 
 from probe_core.errors import UserError
@@ -88,10 +88,10 @@ def test_levels_that_are_not_sent() -> None:
 
 
 def test_the_option() -> None:
-    assert destination_to("127.0.0.1:5") == Destination("127.0.0.1", 5)
-    assert destination_to("[::1]:5").host == "::1" and str(destination_to("[::1]:5")) == "[::1]:5"
-    assert destination_to("host:5", insecure=True).consented
-    assert destination_to("localhost:5", memory="3MiB").memory == 3 << 20
+    assert create_destination("127.0.0.1:5") == Destination("127.0.0.1", 5)
+    assert create_destination("[::1]:5").host == "::1" and str(create_destination("[::1]:5")) == "[::1]:5"
+    assert create_destination("host:5", insecure=True).consented
+    assert create_destination("localhost:5", memory="3MiB").memory == 3 << 20
 
 
 @pytest.mark.parametrize(
@@ -108,30 +108,30 @@ def test_the_option() -> None:
 )
 def test_mistakes_in_the_option(text: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        destination_to(text)
+        create_destination(text)
 
 
 def test_a_directory(tmp_path: Path) -> None:
-    assert destination_to(str(tmp_path)).shared == tmp_path
+    assert create_destination(str(tmp_path)).shared == tmp_path
     with pytest.raises(UserError, match="must be a size of at least 1 MiB"):
-        destination_to(str(tmp_path), memory="5")
+        create_destination(str(tmp_path), memory="5")
 
 
 def test_settings_without_a_destination_stay_as_they_are() -> None:
     config = parsed({})
-    assert with_destination(config, None, "") is config
-    assert with_destination(config, Destination("::1", 1), "").directions == {"forward"}
+    assert replace_destination(config, None, "") is config
+    assert replace_destination(config, Destination("::1", 1), "").directions == {"forward"}
 
 
 def test_sizes_and_hosts() -> None:
-    assert [bytes_of(text) for text in ("5", "1k", "2 MB", "1.5GiB", "1t")] == [
+    assert [parse_byte_count(text) for text in ("5", "1k", "2 MB", "1.5GiB", "1t")] == [
         5,
         1024,
         2 << 20,
         3 << 29,
         1 << 40,
     ]
-    assert bytes_of("x") is bytes_of("") is None
+    assert parse_byte_count("x") is parse_byte_count("") is None
     assert [is_loopback(host) for host in ("127.0.0.2", "::1", "localhost", "example", "0.0.0.0")] == [
         True, True, True, False, False,
     ]  # fmt: skip

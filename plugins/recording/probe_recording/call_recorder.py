@@ -15,7 +15,7 @@ S = TypeVar("S", bound=Session)
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class RunningCall:
     """A recorded call that has begun.
 
     Attributes:
@@ -47,7 +47,7 @@ class Call:
         return f"{self.prefix}.{self.number}"
 
 
-class Calls(Generic[S]):
+class CallRecorder(Generic[S]):
     """A recorder of calls into a session; subclasses add how their framework traces gradients.
 
     Attributes:
@@ -99,7 +99,7 @@ class Calls(Generic[S]):
     def begin(
         self, prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack,
         filled: Collection[Any] = (), in_place: bool = False, *, changes_leaves: bool = False,
-    ) -> Call | None:  # fmt: skip
+    ) -> RunningCall | None:  # fmt: skip
         """Record the inputs of a call before it runs; errors of the recorder are logged, not raised.
 
         Args:
@@ -125,7 +125,7 @@ class Calls(Generic[S]):
                 return None
             modules = self._threads.modules
             parent = modules[-1] if modules else None
-            call = Call(prefix, number, stack, parent, wanted, selection.inside)
+            call = RunningCall(prefix, number, stack, parent, wanted, selection.inside)
             if self._values:
                 if filled:
                     args = tuple(None if i in filled else value for i, value in enumerate(args))
@@ -149,7 +149,7 @@ class Calls(Generic[S]):
             session.failed("forward input", name, error)
             return None
 
-    def end(self, call: Call, result: Any, *, is_unfilled: bool = False) -> None:
+    def end(self, call: RunningCall, result: Any, *, is_uninitialized: bool = False) -> None:
         """Record the outputs of a call, add its record to the session and register for its gradients.
 
         Args:
@@ -164,7 +164,7 @@ class Calls(Generic[S]):
             with session.quiet():
                 if self._values and self._outputs and call.wanted:
                     save = session.save_for(name, self.fleeting)
-                    shown = _drop_values(outputs) if is_unfilled else outputs
+                    shown = _drop_values(outputs) if is_uninitialized else outputs
                     texts = session.collector.encode_groups(shown) if save is None else None
                     call.fields["output"] = (
                         session.collector.arguments(shown, f"{name}.output", save) if texts is None else texts[0]
@@ -180,17 +180,17 @@ class Calls(Generic[S]):
 
     # -- to be overridden for a framework -------------------------------------------------
 
-    def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
+    def _take_sources(self, call: RunningCall, values: tuple[Any, ...]) -> None:
         """Note, before the call, which graph nodes receive the gradients of its inputs."""
 
-    def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
+    def _expect_gradients(self, call: RunningCall, outputs: tuple[Any, ...]) -> None:
         """Register for the gradients of the call, so that each is recorded when it arrives."""
 
     def _is_recompute(self, stack: Stack) -> bool:
         """Return True if activation checkpointing runs the call a second time."""
         return False
 
-    def _find_parent(self, call: Call) -> str | None:
+    def _find_parent(self, call: RunningCall) -> str | None:
         """Return the forward record of the module that the call belongs to, or None."""
         return call.parent
 

@@ -9,11 +9,11 @@ from probe_recording import Threads, stack_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.callers import wrap_with_caller
-from probe_pytorch.capture.calls import Calls
 
 
-class AtenCapture(TorchDispatchMode):
+class AtenMode(TorchDispatchMode):
     """A dispatch mode that records each dispatched operator as ``Aten.{name}.{count}``.
 
     The names of collectives and custom operators include their namespace, as in ``Aten.c10d.allreduce_.0``.
@@ -27,7 +27,7 @@ class AtenCapture(TorchDispatchMode):
 
     def __init__(self, threads: Threads) -> None:
         super().__init__()
-        self.calls: Calls | None = None
+        self.calls: TorchCallRecorder | None = None
         self._threads = threads
         self._entered = False
 

@@ -77,7 +77,7 @@ def read_versions() -> dict[str, Fact]:
     return facts
 
 
-def recorded_variables() -> dict[str, Fact]:
+def read_variables() -> dict[str, Fact]:
     """Return the environment variables of the list that are set."""
     return {name: os.environ[name][:MAX_VALUE_LENGTH] for name in VARIABLES if name in os.environ}
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from probe_pytorch.capture.callform import CallForm, call_form, is_reflected, restore_arguments
+from probe_pytorch.capture.call_form import CallForm, call_form, is_reflected, restore_arguments
 
 FORMS: list[CallForm | None] = []
 

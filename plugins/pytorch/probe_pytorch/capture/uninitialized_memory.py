@@ -1,8 +1,8 @@
 """Memory that a program allocated without values, such as by ``torch.empty``, and has not written yet.
 
 Its content differs from run to run without meaning anything, so calls record it as null, as they do for
-buffers that a call fills. A tensor is unfilled if its storage was allocated without values and torch has
-counted no write since. Views share the count of writes, so a view of unfilled memory is unfilled as well.
+buffers that a call fills. A tensor is uninitialized if its storage was allocated without values and torch has
+counted no write since. Views share the count of writes, so a view of uninitialized memory is uninitialized as well.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ MAX_STORAGES = 1024
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-class UnfilledMemory:
+class UninitializedMemory:
     """The storages that were allocated without values and not written since."""
 
     def __init__(self) -> None:
         self._storages: dict[int, tuple[Any, int]] = {}
 
     @property
-    def is_watching(self) -> bool:
-        """True if there is memory that may be unfilled."""
+    def has_storages(self) -> bool:
+        """True if there is memory that may be uninitialized."""
         return bool(self._storages)
 
-    def watch_storage(self, tensor: Any) -> None:
+    def add_storage(self, tensor: Any) -> None:
         """Watch the storage of a new tensor."""
         version = compat.get_version(tensor) if type(tensor) in _PLAIN else None
         if version is not None and not tensor.is_meta and compat.get_storage_key(tensor):
@@ -52,45 +52,47 @@ class UnfilledMemory:
             if len(self._storages) > MAX_STORAGES:
                 del self._storages[next(iter(self._storages))]
 
-    def holds(self, tensor: Any) -> bool:
+    def is_uninitialized(self, tensor: Any) -> bool:
         """Return True for a tensor in memory that was not written since it was allocated."""
         return self._is_watched(tensor) and self._read_version(tensor) == compat.get_version(tensor)
 
-    def find_unfilled(self, values: Any) -> list[torch.Tensor]:
-        """Return the unfilled tensors among the arguments of a call."""
-        return [tensor for tensor in _iterate_tensors(values) if self.holds(tensor)] if self._storages else []
+    def find_uninitialized(self, values: Any) -> list[torch.Tensor]:
+        """Return the uninitialized tensors among the arguments of a call."""
+        return (
+            [tensor for tensor in _iterate_tensors(values) if self.is_uninitialized(tensor)] if self._storages else []
+        )
 
-    def blank_leaves(self, leaves: Tree, values: Any, unfilled: list[torch.Tensor]) -> Tree:
-        """Return the leaves of a call's arguments with null in place of the tensors in ``unfilled``."""
-        if any(values is tensor for tensor in unfilled):
+    def blank_leaves(self, leaves: Tree, values: Any, uninitialized: list[torch.Tensor]) -> Tree:
+        """Return the leaves of a call's arguments with null in place of the tensors in ``uninitialized``."""
+        if any(values is tensor for tensor in uninitialized):
             return None
         if isinstance(values, (list, tuple)) and isinstance(leaves, list):
-            return [self.blank_leaves(leaf, value, unfilled) for leaf, value in zip(leaves, values)]
+            return [self.blank_leaves(leaf, value, uninitialized) for leaf, value in zip(leaves, values)]
         if isinstance(values, dict) and isinstance(leaves, dict):
-            return {key: self.blank_leaves(leaf, values.get(key), unfilled) for key, leaf in leaves.items()}
+            return {key: self.blank_leaves(leaf, values.get(key), uninitialized) for key, leaf in leaves.items()}
         return leaves
 
-    def settle(self, unfilled: list[torch.Tensor], result: Any) -> tuple[list[torch.Tensor], bool]:
-        """Tell what a call did with the unfilled memory that it received.
+    def update_after_call(self, uninitialized: list[torch.Tensor], result: Any) -> tuple[list[torch.Tensor], bool]:
+        """Tell what a call did with the uninitialized memory that it received.
 
         A view returns the same memory, still unwritten. Any other call that computes something from the
         memory shows that the program considers it filled, for example by a kernel of which torch does not
         know, so it is not watched any longer.
 
         Args:
-            unfilled: The unfilled tensors among its arguments.
+            uninitialized: The uninitialized tensors among its arguments.
             result: Its result.
 
         Returns:
             The arguments whose content before the call means nothing, and True if the result is a view of
-            unfilled memory.
+            uninitialized memory.
         """
         returned = list(_iterate_tensors(result))
-        if returned and all(map(self.holds, returned)):
-            return unfilled, True
-        written = [tensor for tensor in unfilled if not self.holds(tensor)]
+        if returned and all(map(self.is_uninitialized, returned)):
+            return uninitialized, True
+        written = [tensor for tensor in uninitialized if not self.is_uninitialized(tensor)]
         if returned or not isinstance(result, (int, tuple)):  # such as a size, which reads no value
-            for tensor in unfilled:
+            for tensor in uninitialized:
                 self._storages.pop(compat.get_storage_key(tensor), None)
         return written, False
 

@@ -14,7 +14,7 @@ _hidden: dict[int, tuple[OrderedDict[int, Any], set[int]]] = {}
 _reducer_before: Any = None
 
 
-def hide(handle: Any) -> Any:
+def exclude_from_copies(handle: Any) -> Any:
     """Leave the hook of ``handle`` out of all pickles and deep copies of its module; return the handle."""
     global _reducer_before
     before = copyreg.dispatch_table.get(OrderedDict)
@@ -26,7 +26,7 @@ def hide(handle: Any) -> Any:
     return handle
 
 
-def remove(handle: Any) -> None:
+def remove_hook(handle: Any) -> None:
     """Remove a hook, hidden or not."""
     for hooks in compat_hooks.list_hook_dicts(handle):
         _, keys = _hidden.get(id(hooks), (None, set()))

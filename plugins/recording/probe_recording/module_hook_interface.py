@@ -10,7 +10,7 @@ from probe_recording.session import Session
 C = TypeVar("C", bound=Session, contravariant=True)
 
 
-class Modules(Protocol[C]):
+class ModuleHookInterface(Protocol[C]):
     """A capture of modules by hooks, for level L0 and ``module_dump``.
 
     Attributes:
@@ -29,7 +29,7 @@ class Modules(Protocol[C]):
         """Remove all hooks."""
 
 
-class NoModules:
+class NoModuleHooks:
     """A capture that records nothing, for a framework without modules."""
 
     paused = False

@@ -17,14 +17,11 @@ from typing import Any, NamedTuple
 
 import yaml
 from mindspore import Tensor
-from probe_recording import Threads, stack_of
+from probe_recording import AttributePatches, Threads, stack_of
 
 from probe_mindspore import compat
-from probe_mindspore.capture.calls import Calls
+from probe_mindspore.capture.call_recorder import MindSporeCallRecorder
 from probe_mindspore.capture.draws import DrawWatch
-
-_NOT_OWN = object()
-"""Mark of an attribute that its holder inherits."""
 
 _METHOD_TYPES = (FunctionType, type(str.join), type(object.__repr__))
 
@@ -45,7 +42,7 @@ class Patch(NamedTuple):
     in_place: bool = False
 
 
-class Functions:
+class FunctionWrappers:
     """Wrappers around functions, methods and primitives.
 
     Args:
@@ -57,51 +54,39 @@ class Functions:
     """
 
     def __init__(self, threads: Threads, draws: DrawWatch) -> None:
-        self.calls: Calls | None = None
+        self.calls: MindSporeCallRecorder | None = None
         self._threads = threads
         self._draws = draws
         self._has_functions = False
         self._custom: list[Patch] = []
-        self._placed: list[tuple[Any, str, Any, Any]] = []
-        self._made: dict[tuple[int, str], tuple[Any, Any]] = {}
+        self._wrappers = AttributePatches()
+        self._cached_wrappers: dict[tuple[int, str], tuple[Any, Any]] = {}
         self._primitives: dict[int, tuple[str, Any]] | None = None
 
     # -- installing ------------------------------------------------------------------------
 
     def install(self) -> None:
         """Install the wrappers."""
-        if self._placed:
+        if self._wrappers:
             return
         self._has_functions = True
         for patch in (*list_patches(), *self._custom):
-            self._place(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
+            self._replace(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
         self.install_primitives()
 
     def install_primitives(self) -> None:
         """Install the wrappers of primitives alone, to see which of them draw random numbers."""
         for kind in compat.list_primitive_classes():
-            self._place(kind, "__call__", self._wrap_primitive)
+            self._replace(kind, "__call__", self._wrap_primitive)
 
     def remove(self) -> None:
         """Remove the wrappers, except where another package has replaced one since."""
-        placed, self._placed = self._placed, []
         self._has_functions = False
-        for holder, attribute, original, wrapper in reversed(placed):
-            if vars(holder).get(attribute) is not wrapper:
-                continue
-            if original is _NOT_OWN:
-                delattr(holder, attribute)
-            else:
-                setattr(holder, attribute, original)
-
-    @property
-    def is_there(self) -> bool:
-        """True if the wrappers of functions are installed."""
-        return self._has_functions
+        self._wrappers.restore_all()
 
     def remove_wrappers(self) -> Callable[[], None]:
         """Remove all wrappers, and return a function that installs them again."""
-        if not self._placed:
+        if not self._wrappers:
             return lambda: None
         install = self.install if self._has_functions else self.install_primitives
         self.remove()
@@ -110,9 +95,9 @@ class Functions:
     def add(self, patch: Patch) -> None:
         """Wrap one more function, now and at every start."""
         self._custom.append(patch)
-        self._made.pop((id(patch.holder), patch.attribute), None)  # its records may have another name now
+        self._cached_wrappers.pop((id(patch.holder), patch.attribute), None)  # its records may have another name now
         if self._has_functions:
-            self._place(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
+            self._replace(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
 
     def drop(self, holder: Any, attribute: str) -> bool:
         """Stop wrapping a function that was added; return False if it was not added."""
@@ -124,28 +109,22 @@ class Functions:
             self.install()
         return bool(patches)
 
-    def know(self, named: list[tuple[str, Any]]) -> None:
-        """Record the primitives of these Cells alone, each under the attribute that holds it.
-
-        Args:
-            named: The Cells, with their names.
-        """
+    def set_primitives(self, cells: Iterable[Any]) -> None:
+        """Record the primitives of these Cells alone, each under the attribute that holds it."""
         self._primitives = {
             id(primitive): (f"Primitive.{attribute}.{type(primitive).__name__}", primitive)
-            for _, cell in named
+            for cell in cells
             for attribute, primitive in compat.list_primitives(cell).items()
         }
 
-    def _place(self, holder: Any, attribute: str, wrap: Callable[[Any], Any]) -> None:
+    def _replace(self, holder: Any, attribute: str, wrap: Callable[[Any], Any]) -> None:
         """Replace an attribute by its wrapper."""
-        previous = vars(holder).get(attribute, _NOT_OWN)
         original = getattr(holder, attribute)
-        wrapped, wrapper = self._made.get((id(holder), attribute), (None, None))
+        wrapped, wrapper = self._cached_wrappers.get((id(holder), attribute), (None, None))
         if wrapped is not original:  # made only once: there are thousands, and each step installs them
             wrapper = wrap(original)
-            self._made[id(holder), attribute] = original, wrapper
-        setattr(holder, attribute, wrapper)
-        self._placed.append((holder, attribute, previous, wrapper))
+            self._cached_wrappers[id(holder), attribute] = original, wrapper
+        self._wrappers.replace(holder, attribute, wrapper)
 
     # -- wrapping --------------------------------------------------------------------------
 
@@ -174,7 +153,7 @@ class Functions:
 
         def record_call(primitive: Any, *args: Any, **kwargs: Any) -> Any:
             calls = self.calls
-            name = self._name_of(primitive) if not threads.inside else None
+            name = self._find_name(primitive) if not threads.inside else None
             if calls is None or name is None or not calls.session.active:
                 return run(primitive, *args, **kwargs)
             inner = threads.outermost(functools.partial(run, primitive))
@@ -183,7 +162,7 @@ class Functions:
 
         return _copy_name(record_call, original)
 
-    def _name_of(self, primitive: Any) -> str | None:
+    def _find_name(self, primitive: Any) -> str | None:
         """Return the name of a primitive's records; None if it is not recorded."""
         if self._primitives is None:
             return f"Primitive.{compat.get_primitive_name(primitive)}.{type(primitive).__name__}"

@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any
 
 import probe_recording
-from probe_recording import Backward, Call, Stack, Threads, lines_of
+from probe_recording import Backward, RunningCall, Stack, Threads, lines_of
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.gradients import attach, list_sources, list_tensors
-from probe_mindspore.session import Session
+from probe_mindspore.session import MindSporeSession
 
 
-class Calls(probe_recording.Calls[Session]):
+class MindSporeCallRecorder(probe_recording.CallRecorder[MindSporeSession]):
     """Writer of calls into a session.
 
     Args:
@@ -26,7 +26,7 @@ class Calls(probe_recording.Calls[Session]):
 
     fleeting = True
 
-    def __init__(self, session: Session, threads: Threads, draws: DrawWatch) -> None:
+    def __init__(self, session: MindSporeSession, threads: Threads, draws: DrawWatch) -> None:
         super().__init__(session, threads)
         self._draws = draws
         self._backward = self._backward and compat.has_nodes()
@@ -69,7 +69,7 @@ class Calls(probe_recording.Calls[Session]):
         self.end(call, args[0] if result is None and in_place and args else result)
         return result
 
-    def _wait(self, call: Call, tensors: list[Any]) -> None:
+    def _wait(self, call: RunningCall, tensors: list[Any]) -> None:
         """Wait for the operators of the call; if one raises an error, add the name of the call to it."""
         try:
             with self.session.quiet():
@@ -80,10 +80,10 @@ class Calls(probe_recording.Calls[Session]):
             error.args = (message, *error.args[1:])
             raise
 
-    def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
+    def _take_sources(self, call: RunningCall, values: tuple[Any, ...]) -> None:
         call.sources = list_sources(values)
 
-    def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
+    def _expect_gradients(self, call: RunningCall, outputs: tuple[Any, ...]) -> None:
         """Record the gradients of the call's outputs and inputs when they arrive."""
         tensors = list_tensors(outputs)
         size = len(tensors), len(call.sources)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from probe_recording import (
+    ActiveSession,
     CallInterceptor,
     Config,
     GradientCollector,
@@ -19,11 +20,12 @@ from probe_recording import (
 )
 
 from probe_pytorch import compat, compat_conditions, generators
-from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
+from probe_pytorch.capture.eager_code import EagerSwitch
+from probe_pytorch.capture.function_patches import Patches
 from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.gradients import attach_walked, list_sources, list_tensors
 from probe_pytorch.capture.names import load_names
-from probe_pytorch.capture.patches import Patches
 
 
 class Interceptor(CallInterceptor):
@@ -39,15 +41,14 @@ class Interceptor(CallInterceptor):
     def __init__(self, config: Config) -> None:
         self._threads = Threads()
         names = load_names(config.wrap_ops, config.risk_level)
-        self._calls = _InterceptedCalls(self._threads)
+        self._calls = _CallForwarder(self._threads)
         self._functions = FunctionCapture(names, self._threads)
         self._patches = Patches(names, self._threads)
-        self._undo_eager: Callable[[], None] | None = None
+        self._eager = EagerSwitch()
 
     def install(self, around: Callable[[InterceptedCall], Any], model: Any = None) -> None:
         """Pass the calls of this thread to ``around`` until ``remove``."""
-        if self._undo_eager is None and compat.may_have_compiled():
-            self._undo_eager = compat.force_eager()
+        self._eager.turn_on()
         self._calls.around = around
         self._functions.calls = self._patches.calls = self._calls
         self._functions.install()
@@ -59,9 +60,7 @@ class Interceptor(CallInterceptor):
         self._functions.calls = self._patches.calls = None
         self._functions.remove()
         self._patches.remove()
-        undo, self._undo_eager = self._undo_eager, None
-        if undo is not None:
-            undo()
+        self._eager.turn_off()
 
     def restart_counts(self) -> None:
         """Number the calls of each API from 0 again."""
@@ -69,12 +68,8 @@ class Interceptor(CallInterceptor):
 
     @contextmanager
     def _suspend(self) -> Any:
-        self._threads.inside += 1
-        try:
-            with compat.disable_modes():
-                yield
-        finally:
-            self._threads.inside -= 1
+        with self._threads.suspend(), compat.disable_modes():
+            yield
 
     def suspend(self) -> AbstractContextManager[Any]:
         """Return a context whose calls are neither intercepted nor seen by modes of the program."""
@@ -86,13 +81,7 @@ class Interceptor(CallInterceptor):
         return _RandomStates(generator)
 
 
-class _Gate:
-    """The part of a session that the captures ask for: whether calls are wanted."""
-
-    active = True
-
-
-class _InterceptedCalls(Calls):
+class _CallForwarder(TorchCallRecorder):
     """A receiver of the calls that the captures see, which passes them on instead of recording them.
 
     Attributes:
@@ -101,7 +90,7 @@ class _InterceptedCalls(Calls):
     """
 
     def __init__(self, threads: Threads) -> None:
-        self.session: Any = _Gate()
+        self.session: Any = ActiveSession()
         self._threads = threads
         self.around: Callable[[InterceptedCall], Any] | None = None
         self.counts: dict[str, int] = {}
@@ -168,13 +157,13 @@ class _TorchCall(InterceptedCall):
         result = self.function(*self.args, **self.kwargs)
         if sources:
             outputs = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-            arrived = partial(GradientCollector, receiver, len(outputs), len(sources), _copied)
+            arrived = partial(GradientCollector, receiver, len(outputs), len(sources), _copy_gradient)
             with compat.disable_modes():
                 attach_walked(outputs, sources, arrived, first_new)
         return result
 
 
-def _copied(gradient: torch.Tensor) -> torch.Tensor:
+def _copy_gradient(gradient: torch.Tensor) -> torch.Tensor:
     with compat.disable_modes():
         return gradient.detach().clone()
 

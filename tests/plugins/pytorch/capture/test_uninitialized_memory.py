@@ -6,17 +6,17 @@ import ctypes
 from pathlib import Path
 
 import torch
-from probe_pytorch.capture.unfilled import MAX_STORAGES, UnfilledMemory
+from probe_pytorch.capture.uninitialized_memory import MAX_STORAGES, UninitializedMemory
 from support.runs.debugged import alone, once  # noqa: F401
 
 
-def watched(memory: UnfilledMemory, tensor: torch.Tensor) -> torch.Tensor:
-    memory.watch_storage(tensor)
+def watched(memory: UninitializedMemory, tensor: torch.Tensor) -> torch.Tensor:
+    memory.add_storage(tensor)
     return tensor
 
 
 def test_unfilled_memory_holds_views_until_something_is_written() -> None:
-    memory = UnfilledMemory()
+    memory = UninitializedMemory()
     buffer = watched(memory, torch.empty(8))
     parts = torch.split(buffer, [2, 6])
     inner = parts[1].view(2, 3).t()
@@ -26,20 +26,20 @@ def test_unfilled_memory_holds_views_until_something_is_written() -> None:
 
 
 def test_unfilled_memory_holds_no_other_tensors() -> None:
-    memory = UnfilledMemory()
-    memory.watch_storage(torch.empty(8))
+    memory = UninitializedMemory()
+    memory.add_storage(torch.empty(8))
     with torch.inference_mode():
-        memory.watch_storage(torch.empty(8))
+        memory.add_storage(torch.empty(8))
     sparse = torch.eye(3).to_sparse()
     for value in (torch.ones(8), sparse, None, 3, watched(memory, torch.empty(8, device="meta"))):
-        assert not memory.holds(value)
-        assert memory.find_unfilled([value]) == []
+        assert not memory.is_uninitialized(value)
+        assert memory.find_uninitialized([value]) == []
 
 
 def test_unfilled_memory_forgets_the_oldest_storages() -> None:
-    memory = UnfilledMemory()
+    memory = UninitializedMemory()
     tensors = [watched(memory, torch.empty(1)) for _ in range(MAX_STORAGES + 1)]
-    assert [memory.holds(tensor) for tensor in tensors[:2]] == [False, True]
+    assert [memory.is_uninitialized(tensor) for tensor in tensors[:2]] == [False, True]
 
 
 def test_recorder_records_views_of_unfilled_memory_as_null(tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""Level L1: the capture of the calls of functions, methods and primitives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probe_recording import Capture, Threads
+
+from probe_mindspore.capture.call_recorder import MindSporeCallRecorder
+from probe_mindspore.capture.cells import list_all_cells
+from probe_mindspore.capture.draws import DrawWatch
+from probe_mindspore.capture.function_wrappers import FunctionWrappers
+from probe_mindspore.session import MindSporeSession
+
+
+class CallCapture(Capture[MindSporeSession]):
+    """The capture of API calls, at levels L1 and mix; at others it notes which primitives draw random numbers.
+
+    Args:
+        functions: The wrappers of functions.
+        threads: The state of the threads.
+        draws: The watcher of the random numbers that calls draw.
+    """
+
+    def __init__(self, functions: FunctionWrappers, threads: Threads, draws: DrawWatch) -> None:
+        self._functions = functions
+        self._threads = threads
+        self._draws = draws
+        self._calls: MindSporeCallRecorder | None = None
+
+    def install(self, session: MindSporeSession, model: Any) -> None:
+        """Wrap the functions, and record their calls into a session."""
+        if session.config.apis:
+            if model is not None:
+                self._functions.set_primitives(list_all_cells(model))
+            self._calls = self._functions.calls = MindSporeCallRecorder(session, self._threads, self._draws)
+            self._functions.install()
+        elif session.conditions is not None:
+            self._functions.install_primitives()
+
+    def pause(self) -> None:
+        """Record no call."""
+        self._functions.calls = None
+
+    def resume(self) -> None:
+        """Record calls again."""
+        self._functions.calls = self._calls
+
+    def remove(self) -> None:
+        """Remove the wrappers."""
+        self._calls = self._functions.calls = None
+        self._functions.remove()

@@ -1,0 +1,134 @@
+"""Level L1: the capture of API calls, which torch passes to a mode or which are wrapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from probe_recording import Capture, Config, Notices, Threads
+
+from probe_core.errors import format_list
+from probe_pytorch.capture.call_recorder import TorchCallRecorder
+from probe_pytorch.capture.families import Families
+from probe_pytorch.capture.function_patches import Patches
+from probe_pytorch.capture.functions import FunctionCapture
+from probe_pytorch.capture.listed_functions import ListedFunctions
+from probe_pytorch.capture.names import Patch, load_names
+from probe_pytorch.capture.operators import CustomOperators
+from probe_pytorch.session import TorchSession
+
+
+class CallCapture(Capture[TorchSession]):
+    """The capture of the calls of torch's functions, of custom operators and of functions of the user.
+
+    Args:
+        config: The settings of the recording.
+        threads: The state of the threads.
+        notices: The messages of the recorder.
+        create_calls: A function that returns a recorder of calls into a session.
+        records_inside: True to record the calls inside of recorded Python functions as well.
+        records_families: True to record custom operators and autograd functions.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        threads: Threads,
+        notices: Notices,
+        create_calls: Callable[[TorchSession], TorchCallRecorder],
+        *,
+        records_inside: bool = False,
+        records_families: bool = True,
+    ) -> None:
+        self._config = config
+        self._threads = threads
+        self._notices = notices
+        self._create_calls = create_calls
+        self._records_inside = records_inside
+        self._records_families = records_families
+        self._families = Families()
+        self._functions: FunctionCapture | None = None
+        self._patches: Patches | None = None
+        self._custom: list[Patch] = []
+        self._listed = ListedFunctions(config.wrapped_functions) if config.wrapped_functions else None
+        self._calls: TorchCallRecorder | None = None
+
+    def begin_step(self, session: TorchSession) -> None:
+        """Note in the header of a new session which families of calls are recorded."""
+        if session.config.apis and self._records_families:
+            for name, value in self._families.begin_step().items():
+                session.note(name, value)
+
+    def install(self, session: TorchSession, model: Any) -> None:
+        """Record the calls of all functions into a session, at levels L1 and mix."""
+        if session.config.apis:
+            self.receive(self._create_calls(session))
+
+    def receive(self, calls: TorchCallRecorder) -> None:
+        """Pass the calls of all functions to ``calls``."""
+        if self._functions is None or self._patches is None:
+            self._functions, self._patches = self._create_captures()
+        for patch in self._listed.iterate_importable() if self._listed else ():
+            self._patches.add(patch)
+        self._calls = calls
+        self._pass_to(calls)
+        self._functions.install()
+        self._patches.install()
+
+    def _create_captures(self) -> tuple[FunctionCapture, Patches]:
+        """Return the captures of functions, whose names are loaded when the recording starts."""
+        names = load_names(self._config.wrap_ops, self._config.risk_level)
+        custom = None
+        if self._records_families:
+            custom = CustomOperators(names.internal_namespaces, self._config.operator_namespaces, self._families)
+        patches = Patches(names, self._threads)
+        for patch in self._custom:
+            patches.add(patch)
+        return FunctionCapture(names, self._threads, custom, self._records_inside), patches
+
+    def _pass_to(self, calls: TorchCallRecorder | None) -> None:
+        for capture in (self._functions, self._patches):
+            if capture is not None:
+                capture.calls = calls
+
+    def pause(self) -> None:
+        """Record no call."""
+        self._pass_to(None)
+
+    def resume(self) -> None:
+        """Record calls again."""
+        self._pass_to(self._calls)
+
+    def remove(self) -> None:
+        """Restore the functions."""
+        self._calls = None
+        self._pass_to(None)
+        if self._patches is not None:
+            self._patches.remove()
+        if self._functions is not None:
+            self._functions.remove()
+
+    def close(self) -> None:
+        """Print which listed functions were not found."""
+        if self._listed is not None and self._listed.missing:
+            self._notices.print_once(
+                f"probe: {format_list(self._listed.missing)} of {self._config.wrapped_functions} "
+                "not found, and therefore not recorded."
+            )
+
+    # -- functions of the user ---------------------------------------------------------------
+
+    def add(self, patch: Patch) -> None:
+        """Record the calls of one more function."""
+        self._custom.append(patch)
+        if self._patches is not None:
+            self._patches.add(patch)
+
+    def drop(self, holder: Any, attribute: str) -> bool:
+        """Stop recording a function; return False if it was not added."""
+        dropped = [p for p in self._custom if p.holder is holder and p.attribute == attribute]
+        for patch in dropped:
+            self._custom.remove(patch)
+        if self._patches is not None:
+            self._patches.drop(holder, attribute)
+        return bool(dropped)

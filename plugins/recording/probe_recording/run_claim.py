@@ -1,0 +1,81 @@
+"""The claim of a process on its part of a run directory (docs/recording.md#the-run-directory)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from probe_recording.config import Config
+from probe_recording.directory import DEBUG_FILE, DUMP_FILE, Lock, StepDirectory, remove_earlier_steps
+from probe_recording.messages import note
+from probe_recording.process import Process
+
+ERROR_DIRECTORY = "online"
+"""The directory in ``dump_path`` for error logs of calls that are sent."""
+
+
+class RunClaim:
+    """The locks of a process on a run directory, and the directories of its steps there.
+
+    A process has one lock for each label of its rank; its label changes once its process group is initialized.
+
+    Args:
+        process: The process.
+
+    Attributes:
+        first_step: The number of the first step; those before it are left of a training that was resumed.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._locks: dict[str, Lock] = {}
+        self.first_step = 0
+
+    @property
+    def is_made(self) -> bool:
+        """True once a directory is locked."""
+        return bool(self._locks)
+
+    def open_step(self, config: Config, step: int) -> StepDirectory:
+        """Return the directory of a step, after the first one has claimed the run for the rank.
+
+        Raises:
+            UserError: The directory cannot be written, or another process records this rank there.
+        """
+        label = self._process.label
+        if label not in self._locks:
+            self._claim(config, label)
+        root = config.dump_path / ("" if config.online is None else ERROR_DIRECTORY)
+        return StepDirectory(root, step, label)
+
+    def _claim(self, config: Config, label: str) -> None:
+        """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""
+        self._locks[label] = Lock(config.dump_path, label)
+        if config.online is None:
+            count = self._process.process_count
+            for sentence in remove_earlier_steps(config.dump_path, label, self.first_step, count):
+                note(sentence)
+
+    def let_go(self) -> None:
+        """Close the inherited files in a forked child, so that only the parent holds the locks."""
+        for lock in self._locks.values():
+            lock.let_go()
+
+    def release(self) -> None:
+        """Release all locks; in a forked child do nothing."""
+        for lock in self._locks.values():
+            lock.release()
+
+
+def list_complete_steps(config: Config, record_counts: Mapping[int, int]) -> list[int]:
+    """Return the steps that were written completely, have records and are still on disk.
+
+    Args:
+        config: The settings of the recording.
+        record_counts: The number of records of each step that was written completely.
+    """
+    file = DEBUG_FILE if config.level == "debug" else DUMP_FILE
+    try:
+        present_steps = {path.parent.parent.name for path in config.dump_path.glob(f"step*/*/{file}")}
+    except OSError:  # a failing disk cannot be read either
+        present_steps = set()
+    return [step for step, count in record_counts.items() if count and f"step{step}" in present_steps]
