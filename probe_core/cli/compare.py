@@ -21,10 +21,7 @@ from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.store.layout import PAIR_RANKS
 
-NO_VALUE = Path()
 FILE_TYPE = click.Path(path_type=Path)
-OPTIONAL_VALUE_SETTINGS: dict[str, Any] = {"is_flag": False, "flag_value": "", "type": FILE_TYPE}
-"""Settings of an option that may stand without a value."""
 
 
 def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -62,13 +59,6 @@ def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -
 )
 @option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Pairing: exact, fuzzy, align, …")
 @option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
-@option("-dm", "--data-mapping", "mapping", type=FILE_TYPE,
-    help="YAML file that pairs row names: 'target name: golden name'.")  # fmt: skip
-@option("-am", "--api-mapping", **OPTIONAL_VALUE_SETTINGS,
-    help="Pair the APIs of two frameworks; a YAML file overrides the built-in mapping.")  # fmt: skip
-@option("-cm", "--cell-mapping", **OPTIONAL_VALUE_SETTINGS,
-    help="Pair the modules of two frameworks; a YAML file pairs names: 'fc.Dense: head.Linear'.")  # fmt: skip
-@option("-lm", "--layer-mapping", type=FILE_TYPE, help="YAML file that pairs the children of module classes.")
 @option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
     help="Show this metric as well, with parameters if any: ulp:limit=4; may be repeated.")  # fmt: skip
 @option("--policy", "policies", metavar="NAME[,NAME…]", callback=parse_names,
@@ -122,7 +112,6 @@ def compare(
     manager = ctx.find_object(Manager) or Manager()
     is_drop_in = compare_file is not None or target_path is not None or golden_path is not None
     runs = _choose_runs(target, golden, compare_file, (target_path, golden_path), print_log=print_log)
-    settings |= {name: True for name in ("api_mapping", "cell_mapping") if settings[name] == NO_VALUE}
     settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
     pages = [] if is_drop_in or is_xlsx or compare_only else manager.specs("reporters", ReporterSpec)
     tables = ("csv",) if compare_file is None and is_drop_in and not is_xlsx else DEFAULT_FORMATS

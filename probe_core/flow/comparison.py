@@ -43,8 +43,6 @@ from probe_core.plugins.specs import (
 from probe_core.store.layout import RunPair
 from probe_core.store.names import drop_count, is_gradient
 
-MAPPING_MATCHER = "mapping"
-"""Name of the matcher for mapping files (``-dm``)."""
 MAX_LISTED_UNREADABLE = 5
 """Number of unreadable files that the summary names."""
 MAX_BATCH_ROWS, MAX_BATCH_COST = 4096, 512 * ROW_COST
@@ -59,10 +57,9 @@ def check_plan(plan: Plan, manager: Manager) -> None:
     Raises:
         UserError: A mapping file cannot be read, a format cannot be written, or a name does not exist.
     """
-    matchers = [plan.matcher, None if plan.mapping is None else MAPPING_MATCHER]
     for kind, names, spec in (
         ("reporters", plan.formats, ReporterSpec),
-        ("matchers", [name for name in matchers if name], MatcherSpec),
+        ("matchers", [plan.matcher] if plan.matcher else [], MatcherSpec),
         ("metrics", plan.metrics, MetricSpec),
         ("policies", plan.policies, PolicySpec),
     ):
@@ -102,8 +99,8 @@ class RunComparison:
         self.target, self.golden = run_views.compared or (self.target, self.golden)
         self._hints, self._write_pairs = run_views.hints, run_views.write_pairs
         self._matcher = run_views.matcher
-        name = run_views.matcher if plan.mapping is None else MAPPING_MATCHER
-        spec = manager.find("matchers", name, MatcherSpec)
+        by_option = (spec.name for spec in manager.specs("matchers", MatcherSpec) if spec.is_selected_by(plan.options))
+        spec = manager.find("matchers", next(by_option, run_views.matcher), MatcherSpec)
         matcher: Matcher = spec.make()
         with blame_plugin(spec.title, spec.origin):
             matching = matcher.match(run_views.target, run_views.golden, replace(plan, matcher=run_views.matcher))

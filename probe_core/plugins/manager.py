@@ -277,6 +277,20 @@ class Manager:
             names,
         )
 
+    def create_missing_option_error(self, command: str, name: str) -> UserError | None:
+        """Return the error for an option of probe's own that no installed plugin gives; None for another one.
+
+        Args:
+            command: The name of the command.
+            name: A spelling of the option on the command line, or its name in Python.
+        """
+        dashed = name if name.startswith("-") else f"--{name}"
+        spellings = (f"{command.replace('_', '-')} {text}" for text in (name, dashed.replace("_", "-")))
+        distribution = next(filter(None, (find_provider("flags", text) for text in spellings)), None)
+        if distribution is None:
+            return None
+        return create_missing_error(f'The option "{name}"', distribution, PLUGINS_VARIABLE)
+
     def notify(self, hook: str, returns: type[object] | None = None, **arguments: Any) -> list[Any]:
         """Call a hook on every plugin and return the answers that are not None; exceptions become warnings.
 

@@ -169,10 +169,12 @@ class Option:
         name: The key of its value.
         flags: The spellings on the command line: ``("-da", "--diff_analyze")``.
         help: The line in the help.
-        kind: ``"flag"``, ``"text"`` or ``"run"`` (a path or URL of a run).
+        kind: ``"flag"``, ``"text"``, ``"file"`` (a path), or ``"run"`` (a path or URL of a run).
         metavar: The word for its value in the help.
         choices: The valid values; any if empty.
         needs: The name of an option of the same spec that must be given with it.
+        value_optional: True if it may be given without a value, which then is True.
+        python_name: The name in Python if it is not that of the last flag.
     """
 
     name: str
@@ -182,11 +184,13 @@ class Option:
     metavar: str = ""
     choices: tuple[str, ...] = ()
     needs: str = ""
+    value_optional: bool = False
+    python_name: str = ""
 
     @property
     def keyword(self) -> str:
         """The name in Python: ``diff_analyze`` for ``--diff-analyze``."""
-        return self.flags[-1].lstrip("-").replace("-", "_")
+        return self.python_name or self.flags[-1].lstrip("-").replace("-", "_")
 
 
 class ImportedSpec(Spec):
@@ -210,10 +214,17 @@ class OptionSpec(ImportedSpec):
 
     The factory is the function that is called if one of them is given: for ``compare`` a
     ``protocols.PlanOption``, for ``merge_result`` a ``protocols.MergeOption``.
+
+    Attributes:
+        command: The command.
+        options: The options.
+        defaults: For ``compare``, the names in ``Plan.options`` that the factory sets, with the values that
+            they have otherwise.
     """
 
     command: str = ""
     options: tuple[Option, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def action(self, values: Mapping[str, Any]) -> Any:
         """Return the function to call for the options that are given, by their names.
@@ -252,10 +263,20 @@ class ReaderSpec(Spec):
     framework_frames: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
 class MatcherSpec(Spec):
-    """A matcher of two runs (makes a ``protocols.Matcher``)."""
+    """A matcher of two runs (makes a ``protocols.Matcher``).
 
-    __slots__ = ()
+    Attributes:
+        option: The name in ``Plan.options`` of the option that selects it; it then pairs the rows that the
+            option names, and leaves the others to the plan's matcher.
+    """
+
+    option: str = ""
+
+    def is_selected_by(self, options: Mapping[str, Any]) -> bool:
+        """Return True if the plan's options of plugins have a value for its option."""
+        return bool(self.option) and options.get(self.option) is not None
 
 
 @dataclass(frozen=True, slots=True)

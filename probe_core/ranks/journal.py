@@ -117,8 +117,8 @@ def _describe_identity(plan: Plan) -> dict[str, Any]:
         if "://" not in described[side]:
             described[side] = str(Path(described[side]).absolute())
     same = {name: value for name, value in described.items() if name not in CHANGEABLE_FIELDS}
-    for path in (plan.mapping, plan.api_mapping, plan.cell_mapping, plan.layer_mapping, plan.stack_path):
-        if isinstance(path, Path):
+    for path in (*plan.options.values(), plan.stack_path):
+        if isinstance(path, Path) and not path.is_dir():
             same[f"{path}"] = _compute_fingerprint(path)
     return json.loads(json.dumps(same))  # type: ignore[no-any-return]
 

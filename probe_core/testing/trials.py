@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from probe_core.errors import UserError
-from probe_core.flow.comparison import MAPPING_MATCHER, RunComparison
+from probe_core.flow.comparison import RunComparison
 from probe_core.flow.pipeline import compare_quietly
 from probe_core.model import Mode
 from probe_core.model.report import LineNumbers, Report
@@ -136,9 +136,10 @@ def _try_in_all_modes(trial: Trial) -> None:
 
 
 def _try_matcher(trial: Trial) -> None:
-    chosen: dict[str, Any] = {"matcher": trial.spec.name}
+    option = trial.spec.option
+    chosen: dict[str, Any] = {"options": {option: {}}} if option else {"matcher": trial.spec.name}
     for mode in Mode:
-        trial.compare(mode, **({"mapping": {}} if trial.spec.name == MAPPING_MATCHER else chosen))
+        trial.compare(mode, **chosen)
 
 
 def _try_table(trial: Trial) -> None:

@@ -16,7 +16,9 @@ def probe_matchers() -> list[MatcherSpec]:
             "calls aligned in order, with insertions and omissions",
             "probe_matching.aligned:AlignmentMatcher",
         ),
-        MatcherSpec("mapping", "names paired by a yaml file", "probe_matching.mapping:MappingMatcher"),
+        MatcherSpec(
+            "mapping", "names paired by a yaml file", "probe_matching.mapping:MappingMatcher", option="mapping"
+        ),
     ]
 
 
@@ -40,13 +42,56 @@ def probe_views() -> list[ViewSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return the option of compare that chooses rows."""
+    """Return the options of compare that map names, and the one that chooses rows."""
     return [
+        OptionSpec(
+            "mappings",
+            "pairs rows, APIs and modules whose names differ",
+            "probe_matching.options:add_mappings",
+            command="compare",
+            defaults={
+                "mapping": None,
+                "across": False,
+                "api_mapping": None,
+                "cell_mapping": None,
+                "layer_mapping": None,
+            },
+            options=(
+                Option(
+                    "mapping",
+                    ("-dm", "--data-mapping"),
+                    "YAML file that pairs row names: 'target name: golden name'.",
+                    kind="file",
+                    python_name="mapping",
+                ),
+                Option(
+                    "api_mapping",
+                    ("-am", "--api-mapping"),
+                    "Pair the APIs of two frameworks; a YAML file overrides the built-in mapping.",
+                    kind="file",
+                    value_optional=True,
+                ),
+                Option(
+                    "cell_mapping",
+                    ("-cm", "--cell-mapping"),
+                    "Pair the modules of two frameworks; a YAML file pairs names: 'fc.Dense: head.Linear'.",
+                    kind="file",
+                    value_optional=True,
+                ),
+                Option(
+                    "layer_mapping",
+                    ("-lm", "--layer-mapping"),
+                    "YAML file that pairs the children of module classes.",
+                    kind="file",
+                ),
+            ),
+        ),
         OptionSpec(
             "rows",
             "compares the common rows of two batches",
             "probe_matching.rows.choice:add_row_choice",
             command="compare",
+            defaults={"rows": None},
             options=(
                 Option(
                     "rows",
@@ -57,5 +102,5 @@ def probe_options() -> list[OptionSpec]:
                     metavar="ROWS",
                 ),
             ),
-        )
+        ),
     ]

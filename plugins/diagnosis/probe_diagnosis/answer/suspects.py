@@ -179,7 +179,7 @@ class Suspects:
         if precision is not None:
             raise_noise(self.facts.ops, int(precision.evidence["bits"]))
             concluded = conclude(precision=precision)
-        if opened.plan.reference is None or report.interrupted:
+        if opened.plan.options.get("reference") is None or report.interrupted:
             return concluded
         is_needed = concluded[0].outcome is not Outcome.AGREE
         aligned = self.facts is not self._tabulated
@@ -225,7 +225,8 @@ class Suspects:
 def _is_resumed_step(opened: Opened, pair: RunPair) -> bool:
     """Return True for the first step of a resumed run."""
     step = pair.target.parent.parent.name
-    return opened.plan.resumed is not None and step == f"step{opened.plan.resumed}"
+    resumed = opened.plan.options.get("resumed")
+    return resumed is not None and step == f"step{resumed}"
 
 
 def _find_not_restored(opened: Opened, pair: RunPair) -> list[Finding]:

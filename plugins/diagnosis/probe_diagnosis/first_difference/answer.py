@@ -47,9 +47,9 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
     Raises:
         UserError: ``--baseline`` or ``--reference`` is asked for as well.
     """
-    for option, run in (("--baseline", plan.baseline), ("--reference", plan.reference)):
-        if run is not None:
-            raise create_conflict_error(option)
+    for name in ("baseline", "reference"):
+        if plan.options.get(name) is not None:
+            raise create_conflict_error(f"--{name}")
     formats = plan.formats if "formats" in asked else ()
     answers = (*plan.answers, NAME)
     return replace(plan, answers=answers, formats=formats, advise=plan.advise and bool(formats))
