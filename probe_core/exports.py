@@ -1,8 +1,9 @@
-"""Lazy exports: names that a package imports only when they are first used."""
+"""Names that a module imports only when they are first used: lazy exports, and names that moved."""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -23,5 +24,22 @@ def create_exporter(package: str, names: Mapping[str, str]) -> Callable[[str], A
         value = getattr(import_module(f"{package}.{homes[name]}"), name)
         setattr(sys.modules[package], name, value)
         return value
+
+    return get
+
+
+def create_deprecated_exporter(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module whose names moved to others, which it still gives with a warning.
+
+    Args:
+        module: The full name of the module.
+        homes: The module that each name moved to.
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} moved to {homes[name]}.{name}.", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(homes[name]), name)
 
     return get

@@ -134,7 +134,7 @@ class JudgeSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class FinderSpec(Spec):
-    """A finder of suspects (makes a ``model.report.Finder`` for each comparison).
+    """A finder of suspects (makes a ``protocols.Finder`` for each comparison).
 
     Attributes:
         policies: Policies whose verdicts it reads from ``Row.further``.
@@ -311,7 +311,8 @@ class ReporterSpec(Spec):
         suffix: The suffix of its files.
         all_digits: True for files that programs read, whose numbers are not rounded to 6 or 12 decimals.
         answers: True if its writers are ``protocols.AnswerWriter``.
-        page: True for a page: it makes ``PageWriter``, and ``head(comparison)``, the verdict as HTML.
+        page: True for a page: it makes ``PageWriter``, and ``head(comparison)``, the verdict as HTML. With a
+            method ``open_page(path, headers, opened)``, its writers may read the two runs until they are closed.
         check: The address of a function that raises UserError if the format cannot be written here.
     """
 
