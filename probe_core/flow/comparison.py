@@ -18,8 +18,7 @@ from probe_core.flow.judging import JudgeChain
 from probe_core.flow.opening import open_runs
 from probe_core.flow.table import MAX_SHEET_ROWS
 from probe_core.flow.tools import Tools
-from probe_core.flow.viewing import check_views, create_views
-from probe_core.matching.captured import exclude_uncaptured
+from probe_core.flow.viewing import check_views, create_views, select_records
 from probe_core.matching.matching import ROW_COST, Matching, Region, RowOrder
 from probe_core.model import Advice, Column, Mode, Op, Suspect
 from probe_core.model.batches import RowBatch
@@ -80,7 +79,7 @@ class RunComparison:
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
-        self.target, self.golden, notes = exclude_uncaptured(*open_runs(plan, manager, target, golden))
+        self.target, self.golden, notes = select_records(manager, *open_runs(plan, manager, target, golden))
         self.notes += notes
         for side, run in (("target", self.target), ("golden", self.golden)):
             if run.header.unfinished:

@@ -28,6 +28,17 @@ def check_views(plan: Plan, manager: Manager) -> None:
             viewer.check(plan)
 
 
+def select_records(manager: Manager, target: Run, golden: Run) -> tuple[Run, Run, list[str]]:
+    """Return both runs without the records that views leave out, and notes on these."""
+    notes: list[str] = []
+    for spec, viewer in _create_viewers(manager):
+        if hasattr(viewer, "select"):
+            with blame_plugin(spec.title, spec.origin):
+                target, golden, more = viewer.select(target, golden)
+            notes += more
+    return target, golden, notes
+
+
 def create_views(plan: Plan, manager: Manager, target: Run, golden: Run) -> Views:
     """Return both runs as the plan's matcher sees them; unchanged if no plugin offers a view.
 

@@ -54,7 +54,11 @@ class Matcher(Protocol):
 
 
 class Viewer(Protocol):
-    """A translation of the names of two runs for matchers."""
+    """A translation of the names of two runs for matchers.
+
+    A viewer with a method ``select(target, golden)`` may leave out records before any view is made. It returns
+    both runs, and sentences on what is left out.
+    """
 
     def check(self, plan: Plan) -> None:
         """Raise UserError if a mapping file of the plan is not valid, before any run is opened."""

@@ -24,8 +24,11 @@ def probe_matchers() -> list[MatcherSpec]:
 
 @hookimpl
 def probe_views() -> list[ViewSpec]:
-    """Return the view of common rows, and the view that gives runs common names."""
+    """Return the views of captured calls and of common rows, and the view that gives runs common names."""
     return [
+        ViewSpec(
+            "captured_calls", "the calls that both recorders capture", "probe_matching.captured:CapturedCallViewer"
+        ),
         ViewSpec(
             "common_rows",
             "the rows that two batches have in common, for --rows",
