@@ -229,7 +229,6 @@ class Comparison:
         from probe_core import engine
         from probe_core.flow.comparison import RunComparison as Opened
         from probe_core.flow.judging import JudgeChain
-        from probe_core.model.watched import MeasurementCheck
 
         engine.use_threads(self.plan.jobs)
         for pair in self.pairs:
@@ -240,7 +239,7 @@ class Comparison:
                 continue
             with closing(run_comparison):
                 judge_chain = JudgeChain(self._manager, run_comparison.highlights, run_comparison.blame)
-                watch = MeasurementCheck(run_comparison.mode, run_comparison.watched_metrics())
+                watch = run_comparison.create_check()
                 for batch in run_comparison.batches(pair.rank):
                     judge_chain.apply(batch)
                     watch.look(batch)

@@ -25,7 +25,7 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan, StackMode
 from probe_core.model.run import Run
-from probe_core.model.watched import MetricCheck
+from probe_core.model.watched import MeasurementCheck
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Matcher
@@ -169,9 +169,9 @@ class RunComparison:
         columns: Sequence[Column] = self.manager.find("tables", mode.value, TableSpec).make()
         return columns
 
-    def watched_metrics(self) -> list[MetricCheck]:
-        """Return the metrics, to check whether each measures any row."""
-        return self._tools.create_metric_checks()
+    def create_check(self) -> MeasurementCheck:
+        """Return a check whether rows are measured, and by each metric."""
+        return MeasurementCheck(self.mode, self.manager.reason_texts, self._tools.create_metric_checks())
 
     def take_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Add tensor files that a worker could not read."""

@@ -19,7 +19,6 @@ from probe_core.model import Advice
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.report import LineNumbers, Report, ReportDraft
-from probe_core.model.watched import MeasurementCheck
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Answerer, Finder, Finished, RowFinder, Witness
@@ -143,7 +142,7 @@ def _write(
         comparison.golden.path,
         comparison.mode,
         comparison.row_count,
-        MeasurementCheck(comparison.mode, comparison.watched_metrics()),
+        comparison.create_check(),
         notes=comparison.notes,
         regions=comparison.regions,
     )
