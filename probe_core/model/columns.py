@@ -11,17 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.model.values import (
-    OMISSIONS,
-    Kind,
-    Record,
-    Side,
-    Slot,
-    Statistic,
-    Statistics,
-    Transfer,
-    Value,
-)
+from probe_core.model.values import OMISSIONS, Kind, Record, Side, Slot, Statistic, Statistics, Transfer, Value
 
 Array = np.ndarray[Any, Any]
 
