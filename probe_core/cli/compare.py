@@ -140,15 +140,7 @@ def _choose_runs(
     *,
     print_log: bool,
 ) -> CompareFile:
-    """Return the two runs, which the command line gives in one of three spellings.
-
-    Args:
-        target: The argument TARGET.
-        golden: The argument GOLDEN.
-        compare_file: The value of ``-i``.
-        option_paths: The values of ``-tp`` and ``-gp``.
-        print_log: The flag ``-tensor_log``.
-    """
+    """Return the runs that ``TARGET GOLDEN``, ``-i`` or, as ``option_paths``, ``-tp`` and ``-gp`` name."""
     target_path, golden_path = option_paths
     if target_path is not None or golden_path is not None:
         if target is not None or compare_file is not None:

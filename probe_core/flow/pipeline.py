@@ -33,11 +33,7 @@ BatchSource = Callable[[RunComparison], Iterator[RowBatch]]
 def compare_pair(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Finished:
     """Compare one record file with another, and notify the plugins before and after.
 
-    Args:
-        plan: The options of the comparison.
-        manager: The plugins.
-        pair: The two record files.
-        batch_source: The source of the rows; None to measure them in this process.
+    Without a ``batch_source``, the rows are measured in this process.
     """
     manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
     finished = compare_quietly(plan, manager, pair, batch_source)

@@ -40,7 +40,7 @@ def find_metrics(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 class Table:
-    """A converter from rows to cells; ``sources`` are the source and style of the column of each header."""
+    """A converter from rows to cells."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class CellColumn:
     """The cells of a column.
 
     Attributes:
-        codes: A code in ``texts``; ``NUMBER``, ``WHOLE`` or ``PERCENT`` for an entry of ``numbers``.
+        codes: A code in ``texts``; ``NUMBER_CODE``, ``INTEGER_CODE`` or ``PERCENT_CODE`` for an entry of ``numbers``.
         texts: Cells that many rows share, or that are no numbers.
         numbers: Finite floats, integers as floats, and ratios that are not negative.
     """

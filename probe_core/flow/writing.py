@@ -43,12 +43,7 @@ def write_table(
 ) -> None:
     """Write a table of a few rows to ``path``, and close the file even if writing fails.
 
-    Args:
-        reporter: The reporter.
-        path: The path of the file.
-        headers: The headers of the table.
-        rows: The rows.
-        answer: The answer that the file shows beside the table; only for a reporter that shows answers.
+    An answer is shown next to the table; only reporters with ``ReporterSpec.answers`` accept one.
 
     Raises:
         OSError: The file cannot be written, for example because the disk is full.

@@ -19,7 +19,7 @@ SIDES, KINDS = tuple(Side), tuple(Kind)
 """Sides and kinds by their codes."""
 TENSOR, SCALAR, NULL = map(KINDS.index, (Kind.TENSOR, Kind.SCALAR, Kind.NULL))
 NONE, FLOAT, INTEGER, BOOLEAN, TEXT, BIG_INTEGER = range(6)
-"""Type codes of statistics. ``BIG`` is an integer that float64 does not hold."""
+"""Type codes of statistics. ``BIG_INTEGER`` is an integer that float64 does not hold."""
 MAX_EXACT_INTEGER = 1 << 53
 """Largest magnitude up to which float64 holds all integers."""
 
@@ -63,7 +63,7 @@ class ValueColumns:
         data: Codes in ``endings``, the part of the data name after the row name; -1 if no data is stored.
         names: The names of rows that are not composed of record and place, by line.
         data_names: The names of data that do not begin with the name of their row, by line.
-        exact: The integers of type ``BIG``, by line and statistic.
+        exact: The integers of type ``BIG_INTEGER``, by line and statistic.
         transfers: Point-to-point transfers, by line.
         omissions: The reasons for which values are not to be compared, by line.
     """
@@ -209,8 +209,8 @@ class ColumnsBuilder:
         """Append a value to the current record.
 
         Args:
-            side: The side of the value.
-            path: The path of the value.
+            side: The side of the value within its record.
+            path: The path of the value within its side.
             value: The value.
             name: The name of its row; None for that of the tensor file, or else record, side and path.
         """

@@ -309,7 +309,7 @@ class Manager:
                 answers.append(_check_answer(implementation.function(**wanted), returns))
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # as in _guarded
+            except BaseException as error:  # as in _guard
                 origin = self.plugins[implementation.plugin_name].origin
                 what = f"{hook} of {origin} failed: {describe_error(error)}."
                 warn(PluginError(what, describe_fix(origin.distribution)), "The comparison goes on without it.")
