@@ -67,7 +67,7 @@ def _collect_contributions(projects: Mapping[str, Any]) -> dict[str, dict[str, l
             spec: Any = item.spec
             kinds.setdefault(kind, []).extend((spec.name, *getattr(spec, "aliases", ())))
             for option in spec.options if kind == "options" else ():
-                texts = [*option.flags, option.python_name] if option.python_name else option.flags
+                texts = filter(None, (*option.flags, *option.also, option.python_name))
                 kinds.setdefault("flags", []).extend(f"{spec.command.replace('_', '-')} {text}" for text in texts)
     return contributions
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DEFAULT_OUTPUT = "./output"
 """The directory of the result files if none is given."""
-_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)}
 FRAME_REPORTER = "parquet"
 """The name of the reporter that makes data frames (docs/python.md#data-frames)."""
 _PLUGIN_FIELDS = {"target", "golden", "time_stamp", "answers", "step_offset", "options"}
@@ -95,11 +95,6 @@ def create_plan(manager: Manager, target: Path, golden: Path, options: Mapping[s
             raise absent or UserError(f'There is no option "{name}".', fix, known_names)
     passed_options = {name: value for name, value in options.items() if value is not None}
     values = {name: _convert_value(name, value) for name, value in passed_options.items() if name in OPTION_NAMES}
-    if values.pop("fuzzy", False):
-        if "matcher" in values:
-            what = "fuzzy (-f, --fuzzy-match) and matcher (--match, --matcher) exclude each other."
-            raise UserError(what, "Leave one of them out.")
-        values["matcher"] = "fuzzy"
     if "stack" in values:
         values["stack"] = StackMode.SHOW if values["stack"] else StackMode.HIDE
     if "scheduler" in values:

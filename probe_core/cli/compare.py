@@ -50,13 +50,6 @@ def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -
 @option("-s", "--stack-mode", is_flag=True,
     help="Show call stacks; takes effect only if the compare file sets stack_path.")  # fmt: skip
 @option("-c", "--compare-only", is_flag=True, help="Write tables only: no advisor file, no answer file.")
-@option(
-    "-f",
-    "--fuzzy-match",
-    also=["-fm"],
-    is_flag=True,
-    help="Pair calls whose names differ only in their number.",
-)
 @option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Pairing: exact, fuzzy, align, …")
 @option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
 @option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
@@ -92,7 +85,6 @@ def compare(
     print_log: bool,
     stack_mode: bool,
     compare_only: bool,
-    fuzzy_match: bool,
     fail_on: str | None,
     print_plan: bool,
     **settings: Any,
@@ -118,7 +110,6 @@ def compare(
     if is_xlsx and settings["formats"]:
         raise UserError("--xlsx and --format exclude each other.", "Leave --xlsx out: --format xlsx,csv")
     settings["formats"] = settings["formats"] or (*tables, *(spec.name for spec in pages if spec.page))
-    settings["fuzzy"] = fuzzy_match
     settings["answer"] = not compare_only
     settings["advise"] = settings["answer"] and (compare_file is not None or not is_drop_in)
     settings["stack"], settings["stack_path"] = runs.stack and stack_mode, runs.stack

@@ -68,6 +68,7 @@ def _create_parameter(spec: OptionSpec, option: Option) -> click.Parameter:
         (*option.flags, f"{spec.name}_{option.name}"),
         **settings or {"is_flag": option.kind == "flag"},
         type={"flag": None, "run": Location(), "file": click.Path(path_type=Path)}.get(option.kind, text),
+        also=option.also,
         metavar=option.metavar or None,
         help=option.help,
         expose_value=False,

@@ -173,6 +173,7 @@ class Option:
         metavar: The word for its value in the help.
         choices: The valid values; any if empty.
         needs: The name of an option of the same spec that must be given with it.
+        also: Other spellings, listed at the end of the command's help.
         value_optional: True if it may be given without a value, which then is True.
         python_name: The name in Python if it is not that of the last flag.
     """
@@ -184,6 +185,7 @@ class Option:
     metavar: str = ""
     choices: tuple[str, ...] = ()
     needs: str = ""
+    also: tuple[str, ...] = ()
     value_optional: bool = False
     python_name: str = ""
 

@@ -113,7 +113,7 @@ def test_a_metric_that_raises_on_every_row_is_warned_of(runs: Any, monkeypatch: 
 VALUES: dict[str, Any] = {
     "advise": False, "answer": False, "executor": "threads",
     "formats": "csv",
-    "framework": "pytorch", "fuzzy": True, "highlight": True, "jobs": 3,
+    "framework": "pytorch", "highlight": True, "jobs": 3,
     "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there", "pair_ranks": "order",
     "policies": "accuracy", "ranks": range(2), "resume": True, "scheduler": "tcp://x:1", "stack": True,
     "stack_path": "stack.json", "steps": 1,
@@ -127,8 +127,7 @@ def test_every_option_reaches_the_plan() -> None:
 
     assert sorted(VALUES) == OPTION_NAMES
     mappings = {"api_mapping": True, "cell_mapping": "cells.yaml", "mapping": {"a": "b"}}
-    options = mappings | {name: value for name, value in VALUES.items() if name != "fuzzy"}
-    plan = create_plan(Manager(), Path("t"), Path("g"), options).describe()
+    plan = create_plan(Manager(), Path("t"), Path("g"), mappings | VALUES).describe()
     assert {name: plan[name] for name in ("advise", "answer", "highlight", "resume", "jobs", "executor", "scheduler")} == {
         "advise": False, "answer": False, "highlight": True, "resume": True, "jobs": 3, "executor": "threads", "scheduler": "tcp://x:1",
     }  # fmt: skip

@@ -48,6 +48,21 @@ def probe_options() -> list[OptionSpec]:
     """Return the options of compare that map names, and the one that chooses rows."""
     return [
         OptionSpec(
+            "fuzzy",
+            "pairs calls whose names differ only in their number",
+            "probe_matching.options:choose_fuzzy_matcher",
+            command="compare",
+            options=(
+                Option(
+                    "fuzzy",
+                    ("-f", "--fuzzy-match"),
+                    "Pair calls whose names differ only in their number.",
+                    also=("-fm",),
+                    python_name="fuzzy",
+                ),
+            ),
+        ),
+        OptionSpec(
             "mappings",
             "pairs rows, APIs and modules whose names differ",
             "probe_matching.options:add_mappings",

@@ -1,12 +1,13 @@
-"""The options of compare that map names: ``-dm``, ``-am``, ``-cm`` and ``-lm``."""
+"""The options of compare that pair names: ``-f``, ``-dm``, ``-am``, ``-cm`` and ``-lm``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from probe_core.errors import UserError
 from probe_core.model.plan import Plan
 
 
@@ -43,6 +44,23 @@ def maps_names(plan: Plan) -> bool:
     """Return True if the user asks for names to be mapped (``-am``, ``-cm``, ``-lm``)."""
     mappings = NameMappings.from_plan(plan)
     return mappings.across or mappings.has_files
+
+
+def choose_fuzzy_matcher(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:
+    """Return the plan with ``-f``.
+
+    Args:
+        plan: The plan without it.
+        values: The flag.
+        option_names: The names of the options that the user gave.
+
+    Raises:
+        UserError: The user chose a matcher as well.
+    """
+    if "matcher" in option_names:
+        what = "fuzzy (-f, --fuzzy-match) and matcher (--match, --matcher) exclude each other."
+        raise UserError(what, "Leave one of them out.")
+    return replace(plan, matcher="fuzzy")
 
 
 def add_mappings(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:

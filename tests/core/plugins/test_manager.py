@@ -163,7 +163,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Any:
         *(
             ("pytorch,metrics,reporters", f"compare NPU BENCH -o OUT {options}", f"{what} comes with probe-matching", "./plugins/matching")
             for options, what in (
-                ("-f", 'The matcher "fuzzy"'), ("--match align", 'The matcher "align"'), ("-dm MAP", 'The option "-dm"'),
+                ("-f", 'The option "-f"'), ("--match align", 'The matcher "align"'), ("-dm MAP", 'The option "-dm"'),
                 ("-am", 'The option "-am"'), ("--cell_mapping", 'The option "--cell_mapping"'),
                 ("-cm", 'The option "-cm"'), ("-lm MAP", 'The option "-lm"'),
             )
