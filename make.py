@@ -327,6 +327,11 @@ def docs() -> None:
     print(f"Open {ROOT / 'site' / 'index.html'}")
 
 
+def distributions() -> None:
+    """Write the list of what each distribution contributes (after ``test`` has set up)."""
+    run(PYTHON, ROOT / "docs" / "make_distributions.py")
+
+
 def clean() -> None:
     """Remove what the verbs made."""
     caches = (".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
@@ -338,7 +343,22 @@ def clean() -> None:
 
 VERBS = {
     verb.__name__: verb
-    for verb in (demo, check, test, wheels, lowest, mindspore, torch, dist, release, lint, bench, docs, clean)
+    for verb in (
+        demo,
+        check,
+        test,
+        wheels,
+        lowest,
+        mindspore,
+        torch,
+        dist,
+        release,
+        lint,
+        bench,
+        docs,
+        distributions,
+        clean,
+    )
 }
 
 if __name__ == "__main__":
@@ -347,6 +367,6 @@ if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in VERBS:
         print(__doc__)
         for name, verb in VERBS.items():
-            print(f"  {name:9} {verb.__doc__}")
+            print(f"  {name:13} {verb.__doc__}")
         sys.exit(2)
     VERBS[sys.argv[1]]()

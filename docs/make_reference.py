@@ -28,7 +28,6 @@ from probe_reporters.tables import COLUMNS
 from probe_core.cli.extending import add_plugin_options
 from probe_core.cli.main import EXIT_CODES, cli, run
 from probe_core.model import Mode
-from probe_core.model.messages import REASON_TEXTS
 from probe_core.plugins import hookspecs
 from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
 from probe_core.plugins.specs import CommandSpec, MetricSpec, PolicySpec
@@ -140,11 +139,12 @@ def tables() -> list[str]:
         names = ", ".join(c.chinese if c.chinese == c.english else f"{c.chinese} ({c.english})" for c in columns)
         lines += [f"**{title}**: {names}", ""]
     lines += ["## Messages", "", "| code | Err_message | cell of a tensor metric |", "|---|---|---|"]
-    for code, text in REASON_TEXTS.items():
+    texts = ours().reason_texts.by_code
+    for code, text in texts.items():
         if text.message and not code.startswith("mark_"):
             lines.append(f"| {code} | {text.message} | {text.cell} |")
     lines += ["", "Highlighting adds, each on a line of its own:", ""]
-    lines += [f"- {text.message}" for code, text in REASON_TEXTS.items() if code.startswith("mark_")]
+    lines += [f"- {text.message}" for code, text in texts.items() if code.startswith("mark_")]
     return [*lines, ""]
 
 

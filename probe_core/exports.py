@@ -1,4 +1,4 @@
-"""Lazy exports: names that a package imports only when they are first used."""
+"""Names that a module imports only when they are first used: lazy exports, and names that moved."""
 
 from __future__ import annotations
 
@@ -31,5 +31,22 @@ def create_exporter(
         value = getattr(import_module(f"{package}.{homes[name]}"), name)
         setattr(sys.modules[package], name, value)
         return value
+
+    return get
+
+
+def create_deprecated_exporter(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module whose names moved to others, which it still gives with a warning.
+
+    Args:
+        module: The full name of the module.
+        homes: The module that each name moved to.
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} moved to {homes[name]}.{name}.", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(homes[name]), name)
 
     return get

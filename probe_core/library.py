@@ -34,17 +34,14 @@ if TYPE_CHECKING:
 
 DEFAULT_OUTPUT = "./output"
 """The directory of the result files if none is given."""
-_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)}
 FRAME_REPORTER = "parquet"
 """The name of the reporter that makes data frames (docs/python.md#data-frames)."""
-_PLUGIN_FIELDS = {
-    "target", "golden", "time_stamp", "across", "answers", "baseline", "reference", "rows", "resumed",
-    "step_offset",
-}  # fmt: skip
+_PLUGIN_FIELDS = {"target", "golden", "time_stamp", "answers", "step_offset", "options"}
 """Fields of a plan that no option of the core sets."""
 OPTION_NAMES = sorted(_DEFAULTS.keys() - _PLUGIN_FIELDS)
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
-_PATH_FIELDS = ("output", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
+_PATH_FIELDS = ("output", "stack_path")
 
 
 def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any) -> Comparison:
@@ -63,12 +60,17 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
 
     manager = Manager()
     plan = create_plan(manager, parse_location(target), parse_location(golden), options)
-    paths = {name: getattr(plan, name) for name in ("target", "golden", "baseline", "reference", *_PATH_FIELDS)}
-    absolute: dict[str, Any] = {name: path.absolute() for name, path in paths.items() if isinstance(path, Path)}
-    comparison = Comparison(replace(plan, **absolute), manager)
+    fields_with_paths = {name: getattr(plan, name) for name in ("target", "golden", *_PATH_FIELDS)}
+    plan = replace(plan.with_options(**_make_absolute(plan.options)), **_make_absolute(fields_with_paths))
+    comparison = Comparison(plan, manager)
     for problem in comparison.problems:
         warnings.warn(problem, stacklevel=2)
     return comparison
+
+
+def _make_absolute(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the local paths among some values, made absolute."""
+    return {name: path.absolute() for name, path in values.items() if isinstance(path, Path)}
 
 
 _target, _golden, _further = (_signature := signature(compare)).parameters.values()
@@ -82,27 +84,22 @@ def create_plan(manager: Manager, target: Path, golden: Path, options: Mapping[s
     Raises:
         UserError: An option does not exist or has a value of another kind, or two exclude each other.
     """
-    added = _find_added_options(manager) if options.keys() - OPTION_NAMES else {}
+    specs = [spec for spec in manager.specs("options", OptionSpec) if spec.command == "compare"]
+    added = {option.keyword: (spec, option) for spec in specs for option in spec.options}
     known_names = sorted({*OPTION_NAMES, *added})
     for name in options:
         if name not in known_names:
             close = suggest_name(name, known_names)
             fix = f"Did you mean {close}? These are known:" if close else "These are known:"
-            raise UserError(f'There is no option "{name}".', fix, known_names)
+            absent = manager.create_missing_option_error("compare", name)
+            raise absent or UserError(f'There is no option "{name}".', fix, known_names)
     passed_options = {name: value for name, value in options.items() if value is not None}
     values = {name: _convert_value(name, value) for name, value in passed_options.items() if name in OPTION_NAMES}
-    if values.pop("fuzzy", False):
-        if "matcher" in values:
-            what = "fuzzy (-f, --fuzzy-match) and matcher (--match, --matcher) exclude each other."
-            raise UserError(what, "Leave one of them out.")
-        values["matcher"] = "fuzzy"
-    for name in ("api_mapping", "cell_mapping"):
-        if isinstance(values.get(name), bool):
-            values["across"] = values.pop(name) or values.get("across", False)
     if "stack" in values:
         values["stack"] = StackMode.SHOW if values["stack"] else StackMode.HIDE
     if "scheduler" in values:
         values.setdefault("executor", manager.find_scheduled_executor())
+    values["options"] = {name: value for spec in specs for name, value in spec.defaults.items()}
     plan = Plan(target, golden, values.pop("output", Path(DEFAULT_OUTPUT)), get_time_stamp(), **values)
     plugin_values: dict[str, dict[str, Any]] = {}
     for name, (spec, option) in added.items():
@@ -118,12 +115,6 @@ def create_plan(manager: Manager, target: Path, golden: Path, options: Mapping[s
     return plan
 
 
-def _find_added_options(manager: Manager) -> dict[str, tuple[OptionSpec, Option]]:
-    """Return the options that plugins add to ``compare``, by their names in Python."""
-    specs = [spec for spec in manager.specs("options", OptionSpec) if spec.command == "compare"]
-    return {option.keyword: (spec, option) for spec in specs for option in spec.options}
-
-
 def _convert_value(name: str, value: Any, option: Option | None = None) -> Any:
     """Return the value of an option, or of a plugin's ``option``, as the command line leaves it."""
     is_flag = name == "stack" if option is None else option.kind == "flag"
@@ -134,6 +125,8 @@ def _convert_value(name: str, value: Any, option: Option | None = None) -> Any:
     if option is not None:
         if option.choices and value not in option.choices:
             raise UserError(f"{name} must not be {value!r:.40}.", "Pass one of these:", option.choices)
+        if option.kind == "file" and isinstance(value, str):
+            return Path(value)
         return parse_location(value) if option.kind == "run" else value
     if kind is tuple:
         items = tuple(dict.fromkeys([value] if isinstance(value, (str, int)) else value))
@@ -231,7 +224,6 @@ class Comparison:
         from probe_core import engine
         from probe_core.flow.comparison import RunComparison as Opened
         from probe_core.flow.judging import JudgeChain
-        from probe_core.model.watched import MeasurementCheck
 
         engine.use_threads(self.plan.jobs)
         for pair in self.pairs:
@@ -242,7 +234,7 @@ class Comparison:
                 continue
             with closing(run_comparison):
                 judge_chain = JudgeChain(self._manager, run_comparison.highlights, run_comparison.blame)
-                watch = MeasurementCheck(run_comparison.mode, run_comparison.watched_metrics())
+                watch = run_comparison.create_check()
                 for batch in run_comparison.batches(pair.rank):
                     judge_chain.apply(batch)
                     watch.look(batch)

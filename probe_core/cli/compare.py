@@ -21,10 +21,7 @@ from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.store.layout import PAIR_RANKS
 
-NO_VALUE = Path()
 FILE_TYPE = click.Path(path_type=Path)
-OPTIONAL_VALUE_SETTINGS: dict[str, Any] = {"is_flag": False, "flag_value": "", "type": FILE_TYPE}
-"""Settings of an option that may stand without a value."""
 
 
 def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -53,22 +50,8 @@ def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -
 @option("-s", "--stack-mode", is_flag=True,
     help="Show call stacks; takes effect only if the compare file sets stack_path.")  # fmt: skip
 @option("-c", "--compare-only", is_flag=True, help="Write tables only: no advisor file, no answer file.")
-@option(
-    "-f",
-    "--fuzzy-match",
-    also=["-fm"],
-    is_flag=True,
-    help="Pair calls whose names differ only in their number.",
-)
 @option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Pairing: exact, fuzzy, align, …")
 @option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
-@option("-dm", "--data-mapping", "mapping", type=FILE_TYPE,
-    help="YAML file that pairs row names: 'target name: golden name'.")  # fmt: skip
-@option("-am", "--api-mapping", **OPTIONAL_VALUE_SETTINGS,
-    help="Pair the APIs of two frameworks; a YAML file overrides the built-in mapping.")  # fmt: skip
-@option("-cm", "--cell-mapping", **OPTIONAL_VALUE_SETTINGS,
-    help="Pair the modules of two frameworks; a YAML file pairs names: 'fc.Dense: head.Linear'.")  # fmt: skip
-@option("-lm", "--layer-mapping", type=FILE_TYPE, help="YAML file that pairs the children of module classes.")
 @option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
     help="Show this metric as well, with parameters if any: ulp:limit=4; may be repeated.")  # fmt: skip
 @option("--policy", "policies", metavar="NAME[,NAME…]", callback=parse_names,
@@ -102,7 +85,6 @@ def compare(
     print_log: bool,
     stack_mode: bool,
     compare_only: bool,
-    fuzzy_match: bool,
     fail_on: str | None,
     print_plan: bool,
     **settings: Any,
@@ -122,14 +104,12 @@ def compare(
     manager = ctx.find_object(Manager) or Manager()
     is_drop_in = compare_file is not None or target_path is not None or golden_path is not None
     runs = _choose_runs(target, golden, compare_file, (target_path, golden_path), print_log=print_log)
-    settings |= {name: True for name in ("api_mapping", "cell_mapping") if settings[name] == NO_VALUE}
     settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
     pages = [] if is_drop_in or is_xlsx or compare_only else manager.specs("reporters", ReporterSpec)
     tables = ("csv",) if compare_file is None and is_drop_in and not is_xlsx else DEFAULT_FORMATS
     if is_xlsx and settings["formats"]:
         raise UserError("--xlsx and --format exclude each other.", "Leave --xlsx out: --format xlsx,csv")
     settings["formats"] = settings["formats"] or (*tables, *(spec.name for spec in pages if spec.page))
-    settings["fuzzy"] = fuzzy_match
     settings["answer"] = not compare_only
     settings["advise"] = settings["answer"] and (compare_file is not None or not is_drop_in)
     settings["stack"], settings["stack_path"] = runs.stack and stack_mode, runs.stack
@@ -151,15 +131,7 @@ def _choose_runs(
     *,
     print_log: bool,
 ) -> CompareFile:
-    """Return the two runs, which the command line gives in one of three spellings.
-
-    Args:
-        target: The argument TARGET.
-        golden: The argument GOLDEN.
-        compare_file: The value of ``-i``.
-        option_paths: The values of ``-tp`` and ``-gp``.
-        print_log: The flag ``-tensor_log``.
-    """
+    """Return the runs that ``TARGET GOLDEN``, ``-i`` or, as ``option_paths``, ``-tp`` and ``-gp`` name."""
     target_path, golden_path = option_paths
     if target_path is not None or golden_path is not None:
         if target is not None or compare_file is not None:

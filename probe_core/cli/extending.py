@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +14,8 @@ from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import Option, OptionSpec
 
+NO_VALUE = Path()
+"""The value of an option that is given without one."""
 _VALUES_KEY = "probe.given"
 """The key under which a context keeps the given options: spec name to values by the option's name."""
 
@@ -54,15 +57,18 @@ def _create_parameter(spec: OptionSpec, option: Option) -> click.Parameter:
     from probe_core.cli.options import Location  # here: a listing of commands needs no readers
 
     text: Any = click.Choice(option.choices) if option.choices else str
+    settings: dict[str, Any] = {"is_flag": False, "flag_value": NO_VALUE} if option.value_optional else {}
 
     def store_value(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+        value = True if option.value_optional and value == NO_VALUE else value
         if value not in (None, False):
             ctx.meta.setdefault(_VALUES_KEY, {}).setdefault(spec.name, {})[option.name] = value
 
     return SpelledOption(
         (*option.flags, f"{spec.name}_{option.name}"),
-        is_flag=option.kind == "flag",
-        type={"flag": None, "run": Location()}.get(option.kind, text),
+        **settings or {"is_flag": option.kind == "flag"},
+        type={"flag": None, "run": Location(), "file": click.Path(path_type=Path)}.get(option.kind, text),
+        also=option.also,
         metavar=option.metavar or None,
         help=option.help,
         expose_value=False,

@@ -143,6 +143,8 @@ def run(arguments: list[str] | None = None) -> int:
         except click.ClickException as error:
             if type(error).__name__ == "NoArgsIsHelpError":  # which click before 8.2 lacks
                 console.note(error.format_message(), lines=True)
+            elif absent := _find_missing_option(manager, error, sys.argv[1:] if arguments is None else arguments):
+                console.error(absent.what, absent.fix)
             else:
                 console.show_usage_error(error)
             return EXIT_USER_ERROR
@@ -166,6 +168,17 @@ def run(arguments: list[str] | None = None) -> int:
                 f"{plugin.origin}, a plugin, failed: {describe_error(error)}.", describe_fix(plugin.distribution)
             )
             return EXIT_USER_ERROR
+
+
+def _find_missing_option(manager: Manager | None, problem: click.ClickException, words: list[str]) -> UserError | None:
+    """Return the error for the unknown option of a command line if a plugin that is not here gives it."""
+    if manager is None or not isinstance(problem, click.NoSuchOption) or problem.ctx is None:
+        return None
+    command = problem.ctx.command
+    known = {text for parameter in command.params for text in getattr(parameter, "accepted", parameter.opts)}
+    names = (word.partition("=")[0] for word in words if word.startswith("-"))
+    errors = (manager.create_missing_option_error(str(command.name), name) for name in names if name not in known)
+    return next(filter(None, errors), None)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:

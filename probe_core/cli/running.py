@@ -34,14 +34,8 @@ def run_plan(
 ) -> int:
     """Run a plan rank by rank, print the verdict and summaries, and return the exit code.
 
-    If a rank cannot be compared, its error is printed and the others are compared.
-
-    Args:
-        plan: The plan.
-        manager: The plugin manager.
-        fail_on: The value of ``--fail-on``; None without it.
-        brief: True to print the verdict and the files alone.
-        is_drop_in: True for a drop-in spelling, which exits with 0 if nothing could be measured.
+    If a rank cannot be compared, its error is printed and the others are compared. With ``brief``, only the
+    verdict and the files are printed. A drop-in spelling exits with 0 if nothing could be measured.
     """
     from probe_core.ranks.ranks import Ranks
 

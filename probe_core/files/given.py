@@ -62,7 +62,7 @@ def read_regular_file(path: Path) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        OSError: It is not a regular file, cannot be read, or is larger than ``LARGEST``.
+        OSError: It is not a regular file, cannot be read, or is larger than ``MAX_FILE_BYTES``.
         ValueError: The path contains characters that no file name can have.
     """
     check_regular(path)

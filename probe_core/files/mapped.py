@@ -2,8 +2,8 @@
 
 If a mapped file is truncated, reading it kills the process with SIGBUS. A guard (compiled code of a plugin)
 lets the process read zeros instead and notes that. Therefore files are mapped only under a guard and in a
-``watched`` block, whose code must call ``Mapped.problem`` after using the data and discard its results if
-there is one. All other code gets a copy. Windows does not truncate mapped files, and needs no guard.
+block of ``allow_mapping``, whose code must call ``MappedFile.find_problem`` after using the data and discard
+its results if there is one. All other code gets a copy. Windows does not truncate mapped files, and needs no guard.
 """
 
 from __future__ import annotations

@@ -18,15 +18,14 @@ from probe_core.flow.judging import JudgeChain
 from probe_core.flow.opening import open_runs
 from probe_core.flow.table import MAX_SHEET_ROWS
 from probe_core.flow.tools import Tools
-from probe_core.flow.viewing import check_views, create_views
-from probe_core.matching.captured import exclude_uncaptured
+from probe_core.flow.viewing import check_views, create_views, select_records
 from probe_core.matching.matching import ROW_COST, Matching, Region, RowOrder
 from probe_core.model import Advice, Column, Mode, Op, Suspect
 from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan, StackMode
 from probe_core.model.run import Run
-from probe_core.model.watched import MetricCheck
+from probe_core.model.watched import MeasurementCheck
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Matcher
@@ -43,8 +42,6 @@ from probe_core.plugins.specs import (
 from probe_core.store.layout import RunPair
 from probe_core.store.names import drop_count, is_gradient
 
-MAPPING_MATCHER = "mapping"
-"""Name of the matcher for mapping files (``-dm``)."""
 MAX_LISTED_UNREADABLE = 5
 """Number of unreadable files that the summary names."""
 MAX_BATCH_ROWS, MAX_BATCH_COST = 4096, 512 * ROW_COST
@@ -59,10 +56,9 @@ def check_plan(plan: Plan, manager: Manager) -> None:
     Raises:
         UserError: A mapping file cannot be read, a format cannot be written, or a name does not exist.
     """
-    matchers = [plan.matcher, None if plan.mapping is None else MAPPING_MATCHER]
     for kind, names, spec in (
         ("reporters", plan.formats, ReporterSpec),
-        ("matchers", [name for name in matchers if name], MatcherSpec),
+        ("matchers", [plan.matcher] if plan.matcher else [], MatcherSpec),
         ("metrics", plan.metrics, MetricSpec),
         ("policies", plan.policies, PolicySpec),
     ):
@@ -83,7 +79,7 @@ class RunComparison:
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
-        self.target, self.golden, notes = exclude_uncaptured(*open_runs(plan, manager, target, golden))
+        self.target, self.golden, notes = select_records(manager, *open_runs(plan, manager, target, golden))
         self.notes += notes
         for side, run in (("target", self.target), ("golden", self.golden)):
             if run.header.unfinished:
@@ -102,8 +98,8 @@ class RunComparison:
         self.target, self.golden = run_views.compared or (self.target, self.golden)
         self._hints, self._write_pairs = run_views.hints, run_views.write_pairs
         self._matcher = run_views.matcher
-        name = run_views.matcher if plan.mapping is None else MAPPING_MATCHER
-        spec = manager.find("matchers", name, MatcherSpec)
+        by_option = (spec.name for spec in manager.specs("matchers", MatcherSpec) if spec.is_selected_by(plan.options))
+        spec = manager.find("matchers", next(by_option, run_views.matcher), MatcherSpec)
         matcher: Matcher = spec.make()
         with blame_plugin(spec.title, spec.origin):
             matching = matcher.match(run_views.target, run_views.golden, replace(plan, matcher=run_views.matcher))
@@ -173,9 +169,9 @@ class RunComparison:
         columns: Sequence[Column] = self.manager.find("tables", mode.value, TableSpec).make()
         return columns
 
-    def watched_metrics(self) -> list[MetricCheck]:
-        """Return the metrics, to check whether each measures any row."""
-        return self._tools.create_metric_checks()
+    def create_check(self) -> MeasurementCheck:
+        """Return a check whether rows are measured, and by each metric."""
+        return MeasurementCheck(self.mode, self.manager.reason_texts, self._tools.create_metric_checks())
 
     def take_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Add tensor files that a worker could not read."""

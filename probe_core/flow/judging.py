@@ -29,7 +29,6 @@ class JudgeChain:
     """The judges and highlighters of one comparison.
 
     Args:
-        manager: The plugins.
         highlight: True to mark rows.
         blame: Function that notes a failed plugin; the others continue.
     """

@@ -95,12 +95,7 @@ def _describe_contents(run: Run) -> str:
 
 
 def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
-    """Open the run in a record file.
-
-    Args:
-        manager: The plugins, some of which give readers.
-        path: A ``dump.json`` or ``debug.json``.
-        framework: The framework that recorded the run; None to detect it.
+    """Open the run in a ``dump.json`` or ``debug.json``, by a reader of ``framework`` if it is not None.
 
     Raises:
         UserError: The file cannot be read, or no installed reader knows its format.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.judging import JudgeChain
@@ -17,11 +18,10 @@ from probe_core.flow.writing import OutputFiles
 from probe_core.model import Advice
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
-from probe_core.model.report import Finder, LineNumbers, NoFinder, Report
-from probe_core.model.watched import MeasurementCheck
+from probe_core.model.report import LineNumbers, Report, ReportDraft
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Answerer, Witness
+from probe_core.plugins.protocols import Answerer, Finder, Finished, RowFinder, Witness
 from probe_core.plugins.specs import AnswerSpec, FinderSpec
 from probe_core.progress import report_progress
 from probe_core.store.layout import RunPair
@@ -30,32 +30,28 @@ BatchSource = Callable[[RunComparison], Iterator[RowBatch]]
 """A function that yields the measured batches of a comparison."""
 
 
-def compare_pair(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Report:
+def compare_pair(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Finished:
     """Compare one record file with another, and notify the plugins before and after.
 
-    Args:
-        plan: The options of the comparison.
-        manager: The plugins.
-        pair: The two record files.
-        batch_source: The source of the rows; None to measure them in this process.
+    Without a ``batch_source``, the rows are measured in this process.
     """
     manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
-    report = compare_quietly(plan, manager, pair, batch_source)
-    manager.notify("probe_run_finished", report=report)
-    return report
+    finished = compare_quietly(plan, manager, pair, batch_source)
+    manager.notify("probe_run_finished", report=finished.report)
+    return finished
 
 
-def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Report:
+def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Finished:
     """Compare one record file with another without notifying plugins."""
     started = time.monotonic()
     comparison = RunComparison(plan, manager, pair.target, pair.golden)
+    finder = create_finder(manager)
     try:
         batches = comparison.batches(pair.rank) if batch_source is None else batch_source(comparison)
-        report = _write(comparison, batches, manager, pair)
+        report = _write(comparison, batches, manager, pair, finder)
     finally:
         comparison.close()
-    report.seconds = time.monotonic() - started
-    return report
+    return Finished(pair, replace(report, seconds=time.monotonic() - started), finder=finder)
 
 
 class _PluginWitness(NamedTuple):
@@ -97,22 +93,34 @@ def _create_witnesses(comparison: RunComparison, manager: Manager, pair: RunPair
     return witnesses
 
 
-def create_finder(manager: Manager) -> Finder:
-    """Return the finder of suspects of the first plugin that has one; otherwise one that finds none."""
+def create_finder(manager: Manager) -> Finder | None:
+    """Return the finder of suspects of the first plugin that has one."""
     specs = manager.specs("finders", FinderSpec)
-    finder: Finder = specs[0].make() if specs else NoFinder()
+    finder: Finder | None = specs[0].make() if specs else None
     return finder
 
 
-def _add_answer(report: Report, comparison: RunComparison, pair: RunPair) -> None:
+def add_rows(finder: Finder, batch: RowBatch, lines: LineNumbers) -> None:
+    """Add the rows of a batch, whose positions in the result files are ``lines``, to a finder."""
+    if hasattr(finder, "add_batch"):
+        finder.add_batch(batch, lines)
+        return
+    row_finder = cast(RowFinder, finder)
+    for number, (_, rows) in enumerate(batch.all_rows()):
+        row_finder.add(batch.op(number), rows, lines.select(batch.lines(number)))
+
+
+def _add_answer(draft: ReportDraft, finder: Finder | None, comparison: RunComparison, pair: RunPair) -> None:
     """Let the finder of suspects give the verdict; without one if its plugin fails."""
+    if finder is None:
+        return
     for spec in comparison.finders:
         try:
             with blame_plugin(spec.title, spec.origin):
-                report.answer = report.finder.answer(report, comparison, pair)
+                draft.answer = finder.answer(draft, comparison, pair)
         except PluginError as error:
-            report.problems.append(f"{error.what} There is no verdict. {error.fix}")
-    comparison.explain(report.suspects)
+            draft.problems.append(f"{error.what} There is no verdict. {error.fix}")
+    comparison.explain(finder.found)
 
 
 def _discard(writers: Sequence[OutputFiles | _PluginWitness]) -> None:
@@ -120,26 +128,25 @@ def _discard(writers: Sequence[OutputFiles | _PluginWitness]) -> None:
         writer.discard()
 
 
-def _write(comparison: RunComparison, batches: Iterator[RowBatch], manager: Manager, pair: RunPair) -> Report:
+def _write(
+    comparison: RunComparison, batches: Iterator[RowBatch], manager: Manager, pair: RunPair, finder: Finder | None
+) -> Report:
     plan = comparison.plan
-    report = Report(
+    draft = ReportDraft(
         pair.name,
         comparison.target.path,
         comparison.golden.path,
         comparison.mode,
         comparison.row_count,
+        comparison.create_check(),
         notes=comparison.notes,
         regions=comparison.regions,
-        finder=create_finder(manager),
-        watch=MeasurementCheck(comparison.mode, comparison.watched_metrics()),
-        opened=comparison,
     )
-    output = OutputFiles(plan, manager, pair, comparison.table, report, comparison.is_debug)
-    if not manager.names("finders"):
+    output = OutputFiles(plan, manager, pair, comparison.table, draft, comparison)
+    if finder is None:
         reason = str(manager.create_missing_error("finders", "suspects")).replace("\n", " ")
-        report.notes.append(f"there is no verdict. {reason}")
+        draft.notes.append(f"there is no verdict. {reason}")
     witnesses: list[_PluginWitness] = []
-    done = 0
     try:
         witnesses = _create_witnesses(comparison, manager, pair)
         judge_chain = JudgeChain(manager, comparison.highlights, comparison.blame)
@@ -148,27 +155,38 @@ def _write(comparison: RunComparison, batches: Iterator[RowBatch], manager: Mana
                 judge_chain.apply(batch)
                 output.write(batch)
                 comparison.look(batch)
-                report.add(batch, LineNumbers(output.line, done))
+                if finder is not None:
+                    add_rows(finder, batch, LineNumbers(output.line, draft.counts.rows))
+                draft.add(batch)
                 for witness in witnesses:
                     witness.write(batch)
-                done += len(batch)
-                report_progress("comparing", done, comparison.row_count)
-            report.conclude()
+                report_progress("comparing", draft.counts.rows, comparison.row_count)
+            draft.conclude()
         except KeyboardInterrupt:
-            report.interrupted = True
-        report.unreadable, report.unreadable_count = comparison.unreadable, comparison.unreadable_count
-        is_partial = report.interrupted
-        _add_answer(report, comparison, pair)
-        report.files = output.close(report.answer if plan.answer else None, interrupted=is_partial)
-        report.faults, report.opened = output.faults, None
+            draft.interrupted = True
+        is_partial = draft.interrupted
+        _add_answer(draft, finder, comparison, pair)
+        files = output.close(draft.answer if plan.answer else None, interrupted=is_partial)
     except BaseException:
         _discard([output, *witnesses])
         raise
-    report.files += [witness.close(interrupted=is_partial) for witness in witnesses]
-    report.files += comparison.write_pairs(pair)
-    if plan.advise and not report.interrupted:
-        report.advice = next(iter(manager.notify("probe_advise", returns=Advice, report=report)), None)
-        if report.advice:
-            report.advice = comparison.advised(report.advice)
-            report.files.append(output.write_advice(report.advice))
-    return report
+    files += [witness.close(interrupted=is_partial) for witness in witnesses]
+    files += comparison.write_pairs(pair)
+    report = draft.build(
+        suspects=tuple(finder.found) if finder is not None else (),
+        first_failure=finder.first_failure if finder is not None else None,
+        unreadable=tuple(comparison.unreadable),
+        unreadable_count=comparison.unreadable_count,
+        files=tuple(files),
+        faults=tuple(output.faults),
+    )
+    return _add_advice(report, comparison, output) if plan.advise and not report.interrupted else report
+
+
+def _add_advice(report: Report, comparison: RunComparison, output: OutputFiles) -> Report:
+    """Return the report with the advice of the first plugin that gives one, which is written to a file."""
+    advice = next(iter(comparison.manager.notify("probe_advise", returns=Advice, report=report)), None)
+    if advice is None:
+        return report
+    advice = comparison.advised(advice)
+    return replace(report, advice=advice, files=(*report.files, output.write_advice(advice)))

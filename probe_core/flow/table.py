@@ -16,7 +16,7 @@ import numpy as np
 from probe_core.model import Cell, Column, Measurement, Mode, Percent, Slot, Statistic
 from probe_core.model.batches import PairSide, RowBatch
 from probe_core.model.columns import FLOAT, INTEGER, MAX_EXACT_INTEGER, NULL, Array, InternTable
-from probe_core.model.messages import NAN, NOT_AVAILABLE, format_message, format_missing_cell, join_messages
+from probe_core.model.messages import NAN, NOT_AVAILABLE, ReasonTexts
 
 NO_FILE = "-1"
 MAX_RATIO = 1e300
@@ -40,12 +40,13 @@ def find_metrics(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 class Table:
-    """A converter from rows to cells; ``sources`` are the source and style of the column of each header."""
+    """A converter from rows to cells."""
 
     def __init__(
         self,
         mode: Mode,
         columns: Sequence[Column],
+        texts: ReasonTexts,
         *,
         stack: bool,
         extra: Sequence[tuple[str, str]] = (),
@@ -56,6 +57,7 @@ class Table:
         Args:
             mode: The kind of data in the runs.
             columns: The columns of that mode.
+            texts: The texts of reason codes.
             stack: False to leave out the call stacks.
             extra: Further columns, as pairs of a metric and the name of its column.
             labels: Names of further policies, each of which gets a column with its labels.
@@ -67,7 +69,7 @@ class Table:
             columns.append(Column(name if header_counts[name] == 1 else f"{metric}: {name}", f"{metric}.{name}"))
         for name in labels:
             columns.append(Column(name if header_counts[name] == 1 else f"policy: {name}", f"row.policy.{name}"))
-        self.mode = mode
+        self._mode, self._texts = mode, texts
         self.headers = tuple(column.header for column in columns)
         self.sources = [(column.source, column.style) for column in columns]
 
@@ -82,12 +84,12 @@ class Table:
     def _create_column(self, batch: RowBatch, source: str, style: str, *, all_digits: bool) -> CellColumn:
         part, _, name = source.partition(".")
         if part == "row":
-            return _create_row_column(batch, name)
+            return _create_row_column(batch, name, self._texts)
         if part in ("target", "golden"):
             return _create_side_column(batch.target if part == "target" else batch.golden, name)
         measured = batch.results.measurements[source]
         style = _EXACT_STYLES.get(style, style) if all_digits else style
-        cells = [_format_measurement(item, style, self.mode) for item in measured.others[1:]]
+        cells = [self._format_measurement(item, style) for item in measured.others[1:]]
         kind, numbers = PERCENT_CODE if style == "percent" else NUMBER_CODE, measured.numbers
         if style in _EXACT_STYLES:
             numbers = np.array([_STYLES[style](number) for number in numbers.tolist()], float)
@@ -95,8 +97,16 @@ class Table:
         codes = np.where(measured.codes == 0, kind, measured.codes - 1)
         others = np.flatnonzero((measured.codes == 0) & ~is_shown)
         codes[others] = np.arange(len(cells), len(cells) + len(others))
-        cells += [_format_measurement(Measurement(number), style, self.mode) for number in numbers[others].tolist()]
+        cells += [self._format_measurement(Measurement(number), style) for number in numbers[others].tolist()]
         return CellColumn(codes, cells, numbers)
+
+    def _format_measurement(self, measurement: Measurement, style: str) -> Cell:
+        value, reason = measurement
+        if reason is not None:
+            return self._texts.format_missing_cell(reason, self._mode)
+        if isinstance(value, float) and (style == "percent" or (style != "plain" and value - value == 0)):
+            return _STYLES[style](value)
+        return format_statistic(value) if isinstance(value, float) else value
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,7 @@ class CellColumn:
     """The cells of a column.
 
     Attributes:
-        codes: A code in ``texts``; ``NUMBER``, ``WHOLE`` or ``PERCENT`` for an entry of ``numbers``.
+        codes: A code in ``texts``; ``NUMBER_CODE``, ``INTEGER_CODE`` or ``PERCENT_CODE`` for an entry of ``numbers``.
         texts: Cells that many rows share, or that are no numbers.
         numbers: Finite floats, integers as floats, and ratios that are not negative.
     """
@@ -125,16 +135,6 @@ class CellColumn:
 
 
 _NUMBER_CONVERTERS: dict[int, Callable[[float], Cell]] = {INTEGER_CODE: int, PERCENT_CODE: Percent}
-
-
-def _format_measurement(measurement: Measurement, style: str, mode: Mode) -> Cell:
-    """Return the cell of a measurement."""
-    value, reason = measurement
-    if reason is not None:
-        return format_missing_cell(reason, mode)
-    if isinstance(value, float) and (style == "percent" or (style != "plain" and value - value == 0)):
-        return _STYLES[style](value)
-    return format_statistic(value) if isinstance(value, float) else value
 
 
 # -- cells ---------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _create_statistic_column(side: PairSide, place: int) -> CellColumn:
     return CellColumn(codes, texts, numbers)
 
 
-def _create_row_column(batch: RowBatch, name: str) -> CellColumn:
+def _create_row_column(batch: RowBatch, name: str, reason_texts: ReasonTexts) -> CellColumn:
     """Return a column that is derived from the rows."""
     if name == "consistent":
         codes = np.where(batch.is_matched, np.where(batch.requires_grad_differs, 1, 2), 0)
@@ -215,8 +215,8 @@ def _create_row_column(batch: RowBatch, name: str) -> CellColumn:
     if name == "message":
         texts = InternTable()
         codes = np.full(len(batch), texts.encode(""))
-        for line in {*np.flatnonzero(batch.has_reason(format_message)).tolist(), *batch.marks}:
-            codes[line] = texts.encode(_format_message(batch, line))
+        for line in {*np.flatnonzero(batch.has_reason(reason_texts.format_message)).tolist(), *batch.marks}:
+            codes[line] = texts.encode(_format_message(batch, line, reason_texts))
         return CellColumn(codes, texts)
     if name == "data_name":
         files = [str([*map(_get_file, pair[:2])]) for pair in batch.pairs(0, len(batch))]
@@ -224,12 +224,12 @@ def _create_row_column(batch: RowBatch, name: str) -> CellColumn:
     raise LookupError(f"a row has no field {name!r:.40}")
 
 
-def _format_message(batch: RowBatch, line: int) -> str:
+def _format_message(batch: RowBatch, line: int, texts: ReasonTexts) -> str:
     reasons, mark = batch.reasons(line), batch.marks.get(line)
     if not reasons and mark is None:
         return ""
-    marks = [format_message(reason) for reason in mark.reasons] if mark else []
-    return "\n".join(part for part in (join_messages(reasons), *dict.fromkeys(marks)) if part)
+    marks = [texts.format_message(reason) for reason in mark.reasons] if mark else []
+    return "\n".join(part for part in (texts.join_messages(reasons), *dict.fromkeys(marks)) if part)
 
 
 def _get_file(slot: Slot | None) -> str:

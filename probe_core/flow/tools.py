@@ -92,7 +92,7 @@ class Tools:
         answer_specs: Sequence[AnswerSpec | FinderSpec],
         blame: Callable[[PluginError, str], None],
     ) -> None:
-        self._mode = mode
+        self._mode, self._texts = mode, manager.reason_texts
         self._blame = blame
         self._blamed: set[str] = set()
         table = manager.find("tables", mode.value, TableSpec)
@@ -127,7 +127,8 @@ class Tools:
     def create_table(self, stack: bool) -> Table:
         """Return the table, with a column for each further metric and for each further policy."""
         labels = tuple(spec.name for spec in self._labelled)
-        return Table(self._mode, self._columns, stack=stack, extra=self._find_columns(self._added), labels=labels)
+        extra = self._find_columns(self._added)
+        return Table(self._mode, self._columns, self._texts, stack=stack, extra=extra, labels=labels)
 
     @property
     def opens_pairs(self) -> bool:

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probe_core.errors import UserError
 from probe_core.matching.views import Views
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.blame import blame_plugin
-from probe_core.plugins.distributions import create_missing_error, find_provider, list_contributions
+from probe_core.plugins.distributions import create_missing_error, find_provider
 from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
 from probe_core.plugins.protocols import Viewer
 from probe_core.plugins.specs import ViewSpec
 
+TRANSLATING_OPTION = "compare --api-mapping"
+"""The option whose distribution translates names between frameworks."""
+
 
 def check_views(plan: Plan, manager: Manager) -> None:
-    """Refuse a plan whose name mappings no plugin can use, before any run is opened.
+    """Refuse a plan that a view cannot carry out, before any run is opened.
 
     Raises:
-        UserError: A mapping file is not valid, or the plugin that reads it is not installed.
+        UserError: A mapping file is not valid.
     """
-    absent = _find_missing_views(manager, "Mapping names (-am, -cm, -lm)") if plan.maps_names else None
-    if absent is not None:
-        raise absent
     for spec, viewer in _create_viewers(manager):
         with blame_plugin(spec.title, spec.origin):
             viewer.check(plan)
+
+
+def select_records(manager: Manager, target: Run, golden: Run) -> tuple[Run, Run, list[str]]:
+    """Return both runs without the records that views leave out, and notes on these."""
+    notes: list[str] = []
+    for spec, viewer in _create_viewers(manager):
+        if hasattr(viewer, "select"):
+            with blame_plugin(spec.title, spec.origin):
+                target, golden, more = viewer.select(target, golden)
+            notes += more
+    return target, golden, notes
 
 
 def create_views(plan: Plan, manager: Manager, target: Run, golden: Run) -> Views:
@@ -51,9 +61,10 @@ def _describe_missing_mapping(manager: Manager, target: Run, golden: Run) -> str
     frameworks = target.header.framework, golden.header.framework
     if frameworks[0] == frameworks[1]:
         return ""
-    absent = _find_missing_views(manager, "Mapping the names of one to the other")
-    if absent is None:
+    distribution = find_provider("flags", TRANSLATING_OPTION)
+    if distribution is None or distribution in {plugin.distribution for plugin in manager.plugins.values()}:
         return ""
+    absent = create_missing_error("Mapping the names of one to the other", distribution, PLUGINS_VARIABLE)
     return (
         f"the target is of {frameworks[0]} and the golden of {frameworks[1]}; equal names are paired. "
         f"{absent.what} {absent.fix}"
@@ -63,10 +74,3 @@ def _describe_missing_mapping(manager: Manager, target: Run, golden: Run) -> str
 def _create_viewers(manager: Manager) -> Iterator[tuple[ViewSpec, Viewer]]:
     for spec in manager.specs("views", ViewSpec):
         yield spec, spec.make()
-
-
-def _find_missing_views(manager: Manager, subject: str) -> UserError | None:
-    """Return the error that says how to install probe's own views; None if they are installed."""
-    absent = next((name for name in list_contributions("views") if name not in manager.names("views")), None)
-    distribution = absent and find_provider("views", absent)
-    return create_missing_error(subject, distribution, PLUGINS_VARIABLE) if distribution else None

@@ -14,10 +14,10 @@ from probe_core.model import Advice, Cell
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
-from probe_core.model.report import Report
+from probe_core.model.report import ReportDraft
 from probe_core.plugins.blame import create_plugin_error
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import AnswerWriter, Reporter
+from probe_core.plugins.protocols import AnswerWriter, Opened, Reporter
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import escape_invisible
 from probe_core.store.layout import RunPair
@@ -43,12 +43,7 @@ def write_table(
 ) -> None:
     """Write a table of a few rows to ``path``, and close the file even if writing fails.
 
-    Args:
-        reporter: The reporter.
-        path: The path of the file.
-        headers: The headers of the table.
-        rows: The rows.
-        answer: The answer that the file shows beside the table; only for a reporter that shows answers.
+    An answer is shown next to the table; only reporters with ``ReporterSpec.answers`` accept one.
 
     Raises:
         OSError: The file cannot be written, for example because the disk is full.
@@ -74,13 +69,14 @@ class OutputFiles:
     """
 
     def __init__(
-        self, plan: Plan, manager: Manager, pair: RunPair, table: Table, report: Report, is_debug: bool
+        self, plan: Plan, manager: Manager, pair: RunPair, table: Table, draft: ReportDraft, opened: Opened
     ) -> None:
+        is_debug = opened.is_debug
         self._directory = plan.output / pair.part
         self._time_stamp = plan.time_stamp
         self._sort = "debug_" if pair.one_of_two else ""
         self._table = table
-        self._report = report
+        self._draft = draft
         self._label = f"_{pair.label}" if pair.label else ""
         self._sinks: list[_Sink] = []
         self.faults: list[str] = []
@@ -97,8 +93,10 @@ class OutputFiles:
                     file = AtomicFile(self._directory / f"{stem}{spec.suffix}")
                     if hasattr(reporter, "open_table"):
                         writer = reporter.open_table(file.temporary, table, pair)
+                    elif hasattr(reporter, "open_page"):
+                        writer = reporter.open_page(file.temporary, table.headers, opened)
                     else:
-                        writer = reporter.open(file.temporary, table.headers, report.row_count)
+                        writer = reporter.open(file.temporary, table.headers, draft.row_count)
                 except BaseException as error:
                     if file is not None:
                         file.discard()
@@ -116,7 +114,7 @@ class OutputFiles:
         """Return the position of a row, counted from 0, in the first file; empty if there is no file."""
         while self._sinks:
             try:
-                return self._sinks[0].reporter.line(row, self._report.row_count)
+                return self._sinks[0].reporter.line(row, self._draft.row_count)
             except BaseException as error:
                 self._drop(self._sinks[0], error)
         return ""
@@ -146,7 +144,7 @@ class OutputFiles:
         for number, (_, rows) in enumerate(batch.all_rows()):
             op = batch.op(number)
             for line, row in zip(batch.lines(number), rows):
-                writer.look(self._report, op, row)
+                writer.look(self._draft, op, row)
                 writer.write(next(cells), colours.get(line))
 
     def close(self, answer: Answer | None, *, interrupted: bool = False) -> list[Path]:

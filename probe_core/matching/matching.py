@@ -38,7 +38,7 @@ class Matching:
 
     Attributes:
         how: The way in which pairs were matched.
-        partners: The number of the golden slot for each target slot, or NONE.
+        partners: The number of the golden slot for each target slot, or ``NO_PARTNER``.
         mapped: The target slots that a mapping file paired instead.
         regions: The calls at which two aligned runs do not line up.
     """
@@ -55,7 +55,7 @@ class Matching:
 
 
 def pair_slots(target: Record, golden: Record) -> list[int]:
-    """Return the position in ``golden`` of the partner of each slot of ``target``, or NONE.
+    """Return the position in ``golden`` of the partner of each slot of ``target``, or ``NO_PARTNER``.
 
     Equal row names pair, the k-th of a repeated name with the k-th (docs/pairing.md#rows). The rest pairs
     by place, because recorder versions name the rows of the same value differently.
@@ -83,15 +83,10 @@ def _group_positions(positions: Sequence[int], keys: Sequence[object]) -> dict[o
 
 
 def partners_of(target: Run, target_index: int, golden: Run, golden_index: int | None) -> Iterable[int]:
-    """Return the number of the partner of each slot of a target record, or NONE.
+    """Return the number of the partner of each slot of a target record, or ``NO_PARTNER``.
 
-    Records with equal row names, which most are, pair row by row without being read.
-
-    Args:
-        target: The run under test.
-        target_index: The index of its record.
-        golden: The reference run.
-        golden_index: The index of the golden record; None if there is none.
+    Records with equal row names, which most are, pair row by row without being read. ``golden_index`` is None
+    if there is no golden record.
     """
     length = target.starts[target_index + 1] - target.starts[target_index]
     if golden_index is None:
@@ -157,11 +152,7 @@ class RowOrder:
     def yield_spans(self, start: int, stop: int, limit: float, costs: Array | None = None) -> Iterator[tuple[int, int]]:
         """Split the ops from ``start`` up to ``stop`` into ranges of at most ``limit`` rows, or of one op.
 
-        Args:
-            start: The first op.
-            stop: The op after the last.
-            limit: The largest number of rows, or the largest sum of ``costs``.
-            costs: The cost of each row.
+        With ``costs`` of the rows, ``limit`` is the largest sum of them.
         """
         sums = self._starts if costs is None else np.concatenate(([0], np.cumsum(costs)))[self._starts]
         while start < stop:
@@ -177,14 +168,7 @@ class RowOrder:
         describe: Callable[[str], Op] = Op,
         find_stack: Callable[[str], tuple[str, ...] | None] = lambda op: None,
     ) -> RowBatch:
-        """Return the rows of the ops from ``start`` up to ``stop``.
-
-        Args:
-            start: The first op.
-            stop: The op after the last.
-            describe: Function that returns the context of an op.
-            find_stack: Function that returns the frames of an op.
-        """
+        """Return the rows of the ops from ``start`` up to ``stop``."""
         first, last = self._starts[start], self._starts[stop]
         return RowBatch(
             start,

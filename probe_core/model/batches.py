@@ -74,9 +74,9 @@ class RowBatch:
         starts: The first row of each op in the batch, then the number of rows.
         target: The target side.
         golden: The golden side.
-        how: Codes in ``HOWS``.
+        match_codes: Codes in ``MATCH_KINDS``.
         describe: Function that returns the context of an op.
-        stack_of: Function that returns the frames of an op, innermost first, or None.
+        find_stack: Function that returns the frames of an op, innermost first, or None.
         translations: A cache that batches of the same runs share.
 
     Attributes:
@@ -189,7 +189,7 @@ class RowBatch:
 
     @cached_property
     def flags(self) -> Array:
-        """The notes of each row as bits, in the order of ``_NOTES``."""
+        """The notes of each row as bits, in the order of ``_NOTE_REASONS``."""
         is_fuzzy = self.how == MATCH_KINDS.index(How.FUZZY)
         bits = (
             ~self.target.is_present,

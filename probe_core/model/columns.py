@@ -11,17 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.model.values import (
-    OMISSIONS,
-    Kind,
-    Record,
-    Side,
-    Slot,
-    Statistic,
-    Statistics,
-    Transfer,
-    Value,
-)
+from probe_core.model.values import OMISSIONS, Kind, Record, Side, Slot, Statistic, Statistics, Transfer, Value
 
 Array = np.ndarray[Any, Any]
 
@@ -29,7 +19,7 @@ SIDES, KINDS = tuple(Side), tuple(Kind)
 """Sides and kinds by their codes."""
 TENSOR, SCALAR, NULL = map(KINDS.index, (Kind.TENSOR, Kind.SCALAR, Kind.NULL))
 NONE, FLOAT, INTEGER, BOOLEAN, TEXT, BIG_INTEGER = range(6)
-"""Type codes of statistics. ``BIG`` is an integer that float64 does not hold."""
+"""Type codes of statistics. ``BIG_INTEGER`` is an integer that float64 does not hold."""
 MAX_EXACT_INTEGER = 1 << 53
 """Largest magnitude up to which float64 holds all integers."""
 
@@ -73,7 +63,7 @@ class ValueColumns:
         data: Codes in ``endings``, the part of the data name after the row name; -1 if no data is stored.
         names: The names of rows that are not composed of record and place, by line.
         data_names: The names of data that do not begin with the name of their row, by line.
-        exact: The integers of type ``BIG``, by line and statistic.
+        exact: The integers of type ``BIG_INTEGER``, by line and statistic.
         transfers: Point-to-point transfers, by line.
         omissions: The reasons for which values are not to be compared, by line.
     """
@@ -103,19 +93,6 @@ class ValueColumns:
 
     def __len__(self) -> int:
         return len(self.place)
-
-    def set_data_names(self, data_names: Sequence[str | None]) -> None:
-        """Set the names of all data, which are those of the rows as well, without the file's suffix."""
-        endings = InternTable()
-        lines = [line for line, name in enumerate(data_names) if name is not None]
-        data = self.data.copy()
-        for line, name in zip(lines, self.row_names(np.array(lines, int))):
-            data_name = str(data_names[line])
-            row_name = data_name.rpartition(".")[0] or data_name
-            if row_name != name:
-                self.names[line] = row_name
-            data[line] = endings.encode(data_name[len(row_name) :])
-        self.data, self.endings = data, endings
 
     @cached_property
     def record_of(self) -> Array:
@@ -232,8 +209,8 @@ class ColumnsBuilder:
         """Append a value to the current record.
 
         Args:
-            side: The side of the value.
-            path: The path of the value.
+            side: The side of the value within its record.
+            path: The path of the value within its side.
             value: The value.
             name: The name of its row; None for that of the tensor file, or else record, side and path.
         """
@@ -281,42 +258,6 @@ class ColumnsBuilder:
             kind, self._exact[line, place] = BIG_INTEGER, item
         self._types.append(kind)
         self._numbers.append(number)
-
-    def extend(self, part: ValueColumns) -> None:
-        """Append the values of further records."""
-        start = len(self)
-        names = part.row_names(np.arange(len(part)))
-        for first, last in zip(part.starts, part.starts[1:]):
-            self.signatures.append(hash(tuple(names[first:last])))
-            self.starts.append(start + last)
-        self._keys += part.keys
-        for column, table, codes, part_table in (
-            (self._place, self._places, part.place, part.places),
-            (self._dtype, self._dtypes, part.dtype, part.dtypes),
-            (self._extent, self._extents, part.extent, part.extents),
-            (self._data, self._endings, part.data, part.endings),
-        ):
-            places = np.array([*map(table.encode, part_table), -1], np.intc)
-            column.frombytes(places[codes].tobytes())
-        self._kind += part.kind.tobytes()
-        self._grad.frombytes(part.grad.tobytes())
-        self._types += part.types.tobytes()
-        are_texts = part.types == TEXT
-        numbers = part.numbers
-        if are_texts.any():
-            codes = np.array([*map(self._texts.encode, part.texts)], np.float64)
-            numbers = numbers.copy()
-            numbers[are_texts] = codes[numbers[are_texts].astype(int)]
-        self._numbers.frombytes(numbers.tobytes())
-        self._checksums += part.checksums
-        tensors = np.flatnonzero(part.kind == TENSOR).tolist()
-        self.has_checksum |= any(part.checksums[line] is not None for line in tensors)
-        self._names.update({start + line: name for line, name in part.names.items()})
-        self._omissions.update({start + line: code for line, code in part.omissions.items()})
-
-    def set_transfer(self, start: int, transfer: Transfer) -> None:
-        """Set the transfer of all lines from ``start`` on."""
-        self._transfers.update(dict.fromkeys(range(start, len(self)), transfer))
 
     def __len__(self) -> int:
         return len(self._checksums)

@@ -147,7 +147,7 @@ class OpenPair:
     def flat(self) -> Iterator[tuple[Array, Array]]:
         """Yield both arrays in equal flat pieces, in their own dtypes; the pieces must not be written to.
 
-        Contiguous arrays come whole and uncopied, others as copies of ``PIECE`` elements in C order.
+        Contiguous arrays come whole and uncopied, others as copies of ``PIECE_ELEMENTS`` elements in C order.
         """
         arrays = self.target, self.golden
         if all(array.flags.c_contiguous and array.dtype.isnative for array in arrays):

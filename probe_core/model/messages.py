@@ -7,7 +7,8 @@ evidence for the summary and is not shown in tables.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from probe_core.model import Mode, Reason
 
@@ -32,7 +33,7 @@ class Text:
     cell: str = UNSUPPORTED
 
 
-REASON_TEXTS: dict[str, Text] = {
+REASON_TEXTS: Mapping[str, Text] = {
     # a partner is missing or differs
     "no_golden": Text("No bench data matched.", 10),
     "no_target": Text("No NPU data matched.", 10),
@@ -68,35 +69,41 @@ REASON_TEXTS: dict[str, Text] = {
 _UNKNOWN_TEXT = Text(rank=55)
 
 
-def register(texts: Mapping[str, Text]) -> None:
-    """Add the texts of a plugin's reason codes; codes that are already known keep their texts.
-
-    Raises:
-        TypeError: ``texts`` does not map codes to ``Text``.
-    """
+def check_texts(texts: Any) -> Mapping[str, Text]:
+    """Return the texts that a plugin gives its codes; raise TypeError if they are not valid."""
     for code, text in texts.items():
         if not isinstance(code, str) or not isinstance(text, Text):
             raise TypeError(f"probe_reasons must return texts by their codes, not {code!r:.40}: {text!r:.40}")
-        REASON_TEXTS.setdefault(code, text)
+    return texts  # type: ignore[no-any-return]
 
 
-def format_message(reason: Reason) -> str:
-    """Return the message of a reason; an unknown code shows its detail."""
-    text = REASON_TEXTS.get(reason.code)
-    if text is None:
-        return reason.detail
-    return text.message.format(reason.detail) if "{}" in text.message else text.message
+@dataclass(frozen=True, slots=True)
+class ReasonTexts:
+    """The texts of all reason codes: those of the core, and those of plugins for further codes."""
 
+    by_code: Mapping[str, Text] = field(default_factory=lambda: REASON_TEXTS)
 
-def join_messages(reasons: Iterable[Reason]) -> str:
-    """Return the messages of one cell, each once, in the order of docs/tables.md#messages."""
-    ranks = {
-        text: REASON_TEXTS.get(item.code, _UNKNOWN_TEXT).rank for item in reasons if (text := format_message(item))
-    }
-    return " ".join(sorted(ranks, key=ranks.__getitem__))
+    @classmethod
+    def with_plugins(cls, texts: Mapping[str, Text]) -> ReasonTexts:
+        """Return the texts of the core with those of plugins for other codes."""
+        return cls({**texts, **REASON_TEXTS})
 
+    def format_message(self, reason: Reason) -> str:
+        """Return the message of a reason; an unknown code shows its detail."""
+        text = self.by_code.get(reason.code)
+        if text is None:
+            return reason.detail
+        return text.message.format(reason.detail) if "{}" in text.message else text.message
 
-def format_missing_cell(reason: Reason, mode: Mode) -> str:
-    """Return the text of a cell whose measurement has no value."""
-    cell = REASON_TEXTS.get(reason.code, _UNKNOWN_TEXT).cell
-    return cell if mode is Mode.TENSOR or cell == NAN else NOT_AVAILABLE
+    def join_messages(self, reasons: Iterable[Reason]) -> str:
+        """Return the messages of one cell, each once, in the order of docs/tables.md#messages."""
+        ranks = {message: self._find(reason).rank for reason in reasons if (message := self.format_message(reason))}
+        return " ".join(sorted(ranks, key=ranks.__getitem__))
+
+    def format_missing_cell(self, reason: Reason, mode: Mode) -> str:
+        """Return the text of a cell whose measurement has no value."""
+        cell = self._find(reason).cell
+        return cell if mode is Mode.TENSOR or cell == NAN else NOT_AVAILABLE
+
+    def _find(self, reason: Reason) -> Text:
+        return self.by_code.get(reason.code, _UNKNOWN_TEXT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -22,39 +22,16 @@ class StackMode(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class RowChoice:
-    """The samples of both batches that are compared, in the order in which they pair.
-
-    Attributes:
-        target: The rows of the target's batch; empty for all.
-        golden: The rows of the golden's batch; empty for all.
-        file: The name of the file next to each record file that lists samples and tokens; empty for none.
-    """
-
-    target: tuple[int, ...] = ()
-    golden: tuple[int, ...] = ()
-    file: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """All that a comparison needs to know before it starts.
 
     Attributes:
         target: The run under test: a record file or a directory that names one.
         golden: The reference run.
-        baseline: A second reference run; what differs between both of them is no cause.
-        reference: A more precise run, which target and golden are measured against where they differ.
         output: The directory of the result files.
         framework: The framework whose reader is used; None to detect it.
         matcher: The matcher to use; None for ``exact``, or ``align`` across frameworks.
-        mapping: A mapping file or its contents; the matcher pairs the names that it does not list.
-        across: True if the user asks to compare two frameworks (``-am`` or ``-cm`` without a file).
-        api_mapping: A file that pairs APIs and their arguments (``-am``).
-        cell_mapping: A file that pairs modules (``-cm``).
-        layer_mapping: A file that pairs the children of classes of modules (``-lm``).
         metrics: Metrics shown in addition to those of the table, with their parameters: ``ulp:limit=4``.
-        rows: The rows of the batch to compare; None to compare whole values.
         policies: Policies that replace the table's: the first gives the verdict, each further one a column;
             those that cannot judge the kind of data in the runs are skipped.
         formats: The output formats (reporters), with their parameters.
@@ -66,7 +43,6 @@ class Plan:
         time_stamp: ``YYYYmmddHHMMSS``, part of the names of all result files.
         steps: The steps to compare; if empty, all that both runs have.
         step_offset: The number to add to a step of the target for the step of the golden that it pairs with.
-        resumed: The target's first step, if the target is a resumed run of the golden; None if not.
         ranks: The target's ranks to compare; if empty, all that both runs have.
         pair_ranks: How ranks pair: ``auto``, ``number`` or ``order`` (docs/pairing.md#ranks).
         answers: The names of the questions about the whole comparison (``AnswerSpec``).
@@ -75,6 +51,7 @@ class Plan:
             this process.
         scheduler: The address of a cluster's scheduler, if the executor has one.
         resume: True to resume an interrupted comparison of the same runs; finished results are kept.
+        options: The values of plugins' options by their names in the plan (``OptionSpec.defaults``).
     """
 
     target: Path
@@ -83,16 +60,8 @@ class Plan:
     time_stamp: str
     framework: str | None = None
     matcher: str | None = None
-    mapping: Path | Mapping[str, str] | None = None
-    across: bool = False
-    api_mapping: Path | None = None
-    cell_mapping: Path | None = None
-    layer_mapping: Path | None = None
     metrics: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
-    baseline: Path | None = None
-    reference: Path | None = None
-    rows: RowChoice | None = None
     formats: tuple[str, ...] = DEFAULT_FORMATS
     stack: StackMode = StackMode.AUTO
     stack_path: Path | None = None
@@ -101,7 +70,6 @@ class Plan:
     answer: bool = True
     steps: tuple[int, ...] = ()
     step_offset: int = 0
-    resumed: int | None = None
     ranks: tuple[int, ...] = ()
     pair_ranks: str = "auto"
     answers: tuple[str, ...] = ()
@@ -109,17 +77,17 @@ class Plan:
     executor: str | None = None
     scheduler: str | None = None
     resume: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def maps_names(self) -> bool:
-        """Return True if the user asks for names to be mapped (``-am``, ``-cm``, ``-lm``)."""
-        files = self.api_mapping, self.cell_mapping, self.layer_mapping
-        return self.across or any(file is not None for file in files)
+    def with_options(self, **values: Any) -> Plan:
+        """Return a copy in which some options of plugins have other values."""
+        return replace(self, options={**self.options, **values})
 
     def describe(self) -> dict[str, Any]:
-        """Return the plan as plain data, for ``--print-plan``."""
+        """Return the plan as plain data, for ``--print-plan``; options of plugins are among the fields."""
         described: dict[str, Any] = convert_to_plain(self)
-        return described
+        options: dict[str, Any] = described.pop("options")
+        return described | options
 
 
 def convert_to_plain(value: Any) -> Any:

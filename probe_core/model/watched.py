@@ -10,7 +10,7 @@ import numpy as np
 from probe_core.errors import format_count
 from probe_core.model import Level, Mode, Reason
 from probe_core.model.batches import RowBatch
-from probe_core.model.messages import format_message
+from probe_core.model.messages import ReasonTexts
 
 FAILED_REASON = "metric_failed"
 UNMATCHED_REASONS = ("no_target", "no_golden", "golden_unmatched")
@@ -35,24 +35,24 @@ class MetricCheck:
     first_error: str = ""
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def has_number(self, batch: RowBatch) -> bool:
+    def has_number(self, batch: RowBatch, texts: ReasonTexts) -> bool:
         """Return True if the metric measured a row; if not, note the reasons."""
         columns = [batch.results.measurements[column] for column in self.columns]
         if any(column.has_value.any() for column in columns):
             return True
         for codes in zip(*(column.codes.tolist() for column in columns)):
             reasons = (column.others[code].reason for column, code in zip(columns, codes))
-            self._note(next((reason for reason in reasons if reason is not None), None))
+            self._note(next((reason for reason in reasons if reason is not None), None), texts)
         return False
 
-    def _note(self, reason: Reason | None) -> None:
+    def _note(self, reason: Reason | None, texts: ReasonTexts) -> None:
         if reason is None or reason.code in UNMATCHED_REASONS:
             return
         if reason.code == FAILED_REASON:
             self.failures += 1
             self.first_error = self.first_error or reason.detail.partition(" failed: ")[2]
         else:
-            self.reasons[format_message(reason) or reason.code.replace("_", " ")] += 1
+            self.reasons[texts.format_message(reason) or reason.code.replace("_", " ")] += 1
 
     @property
     def problem(self) -> str:
@@ -73,6 +73,7 @@ class MeasurementCheck:
     """The rows of a comparison, checked one by one for measurements."""
 
     mode: Mode
+    texts: ReasonTexts = field(default_factory=ReasonTexts)
     metrics: list[MetricCheck] = field(default_factory=list)
     measured: int = 0
     _reasons: Counter[str] = field(default_factory=Counter)
@@ -81,22 +82,25 @@ class MeasurementCheck:
 
     def look(self, batch: RowBatch) -> int:
         """Check a batch, and return the number of its rows that were measured."""
-        self.metrics = [metric for metric in self.metrics if not metric.has_number(batch)]
+        self.metrics = [metric for metric in self.metrics if not metric.has_number(batch, self.texts)]
         verdicts = batch.verdicts
         is_judged = verdicts.map_verdicts(lambda verdict: verdict.measured and verdict.level is not Level.SKIP)
         is_measured = is_judged & batch.is_matched
         if not self.measured:
             first = int(is_measured.argmax()) if is_measured.any() else len(batch)
             for line in range(first):
-                self._reasons.update({text for text in map(format_message, batch.reasons(line)) if text})
+                self._reasons.update(self._list_messages(batch, line))
         self.measured += int(is_measured.sum())
         if self.mode is Mode.MD5:
             differs = batch.is_matched & verdicts.map_verdicts(lambda verdict: verdict.level is not Level.PASS)
             for line in np.flatnonzero(differs).tolist():  # its table has no messages
-                for text in {text for text in map(format_message, batch.reasons(line)) if text}:
+                for text in self._list_messages(batch, line):
                     self._counts[text] += 1
                     self._first.setdefault(text, batch.pair(line).name)
         return int(is_measured.sum())
+
+    def _list_messages(self, batch: RowBatch, line: int) -> set[str]:
+        return {text for text in map(self.texts.format_message, batch.reasons(line)) if text}
 
     def notes(self) -> list[str]:
         """Return the messages of a table of checksums, which has no column for them."""

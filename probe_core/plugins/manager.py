@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import metadata
 from types import FunctionType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +34,7 @@ from probe_core.store.files import DEFAULT_RECORD_FILES
 from probe_core.store.frames import FRAMEWORK_FRAMES
 
 if TYPE_CHECKING:
+    from probe_core.model.messages import ReasonTexts, Text
     from probe_core.store.layout import RecordFiles
 
 T = TypeVar("T")
@@ -164,14 +166,16 @@ class Manager:
         except BaseException as error:  # a plugin must not end the command, not even with SystemExit
             self._leave_out(plugin, describe_error(error))
 
-    def _register_reasons(self) -> None:
-        """Register the texts of the plugins' reason codes."""
-        from probe_core.model.messages import register
+    @cached_property
+    def reason_texts(self) -> ReasonTexts:
+        """The texts of reason codes; of several plugins with a code, the text of the first one is used."""
+        from probe_core.model.messages import ReasonTexts, check_texts
 
+        texts: dict[str, Text] = {}
         for implementation in self._pluggy.hook.probe_reasons.get_hookimpls():
             with self._guard(self.plugins[implementation.plugin_name]):
-                texts: Any = implementation.function()
-                register(texts)
+                texts = {**check_texts(implementation.function()), **texts}
+        return ReasonTexts.with_plugins(texts)
 
     def _leave_out(self, plugin: Plugin, problem: str, fix: str = "") -> None:
         self.plugins[plugin.name] = plugin
@@ -185,8 +189,6 @@ class Manager:
 
     def contributions(self, kind: str) -> list[Contribution]:
         """Return all contributions of a kind (``metrics``, ``readers``, …), in the order of the plugins."""
-        if kind == "tables" and kind not in self._contributions:
-            self._register_reasons()  # needed by tables only
         if kind not in self._contributions:
             self._contributions[kind] = self._collect(kind)
         return self._contributions[kind]
@@ -277,6 +279,20 @@ class Manager:
             names,
         )
 
+    def create_missing_option_error(self, command: str, name: str) -> UserError | None:
+        """Return the error for an option of probe's own that no installed plugin gives; None for another one.
+
+        Args:
+            command: The name of the command.
+            name: A spelling of the option on the command line, or its name in Python.
+        """
+        dashed = name if name.startswith("-") else f"--{name}"
+        spellings = (f"{command.replace('_', '-')} {text}" for text in (name, dashed.replace("_", "-")))
+        distribution = next(filter(None, (find_provider("flags", text) for text in spellings)), None)
+        if distribution is None:
+            return None
+        return create_missing_error(f'The option "{name}"', distribution, PLUGINS_VARIABLE)
+
     def notify(self, hook: str, returns: type[object] | None = None, **arguments: Any) -> list[Any]:
         """Call a hook on every plugin and return the answers that are not None; exceptions become warnings.
 
@@ -293,7 +309,7 @@ class Manager:
                 answers.append(_check_answer(implementation.function(**wanted), returns))
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # as in _guarded
+            except BaseException as error:  # as in _guard
                 origin = self.plugins[implementation.plugin_name].origin
                 what = f"{hook} of {origin} failed: {describe_error(error)}."
                 warn(PluginError(what, describe_fix(origin.distribution)), "The comparison goes on without it.")

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
         Op,
         Row,
         Ruling,
+        Suspect,
         Verdict,
     )
     from probe_core.model.answers import Answer
     from probe_core.model.batches import RowBatch
     from probe_core.model.measure import OpenPair
     from probe_core.model.plan import Plan
-    from probe_core.model.report import Report
+    from probe_core.model.report import Report, ReportDraft
     from probe_core.model.run import Run
     from probe_core.plugins.manager import Manager
     from probe_core.plugins.specs import Place, Pool
@@ -53,7 +54,11 @@ class Matcher(Protocol):
 
 
 class Viewer(Protocol):
-    """A translation of the names of two runs for matchers."""
+    """A translation of the names of two runs for matchers.
+
+    A viewer with a method ``select(target, golden)`` may leave out records before any view is made. It returns
+    both runs, and sentences on what is left out.
+    """
 
     def check(self, plan: Plan) -> None:
         """Raise UserError if a mapping file of the plan is not valid, before any run is opened."""
@@ -120,6 +125,33 @@ class Opened(Protocol):
         """Yield the batches of a further comparison, judged by the same judges."""
 
 
+class Finder(Protocol):
+    """A search for the suspects; it is a ``RowFinder``, or has a method ``add_batch(batch, lines)``."""
+
+    @property
+    def found(self) -> list[Suspect]:
+        """The suspects, most important first."""
+
+    first_failure: Suspect | None
+    """The first row that fails by the rule of its table rather than by rounding."""
+
+    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair) -> Answer | None:
+        """Return the verdict, after the last row, of two runs."""
+
+    def plain(self) -> Any:
+        """Return all that was found as JSON data, for a comparison that is resumed."""
+
+    def restore(self, plain: Any) -> None:
+        """Take in what ``plain`` returned."""
+
+
+class RowFinder(Finder, Protocol):
+    """A finder that sees the rows of each op in order."""
+
+    def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Add the rows of one op; ``lines`` are their positions in the result files."""
+
+
 class Witness(Protocol):
     """An observer of the judged rows of one comparison, in the order of the target's run."""
 
@@ -150,11 +182,17 @@ class Conclusion(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A comparison that ended with a report or an error; ``resumed`` if an earlier command made it."""
+    """A comparison that ended with a report or an error.
+
+    Attributes:
+        finder: The finder that saw its rows, for verdicts over several ranks; None if no plugin has one.
+        resumed: True if an earlier command made it.
+    """
 
     pair: RunPair
     report: Report | None = None
     error: UserError | None = None
+    finder: Finder | None = None
     resumed: bool = False
 
     @property
@@ -178,7 +216,11 @@ class Compared:
 
 
 class Answerer(Protocol):
-    """A question about a comparison over all its ranks."""
+    """A question about a comparison over all its ranks.
+
+    An answerer with a method ``revise(compared)`` returns the comparisons, whose verdicts it may replace, before
+    any answer is given.
+    """
 
     def witness(self, opened: Opened, pair: RunPair) -> Witness | None:
         """Return the observer of one comparison's rows; None if there is nothing to observe."""
@@ -241,8 +283,8 @@ class AnswerWriter(TableWriter, Protocol):
 class PageWriter(TableWriter, Protocol):
     """A page, which shows more than the cells of a table."""
 
-    def look(self, report: Report, op: Op, row: Row) -> None:
-        """Take in a row, before its cells; ``report`` is complete at ``close``, its runs open."""
+    def look(self, draft: ReportDraft, op: Op, row: Row) -> None:
+        """Take in a row, before its cells; ``draft`` is complete at ``close``."""
 
 
 class Reporter(Protocol):

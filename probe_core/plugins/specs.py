@@ -134,7 +134,7 @@ class JudgeSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class FinderSpec(Spec):
-    """A finder of suspects (makes a ``model.report.Finder`` for each comparison).
+    """A finder of suspects (makes a ``protocols.Finder`` for each comparison).
 
     Attributes:
         policies: Policies whose verdicts it reads from ``Row.further``.
@@ -169,10 +169,13 @@ class Option:
         name: The key of its value.
         flags: The spellings on the command line: ``("-da", "--diff_analyze")``.
         help: The line in the help.
-        kind: ``"flag"``, ``"text"`` or ``"run"`` (a path or URL of a run).
+        kind: ``"flag"``, ``"text"``, ``"file"`` (a path), or ``"run"`` (a path or URL of a run).
         metavar: The word for its value in the help.
         choices: The valid values; any if empty.
         needs: The name of an option of the same spec that must be given with it.
+        also: Other spellings, listed at the end of the command's help.
+        value_optional: True if it may be given without a value, which then is True.
+        python_name: The name in Python if it is not that of the last flag.
     """
 
     name: str
@@ -182,11 +185,14 @@ class Option:
     metavar: str = ""
     choices: tuple[str, ...] = ()
     needs: str = ""
+    also: tuple[str, ...] = ()
+    value_optional: bool = False
+    python_name: str = ""
 
     @property
     def keyword(self) -> str:
         """The name in Python: ``diff_analyze`` for ``--diff-analyze``."""
-        return self.flags[-1].lstrip("-").replace("-", "_")
+        return self.python_name or self.flags[-1].lstrip("-").replace("-", "_")
 
 
 class ImportedSpec(Spec):
@@ -210,10 +216,17 @@ class OptionSpec(ImportedSpec):
 
     The factory is the function that is called if one of them is given: for ``compare`` a
     ``protocols.PlanOption``, for ``merge_result`` a ``protocols.MergeOption``.
+
+    Attributes:
+        command: The command.
+        options: The options.
+        defaults: For ``compare``, the names in ``Plan.options`` that the factory sets, with the values that
+            they have otherwise.
     """
 
     command: str = ""
     options: tuple[Option, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def action(self, values: Mapping[str, Any]) -> Any:
         """Return the function to call for the options that are given, by their names.
@@ -252,10 +265,20 @@ class ReaderSpec(Spec):
     framework_frames: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
 class MatcherSpec(Spec):
-    """A matcher of two runs (makes a ``protocols.Matcher``)."""
+    """A matcher of two runs (makes a ``protocols.Matcher``).
 
-    __slots__ = ()
+    Attributes:
+        option: The name in ``Plan.options`` of the option that selects it; it then pairs the rows that the
+            option names, and leaves the others to the plan's matcher.
+    """
+
+    option: str = ""
+
+    def is_selected_by(self, options: Mapping[str, Any]) -> bool:
+        """Return True if the plan's options of plugins have a value for its option."""
+        return bool(self.option) and options.get(self.option) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +313,8 @@ class ReporterSpec(Spec):
         suffix: The suffix of its files.
         all_digits: True for files that programs read, whose numbers are not rounded to 6 or 12 decimals.
         answers: True if its writers are ``protocols.AnswerWriter``.
-        page: True for a page: it makes ``PageWriter``, and ``head(comparison)``, the verdict as HTML.
+        page: True for a page: it makes ``PageWriter``, and ``head(comparison)``, the verdict as HTML. With a
+            method ``open_page(path, headers, opened)``, its writers may read the two runs until they are closed.
         check: The address of a function that raises UserError if the format cannot be written here.
     """
 

@@ -17,7 +17,7 @@ from probe_core.errors import UserError
 from probe_core.files.atomic import create_write_error, make_directory, open_file, refuse_link, remove_leftovers
 from probe_core.files.location import is_remote
 from probe_core.model.plan import Plan
-from probe_core.model.report import Finder, Report
+from probe_core.plugins.protocols import Finder, Finished
 from probe_core.ranks.report_json import parse_report, serialize_report
 from probe_core.store.files import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
 from probe_core.store.layout import RunPair
@@ -58,8 +58,8 @@ class Journal:
                     return journal
         return None
 
-    def find_report(self, pair: RunPair, finder: Finder) -> Report | None:
-        """Return the report of a pair that an earlier command finished, with ``finder``; None if it did not.
+    def find_finished(self, pair: RunPair, finder: Finder | None) -> Finished | None:
+        """Return a pair that an earlier command finished, with a new ``finder`` as it was; None if it did not.
 
         It is valid while its inputs have the same sizes and times and its result files exist.
         """
@@ -68,9 +68,11 @@ class Journal:
         if line is None:
             return None
         with suppress(OSError, LookupError, OverflowError, TypeError, ValueError):
-            report = parse_report(line["report"], finder)
+            report = parse_report(line["report"])
             if line["read"] == read and all(file.is_file() for file in report.files):
-                return report
+                if finder is not None:
+                    finder.restore(line["finder"])
+                return Finished(pair, report, finder=finder, resumed=True)
         return None
 
     def begin(self) -> None:
@@ -82,11 +84,14 @@ class Journal:
         else:
             self._write("\n")
 
-    def add(self, pair: RunPair, report: Report) -> None:
+    def add(self, finished: Finished) -> None:
         """Note that a rank is finished; if that fails, resuming compares the rank again."""
+        pair, report, finder = finished.pair, finished.report, finished.finder
+        assert report is not None
         read = self._read.get(_get_key(pair)) or _fingerprint_inputs(pair)  # its state before it was compared
+        found = None if finder is None else finder.plain()
         with suppress(UserError):
-            self._append({"pair": _get_key(pair), "read": read, "report": serialize_report(report)})
+            self._append({"pair": _get_key(pair), "read": read, "report": serialize_report(report), "finder": found})
 
     def end(self) -> None:
         """Remove the journal."""
@@ -117,8 +122,8 @@ def _describe_identity(plan: Plan) -> dict[str, Any]:
         if "://" not in described[side]:
             described[side] = str(Path(described[side]).absolute())
     same = {name: value for name, value in described.items() if name not in CHANGEABLE_FIELDS}
-    for path in (plan.mapping, plan.api_mapping, plan.cell_mapping, plan.layer_mapping, plan.stack_path):
-        if isinstance(path, Path):
+    for path in (*plan.options.values(), plan.stack_path):
+        if isinstance(path, Path) and not path.is_dir():
             same[f"{path}"] = _compute_fingerprint(path)
     return json.loads(json.dumps(same))  # type: ignore[no-any-return]
 

@@ -77,7 +77,7 @@ _isolation_lock = threading.RLock()
 
 @contextmanager
 def _isolate_interpreters() -> Iterator[None]:
-    """Add ``ISOLATION`` to the command lines that multiprocessing makes in the block, in any thread."""
+    """Add ``ISOLATION_FLAGS`` to the command lines that multiprocessing makes in the block, in any thread."""
     with _isolation_lock:
         flags_of_this_interpreter: Any = util._args_from_interpreter_flags  # type: ignore[attr-defined]
         util._args_from_interpreter_flags = lambda: [*flags_of_this_interpreter(), *ISOLATION_FLAGS]  # type: ignore[attr-defined]

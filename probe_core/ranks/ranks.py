@@ -19,7 +19,6 @@ from probe_core.files.atomic import refuse_link, remove_leftovers, remove_privat
 from probe_core.files.claim import claim_time_stamp
 from probe_core.model.answers import Answer
 from probe_core.model.plan import Plan
-from probe_core.model.report import Report
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Compared, Finished
@@ -127,14 +126,14 @@ class Ranks:
         self._journal.begin()
         unfinished: list[RunPair] = []
         for pair in self.pairing.pairs:
-            report = self._journal.find_report(pair, create_finder(self.manager))
-            if report is None:
+            finished = self._journal.find_finished(pair, create_finder(self.manager))
+            if finished is None:
                 unfinished.append(pair)
             else:
-                yield self._add_result(Finished(pair, report, resumed=True))
+                yield self._add_result(finished)
         for result in self._distribute(unfinished):
             if result.report is not None and not result.interrupted and not result.report.faults:
-                self._journal.add(result.pair, result.report)
+                self._journal.add(result)
             yield self._add_result(result)
             report_progress("comparing ranks", len(self.finished), len(self.pairing.pairs))
         if any(result.interrupted for result in self.finished):
@@ -151,15 +150,19 @@ class Ranks:
 
     def yield_conclusions(self, stage: str) -> Iterator[Conclusion]:
         """Yield the answers that are given ``"first"``, ``"last"``, or that the plan ``"asked"`` for."""
-        results = Compared(self.plan, self.manager, self.pairing, tuple(self.finished), self._answer)
         for name in self.plan.answers if stage == "asked" else self.manager.names("answers"):
             spec = self.manager.find("answers", name, AnswerSpec)
             if spec.given == stage:
                 answerer: Answerer = spec.make()
                 with blame_plugin(spec.title, spec.origin):
-                    for conclusion in answerer.conclude(results):
+                    if hasattr(answerer, "revise"):
+                        self.finished = [*answerer.revise(self._get_compared())]
+                    for conclusion in answerer.conclude(self._get_compared()):
                         self._answer = self._answer or conclusion.answer
                         yield conclusion
+
+    def _get_compared(self) -> Compared:
+        return Compared(self.plan, self.manager, self.pairing, tuple(self.finished), self._answer)
 
     # -- choice of workers ---------------------------------------------------------------------------
 
@@ -167,12 +170,12 @@ class Ranks:
         pair = self.pairing.pairs[0]
         if self.plan.executor is None or self._executor.place is Place.HERE:
             engine.use_threads(self.plan.jobs)
-            return Finished(pair, self._compare(pair))
+            return self._compare(pair)
         return self._compare_in_chunks(pair)
 
     def _compare_in_chunks(self, pair: RunPair) -> Finished:
         with open_pool(self._open_pool) as pool:
-            return Finished(pair, self._compare(pair, pool))
+            return self._compare(pair, pool)
 
     def _distribute(self, pairs: list[RunPair]) -> Iterator[Finished]:
         if not pairs:
@@ -201,9 +204,9 @@ class Ranks:
         interrupted = False
         for number, outcome in yield_as_finished(self._open_pool, compare_in_worker, calls):
             pair = pairs[number]
-            if isinstance(outcome, Report):
-                self.manager.notify("probe_run_finished", report=outcome)
-                yield Finished(pair, outcome)
+            if isinstance(outcome, Finished):
+                self.manager.notify("probe_run_finished", report=outcome.report)
+                yield replace(outcome, pair=pair)
             elif isinstance(outcome, UserError):
                 yield Finished(pair, error=outcome)
             elif isinstance(outcome, BrokenExecutor) or type(outcome).__name__ in self._executor_spec.killed:
@@ -220,14 +223,14 @@ class Ranks:
         """Compare one rank after another, here or in chunks by a pool that is opened for each rank."""
         for pair in pairs:
             try:
-                result = self._compare_in_chunks(pair) if in_chunks else Finished(pair, self._compare(pair))
+                result = self._compare_in_chunks(pair) if in_chunks else self._compare(pair)
             except UserError as error:
                 result = Finished(pair, error=error)
             yield result
             if result.interrupted:
                 return
 
-    def _compare(self, pair: RunPair, pool: Pool | None = None) -> Report:
+    def _compare(self, pair: RunPair, pool: Pool | None = None) -> Finished:
         from probe_core.flow.pipeline import compare_pair
         from probe_core.ranks.worker import measure_in_pool
 

@@ -11,11 +11,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 from probe_core.files.location import parse_location
 from probe_core.model.answers import Answer
 from probe_core.model.plan import convert_to_plain
-from probe_core.model.report import Finder, Report
+from probe_core.model.report import Report
 
-OMITTED_FIELDS = ("finder", "answer", "watch", "opened", "advice", "faults", "interrupted")
-"""Fields of a report that are needed only while it is made, that a finished one has not set, or that are
-written in a form of their own."""
+OMITTED_FIELDS = ("answer", "first_failure", "advice", "faults", "interrupted")
+"""Fields of a report that a finished one has not set, that only the advice needs, or that have a form of their own."""
 
 
 def serialize_report(report: Report) -> dict[str, Any]:
@@ -24,11 +23,11 @@ def serialize_report(report: Report) -> dict[str, Any]:
         name: convert_to_plain(getattr(report, name)) for name in _get_field_types(Report) if name not in OMITTED_FIELDS
     }
     answer = report.answer
-    return values | {"finder": report.finder.plain(), "answer": None if answer is None else answer.plain()}
+    return values | {"answer": None if answer is None else answer.plain()}
 
 
-def parse_report(data: Any, finder: Finder) -> Report:
-    """Return the report that plain data describes, with a new finder that receives what was found.
+def parse_report(data: Any) -> Report:
+    """Return the report that plain data describes.
 
     Raises:
         LookupError, TypeError, ValueError: The data does not describe a report.
@@ -38,9 +37,8 @@ def parse_report(data: Any, finder: Finder) -> Report:
         for name, kind in _get_field_types(Report).items()
         if name not in OMITTED_FIELDS
     }
-    finder.restore(data["finder"])
     answer = data["answer"]
-    return Report(**values, finder=finder, answer=None if answer is None else Answer.of(answer))
+    return Report(**values, answer=None if answer is None else Answer.of(answer))
 
 
 def _get_field_types(dataclass: type) -> dict[str, Any]:
@@ -52,8 +50,8 @@ def _get_field_types(dataclass: type) -> dict[str, Any]:
 def _parse_value(kind: Any, value: Any) -> Any:
     """Return the value of type ``kind`` that plain data describes; a float must be finite."""
     items = get_args(kind)
-    if get_origin(kind) is list:
-        return [_parse_value(items[0], item) for item in _parse_value(list, value)]
+    if get_origin(kind) is tuple:
+        return tuple(_parse_value(items[0], item) for item in _parse_value(list, value))
     if get_origin(kind) is dict:  # by the members of an enumeration, all of them
         return {key: _parse_value(items[1], _parse_value(dict, value)[key.value]) for key in items[0]}
     if is_dataclass(kind):

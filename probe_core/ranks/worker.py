@@ -17,6 +17,7 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.results import BatchResults
 from probe_core.plugins.manager import Manager, PluginWarning
+from probe_core.plugins.protocols import Finished
 from probe_core.plugins.specs import Pool
 from probe_core.ranks.executors import allow_interrupts
 from probe_core.ranks.spread import yield_in_order
@@ -24,7 +25,6 @@ from probe_core.store.layout import RunPair
 
 if TYPE_CHECKING:
     from probe_core.flow.comparison import RunComparison
-    from probe_core.model.report import Report
 
 
 CHUNKS_PER_WORKER = 4
@@ -47,7 +47,7 @@ def _get_manager() -> Manager:
         return Manager()
 
 
-def compare_in_worker(plan: Plan, pair: RunPair, threads: int, manager: Manager | None = None) -> Report:
+def compare_in_worker(plan: Plan, pair: RunPair, threads: int, manager: Manager | None = None) -> Finished:
     """Compare two record files and write the result, on ``threads`` threads."""
     from probe_core.flow.pipeline import compare_quietly
 

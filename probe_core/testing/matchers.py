@@ -40,9 +40,14 @@ class MatcherConformance:
     spec: ClassVar[MatcherSpec]
     mapping: ClassVar[dict[str, str] | None] = None
 
+    def create_plan(self) -> Plan:
+        """Return the plan of a comparison with the matcher."""
+        options = {self.spec.option: self.mapping} if self.spec.option else {}
+        return Plan(Path("target"), Path("golden"), Path("output"), "0", options=options)
+
     def match(self, target: ArrayRun, golden: ArrayRun) -> Matching:
         """Return the matching of two runs by a new matcher."""
-        plan = Plan(Path("target"), Path("golden"), Path("output"), "0", mapping=self.mapping)
+        plan = self.create_plan()
         matching = self.spec.make().match(target, golden, plan)
         assert isinstance(matching, Matching)
         return matching
@@ -80,7 +85,7 @@ class MatcherConformance:
     def test_same_answer_twice(self) -> None:
         """Check that a matching does not depend on earlier ones."""
         matcher = self.spec.make()
-        plan = Plan(Path("target"), Path("golden"), Path("output"), "0", mapping=self.mapping)
+        plan = self.create_plan()
         runs = [ArrayRun(calls) for calls in _RUNS.values()]
         pairs = [(target, golden) for target in runs for golden in runs]
         first = [list(matcher.match(*pair, plan).partners) for pair in pairs]

@@ -15,14 +15,14 @@ from typing import Any
 import click
 
 from probe_core.errors import UserError
-from probe_core.flow.comparison import MAPPING_MATCHER, RunComparison
-from probe_core.flow.pipeline import compare_quietly
+from probe_core.flow.comparison import RunComparison
+from probe_core.flow.pipeline import add_rows, compare_quietly
 from probe_core.model import Mode
-from probe_core.model.report import LineNumbers, Report
-from probe_core.model.watched import FAILED_REASON
+from probe_core.model.report import LineNumbers, ReportDraft
+from probe_core.model.watched import FAILED_REASON, MeasurementCheck
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Manager, Plugin
-from probe_core.plugins.protocols import Compared, Finished
+from probe_core.plugins.protocols import Compared
 from probe_core.plugins.specs import (
     AnswerSpec,
     CommandSpec,
@@ -79,7 +79,7 @@ def try_observers(manager: Manager) -> Iterator[tuple[str, Plugin, BaseException
         trial = Trial(trial_spec, TrialManager(manager, "", trial_spec), Path(directory))
         for mode in Mode:
             pair = trial.create_pair(mode)
-            report = compare_quietly(trial.create_plan(mode), trial.manager, pair)
+            report = compare_quietly(trial.create_plan(mode), trial.manager, pair).report
             arguments = {"target": str(pair.target), "golden": str(pair.golden), "report": report}
             for hook in OBSERVER_HOOKS:
                 for plugin, error in trial.manager.call(hook, **arguments):
@@ -136,9 +136,10 @@ def _try_in_all_modes(trial: Trial) -> None:
 
 
 def _try_matcher(trial: Trial) -> None:
-    chosen: dict[str, Any] = {"matcher": trial.spec.name}
+    option = trial.spec.option
+    chosen: dict[str, Any] = {"options": {option: {}}} if option else {"matcher": trial.spec.name}
     for mode in Mode:
-        trial.compare(mode, **({"mapping": {}} if trial.spec.name == MAPPING_MATCHER else chosen))
+        trial.compare(mode, **chosen)
 
 
 def _try_table(trial: Trial) -> None:
@@ -150,14 +151,13 @@ def _try_finder(trial: Trial) -> None:
         pair = trial.create_pair(mode)
         finder = trial.spec.make()
         with closing(RunComparison(trial.create_plan(mode), trial.manager, pair.target, pair.golden)) as comparison:
-            report = Report(
-                pair.name, pair.target, pair.golden, mode, comparison.row_count, finder=finder, opened=comparison
-            )
+            draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.row_count, MeasurementCheck(mode))
             for batch in trial.yield_batches(comparison):
-                report.add(batch, LineNumbers(str, 0))
-            report.conclude()
-            report.answer = finder.answer(report, comparison, pair)
-            _ = report.suspects, report.first_failure
+                add_rows(finder, batch, LineNumbers(str, 0))
+                draft.add(batch)
+            draft.conclude()
+            draft.answer = finder.answer(draft, comparison, pair)
+            _ = finder.found, finder.first_failure
         restored = trial.spec.make()
         restored.restore(json.loads(json.dumps(finder.plain())))
 
@@ -166,8 +166,8 @@ def _try_answer(trial: Trial) -> None:
     for mode in Mode:
         pair = trial.create_pair(mode)
         plan = trial.create_plan(mode, answers=(trial.spec.name,))
-        report = compare_quietly(plan, trial.manager, pair)
-        results = Compared(plan, trial.manager, Pairing([pair]), (Finished(pair, report),))
+        finished = compare_quietly(plan, trial.manager, pair)
+        results = Compared(plan, trial.manager, Pairing([pair]), (finished,))
         for conclusion in trial.spec.make().conclude(results):
             _ = conclusion.answer, conclusion.is_judged
             conclusion.show(brief=True)
@@ -177,8 +177,8 @@ def _try_answer(trial: Trial) -> None:
 def _try_reporter(trial: Trial) -> None:
     for mode in Mode:
         plan = trial.create_plan(mode, formats=(trial.spec.name,), highlight=True)
-        report = compare_quietly(plan, trial.manager, trial.create_pair(mode))
-        if report.faults:
+        report = compare_quietly(plan, trial.manager, trial.create_pair(mode)).report
+        if report is not None and report.faults:
             raise TrialFault(report.faults[0])
 
 

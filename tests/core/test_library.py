@@ -111,10 +111,10 @@ def test_a_metric_that_raises_on_every_row_is_warned_of(runs: Any, monkeypatch: 
 # -- options ---------------------------------------------------------------------------------------
 
 VALUES: dict[str, Any] = {
-    "advise": False, "answer": False, "api_mapping": True, "cell_mapping": "cells.yaml", "executor": "threads",
+    "advise": False, "answer": False, "executor": "threads",
     "formats": "csv",
-    "framework": "pytorch", "fuzzy": True, "highlight": True, "jobs": 3, "layer_mapping": "layers.yaml",
-    "mapping": {"a": "b"}, "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there", "pair_ranks": "order",
+    "framework": "pytorch", "highlight": True, "jobs": 3,
+    "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there", "pair_ranks": "order",
     "policies": "accuracy", "ranks": range(2), "resume": True, "scheduler": "tcp://x:1", "stack": True,
     "stack_path": "stack.json", "steps": 1,
 }  # fmt: skip
@@ -126,8 +126,8 @@ def test_every_option_reaches_the_plan() -> None:
     from probe_core.plugins.manager import Manager
 
     assert sorted(VALUES) == OPTION_NAMES
-    options = {name: value for name, value in VALUES.items() if name != "fuzzy"}
-    plan = create_plan(Manager(), Path("t"), Path("g"), options).describe()
+    mappings = {"api_mapping": True, "cell_mapping": "cells.yaml", "mapping": {"a": "b"}}
+    plan = create_plan(Manager(), Path("t"), Path("g"), mappings | VALUES).describe()
     assert {name: plan[name] for name in ("advise", "answer", "highlight", "resume", "jobs", "executor", "scheduler")} == {
         "advise": False, "answer": False, "highlight": True, "resume": True, "jobs": 3, "executor": "threads", "scheduler": "tcp://x:1",
     }  # fmt: skip
@@ -167,8 +167,9 @@ def test_paths_are_those_of_the_time_of_the_call(pair: Any, tmp_path: Path, monk
     given = dict.fromkeys(("mapping", "stack_path"), "names.yaml")
     comparison = probe_core.compare("target", Path("golden"), baseline="golden", output="out", **given)
     monkeypatch.chdir("elsewhere")
-    assert all(getattr(comparison.plan, name) == tmp_path / "names.yaml" for name in given)
-    assert comparison.plan.baseline == tmp_path / "golden" and comparison.counts.rows == 100
+    plan = comparison.plan
+    assert plan.stack_path == plan.options["mapping"] == tmp_path / "names.yaml"
+    assert plan.options["baseline"] == tmp_path / "golden" and comparison.counts.rows == 100
     assert len(list(comparison.rows())) == 100 and all(one.error is None for one in comparison.run())
     assert [*(tmp_path / "out").glob("*.xlsx")] and not [*(tmp_path / "elsewhere").iterdir()]
 

@@ -62,6 +62,7 @@ def probe_options() -> list[OptionSpec]:
         OptionSpec(
             "baseline", "explains what two golden runs differ by", "probe_diagnosis.answer.baseline:ask",
             command="compare",
+            defaults={"baseline": None},
             options=(
                 Option("run", ("--baseline",), "A second golden run (other kernels, other thread count): "
                        "what differs between both golden runs is no cause.", kind="run", metavar="GOLDEN2"),
@@ -70,6 +71,7 @@ def probe_options() -> list[OptionSpec]:
         OptionSpec(
             "resumed", "finds what a resumed run did not restore", "probe_diagnosis.resume.option:ask",
             command="compare",
+            defaults={"resumed": None},
             options=(
                 Option("is_resumed", ("--resumed",), "The target is a resumed run of the golden: state what "
                        "was not restored, before any call."),
@@ -81,6 +83,7 @@ def probe_options() -> list[OptionSpec]:
         OptionSpec(
             "reference", "measures both runs against a more precise one",
             "probe_diagnosis.answer.reference:ask", command="compare",
+            defaults={"reference": None},
             options=(
                 Option("run", ("--reference",), "A more precise run of the golden's program (probe run "
                        "--double): where the target is as near to it as the golden, nothing is wrong.",

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from probe_matching import View, owners
+from probe_matching import View, maps_names, owners
 
 from probe_core.errors import format_count
 from probe_core.matching.views import Views
@@ -38,7 +38,7 @@ class OlderDump:
     def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
         """Return both runs in common names; None for runs of one tool and level, or with a mapping file."""
         is_older = [isinstance(run, LegacyRun) for run in (target, golden)]
-        if plan.maps_names or not any(is_older) or target.is_debug or golden.is_debug:
+        if maps_names(plan) or not any(is_older) or target.is_debug or golden.is_debug:
             return None
         if target.header.framework != golden.header.framework:
             return None

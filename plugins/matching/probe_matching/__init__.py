@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from probe_matching.gradients import owners
     from probe_matching.likeness import comparable
     from probe_matching.name_table import Dialect, Hint, NameTable, Overload, SlotMap
+    from probe_matching.options import maps_names
     from probe_matching.specs import NameRule
     from probe_matching.user_maps import api_entries, with_entries
     from probe_matching.view import ALONE, View
@@ -28,6 +29,7 @@ __all__ = [
     "View",
     "api_entries",
     "comparable",
+    "maps_names",
     "owners",
     "with_entries",
 ]
@@ -38,6 +40,7 @@ __getattr__ = create_exporter(
         "gradients": "owners",
         "likeness": "comparable",
         "name_table": "Dialect Hint NameTable Overload SlotMap",
+        "options": "maps_names",
         "specs": "NameRule",
         "user_maps": "api_entries with_entries",
         "view": "ALONE View",

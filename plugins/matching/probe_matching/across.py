@@ -19,6 +19,7 @@ from probe_core.plugins.manager import Manager
 from probe_core.store.names import is_gradient
 from probe_matching.mapping import read_mapping
 from probe_matching.name_table import Dialect, Hint, NameTable, parse_module_key
+from probe_matching.options import NameMappings
 from probe_matching.paths import Renames
 from probe_matching.specs import NameRule
 from probe_matching.translated import TranslatedRun
@@ -46,14 +47,15 @@ class CommonNameViewer:
         Raises:
             UserError: A mapping file cannot be read or is not valid.
         """
-        if isinstance(plan.mapping, Path):
-            read_mapping(plan.mapping)
-        if plan.api_mapping is not None:
-            read_api_mapping(plan.api_mapping)
-        if plan.cell_mapping is not None:
-            read_cell_mapping(plan.cell_mapping)
-        if plan.layer_mapping is not None:
-            read_layer_mapping(plan.layer_mapping)
+        mappings = NameMappings.from_plan(plan)
+        if isinstance(mappings.mapping, Path):
+            read_mapping(mappings.mapping)
+        if mappings.api_mapping is not None:
+            read_api_mapping(mappings.api_mapping)
+        if mappings.cell_mapping is not None:
+            read_cell_mapping(mappings.cell_mapping)
+        if mappings.layer_mapping is not None:
+            read_layer_mapping(mappings.layer_mapping)
 
     def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
         """Return both runs by common names; None for two runs of one framework without mapping files.
@@ -63,14 +65,15 @@ class CommonNameViewer:
         """
         frameworks = target.header.framework, golden.header.framework
         is_across = frameworks[0] != frameworks[1]
-        if not (is_across or plan.api_mapping or plan.cell_mapping or plan.layer_mapping):
-            return Views(target, golden, plan.matcher or EXACT, (NO_TABLE_NOTE,)) if plan.across else None
+        mappings = NameMappings.from_plan(plan)
+        if not (is_across or mappings.has_files):
+            return Views(target, golden, plan.matcher or EXACT, (NO_TABLE_NOTE,)) if mappings.across else None
         table, is_reversed, notes = _find_name_table(manager, *frameworks) if is_across else (NameTable(), False, [])
-        if plan.api_mapping is not None:
-            entries, problems = read_api_mapping(plan.api_mapping)
+        if mappings.api_mapping is not None:
+            entries, problems = read_api_mapping(mappings.api_mapping)
             table = with_entries(table, entries)
             notes += problems
-        renames = _create_renames(plan, target, notes)
+        renames = _create_renames(mappings, target, notes)
         target_dialect, golden_dialect = (table.target, table.source) if is_reversed else (table.source, table.target)
         translated_runs = (
             TranslatedRun(target, target_dialect, table.target, renames, "target", is_across=is_across),
@@ -82,9 +85,9 @@ class CommonNameViewer:
                     f"in {format_count(run.inner, 'backward call')} of {run.header.framework} functions that call "
                     "others, gradients are the last inner call's, not the inputs'; outputs are not compared"
                 )
-        by_place = is_across or plan.layer_mapping is not None
-        matcher = plan.matcher or (ALIGN if by_place and plan.mapping is None else EXACT)
-        writer = partial(write_pairs, plan) if plan.layer_mapping is not None else None
+        by_place = is_across or mappings.layer_mapping is not None
+        matcher = plan.matcher or (ALIGN if by_place and mappings.mapping is None else EXACT)
+        writer = partial(write_pairs, plan) if mappings.layer_mapping is not None else None
         return Views(*translated_runs, matcher, tuple(notes), DifferenceHints(translated_runs, table.hints), writer)
 
 
@@ -122,9 +125,9 @@ def _check_table(table: Any) -> NameTable:
     return table
 
 
-def _create_renames(plan: Plan, target: Run, notes: list[str]) -> Renames | None:
-    cells = read_cell_mapping(plan.cell_mapping) if plan.cell_mapping else {}
-    layers = read_layer_mapping(plan.layer_mapping) if plan.layer_mapping else {}
+def _create_renames(mappings: NameMappings, target: Run, notes: list[str]) -> Renames | None:
+    cells = read_cell_mapping(mappings.cell_mapping) if mappings.cell_mapping else {}
+    layers = read_layer_mapping(mappings.layer_mapping) if mappings.layer_mapping else {}
     if not cells and not layers:
         return None
     names = [*target.names(), *target.construct.modules()]

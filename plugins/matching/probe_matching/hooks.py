@@ -16,14 +16,19 @@ def probe_matchers() -> list[MatcherSpec]:
             "calls aligned in order, with insertions and omissions",
             "probe_matching.aligned:AlignmentMatcher",
         ),
-        MatcherSpec("mapping", "names paired by a yaml file", "probe_matching.mapping:MappingMatcher"),
+        MatcherSpec(
+            "mapping", "names paired by a yaml file", "probe_matching.mapping:MappingMatcher", option="mapping"
+        ),
     ]
 
 
 @hookimpl
 def probe_views() -> list[ViewSpec]:
-    """Return the view of common rows, and the view that gives runs common names."""
+    """Return the views of captured calls and of common rows, and the view that gives runs common names."""
     return [
+        ViewSpec(
+            "captured_calls", "the calls that both recorders capture", "probe_matching.captured:CapturedCallViewer"
+        ),
         ViewSpec(
             "common_rows",
             "the rows that two batches have in common, for --rows",
@@ -40,13 +45,71 @@ def probe_views() -> list[ViewSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return the option of compare that chooses rows."""
+    """Return the options of compare that map names, and the one that chooses rows."""
     return [
+        OptionSpec(
+            "fuzzy",
+            "pairs calls whose names differ only in their number",
+            "probe_matching.options:choose_fuzzy_matcher",
+            command="compare",
+            options=(
+                Option(
+                    "fuzzy",
+                    ("-f", "--fuzzy-match"),
+                    "Pair calls whose names differ only in their number.",
+                    also=("-fm",),
+                    python_name="fuzzy",
+                ),
+            ),
+        ),
+        OptionSpec(
+            "mappings",
+            "pairs rows, APIs and modules whose names differ",
+            "probe_matching.options:add_mappings",
+            command="compare",
+            defaults={
+                "mapping": None,
+                "across": False,
+                "api_mapping": None,
+                "cell_mapping": None,
+                "layer_mapping": None,
+            },
+            options=(
+                Option(
+                    "mapping",
+                    ("-dm", "--data-mapping"),
+                    "YAML file that pairs row names: 'target name: golden name'.",
+                    kind="file",
+                    python_name="mapping",
+                ),
+                Option(
+                    "api_mapping",
+                    ("-am", "--api-mapping"),
+                    "Pair the APIs of two frameworks; a YAML file overrides the built-in mapping.",
+                    kind="file",
+                    value_optional=True,
+                ),
+                Option(
+                    "cell_mapping",
+                    ("-cm", "--cell-mapping"),
+                    "Pair the modules of two frameworks; a YAML file pairs names: 'fc.Dense: head.Linear'.",
+                    kind="file",
+                    value_optional=True,
+                ),
+                Option(
+                    "layer_mapping",
+                    ("-lm", "--layer-mapping"),
+                    "YAML file that pairs the children of module classes.",
+                    kind="file",
+                ),
+            ),
+        ),
         OptionSpec(
             "rows",
             "compares the common rows of two batches",
             "probe_matching.rows.choice:add_row_choice",
             command="compare",
+            defaults={"rows": None},
             options=(
                 Option(
                     "rows",
@@ -57,5 +120,5 @@ def probe_options() -> list[OptionSpec]:
                     metavar="ROWS",
                 ),
             ),
-        )
+        ),
     ]

@@ -13,6 +13,7 @@ from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.store.names import canonicalize
 from probe_matching.fuzzy import FuzzyMatcher
+from probe_matching.options import NameMappings
 
 MAX_LISTED_NAMES = 5
 
@@ -28,7 +29,9 @@ class MappingMatcher:
 
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
         """Return the matching by the plan's mapping; ``plan.matcher`` pairs the rest, exact or fuzzy."""
-        assert plan.mapping is not None
+        mapping = NameMappings.from_plan(plan).mapping
+        if mapping is None:
+            raise UserError('The matcher "mapping" needs a mapping file.', "Give it with -dm, and leave --match out.")
         fallback = plan.matcher or "exact"
         if fallback not in FALLBACK_MATCHERS:
             raise UserError(
@@ -36,8 +39,8 @@ class MappingMatcher:
                 "Choose one of these with --match, or leave -dm out:",
                 list(FALLBACK_MATCHERS),
             )
-        source = str(plan.mapping) if isinstance(plan.mapping, Path) else "The data mapping"
-        names = read_mapping(plan.mapping) if isinstance(plan.mapping, Path) else plan.mapping
+        source = str(mapping) if isinstance(mapping, Path) else "The data mapping"
+        names = read_mapping(mapping) if isinstance(mapping, Path) else mapping
         golden_names = set(names.values())
         golden_numbers = _find_slot_numbers(golden.shown, golden_names)
         target_numbers = _find_slot_numbers(target.shown, set(names))

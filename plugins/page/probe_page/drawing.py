@@ -88,11 +88,9 @@ def _have_tensors(pair: Pair) -> bool:
     return all(side.kind is Kind.TENSOR and side.data_name is not None and not side.is_empty for side in sides)
 
 
-def draw_pictures(report: Report, candidates: Candidates) -> dict[int, dict[str, Any]]:
+def draw_pictures(report: Report, opened: Opened, candidates: Candidates) -> dict[int, dict[str, Any]]:
     """Return the pictures of the chosen rows by their numbers; of fewer if tensors cannot be read again."""
-    if report.interrupted or report.opened is None:
-        return {}
-    return dict(_draw_candidates(report.opened, candidates.select(report)))
+    return {} if report.interrupted else dict(_draw_candidates(opened, candidates.select(report)))
 
 
 def _draw_candidates(

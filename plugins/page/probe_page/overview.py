@@ -68,7 +68,7 @@ def _write_overview_page(compared: Compared, lang: str) -> Path:
     from probe_page.ranks import draw_lines, find_exchanges
 
     plan = compared.plan
-    calls = [depths(result.report, result.pair.rank) if result.report else [] for result in compared.finished]
+    calls = [depths(result) for result in compared.finished]
     parts = [_create_entry(result, plan.output, call_depths) for result, call_depths in zip(compared.finished, calls)]
     answer = whole_answer(compared)
     steps: dict[str, dict[int, list[CallDepth]]] = {}

@@ -17,8 +17,9 @@ import click
 
 from probe_core.errors import UserError
 from probe_core.model import Cell, Colour, Measurement, Mode, Op, Percent, Row
-from probe_core.model.report import Report
+from probe_core.model.report import ReportDraft
 from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager, PluginWarning
+from probe_core.plugins.protocols import Opened
 from probe_page.columns import Columns
 from probe_page.document import Document, write_page
 from probe_page.drawing import Candidates, draw_pictures
@@ -54,6 +55,10 @@ class PageReporter:
         """Begin a page at ``path``."""
         return HtmlWriter(path, headers, self._lang)
 
+    def open_page(self, path: Path, headers: Sequence[str], opened: Opened) -> HtmlWriter:
+        """Begin a page of a comparison at ``path``, with pictures of its tensors."""
+        return HtmlWriter(path, headers, self._lang, opened)
+
     def head(self, comparison: Comparison) -> str:
         """Return the verdict, its causes and the counts of a comparison as HTML, for a notebook."""
         from probe_page.notebook import render_notebook_head
@@ -71,22 +76,22 @@ class HtmlWriter:
     Rows are kept as they are until there are ``BATCH`` of them, whose columns are then made one by one.
     """
 
-    def __init__(self, path: Path, headers: Sequence[str], lang: str) -> None:
+    def __init__(self, path: Path, headers: Sequence[str], lang: str, opened: Opened | None = None) -> None:
         self._file: BinaryIO = path.open("wb")
-        self._lang = lang
+        self._lang, self._opened = lang, opened
         table_headers = [header for header in headers if header != STACK_HEADER]
         self._columns = Columns([*PAGE_COLUMNS, *table_headers])
         self._table = _PageTable(headers)
         self._ops = Ops()
-        self._report: Report | None = None
+        self._draft: ReportDraft | None = None
         self._candidates = Candidates()
         self._seen: list[tuple[Op, Row]] = []
         self._cells: list[Sequence[Cell]] = []
         self._number = self._left_out = 0
 
-    def look(self, report: Report, op: Op, row: Row) -> None:
+    def look(self, draft: ReportDraft, op: Op, row: Row) -> None:
         """Take in a row, before its cells."""
-        self._report = report
+        self._draft = draft
         self._seen.append((op, row))
 
     def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
@@ -98,9 +103,11 @@ class HtmlWriter:
     def close(self) -> None:
         """Write the page."""
         self._flush()
-        report, row_pictures, limits = self._report, dict[int, dict[str, Any]](), dict[str, str]()
+        report = self._draft.build() if self._draft is not None else None
+        row_pictures, limits = dict[int, dict[str, Any]](), dict[str, str]()
         if report is not None:
-            row_pictures = draw_pictures(report, self._candidates)
+            if self._opened is not None:
+                row_pictures = draw_pictures(report, self._opened, self._candidates)
             context = click.get_current_context(silent=True)
             manager = context and context.find_object(Manager)
             limits = find_limits(manager or _load_manager(os.environ.get(PLUGINS_VARIABLE)), report.mode)
@@ -136,7 +143,7 @@ class HtmlWriter:
         rows = [row for _, row in op_rows]
         row_facts = collect_row_facts(rows)
         places: Sequence[tuple[int, str]] = self._ops.add(ops, rows, row_facts)
-        if self._report is not None and self._report.mode is Mode.TENSOR:
+        if self._draft is not None and self._draft.mode is Mode.TENSOR:
             self._candidates.add(first, ops, rows, row_facts)
         if self._number > MAX_UNFILTERED_ROWS:
             is_included = [

@@ -164,7 +164,7 @@ class TestMapping:
         path = self.write(tmp_path, "Tensor.mm.0.forward.input.0: Torch.mm.0.forward.input.0\n")
         target = {**call("Tensor.mm.0"), **call("Torch.exp.0")}
         golden = {**call("Torch.mm.0"), **call("Torch.exp.0")}
-        assert rows(tmp_path, target, golden, MappingMatcher(), replace(PLAN, mapping=path)) == [
+        assert rows(tmp_path, target, golden, MappingMatcher(), PLAN.with_options(mapping=path)) == [
             ("Tensor.mm.0.forward.input.0", "Torch.mm.0.forward.input.0"),
             ("Torch.exp.0.forward.input.0",) * 2,
         ]
@@ -176,7 +176,7 @@ class TestMapping:
             {**call("Torch.a.0"), **call("Torch.b.0")},
             call("Torch.c.0"),
             MappingMatcher(),
-            replace(PLAN, mapping=names),
+            PLAN.with_options(mapping=names),
         )
         assert [golden for _, golden in found] == ["Torch.c.0.forward.input.0"] * 2
 
@@ -184,7 +184,7 @@ class TestMapping:
         target = {**call("Tensor.mm.0"), **call("Torch.exp.3")}
         golden = {**call("Torch.mm.0"), **call("Torch.exp.1")}
         names = {"Tensor.mm.0.forward.input.0": "Torch.mm.0.forward.input.0"}
-        plan = replace(PLAN, mapping=names, matcher="fuzzy")
+        plan = replace(PLAN.with_options(mapping=names), matcher="fuzzy")
         ours, theirs = open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden)
         order = RowOrder(MappingMatcher().match(ours, theirs, plan), ours, theirs)
         assert [pair.how for pair in all_pairs(order)] == [How.MAPPED, How.FUZZY]

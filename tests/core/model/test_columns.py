@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from probe_recording.reading.columns import RunColumnsBuilder
 from support.sampling import examples
 
 from probe_core.model import Kind, Record, Side, Slot, Statistics, Transfer, Value
-from probe_core.model.columns import ColumnsBuilder, create_columns
+from probe_core.model.columns import create_columns
 
 NUMBERS = st.one_of(
     st.floats(),
@@ -61,9 +62,9 @@ def test_columns_return_every_value_as_it_was(described: list[tuple[str, tuple[S
 @settings(max_examples=examples(100), deadline=None)
 def test_columns_extend_returns_the_columns_of_all_records(first: Any, second: Any) -> None:
     parts = [[(key, [_plain(slot) for slot in slots]) for key, slots in part] for part in (first, second)]
-    together, apart = ColumnsBuilder(), ColumnsBuilder()
+    together, apart = RunColumnsBuilder(), RunColumnsBuilder()
     for part in parts:
-        single = ColumnsBuilder()
+        single = RunColumnsBuilder()
         for builder in (together, single):
             for key, slots in part:
                 builder.begin(key)

@@ -115,7 +115,7 @@ def test_calls_that_may_be_mispaired_are_no_suspects(tmp_path: Path) -> None:
     golden = {f"Torch.relu.{n}.forward": forward(tensor(value=v), output=[tensor(value=v)])
               for n, v in enumerate((1.0, 2.0))}  # fmt: skip
     found = report(tmp_path, target, golden)
-    assert found.suspects == []
+    assert found.suspects == ()
     assert "such as Torch.relu.forward" in found.notes[0] and "Use -f" in found.notes[0]
     assert outcome(found) is Outcome.AGREE, "once calls are aligned, all that both runs made agrees"
     assert found.answer is not None and "2 more were recorded in one run only" in found.answer.sentence
@@ -201,7 +201,7 @@ def test_coarse_rounding_is_inherited(tmp_path: Path) -> None:
     }
     runs = [write_tensor_run(tmp_path / side, calls[side]) for side in "tg"]
     (found,) = compare(Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("csv",)), Manager())
-    assert found.suspects == []
+    assert found.suspects == ()
 
 
 @pytest.mark.parametrize(

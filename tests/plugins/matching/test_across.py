@@ -43,7 +43,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compared(target: Path, golden: Path, out: Path, **fields: Any) -> tuple[Report, Rows]:
-    plan = Plan(target, golden, out, "0", formats=("jsonl",), **fields)
+    options = {name: fields.pop(name) for name in [*fields] if name.endswith("_mapping")}
+    plan = Plan(target, golden, out, "0", formats=("jsonl",), **fields, options=options)
     (report,) = compare(plan, Manager())
     (path,) = out.glob("*compare_result*.jsonl")
     return report, [json.loads(line) for line in path.read_text("utf-8").splitlines()]

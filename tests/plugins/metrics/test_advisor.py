@@ -11,14 +11,15 @@ from support.measuring import accuracy, tensor_value
 
 from probe_core.model import Level, Mode, Op, RowCounts, Side, Suspect
 from probe_core.model.answers import Answer, Coverage, Outcome
-from probe_core.model.report import LineNumbers, NoFinder, Report
+from probe_core.model.report import LineNumbers, Report, ReportDraft
 from probe_core.model.single import create_batch
+from probe_core.model.watched import MeasurementCheck
 from probe_core.testing import pair_of_values
 
 
 def advice(op: str, name: str, side: Side) -> tuple[str, str, str]:
-    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
-    report.finder = NoFinder(first_failure=Suspect(op, name, side, "row 7", Level.ERROR, "why"))
+    failure = Suspect(op, name, side, "row 7", Level.ERROR, "why")
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, first_failure=failure)
     found = advise(report)
     return found.line, found.node, found.text
 
@@ -77,18 +78,17 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     """It is no "all data meets" while a suspect is named, rows differ, or nothing was compared."""
     nothing = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
     assert advise(nothing).text.startswith("Nothing was compared")
-    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
     name = "Torch.add.0.forward.output.0"
     pair = pair_of_values(tensor_value(), tensor_value(extent="[3]"), Mode.TENSOR, name).pair
     suspect = Suspect("Torch.add.0.forward", name, Side.OUTPUT, "2", Level.ERROR, "returns values that differ")
-    report.finder = NoFinder([suspect])
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, suspects=(suspect,))
     found = advise(report)
     assert (found.line, found.node) == ("2", name)
     assert found.text.startswith("No row fails by the rule of the table, but this one is suspect: returns")
-    shifted = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
+    shifted = ReportDraft("", Path("a"), Path("b"), Mode.TENSOR, 1, MeasurementCheck(Mode.TENSOR))
     batch = create_batch([pair], Op("Torch.add.0.forward", (), True), [accuracy("shape", "shape")])
-    shifted.add(batch, LineNumbers(str, 2))
-    assert advise(shifted).text.startswith("No row fails by the rule of the table, but some differ (1).")
+    shifted.add(batch)
+    assert advise(shifted.build()).text.startswith("No row fails by the rule of the table, but some differ (1).")
     lacking = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=RowCounts(measured=1, matched=1))
     lacking.counts.levels[Level.WARNING] = 7
     assert advise(lacking).text.splitlines()[1].startswith("This is said of the rows that were compared; 7 are")
@@ -96,20 +96,27 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
 
 def test_advice_is_on_the_first_row_that_fails() -> None:
     """An error that the table's own rule does not know, such as other shapes, is not what it goes by."""
-    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 3, finder=Suspects())
+    finder = Suspects()
     verdicts = [accuracy("shape", "shape"), accuracy(0.5, 0.5), accuracy(0.1, 5.0)]
     names = [f"Torch.add.{number}.forward.output.0" for number in range(len(verdicts))]
     pairs = [pair_of_values(tensor_value(), tensor_value(), Mode.TENSOR, name).pair for name in names]
-    report.add(create_batch(pairs, Op("Torch.add.0.forward"), verdicts), LineNumbers(str, 1))
-    found = advise(report)
+    finder.add_batch(create_batch(pairs, Op("Torch.add.0.forward"), verdicts), LineNumbers(str, 1))
+    found = advise(Report("", Path("a"), Path("b"), Mode.TENSOR, 3, first_failure=finder.first_failure))
     assert (found.line, found.node) == ("2", "Torch.add.1.forward.output.0")
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_all_is_well_only_if_the_verdict_is_that_the_runs_agree(outcome: Outcome) -> None:
     """The verdict takes the place of the sentence, so that the advice and the first line never contradict."""
-    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=RowCounts(measured=1, matched=1))
-    report.answer = Answer(outcome, "so it is", (), Coverage(9, 1))
+    report = Report(
+        "",
+        Path("a"),
+        Path("b"),
+        Mode.TENSOR,
+        1,
+        counts=RowCounts(measured=1, matched=1),
+        answer=Answer(outcome, "so it is", (), Coverage(9, 1)),
+    )
     found = advise(report)
     assert (found.line, found.node) == ("NA", "NA")
     meets = found.text.startswith("All data in comparison result meets")

@@ -21,7 +21,7 @@ from probe_core.errors import UserError
 from probe_core.model import Level, Mode, RowCounts, Side, Suspect
 from probe_core.model.answers import Answer, Coverage, Outcome
 from probe_core.model.plan import Plan
-from probe_core.model.report import NoFinder, Report
+from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Compared, Finished
 from probe_core.store.layout import Pairing, RunPair
@@ -35,7 +35,7 @@ def finished(rank: int, *, suspects: int = 0, measured: int = 3, **fields: Any) 
     suspect = Suspect("Torch.a.0", "Torch.a.0.output.0", Side.OUTPUT, "4", Level.ERROR, "differs", "M", "x.py")
     counts = RowCounts(dict.fromkeys(Level, 2), measured, 5, 1, 2)
     report = Report(
-        f"rank{rank}", Path("t"), Path("g"), Mode.STATISTICS, 8, 4, counts, NoFinder([suspect] * suspects), **fields
+        f"rank{rank}", Path("t"), Path("g"), Mode.STATISTICS, 8, 4, counts, (suspect,) * suspects, **fields
     )  # fmt: skip
     return Finished(pair_of(rank), report)
 

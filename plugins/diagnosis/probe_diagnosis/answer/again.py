@@ -23,12 +23,18 @@ ALIGN, FUZZY = "align", "fuzzy"
 
 def simplify_plan(plan: Plan) -> Plan:
     """Return the plan of a further pass: without tables, answers and additional metrics."""
-    return replace(plan, metrics=(), formats=(), answers=(), highlight=False, baseline=None, reference=None)
+    plan = plan.with_options(baseline=None, reference=None)
+    return replace(plan, metrics=(), formats=(), answers=(), highlight=False)
+
+
+def has_row_mapping(plan: Plan) -> bool:
+    """Return True if the user pairs rows by a file (``-dm``)."""
+    return plan.options.get("mapping") is not None
 
 
 def is_out_of_step(opened: Opened) -> bool:
     """Return True if calls are paired in their order (``-f``), and one run makes some of them more often."""
-    if opened.plan.matcher != FUZZY or opened.plan.mapping is not None or opened.is_debug:
+    if opened.plan.matcher != FUZZY or has_row_mapping(opened.plan) or opened.is_debug:
         return False
     target, golden = (
         Counter(drop_count(name) for name in run.names() if not is_module(name))
@@ -43,7 +49,7 @@ def is_displaced(opened: Opened, op: str) -> bool:
     The runs disagree on the calls that come before it or on the module around it, or another call of the
     golden receives what it receives.
     """
-    if opened.plan.matcher not in (None, "exact") or opened.plan.mapping is not None or opened.is_debug:
+    if opened.plan.matcher not in (None, "exact") or has_row_mapping(opened.plan) or opened.is_debug:
         return False
     places = [run.find(op) for run in (opened.target, opened.golden)]
     if None in places:

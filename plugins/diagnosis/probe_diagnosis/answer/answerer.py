@@ -12,7 +12,7 @@ from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_core.model.report import Report
-from probe_core.plugins.protocols import Compared, Opened
+from probe_core.plugins.protocols import Compared, Finder, Finished, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.all_ranks import merge_answers
 from probe_diagnosis.answer.file import write_answer
@@ -75,6 +75,10 @@ class VerdictAnswerer:
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the finder has seen all rows."""
 
+    def revise(self, compared: Compared) -> list[Finished]:
+        """Return the comparisons, those of later steps with verdicts that consider the steps before them."""
+        return judge_in_order(compared)
+
     def conclude(self, compared: Compared) -> Iterator[VerdictConclusion]:
         """Write the answer over all ranks, and yield it ready to be printed; nothing if no rank has one.
 
@@ -102,7 +106,6 @@ class VerdictAnswerer:
 def whole_answer(compared: Compared) -> Answer | None:
     """Return the verdict over all ranks and steps; None if no comparison has one."""
     finished = compared.finished
-    judge_in_order(compared)
     answers = {
         comparison.pair.name: comparison.report.answer
         for comparison in finished
@@ -143,7 +146,7 @@ def _find_causes(compared: Compared) -> Iterator[Finding]:
     What differs in later steps may follow from them.
     """
     parts = list(dict.fromkeys(comparison.pair.part for comparison in compared.finished))
-    agreeing = {part for part in parts if all(_agrees(report) for _, report in _list_reports(compared, part))}
+    agreeing = {part for part in parts if all(_agrees(report) for _, report, _ in _list_reports(compared, part))}
     for part in sorted(parts, key=agreeing.__contains__):  # what was only made differently comes last
         causes = find_step_causes(compared, part)
         if causes:
@@ -156,7 +159,7 @@ def _list_withdrawn(compared: Compared, part: str) -> list[Finding]:
     """Return what differs in a step without an effect in it."""
     return [
         replace(cause, step=part, rank=rank)
-        for rank, report in _list_reports(compared, part)
+        for rank, report, _ in _list_reports(compared, part)
         for cause in (report.answer.withdrawn if report.answer is not None else ())
     ]
 
@@ -168,8 +171,9 @@ def find_step_causes(compared: Compared, part: str) -> list[Finding]:
 
 def _iterate_step_causes(compared: Compared, part: str) -> Iterator[Finding]:
     reports = _list_reports(compared, part)
-    reports_by_rank = dict(sorted(reversed(reports), key=itemgetter(0)))  # of a rank's files, the first, with its calls
-    finders = {rank: report.finder for rank, report in reports_by_rank.items() if isinstance(report.finder, Suspects)}
+    ordered = sorted(reversed(reports), key=itemgetter(0))  # of a rank's files, the first, with its calls
+    reports_by_rank = {rank: report for rank, report, _ in ordered}
+    finders = {rank: finder for rank, _, finder in ordered if isinstance(finder, Suspects)}
     pasts = {rank: finder.past for rank, finder in finders.items() if finder.past is not None}
     searched = search({rank: finder.facts.ops for rank, finder in finders.items()}, pasts=pasts)
     first = (
@@ -189,15 +193,15 @@ def _iterate_step_causes(compared: Compared, part: str) -> Iterator[Finding]:
         yield replace(shared_cause, step=part, rank=node.rank)
     if first:
         return
-    for rank, report in reports:
+    for rank, report, _ in reports:
         causes = report.answer.causes if report.answer is not None else ()
         yield from (replace(cause, step=part, rank=rank) for cause in causes)
 
 
-def _list_reports(compared: Compared, part: str) -> list[tuple[int, Report]]:
-    """Return the ranks of a step, each with the report on each of its files."""
+def _list_reports(compared: Compared, part: str) -> list[tuple[int, Report, Finder | None]]:
+    """Return the ranks of a step, each with the report and the finder of each of its files."""
     return [
-        (comparison.pair.rank, comparison.report)
+        (comparison.pair.rank, comparison.report, comparison.finder)
         for comparison in compared.finished
         if comparison.pair.part == part and comparison.report is not None
     ]
@@ -205,7 +209,7 @@ def _list_reports(compared: Compared, part: str) -> list[tuple[int, Report]]:
 
 def find_agreeing_ranks(compared: Compared, part: str) -> set[int]:
     """Return the ranks that agree by themselves in a step."""
-    return {rank for rank, report in _list_reports(compared, part) if _agrees(report)}
+    return {rank for rank, report, _ in _list_reports(compared, part) if _agrees(report)}
 
 
 def _agrees(report: Report) -> bool:

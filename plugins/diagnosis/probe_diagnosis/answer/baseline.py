@@ -44,7 +44,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
     """
     path: Path = values["run"]
     check_third_run(plan, path, "--baseline", "Give the directory of a second golden run.")
-    return replace(plan, baseline=path)
+    return plan.with_options(baseline=path)
 
 
 class Floor(NamedTuple):
@@ -107,7 +107,7 @@ def measure_baseline(opened: Opened, pair: RunPair) -> Baseline | None:
         opened: The comparison.
         pair: The step and the rank.
     """
-    path = opened.plan.baseline
+    path: Path | None = opened.plan.options.get("baseline")
     if path is None:
         return None
     baseline = Baseline(str(path), calls=len(opened.golden))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probe_core.model.report import Report
+from probe_core.plugins.protocols import Finished
 from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.collectives.calls import CommunicationCall, Flow
 from probe_diagnosis.timeline.order import order_by_effect
@@ -39,11 +39,11 @@ class CallDepth(NamedTuple):
     is_collective: bool = False
 
 
-def depths(report: Report, rank: int) -> list[CallDepth]:
+def depths(finished: Finished) -> list[CallDepth]:
     """Return the calls of a rank in the order of time; none if this kit did not look for suspects."""
-    if not isinstance(report.finder, Suspects):
+    if not isinstance(finished.finder, Suspects):
         return []
-    calls = report.finder.facts.ops
+    calls, rank = finished.finder.facts.ops, finished.pair.rank
     lines, is_judged = calls.table.lines, calls.table.lines["state"] != UNJUDGED_CODE
     is_judged &= ~calls.table.is_source
     with np.errstate(all="ignore"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
 from probe_core.model.answers import Finding, Note, NoteKind, Outcome
 from probe_core.model.report import Report
-from probe_core.plugins.protocols import Compared
+from probe_core.plugins.protocols import Compared, Finished
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.findings import extend_statement
 from probe_diagnosis.answer.runs import ComparedRuns
@@ -28,21 +28,24 @@ JudgedComparison = tuple[RunPair, Report, Suspects]
 """A comparison of one step and rank that has a verdict."""
 
 
-def judge_in_order(compared: Compared) -> None:
-    """Replace the verdicts on later steps by those that consider the steps before them.
+def judge_in_order(compared: Compared) -> list[Finished]:
+    """Return the comparisons, those of later steps with verdicts that consider the steps before them.
 
     Parameters and the state of an optimizer carry the rounding of one step into the next. A step is judged
     again, once, if all ranks of all earlier steps agree, or differ by no more than rounding that has added
     up.
     """
+    finished = [*compared.finished]
     past: RankHistory | None = None
-    for ended in _iterate_steps(compared):
+    for part in dict.fromkeys(comparison.pair.part for comparison in finished):
+        places = [place for place, comparison in enumerate(finished) if comparison.pair.part == part]
         if past is not None:
-            for pair, report, suspects in ended:
-                _judge_again(compared, pair, report, suspects, past)
-        past = _extend_history(past, ended)
+            for place in places:
+                finished[place] = _judge_again(compared, finished[place], past)
+        past = _extend_history(past, [judged for place in places if (judged := _get_judged(finished[place]))])
         if past is None:
-            return
+            break
+    return finished
 
 
 def add_earlier_origin(causes: Sequence[Finding], withdrawn: Iterable[Sequence[Finding]]) -> list[Finding]:
@@ -71,36 +74,37 @@ def add_earlier_origin(causes: Sequence[Finding], withdrawn: Iterable[Sequence[F
     ]
 
 
-def _iterate_steps(compared: Compared) -> Iterator[list[JudgedComparison]]:
-    """Yield the comparisons of each step, in the order of time."""
-    parts = dict.fromkeys(comparison.pair.part for comparison in compared.finished)
-    for part in parts:
-        yield [
-            (comparison.pair, comparison.report, comparison.report.finder)
-            for comparison in compared.finished
-            if comparison.pair.part == part and comparison.report is not None and comparison.report.answer is not None
-            if isinstance(comparison.report.finder, Suspects)
-        ]
+def _get_judged(comparison: Finished) -> JudgedComparison | None:
+    """Return a comparison if it has a verdict of this kit."""
+    report, finder = comparison.report, comparison.finder
+    is_judged = report is not None and report.answer is not None and isinstance(finder, Suspects)
+    return (comparison.pair, report, finder) if is_judged else None  # type: ignore[return-value]
 
 
-def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Suspects, past: RankHistory) -> None:
-    """Set the verdict on a step to the one that considers earlier steps, unless it agrees by itself.
+def _judge_again(compared: Compared, comparison: Finished, past: RankHistory) -> Finished:
+    """Return a comparison with a verdict that considers earlier steps, unless it agrees by itself.
 
     The files of the step keep the verdict on the step alone; a note says so.
     """
+    judged = _get_judged(comparison)
+    if judged is None:
+        return comparison
+    pair, report, suspects = judged
     alone = report.answer
     if alone is None or alone.outcome is Outcome.AGREE or suspects.past is not None:
-        return
+        return comparison
     with suppress(UserError), ExitStack() as stack:  # the record may no longer be there
         target, golden = (
             stack.enter_context(closing(open_run(compared.manager, path))) for path in (pair.target, pair.golden)
         )
         runs = ComparedRuns(compared.plan, target, golden)
-        answer = suspects.answer_after(past, compared.manager, report, runs, pair)
-        if answer.outcome is not alone.outcome:
+        report = suspects.answer_after(past, compared.manager, report, runs, pair)
+        answer = report.answer
+        if answer is not None and answer.outcome is not alone.outcome:
             text = f"{pair.name} by itself, as its own files state: {alone.sentence}"
-            answer = replace(answer, notes=(*answer.notes, Note(NoteKind.ROUNDING, text)))
-        report.answer = answer
+            report = replace(report, answer=replace(answer, notes=(*answer.notes, Note(NoteKind.ROUNDING, text))))
+        return replace(comparison, report=report)
+    return comparison
 
 
 def _extend_history(past: RankHistory | None, ended: Sequence[JudgedComparison]) -> RankHistory | None:

@@ -49,7 +49,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
     check_third_run(
         plan, path, "--reference", "Give the directory of a run in float64, recorded with probe run --double."
     )
-    return replace(plan, reference=path)
+    return plan.with_options(reference=path)
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ def consider_reference(
     Returns:
         What the reference excuses; None if the plan names none.
     """
-    path = opened.plan.reference
+    path: Path | None = opened.plan.options.get("reference")
     if path is None:
         return None
     result = ReferenceRun(str(path), calls=len(opened.golden))

@@ -36,7 +36,7 @@ class ComparedRuns:
         self.both = target, golden
         self._paths = plan.stack_path or target.stack_path, golden.stack_path
         self._tried = [False, False]
-        self.are_rows = plan.rows is not None
+        self.are_rows = plan.options.get("rows") is not None
 
     def find_line(self, op: str, side: int = 0) -> str:
         """Return the line of code of an op; empty if not recorded. Stacks are read when first asked for.

@@ -11,7 +11,7 @@ from probe_core.model import Kind, Level, Row, Side, Suspect
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_core.model.batches import RowBatch
 from probe_core.model.dtypes import get_dtype_kind
-from probe_core.model.report import LineNumbers, Report
+from probe_core.model.report import LineNumbers, Report, ReportDraft
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
@@ -68,48 +68,48 @@ class Suspects:
             suspects = (_find_failure(batch, number, table) for number in batch.find_ops(failed))
             self.first_failure = next(filter(None, suspects), None)
 
-    def answer(self, report: Report, opened: Opened, pair: RunPair) -> Answer:
+    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair) -> Answer:
         """Return the verdict on the two runs, after the last row.
 
         Calls that are paired by numbers which do not line up are compared a second time, aligned.
 
         Args:
-            report: The counts and notes of the comparison.
+            draft: The counts and notes of the comparison.
             opened: The comparison.
             pair: The step and the rank.
         """
-        if report.interrupted:
+        if draft.interrupted:
             self.facts.ops.drop_incomplete()
         try:
-            if not report.interrupted and _is_resumed_step(opened, pair):
+            if not draft.interrupted and _is_resumed_step(opened, pair):
                 self.facts = compare_without_process_start(opened, pair.rank) or self.facts
-            if not report.interrupted and (self.facts.is_shifted or is_out_of_step(opened)):
+            if not draft.interrupted and (self.facts.is_shifted or is_out_of_step(opened)):
                 self._align(opened, pair)
-            answer, causes = self._conclude(report, opened, pair)
-            is_by_number = self.facts is self._tabulated and not report.interrupted
+            answer, causes = self._conclude(draft, opened, pair)
+            is_by_number = self.facts is self._tabulated and not draft.interrupted
             suspect_ops = [cause.op for cause in causes] or [note.op for note in answer.notes if note.op]
             if is_by_number and suspect_ops and is_displaced(opened, suspect_ops[0]) and self._align(opened, pair):
-                answer, causes = self._conclude(report, opened, pair, is_displaced=True)
+                answer, causes = self._conclude(draft, opened, pair, is_displaced=True)
         except KeyboardInterrupt:
-            report.interrupted = True
-            answer, causes = self._conclude(report, opened, pair)
+            draft.interrupted = True
+            answer, causes = self._conclude(draft, opened, pair)
         answer = self._complete(answer, causes, pair)
         self._tabulated = self.facts
         if pair.name:
             self.facts.ops.table.settle_positions()  # the files are closed before all ranks are searched
         return answer
 
-    def _detect(self, manager: Manager, report: Report, runs: ComparedRuns, pair: RunPair) -> list[Finding]:
-        """Return what the detectors of plugins find; a detector that fails is a problem of the report."""
-        problems: list[str] = []
-        findings = [] if report.interrupted else run_detectors(manager, self.facts, runs, pair.part, problems)
-        report.problems += [problem for problem in problems if problem not in report.problems]
+    def _detect(self, manager: Manager, runs: ComparedRuns, pair: RunPair, problems: list[str]) -> list[Finding]:
+        """Return what the detectors of plugins find; a detector that fails is added to ``problems``, once."""
+        failures: list[str] = []
+        findings = run_detectors(manager, self.facts, runs, pair.part, failures)
+        problems += [failure for failure in failures if failure not in problems]
         return findings
 
     def answer_after(
         self, past: RankHistory, manager: Manager, report: Report, runs: ComparedRuns, pair: RunPair
-    ) -> Answer:
-        """Return the verdict on this step that considers earlier steps.
+    ) -> Report:
+        """Return the report on this step with a verdict that considers earlier steps.
 
         Args:
             past: What earlier steps explain.
@@ -118,13 +118,13 @@ class Suspects:
             runs: Both runs.
             pair: The step and the rank.
         """
-        alone = report.answer
+        alone, problems = report.answer, [*report.problems]
         assert alone is not None
         self.past = past
         diagnosis = RankDiagnosis(
             self.facts, runs, step=pair.part, interrupted=report.interrupted, multi_rank=bool(pair.label),
-            past=past, detected=self._detect(manager, report, runs, pair), third=self.third,
-            precision=find_precision(alone.causes),
+            past=past, detected=[] if report.interrupted else self._detect(manager, runs, pair, problems),
+            third=self.third, precision=find_precision(alone.causes),
         )  # fmt: skip
         answer, causes = diagnosis.build_answer(alone.baseline or None, alone.reference or None)
         lines = {(cause.op, cause.row): cause.line for cause in alone.causes}  # of the table, not of the facts
@@ -132,7 +132,8 @@ class Suspects:
             replace(candidate, line=candidate.line or lines.get((candidate.op, candidate.row), ""))
             for candidate in causes
         ]
-        return self._complete(answer, causes, pair)
+        answer = self._complete(answer, causes, pair)
+        return replace(report, answer=answer, suspects=tuple(self._found), problems=tuple(problems))
 
     def _complete(self, answer: Answer, causes: Sequence[Finding], pair: RunPair) -> Answer:
         """Return a verdict whose causes have their lines in the table; keep them as suspects."""
@@ -148,28 +149,28 @@ class Suspects:
         return aligned is not None
 
     def _conclude(
-        self, report: Report, opened: Opened, pair: RunPair, *, is_displaced: bool = False
+        self, draft: ReportDraft, opened: Opened, pair: RunPair, *, is_displaced: bool = False
     ) -> tuple[Answer, list[Finding]]:
         """Return the verdict that the facts show, and its causes.
 
         Args:
-            report: The counts and notes of the comparison.
+            draft: The counts and notes of the comparison.
             opened: The comparison.
             pair: The step and the rank.
             is_displaced: True if the runs make calls at different places.
         """
-        baseline = None if report.interrupted else measure_baseline(opened, pair)
+        baseline = None if draft.interrupted else measure_baseline(opened, pair)
         if baseline is not None:
             raise_limits(self.facts, baseline)
         runs = ComparedRuns(opened.plan, opened.target, opened.golden)
         counts = baseline.plain() if baseline is not None else None
-        detected = self._detect(opened.manager, report, runs, pair)
+        detected = [] if draft.interrupted else self._detect(opened.manager, runs, pair, draft.problems)
 
         def conclude(
             reference: ReferenceRun | None = None, precision: Finding | None = None
         ) -> tuple[Answer, list[Finding]]:
             return RankDiagnosis(
-                self.facts, runs, step=pair.part, interrupted=report.interrupted, multi_rank=bool(pair.label),
+                self.facts, runs, step=pair.part, interrupted=draft.interrupted, multi_rank=bool(pair.label),
                 moved=find_moved_call(self.facts, runs) if is_displaced else None, detected=detected,
                 not_restored=_find_not_restored(opened, pair), third=self.third, precision=precision,
             ).build_answer(counts, reference.plain() if reference is not None else None)  # fmt: skip
@@ -179,7 +180,7 @@ class Suspects:
         if precision is not None:
             raise_noise(self.facts.ops, int(precision.evidence["bits"]))
             concluded = conclude(precision=precision)
-        if opened.plan.reference is None or report.interrupted:
+        if opened.plan.options.get("reference") is None or draft.interrupted:
             return concluded
         is_needed = concluded[0].outcome is not Outcome.AGREE
         aligned = self.facts is not self._tabulated
@@ -225,7 +226,8 @@ class Suspects:
 def _is_resumed_step(opened: Opened, pair: RunPair) -> bool:
     """Return True for the first step of a resumed run."""
     step = pair.target.parent.parent.name
-    return opened.plan.resumed is not None and step == f"step{opened.plan.resumed}"
+    resumed = opened.plan.options.get("resumed")
+    return resumed is not None and step == f"step{resumed}"
 
 
 def _find_not_restored(opened: Opened, pair: RunPair) -> list[Finding]:

@@ -9,7 +9,7 @@ from probe_core.errors import UserError
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair, pair_runs
-from probe_diagnosis.answer.again import ALIGN, FUZZY, collect_facts, simplify_plan
+from probe_diagnosis.answer.again import ALIGN, FUZZY, collect_facts, has_row_mapping, simplify_plan
 from probe_diagnosis.answer.same_files import is_same_file
 from probe_diagnosis.asking import NAME, create_conflict_error
 from probe_diagnosis.timeline.rank_facts import RankFacts
@@ -62,10 +62,8 @@ def find_record(path: Path, plan: Plan, pair: RunPair, refusals: Refusals) -> Pa
 def drop_mapping(plan: Plan) -> Plan:
     """Return the plan of a comparison of two runs of the golden's program, whose names are the same."""
     matcher = None if plan.matcher == FUZZY else plan.matcher
-    return replace(
-        simplify_plan(plan), matcher=matcher, mapping=None, across=False, api_mapping=None,
-        cell_mapping=None, layer_mapping=None, policies=(),
-    )  # fmt: skip
+    mappings = dict.fromkeys(("mapping", "across", "api_mapping", "cell_mapping", "layer_mapping"))
+    return replace(simplify_plan(plan).with_options(**mappings), matcher=matcher, policies=())
 
 
 def collect_aligned_facts(opened: Opened, plan: Plan, target: Path, golden: Path, rank: int) -> RankFacts:
@@ -75,6 +73,6 @@ def collect_aligned_facts(opened: Opened, plan: Plan, target: Path, golden: Path
         UserError: The runs cannot be compared.
     """
     facts = collect_facts(opened.again(plan, target, golden, rank))
-    if facts.is_shifted and plan.mapping is None:
+    if facts.is_shifted and not has_row_mapping(plan):
         facts = collect_facts(opened.again(replace(plan, matcher=ALIGN), target, golden, rank))
     return facts

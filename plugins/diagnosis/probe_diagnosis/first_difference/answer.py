@@ -47,9 +47,9 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
     Raises:
         UserError: ``--baseline`` or ``--reference`` is asked for as well.
     """
-    for option, run in (("--baseline", plan.baseline), ("--reference", plan.reference)):
-        if run is not None:
-            raise create_conflict_error(option)
+    for name in ("baseline", "reference"):
+        if plan.options.get(name) is not None:
+            raise create_conflict_error(f"--{name}")
     formats = plan.formats if "formats" in asked else ()
     answers = (*plan.answers, NAME)
     return replace(plan, answers=answers, formats=formats, advise=plan.advise and bool(formats))
@@ -57,7 +57,8 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
 
 def _create_table(opened: Opened) -> Table:
     """Return the columns of a rank's file: statistics or checksums, and for tensors their metrics as well."""
+    texts = opened.manager.reason_texts
     if opened.mode is not Mode.TENSOR:
-        return Table(opened.mode, opened.columns(opened.mode), stack=opened.has_stacks)
+        return Table(opened.mode, opened.columns(opened.mode), texts, stack=opened.has_stacks)
     columns = opened.columns(Mode.STATISTICS)
-    return Table(Mode.STATISTICS, columns, stack=opened.has_stacks, extra=opened.shown)
+    return Table(Mode.STATISTICS, columns, texts, stack=opened.has_stacks, extra=opened.shown)

@@ -15,7 +15,6 @@ from probe_core.model.answers import Coverage
 from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_core.model.columns import NULL, TENSOR, Array
 from probe_core.model.dtypes import get_dtype_kind
-from probe_core.model.messages import REASON_TEXTS
 from probe_core.model.values import OMISSIONS
 from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
 from probe_diagnosis.timeline.value_table import (
@@ -272,8 +271,7 @@ def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_sta
     is_unmeasured &= has_data | (table.lines["basis"] != Basis.STATISTICS)
     for line in np.flatnonzero(is_unmeasured).tolist():
         row_codes = [reason.code for reason in batch.reasons(line)]
-        default_code = next(iter(set(row_codes) & set(REASON_TEXTS)), NOT_RECORDED)
-        first = next((code for code in row_codes if code in REASON_PHRASES), default_code)
+        first = next((code for code in row_codes if code in REASON_PHRASES), next(iter(row_codes), NOT_RECORDED))
         if first not in reasons:
             reasons.append(first)
         codes[line] = reasons.index(first)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.model.plan import Plan, RowChoice
+from probe_core.model.plan import Plan
 
 TOKENS_FILE = "tokens.json"
 """Name of the file of samples and tokens that recorders write."""
@@ -17,6 +17,27 @@ MAX_ROW = 1_000_000
 _EXAMPLE = f"Write --rows target=0,golden=3 (lists and ranges: target=0-3,golden=4-7), or --rows {TOKENS_FILE}."
 _SIDE = re.compile(r"(target|golden)=(.*)", re.DOTALL)
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class RowChoice:
+    """The samples of both batches that are compared, in the order in which they pair.
+
+    Attributes:
+        target: The rows of the target's batch; empty for all.
+        golden: The rows of the golden's batch; empty for all.
+        file: The name of the file next to each record file that lists samples and tokens; empty for none.
+    """
+
+    target: tuple[int, ...] = ()
+    golden: tuple[int, ...] = ()
+    file: str = ""
+
+
+def get_row_choice(plan: Plan) -> RowChoice | None:
+    """Return the rows that a plan chooses; None if whole values are compared."""
+    choice: RowChoice | None = plan.options.get("rows")
+    return choice
 
 
 def add_row_choice(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:
@@ -30,9 +51,9 @@ def add_row_choice(plan: Plan, values: Mapping[str, Any], option_names: Set[str]
     Raises:
         UserError: The text is not valid, or an option is given that excludes it.
     """
-    if plan.baseline is not None:
+    if plan.options.get("baseline") is not None:
         raise UserError("--rows and --baseline exclude each other.", "Leave one of them out.")
-    return replace(plan, rows=parse_rows(values["rows"]))
+    return plan.with_options(rows=parse_rows(values["rows"]))
 
 
 def parse_rows(text: str) -> RowChoice:

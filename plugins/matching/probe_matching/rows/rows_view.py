@@ -8,7 +8,9 @@ from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
+from probe_matching.options import maps_names
 from probe_matching.rows.batches import find_batches
+from probe_matching.rows.choice import RowChoice, get_row_choice
 from probe_matching.rows.places import Places, find_common_places, read_tokens, select_places
 from probe_matching.rows.selected_run import SelectedRun
 from probe_matching.rows.survey import Survey
@@ -25,7 +27,7 @@ class CommonRowViewer:
         Raises:
             UserError: The plan maps names.
         """
-        if plan.rows is not None and plan.maps_names:
+        if get_row_choice(plan) is not None and maps_names(plan):
             raise UserError("--rows excludes -am, -cm and -lm.", "Leave one of them out.")
 
     def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
@@ -34,7 +36,8 @@ class CommonRowViewer:
         Raises:
             UserError: The runs hold no tensors or are of two frameworks, or the rows are not known.
         """
-        if plan.rows is None:
+        choice = get_row_choice(plan)
+        if choice is None:
             return None
         if target.mode is not Mode.TENSOR:
             raise UserError(
@@ -44,7 +47,7 @@ class CommonRowViewer:
             )
         if target.header.framework != golden.header.framework:
             raise UserError("--rows compares runs of one framework only.", "Leave it out.")
-        places = _find_places(plan, target, golden)
+        places = _find_places(choice, target, golden)
         survey = Survey(target, golden, places)
         runs = (
             SelectedRun(target, places[0], survey.decisions, survey.by_print[0], is_scaled=True),
@@ -53,13 +56,12 @@ class CommonRowViewer:
         return Views(*runs, plan.matcher or EXACT, tuple(_describe_selection(places, survey)), compared=runs)
 
 
-def _find_places(plan: Plan, target: Run, golden: Run) -> tuple[Places, Places]:
+def _find_places(choice: RowChoice, target: Run, golden: Run) -> tuple[Places, Places]:
     """Return the places to compare."""
-    assert plan.rows is not None
-    if plan.rows.file:
-        files = [read_tokens(run.path.parent / plan.rows.file) for run in (target, golden)]
+    if choice.file:
+        files = [read_tokens(run.path.parent / choice.file) for run in (target, golden)]
         return find_common_places(*files)
-    return select_places(find_batches(target, golden), (plan.rows.target, plan.rows.golden))
+    return select_places(find_batches(target, golden), (choice.target, choice.golden))
 
 
 def _describe_selection(places: tuple[Places, Places], survey: Survey) -> list[str]:

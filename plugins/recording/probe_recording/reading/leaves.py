@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from probe_core.model import Kind, Side, Statistic, Statistics, Transfer, Value
-from probe_core.model.columns import ColumnsBuilder
 from probe_core.store.names import is_debug, is_gradient
+from probe_recording.reading.columns import RunColumnsBuilder
 
 FIELDS = (
     ("input_args", Side.INPUT),
@@ -47,7 +47,7 @@ class FieldError(ValueError):
         return f"{self.path[:200]} {self.message}"
 
 
-def add_record(columns: ColumnsBuilder, key: str, fields: Any) -> None:
+def add_record(columns: RunColumnsBuilder, key: str, fields: Any) -> None:
     """Append a record, with its values in the order of the tables: inputs, parameters, outputs.
 
     Args:
@@ -73,7 +73,7 @@ def add_record(columns: ColumnsBuilder, key: str, fields: Any) -> None:
     columns.end()
 
 
-def _walk(value: Any, path: str, side: Side, columns: ColumnsBuilder, depth: int) -> None:
+def _walk(value: Any, path: str, side: Side, columns: RunColumnsBuilder, depth: int) -> None:
     """Append the values below ``value``, whose path is ``path``."""
     if depth > MAX_DEPTH:
         raise FieldError("", f"is nested more than {MAX_DEPTH} levels deep")
@@ -98,7 +98,7 @@ def _walk(value: Any, path: str, side: Side, columns: ColumnsBuilder, depth: int
         columns.add(side, path, leaf_of(value, path.rpartition(".")[2]))
 
 
-def _walk_transfer(value: dict[str, Any], path: str, side: Side, columns: ColumnsBuilder, depth: int) -> None:
+def _walk_transfer(value: dict[str, Any], path: str, side: Side, columns: RunColumnsBuilder, depth: int) -> None:
     """Append the tensor of a P2POp, with the operation and the other rank."""
     start = len(columns)
     _walk_member(value.get("tensor"), "tensor", path, side, columns, depth + 1)
@@ -107,7 +107,7 @@ def _walk_transfer(value: dict[str, Any], path: str, side: Side, columns: Column
         columns.set_transfer(start, Transfer(op, peer))
 
 
-def _walk_member(value: Any, key: str, path: str, side: Side, columns: ColumnsBuilder, depth: int) -> None:
+def _walk_member(value: Any, key: str, path: str, side: Side, columns: RunColumnsBuilder, depth: int) -> None:
     try:
         _walk(value, path, side, columns, depth)
     except FieldError as error:

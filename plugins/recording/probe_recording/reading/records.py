@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
 from types import ModuleType
@@ -12,7 +13,7 @@ import numpy as np
 
 from probe_core import engine
 from probe_core.model import Side
-from probe_core.model.columns import Array, ValueColumns, format_suffix
+from probe_core.model.columns import Array, InternTable, ValueColumns, format_suffix
 
 _SIDES = (Side.INPUT, Side.PARAMETERS, Side.OUTPUT)
 _OTHER_EXTENTS: dict[str, tuple[str, None]] = {"s": ("[]", None), "n": ("None", None)}
@@ -82,8 +83,22 @@ def read_ordinary(text: str, at: int) -> Records | None:
         {},
         {},
     )
-    values.set_data_names(_decode_texts(data_names, np.frombuffer(data_name, np.int32)))
+    _set_data_names(values, _decode_texts(data_names, np.frombuffer(data_name, np.int32)))
     return Records(values, np.frombuffer(begins, np.int64).tolist(), np.frombuffer(ends, np.int64).tolist(), end)
+
+
+def _set_data_names(values: ValueColumns, data_names: Sequence[str | None]) -> None:
+    """Set the names of all data, which are those of the rows as well, without the file's suffix."""
+    endings = InternTable()
+    lines = [line for line, name in enumerate(data_names) if name is not None]
+    data = values.data.copy()
+    for line, name in zip(lines, values.row_names(np.array(lines, int))):
+        data_name = str(data_names[line])
+        row_name = data_name.rpartition(".")[0] or data_name
+        if row_name != name:
+            values.names[line] = row_name
+        data[line] = endings.encode(data_name[len(row_name) :])
+    values.data, values.endings = data, endings
 
 
 def _parse_extent(text: str) -> tuple[str, tuple[int, ...]]:

@@ -16,7 +16,6 @@ import numpy as np
 from probe_core.errors import UserError
 from probe_core.files.given import check_regular
 from probe_core.model import Mode, Record, Value
-from probe_core.model.columns import ColumnsBuilder
 from probe_core.model.run import Construct, Header, Run
 from probe_core.progress import report_progress
 from probe_core.store.files import (
@@ -30,6 +29,7 @@ from probe_core.store.files import (
     UNRECORDED_FIELD,
 )
 from probe_recording.reading import jsonstream
+from probe_recording.reading.columns import RunColumnsBuilder
 from probe_recording.reading.construct import read_construct
 from probe_recording.reading.jsonstream import JsonCursor, JsonError
 from probe_recording.reading.leaves import FieldError, add_record
@@ -105,7 +105,7 @@ class DumpRun(Run):
         self._begins = array("q")
         self._ends = array("q")
         self._index: dict[str, int] = {}
-        columns = ColumnsBuilder()
+        columns = RunColumnsBuilder()
         with pause_collection():
             self.header = self._scan(framework, columns)
         self.values = columns.finish()
@@ -119,7 +119,7 @@ class DumpRun(Run):
 
     # -- reading -----------------------------------------------------------------------
 
-    def _scan(self, framework: str, columns: ColumnsBuilder) -> Header:
+    def _scan(self, framework: str, columns: RunColumnsBuilder) -> Header:
         head: dict[str, Any] = {}
         seen_data = False
         reported_offset = 0
@@ -187,7 +187,7 @@ class DumpRun(Run):
             )
         return value
 
-    def _take_ordinary(self, columns: ColumnsBuilder, text: str, at: int, offset: int) -> int:
+    def _take_ordinary(self, columns: RunColumnsBuilder, text: str, at: int, offset: int) -> int:
         """Read the ordinary records of a text from ``at`` on; return the position of the first other one."""
         records = read_ordinary(text, at)
         if records is None:

@@ -52,7 +52,9 @@ def test_a_cause_across_ranks_has_its_line_of_code(tmp_path: Path) -> None:
     finished = list(ranks.run())
     for one in finished:
         assert one.report is not None and one.report.answer is not None
-        one.report.answer = replace(one.report.answer, causes=())
+    finished = [
+        replace(one, report=replace(one.report, answer=replace(one.report.answer, causes=()))) for one in finished
+    ]
     (concluded,) = VerdictAnswerer().conclude(Compared(plan, Manager(), ranks.pairing, finished))
     assert [cause.op for cause in concluded.answer.causes] == [A, A]
     assert concluded.answer.causes[0].where.startswith("File train.py, line 7, in step")

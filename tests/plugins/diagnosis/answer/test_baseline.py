@@ -30,7 +30,7 @@ def answer(directory: Path, target: Calls, golden: Calls, second: Any, task: str
     runs = {"t": target, "g": golden, "second": second}
     paths = [record(directory / name, calls, task) for name, calls in runs.items() if isinstance(calls, dict)]
     baseline = paths[2] if isinstance(second, dict) else second
-    plan = Plan(paths[0], paths[1], directory / "o", "0", baseline=baseline, formats=("jsonl",))
+    plan = Plan(paths[0], paths[1], directory / "o", "0", options={"baseline": baseline}, formats=("jsonl",))
     (report,) = compare(plan, Manager())
     assert report.answer is not None
     return report.answer

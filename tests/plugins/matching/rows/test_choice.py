@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from probe_matching.rows.choice import parse_rows
+from probe_matching.rows.choice import RowChoice, parse_rows
 
 from probe_core.errors import UserError
-from probe_core.model.plan import RowChoice
 
 
 @pytest.mark.parametrize(

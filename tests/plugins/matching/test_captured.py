@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from probe_matching.captured import exclude_uncaptured
 from probe_recording.reading.run import DumpRun
 from support.runs.recorded import forward, tensor, write_run
-
-from probe_core.matching.captured import exclude_uncaptured
 
 FAMILIES = {"custom_operators": ["_C"], "autograd_functions": ["Autograd"]}
 

@@ -12,9 +12,25 @@ import numpy as np
 
 from probe_core.errors import format_count, format_list
 from probe_core.model import Record, Value
+from probe_core.model.plan import Plan
 from probe_core.model.run import Construct, Run
+from probe_core.plugins.manager import Manager
 
 MAX_LISTED_SCOPES = 5
+
+
+class CapturedCallViewer:
+    """A viewer that leaves out the calls that one of two recorders does not capture."""
+
+    def check(self, plan: Plan) -> None:
+        """Accept any plan."""
+
+    def select(self, target: Run, golden: Run) -> tuple[Run, Run, tuple[str, ...]]:
+        """Return both runs without these calls, and notes on them."""
+        return exclude_uncaptured(target, golden)
+
+    def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> None:
+        """Leave the names as they are."""
 
 
 def exclude_uncaptured(target: Run, golden: Run) -> tuple[Run, Run, tuple[str, ...]]:
