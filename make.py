@@ -41,6 +41,7 @@ PLUGINS = (
     "online",
     "watch",
     "check",
+    "workflow",
     "legacy",
 )
 DISTRIBUTIONS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]

@@ -210,10 +210,14 @@ class OptionSpec(ImportedSpec):
 
     The factory is the function that is called if one of them is given: for ``compare`` a
     ``protocols.PlanOption``, for ``merge_result`` a ``protocols.MergeOption``.
+
+    Attributes:
+        wrapper: The address of a function that returns the command to run in place of the one with the options.
     """
 
     command: str = ""
     options: tuple[Option, ...] = ()
+    wrapper: str = ""
 
     def action(self, values: Mapping[str, Any]) -> Any:
         """Return the function to call for the options that are given, by their names.

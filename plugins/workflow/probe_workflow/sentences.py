@@ -1,0 +1,34 @@
+"""Sentences on the result of a check."""
+
+from __future__ import annotations
+
+from probe_workflow.check_result import CheckResult
+from probe_workflow.recording import RecordingEnd
+
+_REMEDIES = {
+    RecordingEnd.SCRIPT_FAILED: "Its own message is above. git bisect run skips this commit.",
+    RecordingEnd.INCOMPLETE: "The message above names what was lost, and why.",
+    RecordingEnd.REFUSED: "Correct what the message above names.",
+    RecordingEnd.DEFECT: "Please report it with the lines above.",
+    RecordingEnd.INTERRUPTED: "",
+}
+
+
+def describe_failure(result: CheckResult) -> tuple[str, str]:
+    """Return a sentence on why there is no verdict, and one on what to do."""
+    script = result.script
+    cause = f" with {script.exception}" if script.exception and script.exception != "SystemExit" else ""
+    code = f"signal {-script.exit_code}" if script.exit_code < 0 else f"exit code {script.exit_code}"
+    sentences = {
+        RecordingEnd.SCRIPT_FAILED: f"The script failed{cause} ({code}), so it was not compared with the golden.",
+        RecordingEnd.INCOMPLETE: "The script succeeded, but its recording is incomplete, so it was not compared.",
+        RecordingEnd.REFUSED: f"The script could not be recorded ({code}).",
+        RecordingEnd.DEFECT: "probe failed while it recorded the script.",
+        RecordingEnd.INTERRUPTED: "The script was interrupted.",
+    }
+    return sentences[script.end], _REMEDIES[script.end]
+
+
+def summarize(result: CheckResult) -> str:
+    """Return the result in one sentence: the verdict, or why there is none."""
+    return result.answer.sentence if result.answer is not None else describe_failure(result)[0]

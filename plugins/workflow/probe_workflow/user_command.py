@@ -1,0 +1,56 @@
+"""The command line that the user wants to check, with the recorder put in front of its script."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from probe_core.errors import UserError
+
+_PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?$")
+_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+"""Options of the interpreter that are followed by a value."""
+
+LAUNCHER_MODULES = frozenset(
+    {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"}
+)
+"""Modules that start the processes of a training, whose script is named later in the command line."""
+
+
+def insert_recorder(command: Sequence[str], recorder: Sequence[str]) -> list[str]:
+    """Return a command line that runs its script under the recorder.
+
+    Args:
+        command: The user's command, such as ``python train.py`` or ``torchrun --nproc-per-node 2 train.py``.
+        recorder: The path of the program that records a script, and its options.
+
+    Raises:
+        UserError: The command names no Python script.
+    """
+    position = _find_script(command)
+    inserted = [*command[:position], *recorder, *command[position:]]
+    return inserted if position else [sys.executable, *inserted]
+
+
+def _find_script(command: Sequence[str]) -> int:
+    """Return the position of the script, or of ``-m`` before a module."""
+    first_word = 0
+    if command and _PYTHON.match(Path(command[0]).name):
+        position = 1
+        while position < len(command) and command[position].startswith("-") and command[position] not in ("-m", "-c"):
+            position += 2 if command[position] in _OPTIONS_WITH_VALUE else 1
+        is_launcher = command[position : position + 1] == ["-m"] and LAUNCHER_MODULES.issuperset(
+            command[position + 1 : position + 2]
+        )
+        if position < len(command) and command[position] != "-c" and not is_launcher:
+            return position
+        first_word = position + 2
+    for position in range(first_word, len(command)):
+        if command[position].endswith(".py") and Path(command[position]).is_file():
+            return position
+    raise UserError(
+        f"The command {' '.join(command)!r:.200} names no Python script that exists.",
+        "Give the command as you would type it, after --: probe check GOLDEN -- python train.py",
+    )
