@@ -12,7 +12,7 @@ from probe_core.cli import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_INTERRUPTED, ISSUE_TRACKER
 from probe_core.cli.spelling import Command, list_spellings
 from probe_core.errors import UserError
-from probe_workflow.comparison import find_kept_comparison
+from probe_workflow.comparison import find_kept_answer
 from probe_workflow.exit_codes import OUTCOME_CODES, CheckCode
 
 EXIT_CODES_FLAG = "--exit-codes"
@@ -69,8 +69,8 @@ def translate_exit_code(code: int) -> int:
         return CheckCode.INTERRUPTED
     if code == EXIT_DATA_LOST:
         return CheckCode.INCOMPLETE
-    kept = find_kept_comparison()
-    return CheckCode.USER_ERROR if kept is None else OUTCOME_CODES[kept.answer.outcome]
+    answer = find_kept_answer()
+    return CheckCode.USER_ERROR if answer is None else OUTCOME_CODES[answer.outcome]
 
 
 @contextmanager

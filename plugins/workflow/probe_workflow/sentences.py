@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from probe_core.model.answers import Finding
 from probe_workflow.check_result import CheckResult
 from probe_workflow.recording import RecordingEnd
 
@@ -32,3 +33,20 @@ def describe_failure(result: CheckResult) -> tuple[str, str]:
 def summarize(result: CheckResult) -> str:
     """Return the result in one sentence: the verdict, or why there is none."""
     return result.answer.sentence if result.answer is not None else describe_failure(result)[0]
+
+
+def describe_cause(cause: Finding, *, names_call: bool = True) -> str:
+    """Return the statement on a cause, whose subject is the call."""
+    call = f"{cause.op} " if names_call else ""
+    return f"{call}{cause.reason.detail}"
+
+
+def list_details(result: CheckResult) -> list[str]:
+    """Return the lines of a report that follow the verdict."""
+    answer = result.answer
+    if answer is None:
+        return [describe_failure(result)[1]]
+    coverage = answer.coverage
+    lines = [line for cause in answer.causes for line in (describe_cause(cause), cause.where) if line]
+    compared = f"compared: {coverage.compared:,} of {coverage.recorded:,} recorded values"
+    return [*lines, compared, *(f"not compared: {sentence}" for sentence in answer.missing), *answer.next]

@@ -1,0 +1,77 @@
+"""Annotations: statements on lines of code, which CI systems show next to these lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path, PurePosixPath
+
+from probe_core.model.answers import Finding, Outcome
+from probe_workflow.check_result import CheckResult
+from probe_workflow.sentences import describe_cause, summarize
+
+_FRAME = re.compile(r"File (?P<file>.+?), line (?P<line>\d{1,9}), in ")
+"""A frame of a recorded call stack (docs/formats.md#stack-json)."""
+
+MAX_CAUSES = 5
+"""Largest number of causes that are annotated; a CI system shows ten annotations or fewer for a step."""
+
+
+class AnnotationLevel(str, Enum):
+    """Levels of annotations: the first cause, and everything else."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A statement on a line of code.
+
+    Attributes:
+        level: The level.
+        message: The statement.
+        file: The file, relative to the root of the repository if it is below that; empty if it is not known.
+        line: The number of the line; 0 if it is not known.
+        key: A text that identifies the cause.
+    """
+
+    level: AnnotationLevel
+    message: str
+    file: str = ""
+    line: int = 0
+    key: str = ""
+
+
+def list_annotations(result: CheckResult, root: Path) -> list[Annotation]:
+    """Return the annotations of a check, the first cause first; none if the runs agree.
+
+    Args:
+        result: The result.
+        root: The root of the repository.
+    """
+    answer = result.answer
+    if answer is None:
+        return [Annotation(AnnotationLevel.ERROR, summarize(result), key="recording")]
+    if answer.outcome is Outcome.AGREE:
+        return []
+    if answer.outcome is not Outcome.DIVERGED:
+        return [Annotation(AnnotationLevel.ERROR, answer.sentence, key="verdict")]
+    annotations = [_annotate(cause, describe_cause(cause), root) for cause in answer.causes[:MAX_CAUSES]]
+    first = replace(annotations[0], level=AnnotationLevel.ERROR, message=answer.sentence)
+    return [first, *annotations[1:]]
+
+
+def _annotate(cause: Finding, message: str, root: Path) -> Annotation:
+    match = _FRAME.match(cause.where) or _FRAME.match(str(cause.evidence.get("ladder_where", "")))
+    key = f"{cause.reason.code} {cause.step} {cause.rank} {cause.op}"
+    if match is None:
+        return Annotation(AnnotationLevel.WARNING, message, key=key)
+    return Annotation(AnnotationLevel.WARNING, message, _shorten(match["file"], root), int(match["line"]), key)
+
+
+def _shorten(file: str, root: Path) -> str:
+    """Return the path of a file relative to the root of the repository, if it is below that."""
+    path = Path(file)
+    return str(PurePosixPath(path.relative_to(root))) if path.is_relative_to(root) else file
