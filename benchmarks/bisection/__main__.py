@@ -61,8 +61,12 @@ def measure(change: PlantedChange, seed: int, work: Path, commits: int = COMMITS
     repository = generate(work / change.name, change, seed, commits)
     bisection = bisect(repository, work / f"golden-{change.name}")
     is_right = bisection.code == 0 and bisection.first_bad == repository.commits[repository.planted]
-    print(f"{change.name:14} {'right' if is_right else 'WRONG'}  planted {repository.planted:2}  "
-          f"checks {bisection.checks}  skipped {bisection.skipped}  {time.perf_counter() - begun:.0f} s", flush=True)  # fmt: skip
+    seconds = time.perf_counter() - begun
+    print(
+        f"{change.name:14} {'right' if is_right else 'WRONG'}  planted {repository.planted:2}  "
+        f"checks {bisection.checks}  skipped {bisection.skipped}  {seconds:.0f} s",
+        flush=True,
+    )
     if not is_right:
         print(bisection.output[-3000:])
     return is_right

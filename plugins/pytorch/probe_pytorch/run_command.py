@@ -116,6 +116,7 @@ def run(
     if send_to is not None:
         task, level = task or "tensor", level or (None if config else "L1")
     settings = _create_config(dump_path, config, task, level, step)
+    settings = settings.with_run_options(seed, is_double=double)
     if send_to is not None:
         settings = with_destination(settings, destination_to(send_to, tls, insecure, send_memory), "--send-to")
     elif tls or insecure or send_memory:

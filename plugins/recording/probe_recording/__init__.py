@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.run import DumpRun, collection_paused
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, tensors_in
+    from probe_recording.recorded_settings import RecordedSettings, read_settings
     from probe_recording.recorder import Recorder
     from probe_recording.sending.body import SentTensor, SentTensors, encode_body
     from probe_recording.sending.message import (
@@ -194,6 +195,7 @@ __all__ = [
     "Prefix",
     "Process",
     "RandomStates",
+    "RecordedSettings",
     "Recorder",
     "Rung",
     "Running",
@@ -263,6 +265,7 @@ __all__ = [
     "parse_steps",
     "prefix_of",
     "quoted",
+    "read_settings",
     "receiver_context",
     "recorded_variables",
     "remove_earlier_steps",
@@ -322,6 +325,7 @@ __getattr__ = create_exporter(
         "reading.run": "DumpRun collection_paused",
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors tensors_in",
+        "recorded_settings": "RecordedSettings read_settings",
         "recorder": "Recorder",
         "sending.body": "SentTensor SentTensors encode_body",
         "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits Prefix "

@@ -79,7 +79,7 @@ def check(
             result = check.run(command)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    if result.script.end in (RecordingEnd.SCRIPT_FAILED, RecordingEnd.INCOMPLETE):
+    if result.script.end in (RecordingEnd.SCRIPT_FAILED, RecordingEnd.INCOMPLETE) or result.lacks_steps:
         console.error(*describe_failure(result))
     write_reports(result, ReportOptions(system, as_json, **files))
     return result.code
@@ -107,8 +107,12 @@ class _Check:
         script = record_script(command, self.golden, recording, self.temporary / "status")
         if script.end is not RecordingEnd.COMPLETE:
             return CheckResult(self.golden.path, END_CODES[script.end], script)
-        code, answer = compare_runs(recording, self.golden.path, self.output, self.temporary / "output", self.manager)
-        return CheckResult(self.golden.path, CheckCode(translate_exit_code(code)), script, answer)
+        output = self.output, self.temporary / "output"
+        compare_code, answer = compare_runs(recording, self.golden.path, *output, self.manager)
+        code = CheckCode(translate_exit_code(compare_code))
+        if code is CheckCode.AGREE and script.missing_steps:
+            code = CheckCode.UNDECIDED
+        return CheckResult(self.golden.path, code, script, answer)
 
     def assert_diverged(self, bad: Path) -> None:
         """Check that a recording diverges from the golden.

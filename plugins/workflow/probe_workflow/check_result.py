@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from probe_core.model.answers import Answer
+from probe_core.model.answers import Answer, Outcome
 from probe_workflow.exit_codes import CheckCode
 from probe_workflow.recording import RecordedScript, RecordingEnd
 
@@ -34,3 +34,9 @@ class CheckResult:
     code: CheckCode
     script: RecordedScript
     answer: Answer | None = None
+
+    @property
+    def lacks_steps(self) -> bool:
+        """True if the runs agree, but for steps of the golden that the script did not record."""
+        is_agreement = self.answer is not None and self.answer.outcome is Outcome.AGREE
+        return is_agreement and bool(self.script.missing_steps)

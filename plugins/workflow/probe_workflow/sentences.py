@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from probe_core.errors import format_list
 from probe_core.model.answers import Finding
 from probe_workflow.check_result import CheckResult
 from probe_workflow.recording import RecordingEnd
@@ -18,6 +19,11 @@ _REMEDIES = {
 def describe_failure(result: CheckResult) -> tuple[str, str]:
     """Return a sentence on why there is no verdict, and one on what to do."""
     script = result.script
+    if result.lacks_steps:
+        steps = f"{'step' if len(script.missing_steps) == 1 else 'steps'} {format_list(script.missing_steps)}"
+        return f"The script did not record {steps} of the golden; what it recorded agrees.", (
+            "Let the script train as many steps as for the golden, or record the golden again."
+        )
     cause = f" with {script.exception}" if script.exception and script.exception != "SystemExit" else ""
     code = f"signal {-script.exit_code}" if script.exit_code < 0 else f"exit code {script.exit_code}"
     sentences = {
@@ -32,7 +38,9 @@ def describe_failure(result: CheckResult) -> tuple[str, str]:
 
 def summarize(result: CheckResult) -> str:
     """Return the result in one sentence: the verdict, or why there is none."""
-    return result.answer.sentence if result.answer is not None else describe_failure(result)[0]
+    if result.answer is None or result.lacks_steps:
+        return describe_failure(result)[0]
+    return result.answer.sentence
 
 
 def describe_cause(cause: Finding, *, names_call: bool = True) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,19 +39,24 @@ def _find_script(command: Sequence[str]) -> int:
     """Return the position of the script, or of ``-m`` before a module."""
     first_word = 0
     if command and _PYTHON.match(Path(command[0]).name):
-        position = 1
-        while position < len(command) and command[position].startswith("-") and command[position] not in ("-m", "-c"):
-            position += 2 if command[position] in _OPTIONS_WITH_VALUE else 1
-        is_launcher = command[position : position + 1] == ["-m"] and LAUNCHER_MODULES.issuperset(
-            command[position + 1 : position + 2]
-        )
-        if position < len(command) and command[position] != "-c" and not is_launcher:
+        position = _skip_interpreter_options(command)
+        option, *names = (*command[position : position + 2], "")
+        is_launcher = option == "-m" and names[0] in LAUNCHER_MODULES
+        if option not in ("", "-c") and not is_launcher:
             return position
         first_word = position + 2
     for position in range(first_word, len(command)):
         if command[position].endswith(".py") and Path(command[position]).is_file():
             return position
     raise UserError(
-        f"The command {' '.join(command)!r:.200} names no Python script that exists.",
+        f"The command {shlex.join(command)!r:.200} names no Python script that exists.",
         "Give the command as you would type it, after --: probe check GOLDEN -- python train.py",
     )
+
+
+def _skip_interpreter_options(command: Sequence[str]) -> int:
+    """Return the position of the first word after the options of the interpreter."""
+    position = 1
+    while position < len(command) and command[position].startswith("-") and command[position] not in ("-m", "-c"):
+        position += 2 if command[position] in _OPTIONS_WITH_VALUE else 1
+    return position

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from probe_core.model.answers import Finding, Outcome
 from probe_workflow.check_result import CheckResult
+from probe_workflow.exit_codes import CheckCode
 from probe_workflow.sentences import describe_cause, summarize
 
 _FRAME = re.compile(r"File (?P<file>.+?), line (?P<line>\d{1,9}), in ")
@@ -52,12 +53,10 @@ def list_annotations(result: CheckResult, root: Path) -> list[Annotation]:
         root: The root of the repository.
     """
     answer = result.answer
-    if answer is None:
-        return [Annotation(AnnotationLevel.ERROR, summarize(result), key="recording")]
-    if answer.outcome is Outcome.AGREE:
+    if result.code is CheckCode.AGREE:
         return []
-    if answer.outcome is not Outcome.DIVERGED:
-        return [Annotation(AnnotationLevel.ERROR, answer.sentence, key="verdict")]
+    if answer is None or answer.outcome is not Outcome.DIVERGED:
+        return [Annotation(AnnotationLevel.ERROR, summarize(result), key="verdict")]
     annotations = [_annotate(cause, describe_cause(cause), root) for cause in answer.causes[:MAX_CAUSES]]
     first = replace(annotations[0], level=AnnotationLevel.ERROR, message=answer.sentence)
     return [first, *annotations[1:]]

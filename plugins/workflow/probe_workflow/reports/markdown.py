@@ -19,7 +19,7 @@ _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 def format_summary(result: CheckResult, annotations: Sequence[Annotation]) -> str:
     """Return the summary: the verdict, a table of causes with their lines, the coverage."""
     answer = result.answer
-    title = answer.outcome.value if answer is not None else result.script.end.value.upper()
+    title = result.code.name.replace("_", " ") if answer is None or result.lacks_steps else answer.outcome.value
     lines = [f"### probe check: {title}", "", escape_markdown(summarize(result)), ""]
     if answer is not None:
         lines += _list_causes(answer, annotations)
