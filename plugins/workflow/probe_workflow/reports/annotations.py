@@ -55,7 +55,7 @@ def list_annotations(result: CheckResult, root: Path) -> list[Annotation]:
     answer = result.answer
     if result.code is CheckCode.AGREE:
         return []
-    if answer is None or answer.outcome is not Outcome.DIVERGED:
+    if answer is None or answer.outcome is not Outcome.DIVERGED or not answer.causes:
         return [Annotation(AnnotationLevel.ERROR, summarize(result), key="verdict")]
     annotations = [_annotate(cause, describe_cause(cause), root) for cause in answer.causes[:MAX_CAUSES]]
     first = replace(annotations[0], level=AnnotationLevel.ERROR, message=answer.sentence)

@@ -17,10 +17,11 @@ from uuid import uuid4
 
 from probe_core.cli import console
 from probe_core.errors import make_printable
+from probe_core.safe_text import escape_invisible
 from probe_workflow.reports.annotations import Annotation, AnnotationLevel
 
 MAX_MESSAGE_CHARACTERS = 1000
-_GITHUB_MESSAGE, _GITHUB_PROPERTY = "%\r\n", "%\r\n:,"
+_GITHUB_MESSAGE, _GITHUB_PROPERTY = "%", "%:,"
 """Characters that GitHub's workflow commands need escaped in a message, and in a property."""
 
 
@@ -122,8 +123,9 @@ def _shorten(text: str) -> str:
 
 
 def _escape(text: str, characters: str) -> str:
-    return "".join(f"%{ord(char):02X}" if char in characters else char for char in text)
+    """Return a text in one line, in which these characters are percent-encoded."""
+    return "".join(f"%{ord(char):02X}" if char in characters else char for char in escape_invisible(text))
 
 
 def _escape_azure(text: str) -> str:
-    return _escape(text.replace("%", "%AZP25"), "\r\n;]")
+    return _escape(text.replace("%", "%AZP25"), ";]")
