@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path, PurePosixPath
 
-from probe_core.model.answers import Finding, Outcome
+from probe_core.model.answers import Finding
 from probe_workflow.check_result import CheckResult
 from probe_workflow.exit_codes import CheckCode
 from probe_workflow.sentences import describe_cause, summarize
@@ -46,24 +46,25 @@ class Annotation:
 
 
 def list_annotations(result: CheckResult, root: Path) -> list[Annotation]:
-    """Return the annotations of a check, the first cause first; none if the runs agree.
+    """Return the annotations of a check, the first cause first.
+
+    If the runs agree, only calls that were made differently are annotated, as warnings.
 
     Args:
         result: The result.
         root: The root of the repository.
     """
-    answer = result.answer
+    causes = result.answer.causes[:MAX_CAUSES] if result.answer is not None else ()
+    annotations = [_annotate(cause, root) for cause in causes]
     if result.code is CheckCode.AGREE:
-        return []
-    if answer is None or answer.outcome is not Outcome.DIVERGED or not answer.causes:
-        return [Annotation(AnnotationLevel.ERROR, summarize(result), key="verdict")]
-    annotations = [_annotate(cause, describe_cause(cause), root) for cause in answer.causes[:MAX_CAUSES]]
-    first = replace(annotations[0], level=AnnotationLevel.ERROR, message=answer.sentence)
-    return [first, *annotations[1:]]
+        return annotations
+    first = annotations[0] if annotations else Annotation(AnnotationLevel.ERROR, "", key="verdict")
+    return [replace(first, level=AnnotationLevel.ERROR, message=summarize(result)), *annotations[1:]]
 
 
-def _annotate(cause: Finding, message: str, root: Path) -> Annotation:
+def _annotate(cause: Finding, root: Path) -> Annotation:
     match = _FRAME.match(cause.where) or _FRAME.match(str(cause.evidence.get("ladder_where", "")))
+    message = describe_cause(cause)
     key = f"{cause.reason.code} {cause.step} {cause.rank} {cause.op}"
     if match is None:
         return Annotation(AnnotationLevel.WARNING, message, key=key)

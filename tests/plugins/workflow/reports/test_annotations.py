@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from probe_workflow.reports.annotations import MAX_CAUSES, Annotation, AnnotationLevel, list_annotations
+from probe_workflow.sentences import summarize
 from support.runs.checks import cause, checked, failed
 
 from probe_core.model.answers import Outcome
@@ -35,16 +36,22 @@ def test_a_file_outside_of_the_repository_keeps_its_path() -> None:
     assert annotation.file == "/lib/net.py"
 
 
-def test_a_verdict_of_divergence_without_causes_is_annotated() -> None:
-    (annotation,) = list_annotations(checked(Outcome.DIVERGED), ROOT)
-    assert annotation == Annotation(AnnotationLevel.ERROR, "DIVERGED: a call differs", key="verdict")
-
-
-def test_runs_that_agree_have_no_annotations_and_everything_else_has_one() -> None:
-    assert list_annotations(checked(Outcome.AGREE, cause()), ROOT) == []
-    for result in (checked(Outcome.CANNOT_TELL, cause()), checked(Outcome.NOT_COMPARABLE), failed()):
+def test_a_verdict_without_causes_has_one_annotation_without_a_place() -> None:
+    for result in (checked(Outcome.DIVERGED), checked(Outcome.CANNOT_TELL), checked(Outcome.NOT_COMPARABLE), failed()):
         (annotation,) = list_annotations(result, ROOT)
-        assert annotation.level is AnnotationLevel.ERROR and annotation.file == ""
+        assert annotation == Annotation(AnnotationLevel.ERROR, summarize(result), key="verdict")
+
+
+def test_an_undecided_verdict_is_annotated_at_its_cause() -> None:
+    (annotation,) = list_annotations(checked(Outcome.CANNOT_TELL, cause()), ROOT)
+    assert (annotation.level, annotation.line) == (AnnotationLevel.ERROR, 7)
+
+
+def test_calls_made_differently_are_warnings_if_the_runs_agree() -> None:
+    assert list_annotations(checked(Outcome.AGREE), ROOT) == []
+    (annotation,) = list_annotations(checked(Outcome.AGREE, cause()), ROOT)
+    assert (annotation.level, annotation.line) == (AnnotationLevel.WARNING, 7)
+    assert annotation.message == "Functional.linear.0.forward returns values that differ"
 
 
 def test_the_number_of_annotations_is_limited() -> None:
