@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,9 @@ def git(directory: Path, *arguments: str) -> str:
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=True).stdout
 
 
-def generate(path: Path, change: PlantedChange, seed: int, commits: int = COMMITS) -> GeneratedRepository:
+def generate(
+    path: Path, change: PlantedChange, seed: int, commits: int = COMMITS, broken_lines: Sequence[str] = BROKEN_LINES
+) -> GeneratedRepository:
     """Create a repository whose commits leave the numbers alone, but for the planted one.
 
     Args:
@@ -52,11 +55,12 @@ def generate(path: Path, change: PlantedChange, seed: int, commits: int = COMMIT
         change: The planted change.
         seed: The seed for the places of the commits.
         commits: Number of commits.
+        broken_lines: A line for each commit that does not run.
     """
     places = random.Random(seed)
     planted = places.randrange(2, commits - 2)
     candidates = [place for place in range(1, commits - 1) if place not in (planted, planted - 1)]
-    broken = tuple(sorted(places.sample(candidates, len(BROKEN_LINES))))
+    broken = tuple(sorted(places.sample(candidates, len(broken_lines))))
     path.mkdir(parents=True)
     git(path, "init", "-q")
     text = f"{SCRIPT}\n\n{MARK}"
@@ -66,7 +70,7 @@ def generate(path: Path, change: PlantedChange, seed: int, commits: int = COMMIT
         if place == planted:
             text = text.replace(change.old, change.new)
         text += f"# {place}: nothing to add\n"
-        broken_line = f"{BROKEN_LINES[broken.index(place)]}\n" if place in broken else ""
+        broken_line = f"{broken_lines[broken.index(place)]}\n" if place in broken else ""
         (path / SCRIPT_NAME).write_text(text.replace("class Block", f"{broken_line}class Block"))
         git(path, "add", SCRIPT_NAME)
         git(path, "commit", "-q", "-m", f"Change {place}")

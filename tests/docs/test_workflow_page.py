@@ -43,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / ".gitignore").write_text("golden\nbad\n")
     git("init", "-q", "-b", "main")
-    for number, scale in enumerate((-1, -1, -1, 0)):
+    for number, scale in enumerate((-1, -1, 0)):
         (tmp_path / "train.py").write_text(SCRIPT.replace("(-1)", f"({scale})") + f"# {number}\n")
         git("add", ".")
         git("commit", "-q", "-m", f"Change {number}")
