@@ -53,7 +53,7 @@ def generate(
     Args:
         path: The directory of the repository; it is created.
         change: The planted change.
-        seed: The seed for the places of the commits.
+        seed: A number that decides the places of the commits.
         commits: Number of commits.
         broken_lines: A line for each commit that does not run.
     """

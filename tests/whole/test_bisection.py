@@ -15,7 +15,7 @@ from probe_workflow import recording
 from support.programs.preloaded import PreloadedPopen
 
 ANSWERS = {0: "good", 1: "bad", 125: "skip"}
-"""What ``git bisect run`` makes of the exit codes of a check that came to an end."""
+"""The exit codes of checks that end as planned, each with the word that ``git bisect run`` takes it for."""
 
 
 @pytest.fixture(autouse=True)

@@ -59,7 +59,7 @@ class BisectCompare(Command):
 def wrap_compare(command: click.Command) -> click.Command:
     """Return the command ``compare`` with the codes of ``git bisect run`` added."""
     return BisectCompare(
-        command.name, callback=command.callback, params=command.params, help=command.help, epilog=command.epilog
+        command.name, command.context_settings, command.callback, command.params, command.help, command.epilog
     )
 
 

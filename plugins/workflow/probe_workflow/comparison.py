@@ -32,8 +32,9 @@ class AnswerKeeper:
 
     def conclude(self, compared: Compared) -> Iterator[Conclusion]:
         """Keep the verdict, and yield nothing to print."""
-        if compared.answer is not None:
-            click.get_current_context().meta[_META_KEY] = compared.answer
+        ctx = click.get_current_context(silent=True)  # None for a comparison from Python
+        if ctx is not None and compared.answer is not None:
+            ctx.meta[_META_KEY] = compared.answer
         return iter(())
 
 

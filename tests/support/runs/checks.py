@@ -16,7 +16,7 @@ COMPLETE = RecordedScript(RecordingEnd.COMPLETE, 0)
 
 
 def cause(
-    op: str = "Functional.linear.0.forward", where: str = "File /work/train.py, line 7, in f, y = f(x)", **more: Any
+    op: str = "Functional.linear.0.forward", where: str = "File /repo/train.py, line 7, in f, y = f(x)", **more: Any
 ) -> Finding:
     """A cause of a call."""
     return Finding(op, f"{op}.output.0", Reason("introduced", "returns values that differ"), where=where, **more)

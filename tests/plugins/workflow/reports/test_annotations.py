@@ -8,7 +8,7 @@ from support.runs.checks import cause, checked, failed
 
 from probe_core.model.answers import Outcome
 
-ROOT = Path("/work")
+ROOT = Path("/repo")
 
 
 def test_the_first_cause_is_an_error_at_its_line_with_the_verdict() -> None:
@@ -20,13 +20,13 @@ def test_the_first_cause_is_an_error_at_its_line_with_the_verdict() -> None:
 
 
 def test_a_step_phase_is_annotated_at_its_own_line() -> None:
-    phase = cause("optimizer", "", evidence={"ladder_where": "File /work/a/b.py, line 12, in step, optimizer.step()"})
+    phase = cause("optimizer", "", evidence={"ladder_where": "File /repo/a/b.py, line 12, in step, optimizer.step()"})
     (annotation,) = list_annotations(checked(Outcome.DIVERGED, phase), ROOT)
     assert (annotation.file, annotation.line) == ("a/b.py", 12)
 
 
 def test_a_cause_without_a_line_has_an_annotation_without_a_place() -> None:
-    for where in ("", "no frame", "File /work/train.py, line x, in f"):
+    for where in ("", "no frame", "File /repo/train.py, line x, in f"):
         (annotation,) = list_annotations(checked(Outcome.DIVERGED, cause(where=where)), ROOT)
         assert (annotation.file, annotation.line) == ("", 0)
 

@@ -15,7 +15,7 @@ HOSTILE = 'Functional.<b>&"\x00\x1b\ud800\ufffe]]>.0.forward'
 
 
 def suite(result: CheckResult) -> ElementTree.Element:
-    return ElementTree.fromstring(format_junit(result, list_annotations(result, Path("/work"))))
+    return ElementTree.fromstring(format_junit(result, list_annotations(result, Path("/repo"))))
 
 
 def test_a_divergence_is_a_failure_at_the_line_of_its_cause() -> None:
@@ -40,5 +40,5 @@ def test_everything_else_is_an_error(result: CheckResult) -> None:
 
 
 def test_hostile_names_give_valid_xml() -> None:
-    found = suite(checked(Outcome.DIVERGED, cause(HOSTILE, f"File /work/{HOSTILE}, line 3, in f"), text=HOSTILE))
+    found = suite(checked(Outcome.DIVERGED, cause(HOSTILE, f"File /repo/{HOSTILE}, line 3, in f"), text=HOSTILE))
     assert "\\x00" in (found[0][0].get("message") or "")

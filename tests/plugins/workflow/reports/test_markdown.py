@@ -13,7 +13,7 @@ HOSTILE = "a|b`c`<script>[x](http://y)\n# title @all ![i](j) $z$"
 
 def test_the_summary_has_the_verdict_the_causes_and_the_coverage() -> None:
     result = checked(Outcome.DIVERGED, cause())
-    text = format_summary(result, list_annotations(result, Path("/work")))
+    text = format_summary(result, list_annotations(result, Path("/repo")))
     assert text.startswith("### probe check: DIVERGED\n\nDIVERGED\\: a call differs\n")
     assert "| 1 | Functional.linear.0.forward | returns values that differ | train.py, line 7 |" in text
     assert "Compared 8 of 10 recorded values.\n\n* not compared: 2 values were not recorded\n" in text
@@ -32,8 +32,8 @@ def test_hostile_names_are_shown_as_they_are() -> None:
 
 
 def test_hostile_names_add_no_column_and_no_line() -> None:
-    result = checked(Outcome.DIVERGED, cause(HOSTILE, f"File /work/{HOSTILE}, line 3, in f"))
+    result = checked(Outcome.DIVERGED, cause(HOSTILE, f"File /repo/{HOSTILE}, line 3, in f"))
     rows = [
-        line for line in format_summary(result, list_annotations(result, Path("/work"))).splitlines() if "| 1 |" in line
+        line for line in format_summary(result, list_annotations(result, Path("/repo"))).splitlines() if "| 1 |" in line
     ]
     assert len(rows) == 1 and rows[0].replace("\\|", "").count("|") == 5
