@@ -41,6 +41,7 @@ PLUGINS = (
     "online",
     "watch",
     "check",
+    "workflow",
     "legacy",
 )
 DISTRIBUTIONS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]
@@ -305,13 +306,14 @@ def bench() -> None:
     """Run all benchmarks or one.
 
     Names: ``kernel compare ranks check record online faults page older pairs wild conditions
-    checkpoints``.
+    checkpoints bisection``.
     """
     scripts = {
         "kernel": "kernel.py", "compare": "compare_runs.py", "ranks": "many_ranks.py",
         "check": "check_calls.py", "record": "record_steps.py", "online": "online.py", "faults": "faults",
         "page": "page.py", "older": "older_dumps.py", "pairs": "pairs.py",
         "wild": "wild", "conditions": "conditions", "checkpoints": "checkpoints.py",
+        "bisection": "bisection",
     }  # fmt: skip
     is_one = sys.argv[2:3] and sys.argv[2] in scripts
     arguments = sys.argv[3 if is_one else 2 :]

@@ -167,7 +167,7 @@ def configuration() -> list[str]:
                     values = ", ".join(FULL_QUEUE_POLICIES) if part == "policy" else ""
                     lines.append(f"| `{SENDING[part]}` | {default} | {values} | {words} |")
             told |= {"online_run_ut", *SENDING.values()}
-        elif name not in ("path", "shown_path", "sides", "parameter_gradients", "settings"):
+        elif name not in ("path", "shown_path", "sides", "parameter_gradients", "settings", "repeated"):
             default = "required" if name == "dump_path" else shown(getattr(settings, name))
             if field == "data_mode":  # one field for three attributes
                 default, meaning = "all", "All, or the phases and the sides of calls that are recorded."

@@ -37,7 +37,7 @@ DATA = DOCS.parent / "tests" / "data"
 HEAD = "<!-- Made by docs/make_reference.py; change the code, or that file, and run it again. -->\n"
 DISTRIBUTIONS = {
     "core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters", "page",
-    "explain", "legacy", "watch", "check",
+    "explain", "legacy", "watch", "check", "workflow",
 }  # fmt: skip
 
 PRECHECK = {

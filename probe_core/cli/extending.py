@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from probe_core.cli.spelling import Option as SpelledOption
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import Option, OptionSpec
+from probe_core.plugins.specs import Option, OptionSpec, address
 
 NO_VALUE = Path()
 """The value of an option that is given without one."""
@@ -21,16 +22,13 @@ _VALUES_KEY = "probe.given"
 
 
 def add_plugin_options(name: str, command: click.Command, manager: Manager) -> click.Command:
-    """Return a copy of a command with the options that plugins add to it."""
-    added_options: list[click.Parameter] = []
+    """Return a copy of a command with the options that plugins add to it, wrapped as they ask."""
+    command = copy.copy(command)
     for spec in manager.specs("options", OptionSpec):
         if spec.command.replace("_", "-") == name.replace("_", "-"):
             with blame_plugin(spec.title, spec.origin):
-                added_options += [_create_parameter(spec, option) for option in spec.options]
-    if not added_options:
-        return command
-    command = copy.copy(command)
-    command.params = [*command.params, *added_options]
+                command.params = [*command.params, *(_create_parameter(spec, option) for option in spec.options)]
+                command = address(spec.wrapper)(command) if spec.wrapper else command
     return command
 
 
@@ -41,16 +39,12 @@ def collect_option_actions(ctx: click.Context, manager: Manager) -> list[tuple[A
         UserError: An option was given without one that it needs.
     """
     values: Mapping[str, Mapping[str, Any]] = ctx.meta.get(_VALUES_KEY, {})
-    return [
-        (manager.find("options", name, OptionSpec).action(option_values), option_values)
-        for name, option_values in values.items()
-    ]
+    return [(manager.find("options", name, OptionSpec).action(chosen), chosen) for name, chosen in values.items()]
 
 
 def find_set_parameters(ctx: click.Context) -> frozenset[str]:
     """Return the names of a command's own parameters that the command line sets."""
-    default = click.core.ParameterSource.DEFAULT
-    return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is not default)
+    return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT)
 
 
 def _create_parameter(spec: OptionSpec, option: Option) -> click.Parameter:

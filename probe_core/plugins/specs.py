@@ -222,11 +222,13 @@ class OptionSpec(ImportedSpec):
         options: The options.
         defaults: For ``compare``, the names in ``Plan.options`` that the factory sets, with the values that
             they have otherwise.
+        wrapper: The address of a function that returns the command to run in place of the one with the options.
     """
 
     command: str = ""
     options: tuple[Option, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    wrapper: str = ""
 
     def action(self, values: Mapping[str, Any]) -> Any:
         """Return the function to call for the options that are given, by their names.

@@ -12,6 +12,7 @@ from probe_core.exports import create_exporter
 if TYPE_CHECKING:
     from probe_diagnosis.answer.answerer import whole_answer
     from probe_diagnosis.answer.depth import CallDepth, depths
+    from probe_diagnosis.answer.file import serialize_answer
     from probe_diagnosis.chart_page import escape_text, render_chart_page, render_figure
     from probe_diagnosis.collectives.calls import api_of
     from probe_diagnosis.conditions.differences import (
@@ -68,6 +69,7 @@ __all__ = [
     "render_chart_page",
     "render_figure",
     "search_timelines",
+    "serialize_answer",
     "uninitialised_slots",
     "whole_answer",
 ]  # fmt: skip
@@ -77,6 +79,7 @@ __getattr__ = create_exporter(
     {
         "answer.answerer": "whole_answer",
         "answer.depth": "CallDepth depths",
+        "answer.file": "serialize_answer",
         "collectives.calls": "api_of",
         "conditions.differences": "ConditionDifference ConditionKind find_condition_differences place_in_order",
         "conditions.file": "RunConditions parse_conditions",

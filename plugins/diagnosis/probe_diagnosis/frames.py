@@ -23,6 +23,16 @@ def own_frame(frames: Sequence[str]) -> str:
     return next(own_frames(frames), "")
 
 
+def entering_frame(frames: Sequence[str]) -> str:
+    """Return the frame that calls the framework or a recorded module from outside; empty if there is none.
+
+    It is the own frame around the outermost frame of the framework, such as the line of a training loop that
+    calls the model.
+    """
+    places = [place for place, frame in enumerate(frames) if any(part in frame for part in FRAMEWORK_FRAMES)]
+    return own_frame(frames[places[-1] + 1 :] if places else frames)
+
+
 def load_stacks(run: Run, path: Path | None) -> None:
     """Load the call stacks of a run; a missing or damaged file gives none."""
     if path is not None and path.is_file():

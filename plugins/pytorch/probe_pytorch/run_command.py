@@ -38,6 +38,7 @@ from probe_pytorch.keeping.run_options import (
     refuse_with_keeping,
     report_kept,
 )
+from probe_pytorch.run_status import StatusFile
 
 if TYPE_CHECKING:
     from probe_pytorch.recorder import TorchRecorder
@@ -73,6 +74,8 @@ FLOAT64_HINT = (
 @option("--signal", metavar="NAME", help="Write the kept steps at this signal, too, such as USR1.")
 @option("--events", type=int, metavar="N", help="Number of events that are written.  [default: 10]")
 @option("--rerun", is_flag=True, help="Run a failing step again; this needs watch.step in the script.")
+@option("--status", type=click.Path(path_type=Path), metavar="DIR", help="Write to this directory, as JSON, how "
+    "the script ended and whether the recording is complete; print no hints.")  # fmt: skip
 @option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -94,6 +97,7 @@ def run(
     signal: str | None,
     events: int | None,
     rerun: bool,
+    status: Path | None,
     module: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -112,6 +116,7 @@ def run(
     if send_to is not None:
         task, level = task or "tensor", level or (None if config else "L1")
     settings = _create_config(dump_path, config, task, level, step)
+    settings = settings.with_run_options(seed, is_double=double)
     if send_to is not None:
         settings = replace_destination(settings, create_destination(send_to, tls, insecure, send_memory), "--send-to")
     elif tls or insecure or send_memory:
@@ -159,8 +164,10 @@ def run(
         seed_all(seed, mode=True)
     if double:
         from probe_pytorch.double import run_in_double_precision
+    status_file = StatusFile(status)
     try:
         follower.begin()
+        status_file.begin()
         with run_in_double_precision() if double else nullcontext():
             code, ended_with = _run_script(script, arguments, module)
         follower.note_end(ended_with)
@@ -172,13 +179,15 @@ def run(
             raise
     if double and ended_with not in ("", "SystemExit", "KeyboardInterrupt"):
         console.note(FLOAT64_HINT)
-    if keep is not None:
-        return code or (EXIT_FINISHED if report_kept(follower) else EXIT_DATA_LOST)
-    with suppress(OSError):  # the disk of the terminal's log may be full, too
-        is_default = step is None and config is None
-        _report(settings, follower.recorder, follower.has_stepped, is_default, ended_with)
     recorder = follower.recorder
-    is_whole = recorder.lost is None and (recorder.sender is None or recorder.sender.is_complete)
+    if keep is not None:
+        is_whole = report_kept(follower)
+    else:
+        with suppress(OSError):  # the disk of the terminal's log may be full, too
+            is_default = step is None and config is None
+            _report(settings, recorder, follower.has_stepped, is_default, ended_with, hints=status is None)
+        is_whole = recorder.lost is None and (recorder.sender is None or recorder.sender.is_complete)
+    status_file.end(code, ended_with, tuple(recorder.complete_steps), is_complete=is_whole)
     return code or (EXIT_FINISHED if is_whole else EXIT_DATA_LOST)
 
 
@@ -278,7 +287,9 @@ def _show_error(error: Exception) -> None:
     console.note("".join(shown.format()).rstrip(), lines=True)
 
 
-def _report(config: Config, recorder: TorchRecorder, stepped: bool, default: bool, ended_with: str) -> None:
+def _report(
+    config: Config, recorder: TorchRecorder, stepped: bool, default: bool, ended_with: str, *, hints: bool
+) -> None:
     """Print which steps were recorded, what was lost, and the command that compares them.
 
     Args:
@@ -287,6 +298,7 @@ def _report(config: Config, recorder: TorchRecorder, stepped: bool, default: boo
         stepped: True if an optimizer has stepped.
         default: True if the steps were not chosen, but are those that are recorded by default.
         ended_with: The name of the exception that ended the script; empty for none.
+        hints: True to print what was recorded and what to do next.
     """
     if config.online is not None:
         if recorder.sender is None:
@@ -312,6 +324,7 @@ def _report(config: Config, recorder: TorchRecorder, stepped: bool, default: boo
         console.warn(sentence)
     if not steps:
         console.note("Check --step, --level and --config, and that SCRIPT is the script that trains.")
+    if not steps or not hints:
         return
     count = sum(recorder.record_counts[step] for step in steps)
     path = config.shown_path

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.run import DumpRun, pause_collection
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, open_tensors
+    from probe_recording.recorded_settings import RecordedSettings, read_settings
     from probe_recording.recorder import Recorder
     from probe_recording.recorder_state import Change, RecorderState
     from probe_recording.sending.body import SentTensor, SentTensors, encode_body
@@ -215,6 +216,7 @@ __all__ = [
     "Prefix",
     "Process",
     "RandomStates",
+    "RecordedSettings",
     "Recorder",
     "RecorderState",
     "RunningCall",
@@ -296,6 +298,7 @@ __all__ = [
     "parse_steps",
     "pause_collection",
     "quote",
+    "read_settings",
     "read_variables",
     "remove_earlier_steps",
     "replace_destination",
@@ -350,6 +353,7 @@ __getattr__ = create_exporter(
         "reading.run": "DumpRun pause_collection",
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors open_tensors",
+        "recorded_settings": "RecordedSettings read_settings",
         "recorder": "Recorder",
         "recorder_state": "Change RecorderState",
         "sending.body": "SentTensor SentTensors encode_body",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from probe_recording.destination import FIELDS, Destination, read_destination, r
 from probe_recording.fields import MAX_NUMBER, Fields, warn
 from probe_recording.fields import ConfigWarning as ConfigWarning
 from probe_recording.name_selector import NameSelector
+from probe_recording.recorded_settings import select_settings
 
 if TYPE_CHECKING:
     from probe_recording.specs import TaskSpec
@@ -117,6 +118,7 @@ class Config:
         online: The receiver that forward calls are sent to instead of being written; None to write them.
         path: The file itself, read again at each start for ``dump_enable``.
         shown_path: ``dump_path`` as the user wrote it.
+        repeated: The settings that the run states, by which another run can be recorded in the same way.
     """
 
     dump_path: Path
@@ -153,6 +155,7 @@ class Config:
     online: Destination | None = None
     path: Path | None = None
     shown_path: str = ""
+    repeated: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def saves_tensors(self) -> bool:
@@ -163,6 +166,11 @@ class Config:
     def records_step_phases(self) -> bool:
         """True if the phases of a step are recorded, as far as the framework's recorder can."""
         return self.step_phases and self.task in ("statistics", "tensor") and (self.modules or self.apis)
+
+    def with_run_options(self, seed: int | None, *, is_double: bool) -> Config:
+        """Return the configuration with options of ``probe run`` among the settings that the run states."""
+        options = ({} if seed is None else {"seed": seed}) | ({"double": True} if is_double else {})
+        return replace(self, repeated={**self.repeated, **options})
 
     def read_enabled(self) -> bool:
         """Return the current value of ``dump_enable``, for which the file is read again."""
@@ -305,6 +313,7 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
         step_phases=reader.flag("step_phases", reader.flag("ladder", True)),
         conditions=reader.flag("conditions", True),
         settings=plugin_tasks[task].parse(section) if task in plugin_tasks else None,
+        repeated={"config": selected} if (selected := select_settings(fields, section_name)) else {},
     )
     online = read_destination(section) if task == "tensor" else None
     return _check_consistency(replace_destination(config, online, subject), subject)

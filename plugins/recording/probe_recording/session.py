@@ -30,6 +30,7 @@ from probe_recording.interrupts import defer_interrupts
 from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quote
 from probe_recording.loss import WriteFailure, describe_failure
 from probe_recording.overflow import has_overflow
+from probe_recording.recorded_settings import SETTINGS_FIELD
 from probe_recording.sites import Stack, StackTable
 from probe_recording.step_phases import STEP_PHASES_FILE, StepPhases
 from probe_recording.tokens import TOKENS_FILE, TokenNote
@@ -116,7 +117,7 @@ class Session(ABC):
         self.path = directory.path
         self._directory = directory
         self._shown = shown
-        self._notes: dict[str, Any] = {}
+        self._notes: dict[str, Any] = {SETTINGS_FIELD: config.repeated} if config.repeated else {}
         self.calls: dict[str, int] = {}
         self._order = itertools.count()
         self._entries: list[Entry] = []

@@ -194,3 +194,15 @@ def test_a_finder_that_fails_is_named_and_leaves_the_table(
     (table,) = (tmp_path / "o").glob("compare_result*.jsonl")
     assert table.read_text("utf-8")
     assert probe("compare", *sides, "-o", tmp_path / "p", "--fail-on", "suspect") == 2
+
+
+def test_an_option_may_wrap_the_command(install: Any, probe: Any) -> None:
+    wrapper = """
+import click
+
+def wrap(command):
+    return click.Command(command.name, params=command.params, callback=lambda **values: 7)
+"""
+    install(SOURCE.replace('command="compare",', 'command="compare", wrapper="probe_more:wrap",') + wrapper)
+    assert probe("compare", "a", "b", "--errors") == 7
+    assert probe("compare", "a", "b", "--wrong") == 2

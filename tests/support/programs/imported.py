@@ -13,7 +13,7 @@ PACKAGES = (
 )  # fmt: skip
 NAMES = (
     *PACKAGES, "probe_core.library", "probe_core.spreadsheet_text", "probe_metrics.hooks", "probe_reporters.hooks",
-    "probe_explain.hooks", "probe_online.hooks", "probe_watch.hooks", "probe_check.hooks", "probe_mindspore.hooks", "probe_pytorch.hooks", "probe_pytorch.reader",
+    "probe_explain.hooks", "probe_online.hooks", "probe_watch.hooks", "probe_check.hooks", "probe_workflow.hooks", "probe_mindspore.hooks", "probe_pytorch.hooks", "probe_pytorch.reader",
     "probe_legacy.reading.hooks", "probe_precheck.hooks", "probe_dask.hooks", "probe_mindspore.reader",
     "xlsxwriter", "jinja2", "email.parser", "decimal", "upath",
 )  # fmt: skip

@@ -209,7 +209,7 @@ class ConditionCauses:
             clause += f"; {describe_generators(*self._random)}, too"
         more = f"; {cause.op} {cause.brief or cause.reason.detail}"
         finding = self._create_finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
-        return replace(finding, evidence={"value": batch.name})
+        return replace(finding, evidence={"value": batch.name}, where=self._runs.find_entering_line(cause.op))
 
     def _is_before_model(self, cause: Finding) -> bool:
         """Return True for a call outside of modules before the first call within one."""

@@ -36,7 +36,7 @@ def write_answer(plan: Plan, whole: Answer, steps: Mapping[str, Sequence[tuple[R
         "probe": __version__,
         "target": str(plan.target),
         "golden": str(plan.golden),
-        **_serialize_answer(whole),
+        **serialize_answer(whole),
         "steps": [
             {"step": step, "ranks": [_serialize_rank(pair, answer) for pair, answer in ranks]}
             for step, ranks in steps.items()
@@ -52,10 +52,11 @@ def _serialize_rank(pair: RunPair, answer: Answer | str) -> dict[str, Any]:
     place = {"rank": pair.rank, "file": pair.target.name}
     if isinstance(answer, str):
         return {**place, "verdict": None, "error": answer}
-    return {**place, "verdict": answer.outcome.value, "sentence": answer.sentence, **_serialize_answer(answer)}
+    return {**place, "verdict": answer.outcome.value, "sentence": answer.sentence, **serialize_answer(answer)}
 
 
-def _serialize_answer(answer: Answer) -> dict[str, Any]:
+def serialize_answer(answer: Answer) -> dict[str, Any]:
+    """Return the fields of the answer file that describe an answer, without its verdict and its sentence."""
     coverage = answer.coverage
     return {
         "conditions": [_serialize_condition(item) for item in answer.conditions],

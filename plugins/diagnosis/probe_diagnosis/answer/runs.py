@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from probe_core.errors import format_count, format_list
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_diagnosis.frames import frames_of, load_stacks, own_frame
+from probe_diagnosis.frames import entering_frame, frames_of, load_stacks, own_frame
 
 MAX_NAMED_OPERATORS = 5
 
@@ -43,13 +43,20 @@ class ComparedRuns:
 
         A backward call, which no line makes, has the line of its forward call.
         """
+        return own_frame(self._find_frames(op, side))
+
+    def find_entering_line(self, op: str, side: int = 0) -> str:
+        """Return the line that calls the model or the API around an op; empty if not recorded."""
+        return entering_frame(self._find_frames(op, side))
+
+    def _find_frames(self, op: str, side: int) -> tuple[str, ...]:
         run = self.both[side]
         frames = frames_of(run, op)
         if not frames and not self._tried[side]:
             self._tried[side] = True
             load_stacks(run, self._paths[side])
             frames = frames_of(run, op)
-        return own_frame(frames)
+        return frames
 
     def list_modules(self, op: str, side: int = 0) -> tuple[str, ...]:
         """Return the modules around an op, innermost first."""

@@ -1,0 +1,1 @@
+"""Check of a training script against a golden recording (docs/workflow.md)."""

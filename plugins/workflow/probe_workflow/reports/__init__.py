@@ -1,0 +1,1 @@
+"""Reports on a check for CI systems."""
