@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from probe_recording.loss import spans
     from probe_recording.messages import note
     from probe_recording.module_hooks import ModuleHooks, Running
+    from probe_recording.new_recorder import new_recorder
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
     from probe_recording.process import Process
     from probe_recording.reading.leaves import leaf_of
@@ -120,7 +121,7 @@ if TYPE_CHECKING:
         stack_of,
         use_stack_finder,
     )
-    from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
+    from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
     from probe_recording.surroundings import VARIABLES, recorded_variables
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
@@ -195,6 +196,7 @@ __all__ = [
     "Process",
     "RandomStates",
     "Recorder",
+    "RecorderSpec",
     "Rung",
     "Running",
     "Save",
@@ -254,6 +256,7 @@ __all__ = [
     "memory_of",
     "new_condition_capture",
     "new_interceptor",
+    "new_recorder",
     "note",
     "number_in",
     "numbers_in",
@@ -313,6 +316,7 @@ __getattr__ = create_exporter(
         "loss": "spans",
         "messages": "note",
         "module_hooks": "ModuleHooks Running",
+        "new_recorder": "new_recorder",
         "place": "Destination bytes_of destination_to is_loopback with_destination",
         "process": "Process",
         "reading.leaves": "leaf_of",
@@ -333,7 +337,7 @@ __getattr__ = create_exporter(
         "sending.tls": "is_mutual receiver_context sender_context sentence_of",
         "session": "Entry Session",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
-        "specs": "CaptureSpec InterceptorSpec TaskSpec",
+        "specs": "CaptureSpec InterceptorSpec RecorderSpec TaskSpec",
         "surroundings": "VARIABLES recorded_variables",
         "tasks": "TaskRecorder",
         "threads": "Threads",
