@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from pytest_probe.golden_test import GoldenTest, Judgment, RecordedRun, judge_ru
 from pytest_probe.model_state import save_state, set_seeds
 from pytest_probe.place import find_place
 from pytest_probe.recording import StepRecorder
-from pytest_probe.repetitions import Repetition, change_data
+from pytest_probe.repetitions import Repetition, list_tensors, round_otherwise
 from pytest_probe.update import update_golden
 
 
@@ -90,19 +90,29 @@ class ProbeGolden:
             )
         if not self._recorder.steps:
             self._run = replace(self._run, place=find_place(models, arguments))
-        self._restore_models(models)
-        change = nullcontext() if self._repetition is None else change_data(self._repetition.data, models, arguments)
-        with change, self._recorder.record(models):
-            yield
-
-    def _restore_models(self, models: Sequence[nn.Module]) -> None:
-        """Reset models that an earlier run of the test used, such as those of a fixture."""
+        data = 0 if self._repetition is None else self._repetition.data
         for model in models if self._test.updates else ():
-            if self._repetition is None:
-                self._states.setdefault(model, save_state(model))
-            elif model in self._states and model not in self._used_models:
-                self._states[model]()
-            self._used_models.add(model)
+            self._begin_model(model, data)
+        restore = round_otherwise(data, list_tensors(arguments))
+        try:
+            with self._recorder.record(models):
+                yield
+        finally:
+            restore()
+
+    def _begin_model(self, model: nn.Module, data: int) -> None:
+        """Prepare a model that a run of the test uses for the first time.
+
+        A model that an earlier run used, such as that of a fixture, is reset.
+        """
+        if model in self._used_models:
+            return
+        self._used_models.add(model)
+        if self._repetition is None:
+            self._states[model] = save_state(model)
+        elif model in self._states:
+            self._states[model]()
+        round_otherwise(data, model.parameters())
 
     def judge(self) -> Judgment:
         """Return the judgment on the run, once the test has passed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from probe_core.errors import UserError
 from pytest_probe import sentences
 from pytest_probe.comparison import compare_steps
 from pytest_probe.golden_file import Check, GoldenFile, Place, Section, parse_check, read_golden
-from pytest_probe.spread import spread_step
+from pytest_probe.spread import blank_values, list_undetermined, spread_step
 from pytest_probe.step import Step
 from pytest_probe.value_text import round_value
 
@@ -40,10 +40,8 @@ class GoldenTest:
         return sentences.describe_update(self.name)
 
     def create_directory(self) -> Path:
-        """Return the directory for a recorded run, in which no earlier run is left."""
-        directory = self.directory / "recorded"
-        shutil.rmtree(directory, ignore_errors=True)
-        return directory
+        """Create and return a directory for a recorded run."""
+        return Path(tempfile.mkdtemp(prefix="recorded-", dir=self.directory))
 
     def read(self) -> GoldenFile:
         """Return the golden file.
@@ -108,9 +106,14 @@ def judge_run(test: GoldenTest, run: RecordedRun) -> Judgment:
 
 def compare_with_section(test: GoldenTest, run: RecordedRun, section: Section) -> str:
     """Return the text of a run that differs from a section by more than rounding and spread; empty if it agrees."""
-    golden = [parse_check(check, test.shown_path, sentences.describe_damage(test.name)) for check in section.checks]
-    has_spread = any(check.spread for check in section.checks)
-    baseline = [spread_step(step, check.spread) for step, check in zip(golden, section.checks)] if has_spread else []
-    target = [step.replace_tensors(round_value) for step in run.steps]
+    fix = sentences.describe_damage(test.name)
+    target, golden, baseline = [], [], []
+    for step, check in zip(run.steps, section.checks):
+        recorded = parse_check(check, test.shown_path, fix)
+        undetermined = list_undetermined(recorded, check.spread)
+        target.append(blank_values(step.replace_tensors(lambda _, value: round_value(value)), undetermined))
+        golden.append(blank_values(recorded, undetermined))
+        baseline.append(spread_step(golden[-1], check.spread))
+    baseline = baseline if any(check.spread for check in section.checks) else []
     verdict = compare_steps(test.directory, target, golden, baseline, run.directories)
     return "" if verdict.agrees else sentences.describe_mismatch(test.name, test.shown_path, section.place, verdict)

@@ -34,7 +34,7 @@ class StepRecorder:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._recorder = new_recorder(Config(directory, level="mix", summary="md5", conditions=False), FRAMEWORK)
+        self._recorder = new_recorder(Config(directory, level="mix", summary="xxh3", conditions=False), FRAMEWORK)
         self._count = 0
         self.steps: list[Step] = []
         self.directories: list[Path] = []

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
-DATA_SETS = 3
-"""Number of sets of data: those of the test, and others that differ from them slightly."""
-DATA_NOISE = 1e-3
-"""Relative size of the noise that makes other data, enough to round every number in another way."""
+from pytest_probe.limits import load_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,39 +30,44 @@ class Repetition:
             torch.set_num_threads(before)
 
 
-def list_repetitions() -> list[Repetition]:
-    """Return the runs of a test by which its spread is measured; the first one is the golden run."""
+def list_repetitions() -> tuple[Repetition, list[Repetition]]:
+    """Return the golden run of a test, and its repetitions, the first of which has the same data.
+
+    Numbers of threads alternate, so that the repetitions show both their effect and that of rounded data.
+    """
     threads = torch.get_num_threads()
     second = 1 if threads > 1 else 2
-    return [Repetition(count, data) for data in range(DATA_SETS) for count in (threads, second)]
+    others = [Repetition(threads if data % 2 else second, data) for data in range(load_limits().repetitions)]
+    return Repetition(threads, 0), others
 
 
-@contextmanager
-def change_data(data: int, models: Sequence[nn.Module], arguments: Any) -> Iterator[None]:
-    """Multiply the parameters of models, and tensors among arguments, by noise around 1 while the block runs.
+def round_otherwise(data: int, tensors: Iterable[torch.Tensor]) -> Callable[[], None]:
+    """Round the numbers of tensors in another way, and return a function that restores them.
+
+    Each number is multiplied by a random one within one eps of 1, so that the results show what rounding makes of them.
 
     Args:
         data: The number of the set of data, which seeds the noise; 0 changes nothing.
-        models: The models.
-        arguments: Tensors, and lists and dicts of them.
+        tensors: The tensors; those that cannot be written, such as expanded ones, stay as they are.
     """
-    tensors = [parameter for model in models for parameter in model.parameters()] + [*list_tensors(arguments)]
-    before: list[tuple[torch.Tensor, torch.Tensor]] = []
     generator = torch.Generator().manual_seed(data)
+    before: list[tuple[torch.Tensor, torch.Tensor]] = []
     with torch.no_grad():
         for tensor in {id(tensor): tensor for tensor in tensors}.values() if data else ():
             if tensor.is_floating_point():
-                noise = torch.randn(tensor.shape, generator=generator).mul_(DATA_NOISE).add_(1)
-                with suppress(RuntimeError):  # of tensors that cannot be written, such as expanded ones
-                    original = tensor.clone()
-                    tensor.mul_(noise.to(tensor))
+                noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).mul_(2).sub_(1)
+                factor = noise.mul_(torch.finfo(tensor.dtype).eps).add_(1).to(tensor.device)
+                original = tensor.clone()
+                with suppress(RuntimeError):
+                    tensor.copy_(tensor.double() * factor)
                     before.append((tensor, original))
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         with torch.no_grad():
             for tensor, original in before:
                 tensor.copy_(original)
+
+    return restore
 
 
 def list_tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Union
@@ -25,6 +25,9 @@ VALUES = "values"
 FRAMEWORK = "pytorch"
 Tree = Union[TensorValue, None, bool, int, float, str, list[Any], dict[str, Any]]
 """The content of a record: JSON whose tensors are ``TensorValue``."""
+ValuePath = tuple[Union[str, int], ...]
+"""The path of a tensor in a step: the key of the record or the phase, then names and places."""
+Change = Callable[[ValuePath, TensorValue], TensorValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +57,22 @@ class Step:
     notes: Mapping[str, Any] = field(default_factory=dict)
     phases: Sequence[Mapping[str, Any]] = ()
 
-    def replace_tensors(self, change: Callable[[TensorValue], TensorValue]) -> Step:
+    def replace_tensors(self, change: Change) -> Step:
         """Return the step with its tensors changed, in the order of the run."""
-        calls = {key: replace(call, fields=map_tensors(call.fields, change)) for key, call in self.calls.items()}
-        phases = [{**phase, VALUES: map_tensors(phase[VALUES], change)} for phase in self.phases]
+        calls = {
+            key: replace(call, fields=map_tensors(call.fields, change, (key,))) for key, call in self.calls.items()
+        }
+        phases = [
+            {**phase, VALUES: map_tensors(phase[VALUES], change, (phase["phase"], phase["number"]))}
+            for phase in self.phases
+        ]
         return replace(self, calls=calls, phases=phases)
 
-    def tensors(self) -> Iterator[tuple[tuple[str | int, ...], TensorValue]]:
-        """Yield each tensor with its path: the key of the record, then names and places."""
-        for key, call in self.calls.items():
-            yield from _iterate_tensors(call.fields, (key,))
-        for phase in self.phases:
-            yield from _iterate_tensors(phase[VALUES], (phase["phase"], phase["number"]))
+    def tensors(self) -> dict[ValuePath, TensorValue]:
+        """Return the tensors by their paths, in the order of the run."""
+        values: dict[ValuePath, TensorValue] = {}
+        self.replace_tensors(lambda path, value: values.setdefault(path, value))
+        return values
 
 
 def read_step(directory: Path) -> Step:
@@ -98,14 +105,14 @@ def write_step(step: Step, directory: Path) -> None:
     (directory / LADDER_FILE).write_text(json.dumps(ladder), "utf-8")
 
 
-def map_tensors(tree: Tree, change: Callable[[TensorValue], Any]) -> Any:
-    """Return a tree with each tensor replaced by what ``change`` returns for it."""
+def map_tensors(tree: Tree, change: Callable[[ValuePath, TensorValue], Any], path: ValuePath = ()) -> Any:
+    """Return a tree with each tensor replaced by what ``change`` returns for its path and itself."""
     if isinstance(tree, TensorValue):
-        return change(tree)
+        return change(path, tree)
     if isinstance(tree, list):
-        return [map_tensors(item, change) for item in tree]
+        return [map_tensors(item, change, (*path, place)) for place, item in enumerate(tree)]
     if isinstance(tree, dict):
-        return {name: map_tensors(item, change) for name, item in tree.items()}
+        return {name: map_tensors(item, change, (*path, name)) for name, item in tree.items()}
     return tree
 
 
@@ -115,7 +122,7 @@ def is_leaf(tree: Mapping[str, Any]) -> bool:
 
 
 def _format_fields(tree: Tree) -> Any:
-    return map_tensors(tree, format_leaf)
+    return map_tensors(tree, lambda _, value: format_leaf(value))
 
 
 def _parse_fields(tree: Any) -> Tree:
@@ -127,16 +134,3 @@ def _parse_fields(tree: Any) -> Tree:
         return {name: _parse_fields(item) for name, item in tree.items()}
     scalar: Tree = tree
     return scalar
-
-
-def _iterate_tensors(tree: Tree, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], TensorValue]]:
-    if isinstance(tree, TensorValue):
-        yield path, tree
-        return
-    items: Iterator[tuple[str | int, Any]] = iter(())
-    if isinstance(tree, list):
-        items = iter(enumerate(tree))
-    elif isinstance(tree, dict):
-        items = iter(tree.items())
-    for name, item in items:
-        yield from _iterate_tensors(item, (*path, name))

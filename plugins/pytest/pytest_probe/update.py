@@ -30,19 +30,16 @@ def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetiti
     """
     if not run.steps:
         raise UserError(sentences.NOTHING_RECORDED, sentences.RECORD_SOMETHING)
-    first, *others = list_repetitions()
-    runs: dict[Repetition, RecordedRun | None] = {first: run}
-    for repetition in others:
-        runs[repetition] = _try_repetition(repeat, repetition)
-    pairs = [(runs[one], runs[other]) for one, other in zip(list(runs)[::2], list(runs)[1::2])]
-    measured = [(one, other) for one, other in pairs if one is not None and other is not None]
+    first, others = list_repetitions()
+    repetitions = [_try_repetition(repeat, repetition) for repetition in others]
+    complete = [other for other in repetitions if other is not None and len(other.steps) == len(run.steps)]
     checks = tuple(
-        Check.from_step(step, measure_spread(step, [(one.steps[n], other.steps[n]) for one, other in measured
-                                                    if n < min(len(one.steps), len(other.steps))]))
-        for n, step in enumerate(run.steps)
-    )  # fmt: skip
-    section = Section(run.place, checks, {"threads": [first.threads, others[0].threads], "data_sets": len(measured)})
-    second = runs[others[0]]
+        Check.from_step(step, measure_spread(step, [other.steps[number] for other in complete]))
+        for number, step in enumerate(run.steps)
+    )
+    threads = sorted({first.threads, *(repetition.threads for repetition in others)})
+    section = Section(run.place, checks, {"threads": threads, "repetitions": len(complete)})
+    second = repetitions[0]
     if second is not None and (failure := compare_with_section(test, second, section)):
         return Judgment(sentences.describe_other_repetition(failure))
     _read_old(test).replace(section).write(test.path)

@@ -16,8 +16,11 @@ from typing import Any
 
 TENSOR_TYPE = "torch.Tensor"
 DTYPE_PREFIX = "torch."
+CHECKSUM_FIELD = "md5"
+CHECKSUM_CHARACTERS = 8
+"""Number of hexadecimal digits of a checksum that are kept: 32 bits."""
 STATISTIC_FIELDS = ("Max", "Min", "Mean", "Norm")
-LEAF_FIELDS = frozenset({"type", "dtype", "shape", *STATISTIC_FIELDS, "requires_grad", "md5"})
+LEAF_FIELDS = frozenset({"type", "dtype", "shape", *STATISTIC_FIELDS, "requires_grad", CHECKSUM_FIELD})
 FLOAT_DIGITS = 8
 """Significant digits of statistics: their error is below the rounding of float32, 6e-8."""
 WIDE_DTYPES = ("float64", "complex128")
@@ -71,7 +74,7 @@ def parse_leaf(leaf: Mapping[str, Any]) -> TensorValue | None:
     numbers = tuple(leaf.get(field) for field in STATISTIC_FIELDS)
     return TensorValue(
         str(leaf["dtype"]).removeprefix(DTYPE_PREFIX), tuple(leaf["shape"]), bool(leaf.get("requires_grad")),
-        numbers, leaf.get("md5"),  # type: ignore[arg-type]
+        numbers, leaf[CHECKSUM_FIELD][:CHECKSUM_CHARACTERS] if leaf.get(CHECKSUM_FIELD) else None,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

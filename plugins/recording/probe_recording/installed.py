@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from probe_core.plugins.manager import Manager
 from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
 
@@ -21,6 +23,7 @@ def installed_captures() -> dict[str, CaptureSpec]:
     return {spec.framework: spec for spec in Manager().specs("condition_captures", CaptureSpec)}
 
 
+@cache
 def load_recorders() -> dict[str, RecorderSpec]:
-    """Return the recorders that plugins provide, by framework."""
+    """Return the recorders that plugins provide, by framework; plugins are loaded once in a process."""
     return {spec.framework: spec for spec in Manager().specs("recorders", RecorderSpec)}
