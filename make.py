@@ -47,9 +47,10 @@ PLUGINS = (
 DISTRIBUTIONS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]
 ALL = "--all"
 DASK = "plugins/dask"
-OPTIONAL = [DASK, "tests/sample_plugin"]
+PYTEST = "plugins/pytest"
+OPTIONAL = [DASK, PYTEST, "tests/sample_plugin"]
 WHOLE = "plugins/all"
-"""The distribution without code that installs all others but the one for dask."""
+"""The distribution without code that installs all others but those for dask and pytest."""
 RUN_TIME = (
     "pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "openpyxl", "xxhash", "Jinja2",
     "setuptools",
@@ -137,7 +138,7 @@ def build() -> list[Path]:
     sdist = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
     with tempfile.TemporaryDirectory(prefix="probe-build-") as there:
         copy = shutil.copytree(ROOT, Path(there) / "probe", ignore=made)
-        for directory in (*DISTRIBUTIONS, DASK, WHOLE):
+        for directory in (*DISTRIBUTIONS, DASK, PYTEST, WHOLE):
             quietly(PYTHON, "-c", sdist, DIST, cwd=copy / directory)
         offline = ("--no-index", "--no-deps", "--no-build-isolation")
         run(
@@ -215,7 +216,7 @@ def lowest() -> None:
         text = (ROOT / directory / "pyproject.toml").read_text("utf-8")
         needed = re.search(r"^dependencies = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
         bounds |= dict(re.findall(r'"(\w+)>=([\d.]+)"', needed[1] if needed else ""))
-    built = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
+    built = [wheel for wheel in build() if not wheel.name.startswith(("probe_dask", "pytest_probe"))]
     with tempfile.TemporaryDirectory(prefix="probe-lowest-") as there:
         home = Path(there) / "environment"
         environment(home, *(f"{name}=={version}" for name, version in bounds.items()), *map(str, built))

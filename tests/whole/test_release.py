@@ -31,10 +31,10 @@ def test_every_distribution_says_who_made_it_and_what_may_be_done_with_it(file: 
 
 def test_one_distribution_brings_all_of_its_version() -> None:
     text = WHOLE.read_text("utf-8")
-    needed = set(re.findall(r'"(probe-\w+)==(.+)"', text))
+    needed = set(re.findall(r'"(probe-\w+|pytest-probe)==(.+)"', text))
     assert needed == {(name_of(file), __version__) for file in FILES if file != WHOLE} | {("probe-dask", __version__)}
     always = re.findall(r"^dependencies = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)[0]
-    assert "probe-dask" not in always and always.count("probe-") == len(FILES) - 2
+    assert "probe-dask" not in always and "pytest-probe" not in always and always.count("probe-") == len(FILES) - 3
 
 
 @every("file", FILES, ids=lambda file: file.parent.name)

@@ -22,7 +22,12 @@ def mirrored(folder: Path) -> Path:
     room, *parts = folder.relative_to(TESTS).parts
     if room == "core":
         return ROOT.joinpath("probe_core", *parts)
-    return ROOT.joinpath("plugins", parts[0], f"probe_{parts[0]}", *parts[1:])
+    return ROOT.joinpath("plugins", parts[0], package_of(parts[0]), *parts[1:])
+
+
+def package_of(plugin: str) -> str:
+    """Return the name of a plugin's package; plugins of pytest are called pytest-something."""
+    return "pytest_probe" if plugin == "pytest" else f"probe_{plugin}"
 
 
 def test_no_file_is_longer_than_600_lines() -> None:
@@ -41,6 +46,6 @@ def test_folders_of_tests_are_those_of_the_product() -> None:
 
 @pytest.mark.parametrize("package", sorted(path.name for path in (ROOT / "plugins").iterdir() if path.is_dir()))
 def test_every_plugin_has_tests(package: str) -> None:
-    if not (ROOT / "plugins" / package / f"probe_{package}").is_dir():
+    if not (ROOT / "plugins" / package / package_of(package)).is_dir():
         pytest.skip("a distribution without code")
     assert list((TESTS / "plugins" / package).rglob("test_*.py"))

@@ -9,7 +9,7 @@ from probe_core.plugins.specs import CommandSpec, DumperSpec, ReaderSpec
 
 if TYPE_CHECKING:
     from probe_precheck import ReferenceSpec, RunnerSpec
-    from probe_recording import CaptureSpec, InterceptorSpec
+    from probe_recording import CaptureSpec, InterceptorSpec, RecorderSpec
 
 
 FRAMEWORK_FILES = (
@@ -75,6 +75,21 @@ def probe_condition_captures() -> list[CaptureSpec]:
             summary="notes the settings of torch, the states of its generators, and hashes of batches",
             framework="pytorch",
             factory="probe_pytorch.capture.conditions:TorchConditions",
+        )
+    ]
+
+
+@hookimpl
+def probe_recorders() -> list[RecorderSpec]:
+    """Return the recorder that other plugins start."""
+    from probe_recording import RecorderSpec
+
+    return [
+        RecorderSpec(
+            name="pytorch",
+            summary="records the calls and modules of torch while another plugin runs a function",
+            framework="pytorch",
+            factory="probe_pytorch.recorder:Recorder",
         )
     ]
 

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from probe_recording.loss import format_steps
     from probe_recording.messages import Notices, note
     from probe_recording.module_hooks import ModuleHooks, RunningModule
+    from probe_recording.new_recorder import new_recorder
     from probe_recording.process import Process
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, open_memory
@@ -136,7 +137,7 @@ if TYPE_CHECKING:
         stack_of,
         use_stack_finder,
     )
-    from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
+    from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
     from probe_recording.step_phases import NO_BACKWARD, NO_STEP, StepPhase, StepPhases, flatten_leaves
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
@@ -218,6 +219,7 @@ __all__ = [
     "RandomStates",
     "RecordedSettings",
     "Recorder",
+    "RecorderSpec",
     "RecorderState",
     "RunningCall",
     "RunningModule",
@@ -284,6 +286,7 @@ __all__ = [
     "measure",
     "new_condition_capture",
     "new_interceptor",
+    "new_recorder",
     "note",
     "open_memory",
     "open_tensors",
@@ -344,6 +347,7 @@ __getattr__ = create_exporter(
         "loss": "format_steps",
         "messages": "Notices note",
         "module_hooks": "ModuleHooks RunningModule",
+        "new_recorder": "new_recorder",
         "destination": "Destination parse_byte_count create_destination is_loopback replace_destination",
         "process": "Process",
         "reading.leaves": "leaf_of",
@@ -366,7 +370,7 @@ __getattr__ = create_exporter(
         "sending.tls": "is_mutual create_receiver_context create_sender_context format_connection_error",
         "session": "Entry Session Store",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
-        "specs": "CaptureSpec InterceptorSpec TaskSpec",
+        "specs": "CaptureSpec InterceptorSpec RecorderSpec TaskSpec",
         "environment": "VARIABLES read_variables",
         "tasks": "TaskRecorder",
         "threads": "Threads",

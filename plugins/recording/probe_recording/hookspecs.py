@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from probe_core.plugins.hookspecs import hookspec
 
 if TYPE_CHECKING:
-    from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
+    from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
 
 KINDS = {
     "tasks": "probe_recording.specs:TaskSpec",
     "interceptors": "probe_recording.specs:InterceptorSpec",
     "condition_captures": "probe_recording.specs:CaptureSpec",
+    "recorders": "probe_recording.specs:RecorderSpec",
 }
 TRIALS = {
     "tasks": "probe_recording.specs:check_task",
     "interceptors": "probe_recording.specs:check_framework",
     "condition_captures": "probe_recording.specs:check_framework",
+    "recorders": "probe_recording.specs:check_framework",
 }
 
 
@@ -53,4 +55,16 @@ def probe_condition_captures() -> list[CaptureSpec]:  # type: ignore[empty-body]
 
         return [CaptureSpec("mine", "notes the settings of my framework", "my_package.conditions:Capture",
                             framework="mine")]
+    """
+
+
+@hookspec
+def probe_recorders() -> list[RecorderSpec]:  # type: ignore[empty-body]
+    """Return recorders of a framework that other plugins may start, several in a process one after the other.
+
+    ``probe_golden`` of pytest-probe uses them.
+
+    Example::
+
+        return [RecorderSpec("mine", "records my framework", "my_package.recorder:Recorder", framework="mine")]
     """

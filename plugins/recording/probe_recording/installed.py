@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from probe_core.plugins.manager import Manager
-from probe_recording.specs import CaptureSpec, InterceptorSpec, TaskSpec
+from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
 
 
 def load_tasks() -> dict[str, TaskSpec]:
@@ -19,3 +21,9 @@ def load_interceptors() -> dict[str, InterceptorSpec]:
 def load_captures() -> dict[str, CaptureSpec]:
     """Return the captures of conditions that plugins provide, by framework."""
     return {spec.framework: spec for spec in Manager().specs("condition_captures", CaptureSpec)}
+
+
+@cache
+def load_recorders() -> dict[str, RecorderSpec]:
+    """Return the recorders that plugins provide, by framework; plugins are loaded once in a process."""
+    return {spec.framework: spec for spec in Manager().specs("recorders", RecorderSpec)}

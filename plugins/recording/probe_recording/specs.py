@@ -105,7 +105,28 @@ class CaptureSpec(Spec):
             return address(self.factory) if isinstance(self.factory, str) else self.factory
 
 
-def check_framework(spec: InterceptorSpec | CaptureSpec) -> None:
+@dataclass(frozen=True, slots=True)
+class RecorderSpec(Spec):
+    """A recorder of a framework (the factory makes a ``probe_recording.Recorder``).
+
+    The factory is called with the ``Config`` and ``finds_models=True``, so that the modules of models that are
+    called are recorded although ``start`` is given none. It should import the framework only then.
+
+    Attributes:
+        framework: The framework that it records.
+    """
+
+    framework: str = ""
+
+    def make(self) -> Any:
+        """Import the factory, and call it if the values hold its arguments, which a check of plugins lacks."""
+        if self.values:
+            return Spec.make(self)
+        with blame_plugin(self.title, self.origin):
+            return address(self.factory) if isinstance(self.factory, str) else self.factory
+
+
+def check_framework(spec: InterceptorSpec | CaptureSpec | RecorderSpec) -> None:
     """Raise TypeError if a contribution names no framework."""
     if not spec.framework:
         raise TypeError("it needs the name of its framework")

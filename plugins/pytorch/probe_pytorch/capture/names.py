@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import CodeType
@@ -104,6 +105,7 @@ def load_names(ops: Path | None = None, risk_level: str = "ALL") -> Names:
     return _NameTableBuilder(rules, listed, allow).build()
 
 
+@cache
 def _load_package_yaml(name: str) -> Any:
     """Return the content of a yaml file of this package; yaml is imported only if calls are recorded."""
     import yaml

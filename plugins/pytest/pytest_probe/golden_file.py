@@ -1,0 +1,187 @@
+"""The golden file of a test: for each device and version of torch, the checks of the test (docs/pytest.md#files)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probe_core.errors import UserError
+from probe_core.files.atomic import make_directory, write_text
+from probe_core.files.given import load_object
+from pytest_probe.step import Step
+from pytest_probe.step_text import format_step, parse_step
+from pytest_probe.value_text import ValueTextError
+
+FORMAT = 1
+"""The number of the format."""
+
+
+class Place(NamedTuple):
+    """What a section of a golden file is for: a device and a version of torch."""
+
+    device: str
+    torch: str
+
+    def __str__(self) -> str:
+        return f"{self.device}, torch {self.torch}"
+
+    def distance_to(self, place: Place) -> tuple[int, ...]:
+        """Return numbers that are smaller the more likely both places compute the same."""
+        kinds = [device.partition(" ")[0] for device in (self.device, place.device)]
+        versions = [_parse_version(version) for version in (self.torch, place.torch)]
+        steps = [abs(one - another) for one, another in zip(*versions)]
+        return (kinds[0] != kinds[1], self.device != place.device, *steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check of a test recorded, as the golden file holds it.
+
+    Attributes:
+        calls: The lines of the calls by their keys.
+        phases: The lines of the phases of a training step.
+        notes: What the recorder noted of the whole step.
+        spread: The largest relative difference between repetitions, by the checksum of the value.
+    """
+
+    calls: Mapping[str, Any]
+    phases: Sequence[Mapping[str, Any]] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    spread: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def from_step(cls, step: Step, spread: Mapping[str, float] | None = None) -> Check:
+        """Return the check of a recorded step."""
+        calls, phases = format_step(step)
+        return cls(calls, phases, step.notes, spread or {})
+
+    def is_equal(self, check: Check) -> bool:
+        """Return True if both hold the same calls in the same order with the same values."""
+        is_equal = self.calls == check.calls and self.phases == check.phases
+        return is_equal and [*self.calls] == [*check.calls]
+
+    def parse(self) -> Step:
+        """Return the step.
+
+        Raises:
+            ValueTextError: A line is not valid.
+        """
+        return replace(parse_step(self.calls, self.phases), notes=self.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The checks of a test at one place.
+
+    Attributes:
+        measured: How the spread was measured: the numbers of threads, and the number of data sets.
+    """
+
+    place: Place
+    checks: tuple[Check, ...]
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenFile:
+    """The golden file of a test."""
+
+    test: str
+    sections: tuple[Section, ...] = ()
+
+    def find(self, place: Place) -> Section | None:
+        """Return the section of a place, or that of the most similar one; None without sections."""
+        return min(self.sections, key=lambda section: section.place.distance_to(place), default=None)
+
+    def replace(self, section: Section) -> GoldenFile:
+        """Return the file with a section instead of that of its place."""
+        others = [other for other in self.sections if other.place != section.place]
+        return GoldenFile(self.test, tuple(sorted([*others, section], key=lambda section: section.place)))
+
+    def write(self, path: Path) -> None:
+        """Write the file.
+
+        Raises:
+            UserError: It cannot be written.
+        """
+        make_directory(path.parent)
+        write_text(path, "\n".join(self._format_lines()) + "\n")
+
+    def _format_lines(self) -> Iterator[str]:
+        yield f'{{"probe_golden": {FORMAT},'
+        yield f'"test": {json.dumps(self.test)},'
+        yield '"sections": ['
+        for number, section in enumerate(self.sections, 1):
+            yield f'{{"device": {json.dumps(section.place.device)}, "torch": {json.dumps(section.place.torch)},'
+            yield f'"measured": {json.dumps(section.measured)},'
+            yield '"checks": ['
+            for place, check in enumerate(section.checks, 1):
+                yield f'{{"notes": {json.dumps(check.notes)},'
+                yield f'"spread": {json.dumps(check.spread)},'
+                yield '"calls": {'
+                yield ",\n".join(f"{json.dumps(key)}: {json.dumps(line)}" for key, line in check.calls.items())
+                yield "},"
+                yield '"phases": ['
+                yield ",\n".join(map(json.dumps, check.phases))
+                yield "]}" + _comma(place, section.checks)
+            yield "]}" + _comma(number, self.sections)
+        yield "]}"
+
+
+def read_golden(path: Path, fix: str) -> GoldenFile:
+    """Return the golden file at a path.
+
+    Args:
+        path: The file.
+        fix: The sentence on how to write it anew.
+
+    Raises:
+        UserError: It cannot be read, or is no golden file.
+    """
+    try:
+        content = load_object(path, "golden file")
+    except UserError as error:
+        raise UserError(error.what, fix) from None
+    if content.get("probe_golden") != FORMAT:
+        raise UserError(f'{path} is no golden file of format {FORMAT}: its field "probe_golden" says otherwise.', fix)
+    try:
+        sections = tuple(map(_parse_section, content["sections"]))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise UserError(f"{path} is a golden file whose sections cannot be read.", fix) from None
+    return GoldenFile(str(content.get("test", "")), sections)
+
+
+def parse_check(check: Check, path: str, fix: str) -> Step:
+    """Return the step of a check.
+
+    Raises:
+        UserError: A line of the file is not valid.
+    """
+    try:
+        return check.parse()
+    except ValueTextError as error:
+        raise UserError(f"{path} is a damaged golden file: {error}.", fix) from None
+
+
+def _parse_section(plain: Mapping[str, Any]) -> Section:
+    place = Place(str(plain["device"]), str(plain["torch"]))
+    return Section(place, tuple(map(_parse_check, plain["checks"])), dict(plain["measured"]))
+
+
+def _parse_check(plain: Mapping[str, Any]) -> Check:
+    spread = {str(checksum): float(size) for checksum, size in plain["spread"].items()}
+    phases = [dict(phase) for phase in plain["phases"]]
+    return Check(dict(plain["calls"]), phases, dict(plain["notes"]), spread)
+
+
+def _parse_version(text: str) -> list[int]:
+    numbers = [int(number) for number in re.findall(r"\d+", text)[:3]]
+    return numbers + [0] * (3 - len(numbers))
+
+
+def _comma(number: int, items: Sequence[object]) -> str:
+    return "" if number == len(items) else ","

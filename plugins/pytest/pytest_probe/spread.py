@@ -1,0 +1,82 @@
+"""The spread of a test's values: how far they differ between repetitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from pytest_probe.limits import load_limits
+from pytest_probe.step import Step, ValuePath
+from pytest_probe.value_text import TensorValue
+
+
+def measure_spread(golden: Step, repetitions: Sequence[Step]) -> dict[str, float]:
+    """Return the largest relative difference of each value of the golden, by its checksum, if it is above its eps.
+
+    Args:
+        golden: The golden step.
+        repetitions: The same step of other runs of the test.
+    """
+    spread: dict[str, float] = {}
+    for repetition in repetitions:
+        others = repetition.tensors()
+        for path, value in golden.tensors().items():
+            other = others.get(path)
+            if value.checksum is None or other is None or other.shape != value.shape:
+                continue
+            size = compute_distance(value, other)
+            if size > max(_get_least_spread(value.dtype), spread.get(value.checksum, 0.0)):
+                spread[value.checksum] = round_up(size)
+    return dict(sorted(spread.items()))
+
+
+def compute_distance(first: TensorValue, second: TensorValue) -> float:
+    """Return the largest difference of statistics, divided by the largest element or, for norms, by the norm."""
+    distance = 0.0
+    scales = [first.scale] * 3 + [abs((first.statistics or (0.0,))[-1] or 0.0)]
+    for one, another, scale in zip(first.statistics or (), second.statistics or (), scales):
+        if one is not None and another is not None and math.isfinite(one) and math.isfinite(another) and scale:
+            distance = max(distance, abs(one - another) / scale)
+    return distance
+
+
+def spread_step(step: Step, spread: Mapping[str, float]) -> Step:
+    """Return a step whose values differ from those of ``step`` by their spread."""
+
+    def move(_: ValuePath, value: TensorValue) -> TensorValue:
+        size = spread.get(value.checksum or "", 0.0) * value.scale
+        largest, *others = value.statistics or (None,)
+        if not size or largest is None:
+            return value
+        moved: Any = (largest + (math.ceil(size) if isinstance(largest, int) else size), *others)
+        return replace(value, statistics=moved)
+
+    return step.replace_tensors(move)
+
+
+def list_undetermined(step: Step, spread: Mapping[str, float]) -> set[ValuePath]:
+    """Return the paths of values that rounding alone changes so much that they are not compared."""
+    limit = load_limits().largest
+    return {path for path, value in step.tensors().items() if spread.get(value.checksum or "", 0.0) > limit}
+
+
+def blank_values(step: Step, paths: Set[ValuePath]) -> Step:
+    """Return a step without the statistics of the values at these paths."""
+    return step.replace_tensors(lambda path, value: replace(value, statistics=None) if path in paths else value)
+
+
+def round_up(size: float) -> float:
+    """Return a number with two digits that is at least ``size``."""
+    unit = 10.0 ** (math.floor(math.log10(size)) - 1)
+    return float(f"{math.ceil(size / unit) * unit:.2g}")
+
+
+def _get_least_spread(dtype: str) -> float:
+    """Return the smallest spread of a dtype that is kept; 0 if its numbers are not rounded."""
+    kind = getattr(torch, dtype, None)
+    eps = torch.finfo(kind).eps if kind is not None and kind.is_floating_point else 0.0
+    return min(load_limits().least * eps, load_limits().largest)

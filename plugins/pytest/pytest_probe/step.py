@@ -1,0 +1,136 @@
+"""One recorded step, read from and written to the files of a run directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Union
+
+from probe_core.store.files import (
+    CONSTRUCT_FILE,
+    DEFAULT_RECORD_FILES,
+    FAMILIES_FIELD,
+    PROBE_FIELD,
+    UNRECORDED_FIELD,
+)
+from pytest_probe.value_text import TensorValue, format_leaf, parse_leaf
+
+DUMP_FILE = DEFAULT_RECORD_FILES[0]
+LADDER_FILE = "ladder.json"
+SCHEMA = 1
+VALUES = "values"
+"""The field of a phase that holds its tensors."""
+FRAMEWORK = "pytorch"
+Tree = Union[TensorValue, None, bool, int, float, str, list[Any], dict[str, Any]]
+"""The content of a record: JSON whose tensors are ``TensorValue``."""
+ValuePath = tuple[Union[str, int], ...]
+"""The path of a tensor in a step: the key of the record or the phase, then names and places."""
+Change = Callable[[ValuePath, TensorValue], TensorValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A record of a step.
+
+    Attributes:
+        fields: Its content.
+        parent: The key of the module around it; None for none.
+    """
+
+    fields: Tree
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was recorded while a function ran.
+
+    Attributes:
+        calls: The records by their keys, in the order of the run.
+        notes: What the recorder noted of the whole step, such as the families of operators that it recorded.
+        phases: The phases of a training step, with the fields of ``ladder.json``.
+    """
+
+    calls: Mapping[str, Call]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    phases: Sequence[Mapping[str, Any]] = ()
+
+    def replace_tensors(self, change: Change) -> Step:
+        """Return the step with its tensors changed, in the order of the run."""
+        calls = {
+            key: replace(call, fields=map_tensors(call.fields, change, (key,))) for key, call in self.calls.items()
+        }
+        phases = [
+            {**phase, VALUES: map_tensors(phase[VALUES], change, (phase["phase"], phase["number"]))}
+            for phase in self.phases
+        ]
+        return replace(self, calls=calls, phases=phases)
+
+    def tensors(self) -> dict[ValuePath, TensorValue]:
+        """Return the tensors by their paths, in the order of the run."""
+        values: dict[ValuePath, TensorValue] = {}
+        self.replace_tensors(lambda path, value: values.setdefault(path, value))
+        return values
+
+
+def read_step(directory: Path) -> Step:
+    """Return the step that a recorder wrote to a directory."""
+    content = json.loads((directory / DUMP_FILE).read_text("utf-8"))
+    construct = directory / CONSTRUCT_FILE
+    parents = json.loads(construct.read_text("utf-8")) if construct.is_file() else {}
+    calls = {key: Call(_parse_fields(fields), parents.get(key)) for key, fields in content["data"].items()}
+    notes = content.get(PROBE_FIELD) or {}
+    families = {name: scopes for name, scopes in notes.get(FAMILIES_FIELD, {}).items() if scopes}
+    fields = ((FAMILIES_FIELD, families), (UNRECORDED_FIELD, notes.get(UNRECORDED_FIELD)))
+    notes = {name: content for name, content in fields if content}
+    if not (directory / LADDER_FILE).is_file():
+        return Step(calls, notes)
+    ladder = json.loads((directory / LADDER_FILE).read_text("utf-8"))
+    phases = [{**phase, VALUES: _parse_fields(phase[VALUES])} for phase in ladder["rungs"]]
+    return Step(calls, notes, phases)
+
+
+def write_step(step: Step, directory: Path) -> None:
+    """Write a step as the record files of a run of statistics."""
+    directory.mkdir(parents=True, exist_ok=True)
+    records = {key: _format_fields(call.fields) for key, call in step.calls.items()}
+    parents = {key: call.parent for key, call in step.calls.items()}
+    header = {"task": "statistics", "level": "mix", "framework": FRAMEWORK, PROBE_FIELD: step.notes}
+    (directory / DUMP_FILE).write_text(json.dumps({**header, "data": records}), "utf-8")
+    (directory / CONSTRUCT_FILE).write_text(json.dumps(parents), "utf-8")
+    phases = [{"stack": [], **phase, VALUES: _format_fields(phase[VALUES])} for phase in step.phases]
+    ladder = {"schema": SCHEMA, "framework": FRAMEWORK, "not_captured": {}, "rungs": phases}
+    (directory / LADDER_FILE).write_text(json.dumps(ladder), "utf-8")
+
+
+def map_tensors(tree: Tree, change: Callable[[ValuePath, TensorValue], Any], path: ValuePath = ()) -> Any:
+    """Return a tree with each tensor replaced by what ``change`` returns for its path and itself."""
+    if isinstance(tree, TensorValue):
+        return change(path, tree)
+    if isinstance(tree, list):
+        return [map_tensors(item, change, (*path, place)) for place, item in enumerate(tree)]
+    if isinstance(tree, dict):
+        return {name: map_tensors(item, change, (*path, name)) for name, item in tree.items()}
+    return tree
+
+
+def is_leaf(tree: Mapping[str, Any]) -> bool:
+    """Return True for the object of a leaf, False for one that holds leaves."""
+    return isinstance(tree.get("type"), str)
+
+
+def _format_fields(tree: Tree) -> Any:
+    return map_tensors(tree, lambda _, value: format_leaf(value))
+
+
+def _parse_fields(tree: Any) -> Tree:
+    if isinstance(tree, list):
+        return [_parse_fields(item) for item in tree]
+    if isinstance(tree, dict):
+        if is_leaf(tree):
+            return parse_leaf(tree) or tree
+        return {name: _parse_fields(item) for name, item in tree.items()}
+    scalar: Tree = tree
+    return scalar
