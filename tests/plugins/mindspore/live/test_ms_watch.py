@@ -217,7 +217,7 @@ def test_the_phases_of_a_step_are_written(tmp_path: Path) -> None:
     directory = tmp_path / "run/step2/rank"
     files = sorted(path.name for path in directory.iterdir())
     assert files == [
-        "conditions.json", "construct.json", "dump.json", "step_phases.json", "stack.json", "watch.json",
+        "conditions.json", "construct.json", "dump.json", "stack.json", "step_phases.json", "watch.json",
     ]  # fmt: skip
     content = json.loads((directory / "step_phases.json").read_text())
     step_phases = {step_phase["phase"]: step_phase for step_phase in content["phases"]}

@@ -15,17 +15,17 @@ def watched(memory: UninitializedMemory, tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def test_unfilled_memory_holds_views_until_something_is_written() -> None:
+def test_uninitialized_memory_contains_views_until_something_is_written() -> None:
     memory = UninitializedMemory()
     buffer = watched(memory, torch.empty(8))
     parts = torch.split(buffer, [2, 6])
     inner = parts[1].view(2, 3).t()
-    assert all(map(memory.holds, (buffer, *parts, inner)))
+    assert all(map(memory.is_uninitialized, (buffer, *parts, inner)))
     torch._foreach_copy_(list(parts), [torch.ones(2), torch.ones(6)])
-    assert not any(map(memory.holds, (buffer, *parts, inner)))
+    assert not any(map(memory.is_uninitialized, (buffer, *parts, inner)))
 
 
-def test_unfilled_memory_holds_no_other_tensors() -> None:
+def test_uninitialized_memory_contains_no_other_tensors() -> None:
     memory = UninitializedMemory()
     memory.add_storage(torch.empty(8))
     with torch.inference_mode():
@@ -36,7 +36,7 @@ def test_unfilled_memory_holds_no_other_tensors() -> None:
         assert memory.find_uninitialized([value]) == []
 
 
-def test_unfilled_memory_forgets_the_oldest_storages() -> None:
+def test_uninitialized_memory_forgets_the_oldest_storages() -> None:
     memory = UninitializedMemory()
     tensors = [watched(memory, torch.empty(1)) for _ in range(MAX_STORAGES + 1)]
     assert [memory.is_uninitialized(tensor) for tensor in tensors[:2]] == [False, True]
