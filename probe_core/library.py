@@ -156,6 +156,7 @@ class Comparison:
         self.pairs: Sequence[RunPair] = pairing.pairs
         self.problems, self.damaged = [*pairing.notes, *pairing.missing, *pairing.damaged], pairing.damaged
         self._reports: list[Report] = []
+        self._finished: Sequence[Finished] = ()
         self.first: list[Conclusion] = []
         self.last: list[Conclusion] = []
         self.asked: list[Conclusion] = []
@@ -287,6 +288,7 @@ class Comparison:
             yield from ranks.run()
             self.first, self.last = (list(ranks.yield_conclusions(stage)) for stage in ("first", "last"))
             self.asked = list(ranks.yield_conclusions("asked")) or self.asked
+            self._finished = ranks.finished
 
     @contextmanager
     def _compare(self, *formats: str) -> Iterator[list[Report]]:
@@ -294,13 +296,12 @@ class Comparison:
         directory = create_private_directory()
         try:
             plan = replace(self.plan, output=directory, formats=formats, advise=False, answer=False, resume=False)
-            results = list(self._run(replace(plan, answers=())))
-            if any(result.interrupted for result in results):
+            if any([result.interrupted for result in self._run(replace(plan, answers=()))]):
                 raise KeyboardInterrupt
-            for result in results:
+            for result in self._finished:
                 if result.error is not None:
                     self._note_failure(result.pair, result.error)
-            reports = [result.report for result in results if result.report is not None]
+            reports = [result.report for result in self._finished if result.report is not None]
             for problem in dict.fromkeys(problem for report in reports for problem in report.problems):
                 warnings.warn(problem, stacklevel=2)
             if not reports:

@@ -92,6 +92,7 @@ def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
         except UserError as error:  # the ranks' own results are there
             console.error(error.what, error.fix, error.choices)
             failed = True
+    reports = [result.report for result in ranks.finished if result.report is not None]  # with revised verdicts
     if interrupted or any(report.interrupted for report in reports):
         return EXIT_INTERRUPTED
     code = _find_exit_code(reports, ranks.pairing.damaged, failed, fail_on)

@@ -45,8 +45,8 @@ def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, batch_source: B
     """Compare one record file with another without notifying plugins."""
     started = time.monotonic()
     comparison = RunComparison(plan, manager, pair.target, pair.golden)
-    finder = create_finder(manager)
     try:
+        finder = create_finder(manager)
         batches = comparison.batches(pair.rank) if batch_source is None else batch_source(comparison)
         report = _write(comparison, batches, manager, pair, finder)
     finally:
