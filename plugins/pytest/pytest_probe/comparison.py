@@ -25,12 +25,12 @@ class Verdict:
     """The verdict on a test.
 
     Attributes:
-        agrees: True if the run agrees with the golden.
+        outcome: The kind of the verdict.
         text: The verdict with its causes, as ``probe compare`` prints it.
         command: The command that shows more.
     """
 
-    agrees: bool
+    outcome: Outcome
     text: str
     command: tuple[str, ...]
 
@@ -68,7 +68,7 @@ def compare_steps(
     with redirect_stdout(text):
         for conclusion in comparison.first:
             conclusion.show()
-    return Verdict(answer.outcome is Outcome.AGREE, text.getvalue().rstrip(), command)
+    return Verdict(answer.outcome, text.getvalue().rstrip(), command)
 
 
 def _write_run(directory: Path, steps: Sequence[Step], recorded: Sequence[Path] = ()) -> None:
