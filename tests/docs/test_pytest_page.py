@@ -16,8 +16,8 @@ PAGE = ROOT / "docs" / "pytest.md"
 
 def test_example_of_the_page_fails_as_shown(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     block, test = blocks(PAGE, "python")
-    texts = re.findall(r"```\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    command, written, failure = texts[1:4]
+    fenced = re.findall(r"```(\w*)\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    _, command, written, failure, _ = (text for language, text in fenced if not language)
     pytester.makepyfile(block=block, test_block=test)
     monkeypatch.setattr(SysModulesSnapshot, "restore", lambda _: None)  # torch cannot be imported twice
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # files of the same second would not be compiled anew

@@ -63,7 +63,9 @@ def compare_steps(
         comparison = probe_core.compare(directory / TARGET, directory / GOLDEN, jobs=1, **third)
         answer = comparison.answer
     if answer is None:
-        raise UserError("No installed plugin gives a verdict.", "Install it: pip install probe-diagnosis probe-metrics")
+        raise UserError(
+            "No installed plugin gives a verdict.", "Install the distributions probe-diagnosis and probe-metrics."
+        )
     text = io.StringIO()
     with redirect_stdout(text):
         for conclusion in comparison.first:

@@ -17,7 +17,7 @@ from pytest_probe.repetitions import Repetition, list_repetitions
 from pytest_probe.spread import measure_spread
 
 TEST_ERRORS = (Exception, pytest.fail.Exception, pytest.skip.Exception)
-"""What ends a repetition, which runs with data that the assertions of the test were not written for."""
+"""Errors that end a repetition, whose data the assertions of the test were not written for."""
 
 
 def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetition], RecordedRun]) -> Judgment:

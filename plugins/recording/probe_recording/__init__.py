@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from probe_recording.loss import spans
     from probe_recording.messages import note
     from probe_recording.module_hooks import ModuleHooks, Running
-    from probe_recording.new_recorder import new_recorder
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
     from probe_recording.process import Process
     from probe_recording.reading.leaves import leaf_of
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, tensors_in
     from probe_recording.recorder import Recorder
+    from probe_recording.recorder_creation import new_recorder
     from probe_recording.sending.body import SentTensor, SentTensors, encode_body
     from probe_recording.sending.message import (
         PREFIX,
@@ -316,7 +316,6 @@ __getattr__ = create_exporter(
         "loss": "spans",
         "messages": "note",
         "module_hooks": "ModuleHooks Running",
-        "new_recorder": "new_recorder",
         "place": "Destination bytes_of destination_to is_loopback with_destination",
         "process": "Process",
         "reading.leaves": "leaf_of",
@@ -337,6 +336,7 @@ __getattr__ = create_exporter(
         "sending.tls": "is_mutual receiver_context sender_context sentence_of",
         "session": "Entry Session",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
+        "recorder_creation": "new_recorder",
         "specs": "CaptureSpec InterceptorSpec RecorderSpec TaskSpec",
         "surroundings": "VARIABLES recorded_variables",
         "tasks": "TaskRecorder",
