@@ -33,6 +33,7 @@ RUN_BY = {
     "free-benchmark.md json": "test_free_benchmark_page.py",
     "free-benchmark.md python": "test_free_benchmark_page.py",
     "how-to.md json": "test_how_to_page.py",
+    "pytest.md python": "test_pytest_page.py",
     "how-to.md python": "test_how_to_page.py",
     "merging.md python": "plugins/reporters/test_merge_command.py",
     "merging.md yaml": "plugins/reporters/test_merge_command.py",

@@ -25,12 +25,12 @@ class Verdict:
     """The verdict on a test.
 
     Attributes:
-        agrees: True if the run agrees with the golden.
+        outcome: The kind of the verdict.
         text: The verdict with its causes, as ``probe compare`` prints it.
         command: The command that shows more.
     """
 
-    agrees: bool
+    outcome: Outcome
     text: str
     command: tuple[str, ...]
 
@@ -63,12 +63,14 @@ def compare_steps(
         comparison = probe_core.compare(directory / TARGET, directory / GOLDEN, jobs=1, **third)
         answer = comparison.answer
     if answer is None:
-        raise UserError("No installed plugin gives a verdict.", "Install it: pip install probe-diagnosis probe-metrics")
+        raise UserError(
+            "No installed plugin gives a verdict.", "Install the distributions probe-diagnosis and probe-metrics."
+        )
     text = io.StringIO()
     with redirect_stdout(text):
         for conclusion in comparison.first:
             conclusion.show()
-    return Verdict(answer.outcome is Outcome.AGREE, text.getvalue().rstrip(), command)
+    return Verdict(answer.outcome, text.getvalue().rstrip(), command)
 
 
 def _write_run(directory: Path, steps: Sequence[Step], recorded: Sequence[Path] = ()) -> None:

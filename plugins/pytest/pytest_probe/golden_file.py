@@ -21,7 +21,7 @@ FORMAT = 1
 
 
 class Place(NamedTuple):
-    """What a section of a golden file is for: a device and a version of torch."""
+    """The device and the version of torch that a section of a golden file is for."""
 
     device: str
     torch: str
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one check of a test recorded, as the golden file holds it.
+    """One check of a test, as the golden file holds it.
 
     Attributes:
         calls: The lines of the calls by their keys.

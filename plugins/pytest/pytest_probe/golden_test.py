@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe_core.errors import UserError
+from probe_core.model.answers import Outcome
 from pytest_probe import sentences
-from pytest_probe.comparison import compare_steps
+from pytest_probe.comparison import Verdict, compare_steps
 from pytest_probe.golden_file import Check, GoldenFile, Place, Section, parse_check, read_golden
 from pytest_probe.spread import blank_values, list_undetermined, spread_step
 from pytest_probe.step import Step
@@ -101,11 +102,14 @@ def judge_run(test: GoldenTest, run: RecordedRun) -> Judgment:
         )
     if all(check.is_equal(golden) for check, golden in zip(checks, section.checks)):
         return Judgment("", notes)
-    return Judgment(compare_with_section(test, run, section), notes)
+    verdict = compare_with_section(test, run, section)
+    if verdict.outcome is Outcome.AGREE:
+        return Judgment("", notes)
+    return Judgment(sentences.describe_mismatch(test.name, test.shown_path, section.place, verdict), notes)
 
 
-def compare_with_section(test: GoldenTest, run: RecordedRun, section: Section) -> str:
-    """Return the text of a run that differs from a section by more than rounding and spread; empty if it agrees."""
+def compare_with_section(test: GoldenTest, run: RecordedRun, section: Section) -> Verdict:
+    """Return the verdict on a run and a section, whose values may differ by rounding and by their spread."""
     fix = sentences.describe_damage(test.name)
     target, golden, baseline = [], [], []
     for step, check in zip(run.steps, section.checks):
@@ -115,5 +119,4 @@ def compare_with_section(test: GoldenTest, run: RecordedRun, section: Section) -
         golden.append(blank_values(recorded, undetermined))
         baseline.append(spread_step(golden[-1], check.spread))
     baseline = baseline if any(check.spread for check in section.checks) else []
-    verdict = compare_steps(test.directory, target, golden, baseline, run.directories)
-    return "" if verdict.agrees else sentences.describe_mismatch(test.name, test.shown_path, section.place, verdict)
+    return compare_steps(test.directory, target, golden, baseline, run.directories)

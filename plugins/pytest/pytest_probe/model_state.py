@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 SEED = 0
-"""The seed of all random generators before a test."""
+"""Number that all random generators start from before a test."""
 
 
 def set_seeds() -> None:

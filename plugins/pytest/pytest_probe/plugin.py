@@ -57,22 +57,41 @@ def _create_golden(item: pytest.Item, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Judge the run of a test that uses ``probe_golden``, or write its golden file, when the test has passed."""
-    golden = item.stash.get(GOLDEN_KEY, None)
-    if golden is None:
-        return (yield)
-    from probe_core.errors import UserError
-
-    result: object = None
     try:
         result = yield
-        judgment = golden.update(item.runtest) if item.config.getoption("--probe-update") else golden.judge()
-        failure = judgment.failure
-        item.user_properties += [(NOTE, note) for note in judgment.notes]
-    except UserError as error:
-        failure = str(error)
-    if failure:
-        pytest.fail(failure, pytrace=False)
+    except Exception as error:
+        problem = _format_misuse(item, error)
+        if not problem:
+            raise
+    else:
+        problem = _judge(item)
+    if problem:
+        pytest.fail(problem, pytrace=False)
     return result
+
+
+def _format_misuse(item: pytest.Item, error: Exception) -> str:
+    """Return the text of an error that the user can correct, which the fixture raised; empty for any other error."""
+    if item.stash.get(GOLDEN_KEY, None) is None:
+        return ""
+    from probe_core.errors import UserError
+
+    return str(error) if isinstance(error, UserError) else ""
+
+
+def _judge(item: pytest.Item) -> str:
+    """Return the failure of a test that has passed by its golden file, or after that was written; empty for none."""
+    golden = item.stash.get(GOLDEN_KEY, None)
+    if golden is None:
+        return ""
+    from probe_core.errors import UserError
+
+    try:
+        judgment = golden.update(item.runtest) if item.config.getoption("--probe-update") else golden.judge()
+    except UserError as error:
+        return str(error)
+    item.user_properties += [(NOTE, note) for note in judgment.notes]
+    return judgment.failure
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

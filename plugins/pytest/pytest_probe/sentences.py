@@ -49,16 +49,12 @@ def describe_mismatch(test: str, file: str, place: Place, verdict: Verdict) -> s
     )
 
 
-def describe_other_repetition(failure: str) -> str:
+def describe_other_repetition(verdict: Verdict) -> str:
     """Return the text on a test that does not repeat."""
-    lines = failure.splitlines()[1:-1]
-    return "\n".join(
-        [
-            "The golden file was not written: the test computes other values when it runs again on another number "
-            "of threads.",
-            *lines,
-            "Make the test repeat: set the seeds of its random numbers in the test, and create its model there.",
-        ]
+    return (
+        "The golden file was not written: the test computes other values when it runs again on another number of "
+        f"threads.\n{verdict.text}\n"
+        "Make the test repeat: set the seeds of its random numbers in the test, and create its model there."
     )
 
 

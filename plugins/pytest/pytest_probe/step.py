@@ -45,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What was recorded while a function ran.
+    """The records of one step of a test.
 
     Attributes:
         calls: The records by their keys, in the order of the run.

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from probe_core.errors import UserError
+from probe_core.model.answers import Outcome
 from pytest_probe import sentences
+from pytest_probe.comparison import Verdict
 from pytest_probe.golden_file import Check, GoldenFile, Section
 from pytest_probe.golden_test import GoldenTest, Judgment, RecordedRun, compare_with_section
 from pytest_probe.repetitions import Repetition, list_repetitions
 from pytest_probe.spread import measure_spread
 
 TEST_ERRORS = (Exception, pytest.fail.Exception, pytest.skip.Exception)
-"""What ends a repetition, which runs with data that the assertions of the test were not written for."""
+"""Errors that end a repetition, whose data the assertions of the test were not written for."""
 
 
 def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetition], RecordedRun]) -> Judgment:
@@ -39,11 +42,22 @@ def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetiti
     )
     threads = sorted({first.threads, *(repetition.threads for repetition in others)})
     section = Section(run.place, checks, {"threads": threads, "repetitions": len(complete)})
-    second = repetitions[0]
-    if second is not None and (failure := compare_with_section(test, second, section)):
-        return Judgment(sentences.describe_other_repetition(failure))
+    if (same_data := repetitions[0]) is not None and (verdict := _find_other_values(test, same_data, section)):
+        return Judgment(sentences.describe_other_repetition(verdict))
     _read_old(test).replace(section).write(test.path)
     return Judgment(notes=(sentences.WROTE,))
+
+
+def _find_other_values(test: GoldenTest, repetition: RecordedRun, section: Section) -> Verdict | None:
+    """Return the verdict on a repetition with the same data that computed other values; None if it did not.
+
+    Without their spread, values may differ by rounding that has grown, but not by anything else.
+    """
+    exact = Section(section.place, tuple(replace(check, spread={}) for check in section.checks))
+    verdict = compare_with_section(test, repetition, exact)
+    if verdict.outcome is Outcome.CANNOT_TELL:
+        verdict = compare_with_section(test, repetition, section)
+    return None if verdict.outcome is Outcome.AGREE else verdict
 
 
 def _try_repetition(repeat: Callable[[Repetition], RecordedRun], repetition: Repetition) -> RecordedRun | None:

@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from probe_recording.loss import format_steps
     from probe_recording.messages import Notices, note
     from probe_recording.module_hooks import ModuleHooks, RunningModule
-    from probe_recording.new_recorder import new_recorder
     from probe_recording.process import Process
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, open_memory
@@ -91,6 +90,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.tensors import Tensors, open_tensors
     from probe_recording.recorded_settings import RecordedSettings, read_settings
     from probe_recording.recorder import Recorder
+    from probe_recording.recorder_creation import new_recorder
     from probe_recording.recorder_state import Change, RecorderState
     from probe_recording.sending.body import SentTensor, SentTensors, encode_body
     from probe_recording.sending.message import (
@@ -347,7 +347,6 @@ __getattr__ = create_exporter(
         "loss": "format_steps",
         "messages": "Notices note",
         "module_hooks": "ModuleHooks RunningModule",
-        "new_recorder": "new_recorder",
         "destination": "Destination parse_byte_count create_destination is_loopback replace_destination",
         "process": "Process",
         "reading.leaves": "leaf_of",
@@ -370,6 +369,7 @@ __getattr__ = create_exporter(
         "sending.tls": "is_mutual create_receiver_context create_sender_context format_connection_error",
         "session": "Entry Session Store",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
+        "recorder_creation": "new_recorder",
         "specs": "CaptureSpec InterceptorSpec RecorderSpec TaskSpec",
         "environment": "VARIABLES read_variables",
         "tasks": "TaskRecorder",

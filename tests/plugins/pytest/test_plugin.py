@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -44,12 +46,13 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     """A directory with a model and a test of it."""
     pytester.makepyfile(block=BLOCK, test_it=TEST)
     monkeypatch.setattr(SysModulesSnapshot, "restore", lambda _: None)  # torch cannot be imported twice
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # files of the same second would not be compiled anew
     return pytester
 
 
 def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """Run pytest in the project, whose modules are imported anew."""
-    for name in ("block", "test_it"):
+    for name in ("block", "test_it", "test_steps"):
         sys.modules.pop(name, None)
     return project.runpytest_inprocess(*OFFLINE, *arguments)
 
@@ -85,3 +88,143 @@ def test_failure_names_verdict_line_and_commands(project: pytest.Pytester) -> No
         "Show more: probe compare *",
         "If the change is intended, write the golden anew: pytest test_it.py::test_block --probe-update",
     ])  # fmt: skip
+
+
+def test_rounding_passes_and_a_note_names_the_version_of_the_golden(project: pytest.Pytester) -> None:
+    run(project, "--probe-update").assert_outcomes(passed=1)
+    golden = project.path / GOLDEN
+    golden.write_text(re.sub('"torch": "[^"]+"', '"torch": "2.0.0"', golden.read_text()))
+    project.makepyfile(
+        block=BLOCK.replace("self.down(torch.relu(self.up(", "self.down(torch.relu((1 + 1e-7) * self.up(")
+    )
+    result = run(project)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["probe: 1 test: compared with the golden of cpu, torch 2.0.0, because there is none of *"]
+    )
+
+
+def test_damaged_golden_fails_with_the_fix_and_is_written_anew(project: pytest.Pytester) -> None:
+    golden = project.path / GOLDEN
+    golden.parent.mkdir(parents=True)
+    golden.write_text("<<<<<<< ours")
+    result = run(project)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*test_block.json is not valid JSON*", "Restore it from version control, or write it anew: *"]
+    )
+    run(project, "--probe-update").assert_outcomes(passed=1)
+    run(project).assert_outcomes(passed=1)
+
+
+STEPS = """
+import pytest
+import torch
+from block import Block
+
+
+def test_steps(probe_golden):
+    for _ in range(3):
+        assert probe_golden.check(torch.nn.functional.softmax, torch.randn(4, 8), dim=-1).shape == (4, 8)
+
+
+def test_no_step(probe_golden):
+    pass
+
+
+def test_no_call(probe_golden):
+    probe_golden.check(len, "abc")
+
+
+def test_no_function(probe_golden):
+    probe_golden.check(1)
+
+
+def test_nested(probe_golden):
+    with probe_golden.record():
+        probe_golden.check(torch.ones, 1)
+
+
+def test_assertion(probe_golden):
+    probe_golden.check(torch.relu, torch.ones(1))
+    assert False
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return Block()
+
+
+def test_shared_model(probe_golden, model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        with probe_golden.record(model):
+            model(torch.randn(4, 8)).pow(2).sum().backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_bits(request, is_recorded):
+    golden = request.getfixturevalue("probe_golden") if is_recorded else None
+    torch.manual_seed(0)
+    model, x = Block(), torch.randn(4, 8)
+    output = golden.check(model, x) if golden else model(x)
+    torch.manual_seed(0)
+    assert torch.equal(output, Block()(torch.randn(4, 8)))
+"""
+
+
+def test_use_and_misuse(project: pytest.Pytester) -> None:
+    project.makepyfile(test_steps=STEPS)
+    written = run(project, "--probe-update", "test_steps.py")
+    written.assert_outcomes(passed=4, failed=5)
+    written.stdout.fnmatch_lines_random([
+        "The test uses probe_golden, but records nothing with it.",
+        "probe_golden recorded no call of torch.",
+        "probe_golden.check() needs a function or a model, not int.",
+        "probe_golden records already, and steps cannot be nested.",
+    ])  # fmt: skip
+    names = {path.name for path in (project.path / "goldens" / "test_steps").iterdir()}
+    assert {"test_steps.json", "test_shared_model.json"} < names and len(names) == 3
+    passing = [f"test_steps.py::test_{name}" for name in ("steps", "shared_model", "bits")]
+    run(project, *passing).assert_outcomes(passed=4)
+    project.makepyfile(test_steps=STEPS.replace("range(3)", "range(2)"))
+    result = run(project, "test_steps.py::test_steps")
+    result.stdout.fnmatch_lines(
+        ["The test recorded 2 steps with probe_golden, and its golden *test_steps.json holds 3."]
+    )
+
+
+def test_test_that_does_not_repeat_has_no_golden(project: pytest.Pytester) -> None:
+    project.makepyfile(test_it=TEST.replace("torch.randn(4, 8)", "torch.randn(4, 8) + next(COUNT)"))
+    path = project.path / "test_it.py"
+    path.write_text(
+        path.read_text().replace("import torch\n", "import itertools\nimport torch\n\nCOUNT = itertools.count()\n", 1)
+    )
+    result = run(project, "--probe-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["The golden file was not written: *", "Make the test repeat: *"])
+    assert not (project.path / GOLDEN).exists()
+
+
+def test_plugin_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, pytest_probe.plugin; print(*{'torch', 'numpy', 'probe_core', 'probe_recording'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.slow
+def test_files_are_written_and_compared_by_several_workers(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        test_it=TEST.replace(
+            "def test_block(probe_golden)",
+            "import pytest\n\n\n@pytest.mark.parametrize('n', range(6))\ndef test_block(probe_golden, n)",
+        )
+    )
+    project.runpytest_subprocess("-n", "2", "--probe-update").assert_outcomes(passed=6)
+    result = project.runpytest_subprocess("-n", "2")
+    result.assert_outcomes(passed=6)
+    assert len([*(project.path / "goldens" / "test_it").iterdir()]) == 6
