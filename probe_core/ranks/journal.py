@@ -71,7 +71,7 @@ class Journal:
             report = parse_report(line["report"])
             if line["read"] == read and all(file.is_file() for file in report.files):
                 if finder is not None:
-                    finder.restore(line["finder"])
+                    finder.restore(line["report"]["finder"])
                 return Finished(pair, report, finder=finder, resumed=True)
         return None
 
@@ -89,9 +89,9 @@ class Journal:
         pair, report, finder = finished.pair, finished.report, finished.finder
         assert report is not None
         read = self._read.get(_get_key(pair)) or _fingerprint_inputs(pair)  # its state before it was compared
-        found = None if finder is None else finder.plain()
+        plain = serialize_report(report) | {"finder": None if finder is None else finder.plain()}
         with suppress(UserError):
-            self._append({"pair": _get_key(pair), "read": read, "report": serialize_report(report), "finder": found})
+            self._append({"pair": _get_key(pair), "read": read, "report": plain})
 
     def end(self) -> None:
         """Remove the journal."""
