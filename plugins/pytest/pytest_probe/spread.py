@@ -14,22 +14,25 @@ from pytest_probe.step import Step, ValuePath
 from pytest_probe.value_text import TensorValue
 
 
-def measure_spread(golden: Step, repetitions: Sequence[Step]) -> dict[str, float]:
+def measure_spread(golden: Step, repetitions: Sequence[Step], rounded: Sequence[Step] = ()) -> dict[str, float]:
     """Return the largest relative difference of each value of the golden, by its checksum, if it is above its eps.
 
     Args:
         golden: The golden step.
-        repetitions: The same step of other runs of the test.
+        repetitions: The same step of other runs of the test with the same data.
+        rounded: That of runs with data that differ by rounding, which show what rounding alone determines.
     """
     spread: dict[str, float] = {}
-    for repetition in repetitions:
+    for number, repetition in enumerate((*repetitions, *rounded)):
+        is_rounded = number >= len(repetitions)
         others = repetition.tensors()
         for path, value in golden.tensors().items():
             other = others.get(path)
             if value.checksum is None or other is None or other.shape != value.shape:
                 continue
             size = compute_distance(value, other)
-            if size > max(_get_least_spread(value.dtype), spread.get(value.checksum, 0.0)):
+            least = load_limits().largest if is_rounded else _get_least_spread(value.dtype)
+            if size > max(least, spread.get(value.checksum, 0.0)):
                 spread[value.checksum] = round_up(size)
     return dict(sorted(spread.items()))
 
@@ -48,10 +51,11 @@ def spread_step(step: Step, spread: Mapping[str, float]) -> Step:
     """Return a step whose values differ from those of ``step`` by their spread."""
 
     def move(_: ValuePath, value: TensorValue) -> TensorValue:
-        size = spread.get(value.checksum or "", 0.0) * value.scale
+        share = spread.get(value.checksum or "", 0.0)
         largest, *others = value.statistics or (None,)
-        if not size or largest is None:
+        if not share or largest is None or not math.isfinite(value.scale):
             return value
+        size = share * value.scale
         moved: Any = (largest + (math.ceil(size) if isinstance(largest, int) else size), *others)
         return replace(value, statistics=moved)
 

@@ -15,7 +15,7 @@ from probe_core.store.files import (
     PROBE_FIELD,
     UNRECORDED_FIELD,
 )
-from pytest_probe.value_text import TensorValue, format_leaf, parse_leaf
+from pytest_probe.value_text import CHECKSUM_FIELD, TensorValue, format_leaf, parse_leaf
 
 DUMP_FILE = DEFAULT_RECORD_FILES[0]
 LADDER_FILE = "ladder.json"
@@ -130,7 +130,7 @@ def _parse_fields(tree: Any) -> Tree:
         return [_parse_fields(item) for item in tree]
     if isinstance(tree, dict):
         if is_leaf(tree):
-            return parse_leaf(tree) or tree
+            return parse_leaf(tree) or {name: item for name, item in tree.items() if name != CHECKSUM_FIELD}
         return {name: _parse_fields(item) for name, item in tree.items()}
     scalar: Tree = tree
     return scalar

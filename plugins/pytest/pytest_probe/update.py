@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,6 +15,7 @@ from pytest_probe.golden_file import Check, GoldenFile, Section
 from pytest_probe.golden_test import GoldenTest, Judgment, RecordedRun, compare_with_section
 from pytest_probe.repetitions import Repetition, list_repetitions
 from pytest_probe.spread import measure_spread
+from pytest_probe.step import Step
 
 TEST_ERRORS = (Exception, pytest.fail.Exception, pytest.skip.Exception)
 """Errors that end a repetition, whose data the assertions of the test were not written for."""
@@ -37,7 +38,7 @@ def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetiti
     repetitions = [_try_repetition(repeat, repetition) for repetition in others]
     complete = [other for other in repetitions if other is not None and len(other.steps) == len(run.steps)]
     checks = tuple(
-        Check.from_step(step, measure_spread(step, [other.steps[number] for other in complete]))
+        Check.from_step(step, _measure_spread(step, number, complete, has_same_data=repetitions[0] in complete))
         for number, step in enumerate(run.steps)
     )
     threads = sorted({first.threads, *(repetition.threads for repetition in others)})
@@ -46,6 +47,12 @@ def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetiti
         return Judgment(sentences.describe_other_repetition(verdict))
     _read_old(test).replace(section).write(test.path)
     return Judgment(notes=(sentences.WROTE,))
+
+
+def _measure_spread(step: Step, number: int, runs: Sequence[RecordedRun], *, has_same_data: bool) -> dict[str, float]:
+    """Return the spread of a step; the first run has the same data if ``has_same_data``."""
+    steps = [run.steps[number] for run in runs]
+    return measure_spread(step, steps[:has_same_data], steps[has_same_data:])
 
 
 def _find_other_values(test: GoldenTest, repetition: RecordedRun, section: Section) -> Verdict | None:
