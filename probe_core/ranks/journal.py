@@ -123,7 +123,7 @@ def _describe_identity(plan: Plan) -> dict[str, Any]:
             described[side] = str(Path(described[side]).absolute())
     same = {name: value for name, value in described.items() if name not in CHANGEABLE_FIELDS}
     for path in (*plan.options.values(), plan.stack_path):
-        if isinstance(path, Path) and not path.is_dir():
+        if isinstance(path, Path):
             same[f"{path}"] = _compute_fingerprint(path)
     return json.loads(json.dumps(same))  # type: ignore[no-any-return]
 
