@@ -25,7 +25,7 @@ def clean_copy(source: Path, into: Path) -> Path:
     for file in source.iterdir():
         if file.suffix in (".toml", ".md", ".py") or file.name == "LICENSE":
             shutil.copy(file, into)
-    (package,) = (path.parent for path in source.glob("probe_*/__init__.py"))
+    (package,) = (path.parent for path in source.glob("*probe*/__init__.py"))
     shutil.copytree(package, into / package.name, ignore=MADE)
     return into / package.name
 

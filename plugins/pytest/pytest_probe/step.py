@@ -18,8 +18,8 @@ from probe_core.store.files import (
 from pytest_probe.value_text import CHECKSUM_FIELD, TensorValue, format_leaf, parse_leaf
 
 DUMP_FILE = DEFAULT_RECORD_FILES[0]
-LADDER_FILE = "ladder.json"
-SCHEMA = 1
+STEP_PHASES_FILE = "step_phases.json"
+SCHEMA = 2
 VALUES = "values"
 """The field of a phase that holds its tensors."""
 FRAMEWORK = "pytorch"
@@ -50,7 +50,7 @@ class Step:
     Attributes:
         calls: The records by their keys, in the order of the run.
         notes: What the recorder noted of the whole step, such as the families of operators that it recorded.
-        phases: The phases of a training step, with the fields of ``ladder.json``.
+        phases: The phases of a training step, with the fields of ``step_phases.json``.
     """
 
     calls: Mapping[str, Call]
@@ -85,10 +85,10 @@ def read_step(directory: Path) -> Step:
     families = {name: scopes for name, scopes in notes.get(FAMILIES_FIELD, {}).items() if scopes}
     fields = ((FAMILIES_FIELD, families), (UNRECORDED_FIELD, notes.get(UNRECORDED_FIELD)))
     notes = {name: content for name, content in fields if content}
-    if not (directory / LADDER_FILE).is_file():
+    if not (directory / STEP_PHASES_FILE).is_file():
         return Step(calls, notes)
-    ladder = json.loads((directory / LADDER_FILE).read_text("utf-8"))
-    phases = [{**phase, VALUES: _parse_fields(phase[VALUES])} for phase in ladder["rungs"]]
+    content = json.loads((directory / STEP_PHASES_FILE).read_text("utf-8"))
+    phases = [{**phase, VALUES: _parse_fields(phase[VALUES])} for phase in content["phases"]]
     return Step(calls, notes, phases)
 
 
@@ -101,8 +101,8 @@ def write_step(step: Step, directory: Path) -> None:
     (directory / DUMP_FILE).write_text(json.dumps({**header, "data": records}), "utf-8")
     (directory / CONSTRUCT_FILE).write_text(json.dumps(parents), "utf-8")
     phases = [{"stack": [], **phase, VALUES: _format_fields(phase[VALUES])} for phase in step.phases]
-    ladder = {"schema": SCHEMA, "framework": FRAMEWORK, "not_captured": {}, "rungs": phases}
-    (directory / LADDER_FILE).write_text(json.dumps(ladder), "utf-8")
+    content = {"schema": SCHEMA, "framework": FRAMEWORK, "not_captured": {}, "phases": phases}
+    (directory / STEP_PHASES_FILE).write_text(json.dumps(content), "utf-8")
 
 
 def map_tensors(tree: Tree, change: Callable[[ValuePath, TensorValue], Any], path: ValuePath = ()) -> Any:

@@ -89,7 +89,7 @@ def probe_recorders() -> list[RecorderSpec]:
             name="pytorch",
             summary="records the calls and modules of torch while another plugin runs a function",
             framework="pytorch",
-            factory="probe_pytorch.recorder:Recorder",
+            factory="probe_pytorch.recorder:TorchRecorder",
         )
     ]
 

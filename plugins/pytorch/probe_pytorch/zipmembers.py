@@ -18,7 +18,7 @@ _END = struct.Struct("<4s4H2IH")
 _LARGE_END = struct.Struct("<4xQ4x2I4Q4sIQI")
 """The end record of zip64, which torch writes before the usual one, and the locator behind it."""
 _LARGE_END_SIZE = 44
-"""What the end record of zip64 states as its size, which is that of the fields behind."""
+"""Size that the end record of zip64 states, which is that of the fields behind."""
 _ENTRY = struct.Struct("<4s2xB1x2H8x2I3H8xI")
 _END_MARK, _ENTRY_MARK = b"PK\x05\x06", b"PK\x01\x02"
 _LARGE_END_MARK, _LOCATOR_MARK = b"PK\x06\x06", b"PK\x06\x07"

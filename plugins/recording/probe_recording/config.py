@@ -155,7 +155,7 @@ class Config:
     online: Destination | None = None
     path: Path | None = None
     shown_path: str = ""
-    repeated: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    repeated: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def saves_tensors(self) -> bool:

@@ -15,7 +15,7 @@ SETTINGS_FIELD = "settings"
 """The member of probe's own section of the header that holds the settings (docs/formats.md#dump-json)."""
 
 REPEATED_FIELDS = (
-    "rank", "seed", "is_deterministic", "precision", "risk_level", "extra_info", "support_wrap_ops", "ladder",
+    "rank", "seed", "is_deterministic", "precision", "risk_level", "extra_info", "support_wrap_ops", "step_phases",
     "conditions", "custom_op_namespaces", "custom_wrap_ops",
 )  # fmt: skip
 """Fields of ``config.json`` that decide what is recorded, besides task, level and step."""

@@ -109,7 +109,7 @@ def test_check_reports_what_fails_in_every_comparison(kind: str) -> None:
 def test_every_kind_of_the_core_but_recorders_has_a_trial() -> None:
     assert set(manager_of().kinds) - set(TRIALS) <= {"dumpers", "references", "runners", "status_rules",
                                                      "standards", "name_rules", "detectors", "tasks", "interceptors",
-                                                     "condition_captures"}  # fmt: skip
+                                                     "condition_captures", "recorders"}  # fmt: skip
 
 
 def test_command_exits_with_2_if_a_contribution_fails_in_use(capsys: pytest.CaptureFixture[str]) -> None:

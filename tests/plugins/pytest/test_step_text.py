@@ -36,7 +36,7 @@ PHASE = {"phase": "batch", "number": 0, "stack": ["a line"], "facts": {"lr": 0.1
 def write_recorded(directory: Path) -> None:
     (directory / "dump.json").write_text(json.dumps({"probe": {"families": {"custom_operators": []}}, "data": RECORDS}))
     (directory / "construct.json").write_text(json.dumps(PARENTS))
-    (directory / "ladder.json").write_text(json.dumps({"rungs": [PHASE], "not_captured": {}}))
+    (directory / "step_phases.json").write_text(json.dumps({"phases": [PHASE], "not_captured": {}}))
 
 
 def without_checksums(tree: Any) -> Any:
@@ -58,8 +58,8 @@ def test_step_becomes_text_and_a_run_again(tmp_path: Path) -> None:
     assert written["data"] == without_checksums(RECORDS) and [*written["data"]] == [*RECORDS]
     parents = json.loads((tmp_path / "run" / "construct.json").read_text())
     assert parents == {key: PARENTS.get(key) for key in RECORDS}
-    ladder = json.loads((tmp_path / "run" / "ladder.json").read_text())
-    assert ladder["rungs"] == [{**PHASE, "stack": []}]
+    content = json.loads((tmp_path / "run" / "step_phases.json").read_text())
+    assert content["phases"] == [{**PHASE, "stack": []}]
 
 
 def test_lines_are_short(tmp_path: Path) -> None:

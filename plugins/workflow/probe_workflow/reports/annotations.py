@@ -63,7 +63,7 @@ def list_annotations(result: CheckResult, root: Path) -> list[Annotation]:
 
 
 def _annotate(cause: Finding, root: Path) -> Annotation:
-    match = _FRAME.match(cause.where) or _FRAME.match(str(cause.evidence.get("ladder_where", "")))
+    match = _FRAME.match(cause.where) or _FRAME.match(str(cause.evidence.get("step_phase_where", "")))
     message = describe_cause(cause)
     key = f"{cause.reason.code} {cause.step} {cause.rank} {cause.op}"
     if match is None:
