@@ -31,7 +31,7 @@ def measure_spread(golden: Step, repetitions: Sequence[Step], rounded: Sequence[
             if value.checksum is None or other is None or other.shape != value.shape:
                 continue
             size = compute_distance(value, other)
-            least = load_limits().largest if is_rounded else _get_least_spread(value.dtype)
+            least = load_limits().max_spread if is_rounded else _get_least_spread(value.dtype)
             if size > max(least, spread.get(value.checksum, 0.0)):
                 spread[value.checksum] = round_up(size)
     return dict(sorted(spread.items()))
@@ -64,7 +64,7 @@ def spread_step(step: Step, spread: Mapping[str, float]) -> Step:
 
 def list_undetermined(step: Step, spread: Mapping[str, float]) -> set[ValuePath]:
     """Return the paths of values that rounding alone changes so much that they are not compared."""
-    limit = load_limits().largest
+    limit = load_limits().max_spread
     return {path for path, value in step.tensors().items() if spread.get(value.checksum or "", 0.0) > limit}
 
 
@@ -83,4 +83,4 @@ def _get_least_spread(dtype: str) -> float:
     """Return the smallest spread of a dtype that is kept; 0 if its numbers are not rounded."""
     kind = getattr(torch, dtype, None)
     eps = torch.finfo(kind).eps if kind is not None and kind.is_floating_point else 0.0
-    return min(load_limits().least * eps, load_limits().largest)
+    return min(load_limits().min_spread * eps, load_limits().max_spread)
