@@ -120,7 +120,7 @@ def _convert_value(name: str, value: Any, option: Option | None = None) -> Any:
     is_flag = name == "stack" if option is None else option.kind == "flag"
     kind = bool if is_flag else type(_DEFAULTS.get(name))
     if kind in (bool, int) and (type(value) is not kind or (name == "jobs" and value < 1)):
-        expected = "True or False" if kind is bool else "a whole number from 1 on"
+        expected = "True or False" if kind is bool else "a positive integer"
         raise UserError(f"{name} must be {expected}, not {value!r:.40}.", f"Pass {expected}.")
     if option is not None:
         if option.choices and value not in option.choices:

@@ -25,12 +25,12 @@ def measure_spread(golden: Step, repetitions: Sequence[Step], rounded: Sequence[
     spread: dict[str, float] = {}
     for number, repetition in enumerate((*repetitions, *rounded)):
         is_rounded = number >= len(repetitions)
-        others = repetition.tensors()
+        repeated_values = repetition.tensors()
         for path, value in golden.tensors().items():
-            other = others.get(path)
-            if value.checksum is None or other is None or other.shape != value.shape:
+            repeated = repeated_values.get(path)
+            if value.checksum is None or repeated is None or repeated.shape != value.shape:
                 continue
-            size = compute_distance(value, other)
+            size = compute_distance(value, repeated)
             least = load_limits().max_spread if is_rounded else _get_least_spread(value.dtype)
             if size > max(least, spread.get(value.checksum, 0.0)):
                 spread[value.checksum] = round_up(size)
@@ -41,9 +41,11 @@ def compute_distance(first: TensorValue, second: TensorValue) -> float:
     """Return the largest difference of statistics, divided by the largest element or, for norms, by the norm."""
     distance = 0.0
     scales = [first.scale] * 3 + [abs((first.statistics or (0.0,))[-1] or 0.0)]
-    for one, another, scale in zip(first.statistics or (), second.statistics or (), scales):
-        if one is not None and another is not None and math.isfinite(one) and math.isfinite(another) and scale:
-            distance = max(distance, abs(one - another) / scale)
+    for number, reference, scale in zip(first.statistics or (), second.statistics or (), scales):
+        if number is None or reference is None or not scale:
+            continue
+        if math.isfinite(number) and math.isfinite(reference):
+            distance = max(distance, abs(number - reference) / scale)
     return distance
 
 

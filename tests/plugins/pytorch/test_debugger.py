@@ -52,7 +52,7 @@ def test_a_debugger_that_could_not_be_made_is_not_the_one(tmp_path: Path) -> Non
         ({"dump_path": "run", "task": "run_ut"}, "records nothing here"),
         ({"dump_path": "run", "level": 3}, '"level" must be one of the choices'),
         ({"dump_path": "r+n"}, "which holds '\\+'"),
-        ({"dump_path": "run", "step": ["5-2"]}, "neither a number from 0 on nor a range"),
+        ({"dump_path": "run", "step": ["5-2"]}, "neither a non-negative integer nor a range"),
         ({"dump_path": "run", "step": 5}, '"step" must be a list'),
         ({"dump_path": "run", "step": [-1]}, "neither a number"),
         ({"dump_path": "run", "model": "no model"}, "model must be a torch.nn.Module"),

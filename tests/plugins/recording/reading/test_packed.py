@@ -248,7 +248,7 @@ def test_a_file_that_cannot_be_read_is_closed(tmp_path: Path, content: bytes) ->
     [
         (b"", "json is not valid JSON"),
         (b"[1]", "json is not a JSON object"),
-        (b'{"header": {}}', "no whole number"),
+        (b'{"header": {}}', "not a non-negative integer"),
         (b'{"data_start": -1, "header": {}}', "no whole number"),
         (b'{"data_start": true, "header": {}}', "no whole number"),
         (b'{"data_start": 1e3, "header": {}}', "no whole number"),
