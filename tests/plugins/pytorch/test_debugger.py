@@ -54,7 +54,7 @@ def test_a_debugger_that_could_not_be_made_is_not_the_one(tmp_path: Path) -> Non
         ({"dump_path": "r+n"}, "which holds '\\+'"),
         ({"dump_path": "run", "step": ["5-2"]}, "neither a non-negative integer nor a range"),
         ({"dump_path": "run", "step": 5}, '"step" must be a list'),
-        ({"dump_path": "run", "step": [-1]}, "neither a number"),
+        ({"dump_path": "run", "step": [-1]}, "neither a non-negative integer"),
         ({"dump_path": "run", "model": "no model"}, "model must be a torch.nn.Module"),
         ({"dump_path": "run", "model": []}, "model must be a torch.nn.Module"),
         ({"config_path": "missing.json"}, "cannot be read"),
