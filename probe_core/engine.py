@@ -14,12 +14,12 @@ ENGINE_VARIABLE = "PROBE_ENGINE"
 
 
 def import_compiled(module: str) -> ModuleType | None:
-    """Return the compiled ``module``, or None to use numpy, which gives the same results.
+    """Return the compiled ``module``, or None to use numpy, which computes the same results.
 
-    The environment variable ``PROBE_ENGINE`` forces one of both; by default, compiled code is used if built.
+    The environment variable ``PROBE_ENGINE`` selects an engine. By default, compiled code is used if it is built.
 
     Raises:
-        UserError: ``PROBE_ENGINE`` is no engine, or asks for compiled code that was not built.
+        UserError: ``PROBE_ENGINE`` is not the name of an engine, or selects compiled code that is not built.
     """
     engine = os.environ.get(ENGINE_VARIABLE, "")
     if engine not in ("", *ENGINES):

@@ -1,4 +1,4 @@
-"""The entrance for programs: ``probe_core.compare`` (docs/python.md)."""
+"""The Python API: ``probe_core.compare`` (docs/python.md)."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _PATH_FIELDS = ("output", "stack_path")
 
 
 def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any) -> Comparison:
-    """Return the comparison of two recorded runs; nothing is measured until a result is asked for.
+    """Return the comparison of two recorded runs; rows are measured when a result is accessed.
 
     Args:
         target: The run under test: a dump.json, or a rank, step or dump directory; a path
-            (made absolute, like all that are given here), or a URL.
+            (made absolute, like all paths among the arguments), or a URL.
         golden: The reference run.
-        **options: Options of ``probe compare`` (docs/python.md#options); None stands for the default.
+        **options: Options of ``probe compare`` (docs/python.md#options); None selects the default.
 
     Raises:
         UserError: A path does not hold a run, or an option is not valid.
@@ -69,7 +69,7 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
 
 
 def _make_absolute(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the local paths among some values, made absolute."""
+    """Return the local paths among ``values`` as absolute paths; other values are left out."""
     return {name: path.absolute() for name, path in values.items() if isinstance(path, Path)}
 
 
@@ -79,10 +79,10 @@ vars(compare)["__signature__"] = _signature.replace(parameters=[_target, _golden
 
 
 def create_plan(manager: Manager, target: Path, golden: Path, options: Mapping[str, Any]) -> Plan:
-    """Return the plan of a comparison with ``options``, of which None stands for the default.
+    """Return the plan of a comparison with ``options``; None selects the default of an option.
 
     Raises:
-        UserError: An option does not exist or has a value of another kind, or two exclude each other.
+        UserError: An option does not exist, has a value of a wrong type, or excludes another option.
     """
     specs = [spec for spec in manager.specs("options", OptionSpec) if spec.command == "compare"]
     added = {option.keyword: (spec, option) for spec in specs for option in spec.options}
@@ -116,11 +116,11 @@ def create_plan(manager: Manager, target: Path, golden: Path, options: Mapping[s
 
 
 def _convert_value(name: str, value: Any, option: Option | None = None) -> Any:
-    """Return the value of an option, or of a plugin's ``option``, as the command line leaves it."""
+    """Return the value of an option, or of the ``option`` of a plugin, in the form that the command line yields."""
     is_flag = name == "stack" if option is None else option.kind == "flag"
     kind = bool if is_flag else type(_DEFAULTS.get(name))
     if kind in (bool, int) and (type(value) is not kind or (name == "jobs" and value < 1)):
-        expected = "True or False" if kind is bool else "a whole number from 1 on"
+        expected = "True or False" if kind is bool else "a positive integer"
         raise UserError(f"{name} must be {expected}, not {value!r:.40}.", f"Pass {expected}.")
     if option is not None:
         if option.choices and value not in option.choices:
@@ -135,16 +135,16 @@ def _convert_value(name: str, value: Any, option: Option | None = None) -> Any:
 
 
 class Comparison:
-    """Two recorded runs, compared when a result is asked for.
+    """Two recorded runs, which are compared when a result is accessed.
 
     Attributes:
         plan: All options.
         pairs: The record files to compare with each other, by step and rank.
         problems: Sentences on the steps and ranks that are missing from the results.
-        damaged: Those of them on directories that should hold a run and do not.
-        first: The answers that are printed before all else, once the runs are compared.
+        damaged: The sentences in ``problems`` on directories that should hold a run and do not.
+        first: The answers that are printed first, after the comparison.
         last: The answers that are printed after the summaries.
-        asked: The answers that options of plugins ask for, after ``run``.
+        asked: The answers that options of plugins request, after ``run``.
     """
 
     def __init__(self, plan: Plan, manager: Manager) -> None:
@@ -167,7 +167,7 @@ class Comparison:
         return f"<Comparison of {self.plan.target} with {self.plan.golden}, {format_count(len(self.pairs), 'pair')}>"
 
     def _repr_html_(self) -> str:
-        """Return the verdict and the counts for a notebook, as a page shows them; compares the runs."""
+        """Compare the runs, and return the verdict and the counts as HTML for a notebook."""
         try:
             counts, answer = self.counts, self.answer
         except UserError as error:
@@ -184,7 +184,7 @@ class Comparison:
 
     @property
     def reports(self) -> list[Report]:
-        """The counts, suspects and notes of each pair; made when they are first asked for."""
+        """The counts, suspects and notes of each pair; the first access compares the runs."""
         if not self._reports:
             with self._compare():
                 pass
@@ -192,7 +192,7 @@ class Comparison:
 
     @property
     def answer(self) -> Answer | None:
-        """The verdict on the two runs with its causes; None if no installed plugin gives one."""
+        """The verdict on the two runs with its causes; None if no installed plugin provides verdicts."""
         _ = self.reports
         return next((conclusion.answer for conclusion in self.first if conclusion.answer is not None), None)
 
@@ -209,7 +209,7 @@ class Comparison:
     def rows(self) -> Iterator[dict[str, Cell]]:
         """Yield the rows of the table as they are measured; numbers have all digits.
 
-        Each holds ``step``, ``rank``, ``op`` and ``level``, then a cell for each column of the table.
+        Each row holds ``step``, ``rank``, ``op`` and ``level``, and a cell for each column of the table.
         """
         with closing(self._yield_batches()) as batches:
             for pair, table, batch in batches:
@@ -223,13 +223,13 @@ class Comparison:
     def _yield_batches(self) -> Generator[tuple[RunPair, Table, RowBatch], None, None]:
         """Yield the judged batches of each pair."""
         from probe_core import engine
-        from probe_core.flow.comparison import RunComparison as Opened
+        from probe_core.flow.comparison import RunComparison
         from probe_core.flow.judging import JudgeChain
 
         engine.use_threads(self.plan.jobs)
         for pair in self.pairs:
             try:
-                run_comparison = Opened(self.plan, self._manager, pair.target, pair.golden)
+                run_comparison = RunComparison(self.plan, self._manager, pair.target, pair.golden)
             except UserError as error:
                 self._note_failure(pair, error)
                 continue

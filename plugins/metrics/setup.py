@@ -1,4 +1,4 @@
-"""Build of the compiled engine of probe-metrics; if it cannot be built, numpy measures."""
+"""Build the compiled engine of probe-metrics; without it, the metrics use numpy."""
 
 from setuptools import Extension, setup
 

@@ -171,13 +171,13 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _find_missing_option(manager: Manager | None, problem: click.ClickException, words: list[str]) -> UserError | None:
-    """Return the error for the unknown option of a command line if a plugin that is not here gives it."""
+    """Return the error for an unknown option on a command line if a plugin that is not installed provides it."""
     if manager is None or not isinstance(problem, click.NoSuchOption) or problem.ctx is None:
         return None
     command = problem.ctx.command
-    known = {text for parameter in command.params for text in getattr(parameter, "accepted", parameter.opts)}
+    spellings = {text for parameter in command.params for text in getattr(parameter, "accepted", parameter.opts)}
     names = (word.partition("=")[0] for word in words if word.startswith("-"))
-    errors = (manager.create_missing_option_error(str(command.name), name) for name in names if name not in known)
+    errors = (manager.create_missing_option_error(str(command.name), name) for name in names if name not in spellings)
     return next(filter(None, errors), None)
 
 

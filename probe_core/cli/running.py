@@ -21,7 +21,7 @@ FAIL_ON_SUSPECT, FAIL_ON_INCOMPLETE = "suspect", "incomplete"
 """Values of ``--fail-on`` about the answer; the others are levels of rows."""
 
 UNDECIDED_OUTCOMES = (Outcome.NOT_COMPARABLE, Outcome.CANNOT_TELL)
-"""Verdicts that pass no gate."""
+"""Outcomes that never satisfy ``--fail-on``."""
 
 
 def run_plan(
@@ -74,7 +74,7 @@ def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
                     continue
                 if not ranks.has_several_pairs:
                     raise result.error
-                if str(result.error) not in reported_errors:  # one mistake, however many ranks it concerns
+                if str(result.error) not in reported_errors:  # several ranks may have the same error
                     reported_errors.add(str(result.error))
                     with print_above():
                         what = f"{result.pair.name}: {result.error.what}"
@@ -89,7 +89,7 @@ def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
             for conclusion in () if interrupted and stage == "asked" else ranks.yield_conclusions(stage):
                 conclusion.show(brief=brief)
                 is_judged = is_judged and conclusion.is_judged
-        except UserError as error:  # the ranks' own results are there
+        except UserError as error:  # the results of the ranks are already written
             console.error(error.what, error.fix, error.choices)
             failed = True
     reports = [result.report for result in ranks.finished if result.report is not None]  # with revised verdicts
@@ -115,7 +115,7 @@ def _find_exit_code(reports: list[Report], damaged: list[str], failed: bool, fai
 
 
 def _is_failure(report: Report, fail_on: str) -> bool:
-    """Return True if a comparison holds what ``--fail-on`` asks about."""
+    """Return True if a comparison fails the condition of ``--fail-on``."""
     if fail_on == FAIL_ON_SUSPECT:
         return bool(report.suspects)
     if fail_on == FAIL_ON_INCOMPLETE:

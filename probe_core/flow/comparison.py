@@ -45,7 +45,7 @@ from probe_core.store.names import drop_count, is_gradient
 MAX_LISTED_UNREADABLE = 5
 """Number of unreadable files that the summary names."""
 MAX_BATCH_ROWS, MAX_BATCH_COST = 4096, 512 * ROW_COST
-"""Limits of a batch: rows, and costs of rows whose tensors are measured."""
+"""Limits of a batch: the number of rows, and their total cost if tensors are measured."""
 MAX_LISTED_REGION_CALLS = 6
 """Number of calls of a region that are named."""
 
@@ -88,11 +88,11 @@ class RunComparison:
                 )
         self.mode = self.target.mode
         self.is_debug = self.target.is_debug
-        answers = () if self.is_debug else plan.answers  # these are about calls, not about saved variables
+        answers = () if self.is_debug else plan.answers  # answers concern calls, not saved variables
         answer_specs = [manager.find("answers", name, AnswerSpec) for name in answers]
         self.finders = manager.specs("finders", FinderSpec)[:1]
-        asking: list[AnswerSpec | FinderSpec] = [*answer_specs, *self.finders]
-        self._tools = Tools(plan, manager, self.mode, asking, partial(_blame, self.notes))
+        requesting_specs: list[AnswerSpec | FinderSpec] = [*answer_specs, *self.finders]
+        self._tools = Tools(plan, manager, self.mode, requesting_specs, partial(_blame, self.notes))
         run_views = create_views(plan, manager, self.target, self.golden)
         self.notes += run_views.notes
         self.target, self.golden = run_views.compared or (self.target, self.golden)
@@ -119,7 +119,7 @@ class RunComparison:
         self.shown: Sequence[tuple[str, str]] = self._tools.shown
 
     def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
-        """Yield the batches of a further comparison, judged by the same judges."""
+        """Yield the batches of a comparison of two other runs, judged by the same judges."""
         with closing(RunComparison(plan, self.manager, target, golden)) as further:
             judging = JudgeChain(self.manager, False, self.blame)
             for batch in further.batches(rank):
@@ -127,7 +127,7 @@ class RunComparison:
                 yield batch
 
     def write_pairs(self, pair: RunPair) -> Sequence[Path]:
-        """Write the list of pairs if the plan asks for it, and return the files."""
+        """Write the list of pairs if the plan requests it, and return the files."""
         write = self._write_pairs
         return () if write is None else write(pair, self.matching, self.target, self.golden)
 
@@ -143,7 +143,7 @@ class RunComparison:
             yield batch
 
     def batch(self, start: int, stop: int, rank: int = 0) -> RowBatch:
-        """Return the rows of the target's ops from ``start`` up to ``stop``, which are not measured."""
+        """Return the unmeasured rows of the target's ops from ``start`` up to ``stop``."""
         return self._order.create_batch(start, stop, partial(self.describe, rank=rank), self._find_stack)
 
     def chunks(self, count: int) -> list[tuple[int, int]]:
@@ -152,15 +152,15 @@ class RunComparison:
         return [*self._order.yield_spans(0, len(self._order.ops), costs.sum() / max(1, count), costs)]
 
     def look(self, batch: RowBatch) -> None:
-        """Note known differences between frameworks that may explain the rows of a batch."""
+        """Add notes on known differences between frameworks that may explain the rows of a batch."""
         self.notes += self._hints.of(batch)
 
     def explain(self, suspects: Sequence[Suspect]) -> None:
-        """Note known differences between frameworks that may explain the suspects."""
+        """Add notes on known differences between frameworks that may explain the suspects."""
         self.notes += self._hints.of_suspects(suspects)
 
     def advised(self, advice: Advice) -> Advice:
-        """Return the advice with the known differences of the frameworks added."""
+        """Return the advice extended by the known differences between the frameworks."""
         differences = [f"Known difference: {text}." for text in self._hints.explaining]
         return replace(advice, text="\n".join([advice.text, *differences]))
 
@@ -170,7 +170,7 @@ class RunComparison:
         return columns
 
     def create_check(self) -> MeasurementCheck:
-        """Return a check whether rows are measured, and by each metric."""
+        """Return an object that checks whether rows are measured, and whether each metric measures any."""
         return MeasurementCheck(self.mode, self.manager.reason_texts, self._tools.create_metric_checks())
 
     def take_unreadable(self, lines: Sequence[str], count: int) -> None:
@@ -179,7 +179,7 @@ class RunComparison:
         self.unreadable += lines[: MAX_LISTED_UNREADABLE - len(self.unreadable)]
 
     def take_notes(self, lines: Sequence[str]) -> None:
-        """Add the notes of a worker, each once."""
+        """Add the notes of a worker without repeating notes."""
         self.notes += [line for line in lines if line not in self.notes]
 
     def describe(self, op: str, rank: int) -> Op:
@@ -197,7 +197,7 @@ class RunComparison:
         return None if is_gradient(op) else self.target.stack_of(op)
 
     def _open_pairs(self, batches: Iterable[RowBatch]) -> Iterator[tuple[tuple[RowBatch, int], PairGroup]]:
-        """Yield all pairs, opened, in groups, each with its batch and its first row."""
+        """Yield all pairs as groups of open pairs, each with its batch and its first row."""
         for batch in batches:
             pairs = (
                 OpenPair(pair, self.mode, self.target, self.golden, self._tools.names)
@@ -209,19 +209,19 @@ class RunComparison:
                 first += len(group)
 
     def _measure_by_pair(self, batches: Iterable[RowBatch]) -> Iterator[RowBatch]:
-        ahead = measure_ahead(self._open_pairs(batches), self._tools.ahead)
-        for batch, groups in groupby(ahead, key=lambda item: item[0][0]):
+        measured_groups = measure_ahead(self._open_pairs(batches), self._tools.ahead)
+        for batch, groups in groupby(measured_groups, key=lambda item: item[0][0]):
             self._tools.begin(batch)
             for (_, first), group in groups:
                 self._measure(batch, np.arange(first, first + len(group)), group)
             yield batch
 
     def blame(self, error: PluginError, consequence: str) -> None:
-        """Note once that a plugin failed, and the meaning for the result."""
+        """Add a note that a plugin failed and on the consequence for the result, unless it was added before."""
         _blame(self.notes, error, consequence)
 
     def _measure(self, batch: RowBatch, lines: Array, group: PairGroup) -> None:
-        """Measure a group; again, as unreadable, the rows whose mapped files changed meanwhile."""
+        """Measure a group, and measure rows whose mapped files changed meanwhile again, as unreadable."""
         try:
             self._tools.measure_group(batch, lines, group)
             memories = {memory for pair in group for memory in pair.mappings}
@@ -285,14 +285,14 @@ def _describe_region(region: Region, target: Run, golden: Run) -> str:
 
 
 def _blame(notes: list[str], error: PluginError, consequence: str) -> None:
-    """Note once that a plugin failed; a function, so that no reference keeps a failed comparison alive."""
+    """Note once that a plugin failed; a bound method would keep a failed comparison alive."""
     note = f"{error.what} {consequence} {error.fix}"
     if note not in notes:
         notes.append(note)
 
 
 def _create_no_match_error(target: Run, golden: Run, notes: Sequence[str]) -> UserError:
-    """Return the error of two runs without any pair, with the names that come closest."""
+    """Return the error for two runs without any pair, with the nearest names."""
     what = "No row of the target has a partner in the golden."
     if notes and target.header.framework != golden.header.framework:
         first, *more = (f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)

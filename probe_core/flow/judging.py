@@ -1,7 +1,7 @@
 """Application of judges and highlighters to the rows of each op, in the order of the run.
 
-Policies have judged each pair alone when it was measured. Judges see all rows of an op and remember earlier
-ops; they may change verdicts, and the row keeps the old verdict and the reason. Highlighters mark rows.
+Policies judge each pair separately when it is measured. Judges then receive all rows of an op, and may remember
+earlier ops. They may change verdicts; the row keeps the old verdict and the reason. Highlighters mark rows.
 Nothing else changes a verdict.
 """
 
@@ -36,9 +36,9 @@ class JudgeChain:
     def __init__(self, manager: Manager, highlight: bool, blame: Blame) -> None:
         self._blame = blame
         judges = sorted(_find_unique_specs(manager, "judges", JudgeSpec, blame), key=lambda spec: spec.order)
-        marking = _find_unique_specs(manager, "highlighters", HighlightSpec, blame) if highlight else []
+        highlighters = _find_unique_specs(manager, "highlighters", HighlightSpec, blame) if highlight else []
         self._changes: list[tuple[Spec, Change]] = []
-        for spec in (*judges, *marking):
+        for spec in (*judges, *highlighters):
             try:
                 function = _mark if isinstance(spec, HighlightSpec) else _judge
                 self._changes.append((spec, partial(function, spec.name, spec.make())))
@@ -80,7 +80,7 @@ def _check_ruling(ruling: Any) -> Ruling:
 
 
 def _mark(name: str, highlighter: Highlighter, batch: RowBatch) -> None:
-    """Mark the rows that a highlighter marks."""
+    """Apply the marks of a highlighter."""
     for number, (_, rows) in enumerate(batch.all_rows()):
         lines = batch.lines(number)
         for place, mark in highlighter.mark(rows).items():
@@ -88,7 +88,7 @@ def _mark(name: str, highlighter: Highlighter, batch: RowBatch) -> None:
 
 
 def _find_unique_specs(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
-    """Return the contributions of a kind that is always used; of several with the same name, the first."""
+    """Return the contributions of a kind whose members are all used; the first if several have the same name."""
     specs: dict[str, S] = {}
     for spec in manager.specs(kind, as_type):
         if spec.name in specs:

@@ -26,11 +26,11 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
         UserError: A run cannot be read or is empty, or the two hold different kinds of data.
     """
     framework = plan.framework
-    if framework is not None and _has_sure_reader(manager, target, framework) is not _has_sure_reader(
+    if framework is not None and _has_confident_reader(manager, target, framework) is not _has_confident_reader(
         manager, golden, framework
     ):
-        framework = None  # it does not apply to the run that another framework recorded
-    with ExitStack() as stack:  # which closes them unless they can be compared
+        framework = None  # the option does not apply to a run of another framework
+    with ExitStack() as stack:  # closes the runs if they cannot be compared
         run_iterator = (open_run(manager, path, framework) for path in (target, golden))
         target_run, golden_run = runs = [stack.enter_context(closing(run)) for run in run_iterator]
         if target_run.is_debug != golden_run.is_debug:
@@ -51,14 +51,14 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
     return target_run, golden_run
 
 
-def _has_sure_reader(manager: Manager, path: Path, framework: str) -> bool:
-    return any(candidate.sure for candidate in _find_readers(manager, path, framework))
+def _has_confident_reader(manager: Manager, path: Path, framework: str) -> bool:
+    return any(candidate.confidence for candidate in _find_readers(manager, path, framework))
 
 
 class _ReaderCandidate(NamedTuple):
     """A reader with its confidence that it can read a record file."""
 
-    sure: int
+    confidence: int
     spec: ReaderSpec
     reader: Reader
 
@@ -76,13 +76,13 @@ def _find_readers(manager: Manager, path: Path, framework: str | None) -> list[_
             try:
                 reader: Reader = spec.make()
                 with blame_plugin(spec.title, spec.origin):
-                    sure = int(reader.sniff(path))
+                    confidence = int(reader.sniff(path))
             except PluginError as error:
                 if framework is not None:
                     raise
                 warn(error, "The other readers are used instead.")
                 continue
-            candidates.append(_ReaderCandidate(sure, spec, reader))
+            candidates.append(_ReaderCandidate(confidence, spec, reader))
     return candidates
 
 
@@ -102,7 +102,7 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
     """
     readers = _find_readers(manager, path, framework)
     known_frameworks = sorted({reader.spec.framework for reader in readers})
-    if not any(reader.sure for reader in readers):
+    if not any(reader.confidence for reader in readers):
         recorded = framework or _find_recorded_framework(path)
         if recorded and recorded not in known_frameworks and find_provider("readers", recorded) is not None:
             raise manager.create_missing_error("readers", recorded)
@@ -116,8 +116,8 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
             else "List the installed plugins with: probe plugins",
             sorted(frameworks),
         )
-    best = max(readers, key=lambda reader: reader.sure)
-    if not best.sure:
+    best = max(readers, key=lambda reader: reader.confidence)
+    if not best.confidence:
         try:
             path.open("rb").close()
         except OSError as error:
@@ -137,7 +137,7 @@ def _create_read_error(path: Path, error: OSError) -> UserError:
 
 
 def _find_recorded_framework(path: Path) -> str | None:
-    """Return the framework that the record file names, if it can be read and names any."""
+    """Return the framework in the record file; None if the file cannot be read or names no framework."""
     try:
         return read_framework(path)
     except OSError:

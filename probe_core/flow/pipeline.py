@@ -1,7 +1,7 @@
 """The comparison of one record file with another, from opening to the written result.
 
-Rows stream: they are made, judged and written op by op in the order of the target's dump. The workers of a
-pool may measure them; they are written here, in the same order and to the same bytes.
+Rows are created, judged and written op by op, in the order of the target's dump. If the workers of a pool measure
+them, this process still writes them, in the same order and to the same bytes.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _PluginWitness(NamedTuple):
 
 
 def _create_witnesses(comparison: RunComparison, manager: Manager, pair: RunPair) -> list[_PluginWitness]:
-    """Return the witnesses of the answers that the plan asks for."""
+    """Return the witnesses of the answers that the plan requests."""
     witnesses: list[_PluginWitness] = []
     try:
         for name in comparison.plan.answers:
@@ -94,7 +94,7 @@ def _create_witnesses(comparison: RunComparison, manager: Manager, pair: RunPair
 
 
 def create_finder(manager: Manager) -> Finder | None:
-    """Return the finder of suspects of the first plugin that has one."""
+    """Return the finder of suspects of the first plugin that provides one."""
     specs = manager.specs("finders", FinderSpec)
     finder: Finder | None = specs[0].make() if specs else None
     return finder
@@ -111,7 +111,7 @@ def add_rows(finder: Finder, batch: RowBatch, lines: LineNumbers) -> None:
 
 
 def _add_answer(draft: ReportDraft, finder: Finder | None, comparison: RunComparison, pair: RunPair) -> None:
-    """Let the finder of suspects give the verdict; without one if its plugin fails."""
+    """Add the verdict of the finder of suspects to the draft, or a problem if its plugin fails."""
     if finder is None:
         return
     for spec in comparison.finders:
@@ -184,7 +184,7 @@ def _write(
 
 
 def _add_advice(report: Report, comparison: RunComparison, output: OutputFiles) -> Report:
-    """Return the report with the advice of the first plugin that gives one, which is written to a file."""
+    """Write the advice of the first plugin that returns one to a file, and return the report with it."""
     advice = next(iter(comparison.manager.notify("probe_advise", returns=Advice, report=report)), None)
     if advice is None:
         return report

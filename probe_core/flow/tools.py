@@ -38,14 +38,13 @@ RECORD_FIXES = {
     Mode.MD5: "Record both runs with task statistics and summary_mode md5",
 }
 
-
 UNJUDGED_VERDICT = Verdict(Level.SKIP, "", measured=False)
-"""Verdict of rows that are not judged yet."""
+"""Initial verdict of a row, before it is judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ActiveMetric:
-    """A metric in use; ``asked`` is its name with parameters, ``names`` the keys of its measurements."""
+    """A metric in use; ``asked`` is its name with parameters, ``names`` are the keys of its measurements."""
 
     asked: str
     spec: MetricSpec
@@ -55,12 +54,12 @@ class _ActiveMetric:
 
     @property
     def is_columnar(self) -> bool:
-        """True if it measures batches."""
+        """True if the metric measures batches."""
         return hasattr(self.metric, "measure_batch")
 
 
 class _ActivePolicy(NamedTuple):
-    """A policy in use; it judges batches, or groups of pairs of tensors and all other pairs singly."""
+    """A policy in use: it judges batches, or groups of pairs if ``is_grouped``, or single pairs."""
 
     spec: PolicySpec
     policy: Policy
@@ -81,7 +80,7 @@ class Tools:
     Attributes:
         names: The names of the metrics.
         shown: The metrics of the table, with their columns.
-        ahead: Functions that metrics want to be called with large pairs beforehand.
+        ahead: Functions of metrics to be called with large pairs before these are measured.
     """
 
     def __init__(
@@ -104,9 +103,9 @@ class Tools:
             raise _create_policy_error(unusable[0], manager.find("policies", unusable[0], PolicySpec), mode)
         chosen = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
         self._policy = _ActivePolicy.from_spec(chosen, mode)
-        self._labelled = policies[1:]
+        self._label_policies = policies[1:]
         names = dict.fromkeys(name for spec in answer_specs for name in spec.policies)
-        further = [*self._labelled, *(manager.find("policies", name, PolicySpec) for name in names)]
+        further = [*self._label_policies, *(manager.find("policies", name, PolicySpec) for name in names)]
         self._further = [_ActivePolicy.from_spec(spec, mode) for spec in {spec.name: spec for spec in further}.values()]
         table_metrics = find_metrics(self._columns)
         further_metrics = [name for spec in policies for name in spec.metrics] + list(plan.metrics)
@@ -119,42 +118,42 @@ class Tools:
             *_find_highlighter_metrics(plan, manager, mode),
         ]
         self._asked = plan.metrics
-        self._tools = [_create_tool(name, manager, mode) for name in dict.fromkeys(metric_names)]
-        self.names = frozenset(tool.spec.name for tool in self._tools)
+        self._metrics = [_create_metric(name, manager, mode) for name in dict.fromkeys(metric_names)]
+        self.names = frozenset(active.spec.name for active in self._metrics)
         self.shown: Sequence[tuple[str, str]] = self._find_columns(table_metrics)
         self.ahead = self._find_group_functions()
 
     def create_table(self, stack: bool) -> Table:
         """Return the table, with a column for each further metric and for each further policy."""
-        labels = tuple(spec.name for spec in self._labelled)
+        labels = tuple(spec.name for spec in self._label_policies)
         extra = self._find_columns(self._added)
         return Table(self._mode, self._columns, self._texts, stack=stack, extra=extra, labels=labels)
 
     @property
     def opens_pairs(self) -> bool:
         """True if a metric or policy measures or judges pair by pair."""
-        columnar = [*(tool.is_columnar for tool in self._tools), *(judging.is_columnar for judging in self._judgings)]
-        return not all(columnar)
+        contributions: list[_ActiveMetric | _ActivePolicy] = [*self._metrics, *self._active_policies]
+        return not all(active.is_columnar for active in contributions)
 
     @property
-    def _judgings(self) -> list[_ActivePolicy]:
+    def _active_policies(self) -> list[_ActivePolicy]:
         return [self._policy, *self._further]
 
     def begin(self, batch: RowBatch) -> None:
         """Add the measurements and verdicts of a batch, with the results of columnar metrics."""
         results, count = batch.results, len(batch)
-        for tool in self._tools:
-            columns = [MeasurementColumn(count) for _ in tool.names]
-            if tool.is_columnar:
-                columns = self._measure_items(tool, tool.metric.measure_batch, batch)  # type: ignore[attr-defined]
+        for active in self._metrics:
+            columns = [MeasurementColumn(count) for _ in active.names]
+            if active.is_columnar:
+                columns = self._measure_items(active, active.metric.measure_batch, batch)  # type: ignore[attr-defined]
                 for code, obstacle in enumerate(OBSTACLES[1:], 1):
                     lines = np.flatnonzero(batch.obstacles == code)
                     for column in columns if len(lines) else ():
                         column.codes[lines] = column.encode(Measurement(None, obstacle))
-            results.measurements.update(zip(tool.names, columns))
-        verdicts = [VerdictColumn([UNJUDGED_VERDICT], np.zeros(count, np.int32)) for _ in self._judgings]
+            results.measurements.update(zip(active.names, columns))
+        verdicts = [VerdictColumn([UNJUDGED_VERDICT], np.zeros(count, np.int32)) for _ in self._active_policies]
         results.verdicts = verdicts[0]
-        results.further = {judging.spec.name: column for judging, column in zip(self._further, verdicts[1:])}
+        results.further = {active.spec.name: column for active, column in zip(self._further, verdicts[1:])}
 
     def measure_group(self, batch: RowBatch, lines: Array, group: PairGroup) -> None:
         """Add the results of metrics and policies that work on open pairs, for some rows of a batch.
@@ -165,109 +164,109 @@ class Tools:
         are_measurable = np.array([pair.measurable for pair in group], bool)
         measured, rest = group.measurable, np.flatnonzero(~are_measurable).tolist()
         measurements = batch.results.measurements
-        for tool in self._tools:
-            if tool.is_columnar:
+        for active in self._metrics:
+            if active.is_columnar:
                 continue
-            columns = [measurements[name] for name in tool.names]
+            columns = [measurements[name] for name in active.names]
             singles: Sequence[int] = range(len(group))
-            measure = getattr(tool.metric, "measure_group", None)
+            measure = getattr(active.metric, "measure_group", None)
             if measure is not None and len(measured):
-                for column, group_column in zip(columns, self._measure_items(tool, measure, measured)):
+                for column, group_column in zip(columns, self._measure_items(active, measure, measured)):
                     column.put(lines[are_measurable], group_column)
                 singles = rest
             for place in singles:
-                for column, measurement in zip(columns, self._measure(tool, group[place])):
+                for column, measurement in zip(columns, self._measure(active, group[place])):
                     column[lines.item(place)] = measurement
-        for judging, judged in zip(self._judgings, [batch.verdicts, *batch.results.further.values()]):
-            if judging.is_columnar:
+        for active_policy, verdicts in zip(self._active_policies, [batch.verdicts, *batch.results.further.values()]):
+            if active_policy.is_columnar:
                 continue
             singles = range(len(group))
-            if judging.is_grouped and len(measured):
-                taken = {name: column.select(lines[are_measurable]) for name, column in measurements.items()}
-                with blame_plugin(judging.spec.title, judging.spec.origin):
-                    column = judging.policy.judge_group(measured, taken)  # type: ignore[attr-defined]
-                    judged.put(lines[are_measurable], _check_verdicts(column, len(measured), "judge_group"))
+            if active_policy.is_grouped and len(measured):
+                selected = {name: column.select(lines[are_measurable]) for name, column in measurements.items()}
+                with blame_plugin(active_policy.spec.title, active_policy.spec.origin):
+                    column = active_policy.policy.judge_group(measured, selected)  # type: ignore[attr-defined]
+                    verdicts.put(lines[are_measurable], _check_verdicts(column, len(measured), "judge_group"))
                 singles = rest
             for place in singles:
                 line = lines.item(place)
-                judged[line] = self._judge(judging, group[place], LineMeasurements(measurements, line))
+                verdicts[line] = self._judge(active_policy, group[place], LineMeasurements(measurements, line))
 
     def end(self, batch: RowBatch) -> None:
         """Add the verdicts of columnar policies."""
         results = batch.results
         if self._policy.is_columnar:
             results.verdicts = self._judge_batch(self._policy, batch)
-        for judging in self._further:
-            if judging.is_columnar:
-                results.further[judging.spec.name] = self._judge_batch(judging, batch)
+        for active in self._further:
+            if active.is_columnar:
+                results.further[active.spec.name] = self._judge_batch(active, batch)
 
-    def _judge(self, judging: _ActivePolicy, pair: OpenPair, measurements: LineMeasurements) -> Verdict:
+    def _judge(self, active: _ActivePolicy, pair: OpenPair, measurements: LineMeasurements) -> Verdict:
         try:
-            verdict = judging.policy.judge(pair, measurements)
+            verdict = active.policy.judge(pair, measurements)
             if type(verdict) is not Verdict:
                 raise TypeError(f"judge must return a Verdict, not {type(verdict).__name__}")
-        except BaseException as error:  # a third party's policy, which may raise SystemExit
-            blame = create_plugin_error(error, judging.spec.title, judging.spec.origin)
+        except BaseException as error:  # a third-party policy may raise SystemExit
+            blame = create_plugin_error(error, active.spec.title, active.spec.origin)
             if blame is None:
                 raise
             raise blame from error
         return verdict
 
-    def _judge_batch(self, judging: _ActivePolicy, batch: RowBatch) -> VerdictColumn:
-        with blame_plugin(judging.spec.title, judging.spec.origin):
-            verdicts = judging.policy.judge_batch(batch)  # type: ignore[attr-defined]
+    def _judge_batch(self, active: _ActivePolicy, batch: RowBatch) -> VerdictColumn:
+        with blame_plugin(active.spec.title, active.spec.origin):
+            verdicts = active.policy.judge_batch(batch)  # type: ignore[attr-defined]
             return _check_verdicts(verdicts, len(batch), "judge_batch")
 
     def _measure_items(
-        self, tool: _ActiveMetric, method: Callable[[Any], list[MeasurementColumn]], items: RowBatch | PairGroup
+        self, active: _ActiveMetric, method: Callable[[Any], list[MeasurementColumn]], items: RowBatch | PairGroup
     ) -> list[MeasurementColumn]:
-        """Return the columns that a metric's method gives a batch or a group."""
+        """Return the columns that a method of a metric returns for a batch or a group."""
         count = len(items)
         try:
             columns = method(items)
-            if [len(column.codes) for column in columns] != [count] * len(tool.names):
-                raise TypeError(f"{method.__name__} must return {len(tool.names)} columns with all rows")
-        except BaseException as error:  # a third party's metric may raise SystemExit
-            if isinstance(error, KeyboardInterrupt) or not tool.is_third_party:
+            if [len(column.codes) for column in columns] != [count] * len(active.names):
+                raise TypeError(f"{method.__name__} must return {len(active.names)} columns with all rows")
+        except BaseException as error:  # a third-party metric may raise SystemExit
+            if isinstance(error, KeyboardInterrupt) or not active.is_third_party:
                 raise
-            failed = self._note_failure(tool, error)
-            columns = [MeasurementColumn(count, (failed,)) for _ in tool.names]
+            failed = self._note_failure(active, error)
+            columns = [MeasurementColumn(count, (failed,)) for _ in active.names]
             for column in columns:
                 column.codes[:] = 1
         return columns
 
     def create_metric_checks(self) -> list[MetricCheck]:
-        """Return the metrics, to check whether each measures any row."""
+        """Return objects that check whether each metric measures any row."""
         return [
-            MetricCheck(tool.asked, str(tool.spec.origin), tool.names, tool.asked in self._asked)
-            for tool in self._tools
+            MetricCheck(metric.asked, str(metric.spec.origin), metric.names, metric.asked in self._asked)
+            for metric in self._metrics
         ]
 
     def _find_columns(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        tools = [tool for tool in self._tools if tool.asked in names]
-        return [(tool.asked, column) for tool in tools for column in tool.spec.columns]
+        metrics = [metric for metric in self._metrics if metric.asked in names]
+        return [(metric.asked, column) for metric in metrics for column in metric.spec.columns]
 
     def _find_group_functions(self) -> list[GroupFunction]:
-        """Return the functions that metrics want to be called beforehand; a missing one costs only time."""
+        """Return the functions of metrics to be called before pairs are measured; a failure costs only time."""
         functions: dict[str, GroupFunction] = {}
-        for tool in self._tools:
-            location = tool.spec.ahead
+        for active in self._metrics:
+            location = active.spec.ahead
             if location and location not in functions:
                 try:
-                    with blame_plugin(f"{tool.spec.title}: {location}", tool.spec.origin):
+                    with blame_plugin(f"{active.spec.title}: {location}", active.spec.origin):
                         functions[location] = address(location)
                 except PluginError as error:
                     self._blame(error, "The metric still measures, but more slowly.")
         return list(functions.values())
 
-    def _measure(self, tool: _ActiveMetric, pair: OpenPair) -> Sequence[Measurement]:
-        columns = tool.spec.columns
-        obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
+    def _measure(self, active: _ActiveMetric, pair: OpenPair) -> Sequence[Measurement]:
+        columns = active.spec.columns
+        obstacle = pair.obstacle if active.spec.needs is Needs.TENSOR else pair.recorded_obstacle
         if obstacle is not None:
             return [Measurement(None, obstacle)] * len(columns)
-        is_third_party = tool.is_third_party
+        is_third_party = active.is_third_party
         try:
-            measured = tool.metric.measure(pair)
+            measured = active.metric.measure(pair)
             if is_third_party and not isinstance(measured, Sequence):
                 raise TypeError(f"measure must return a list of Measurement, not {type(measured).__name__}")
             if len(measured) != len(columns):
@@ -275,17 +274,17 @@ class Tools:
             return [_check_measurement(item) for item in measured] if is_third_party else measured
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a third party's metric may raise SystemExit
-            return [self._note_failure(tool, error)] * len(columns)
+        except BaseException as error:  # a third-party metric may raise SystemExit
+            return [self._note_failure(active, error)] * len(columns)
 
-    def _note_failure(self, tool: _ActiveMetric, error: BaseException) -> Measurement:
-        """Note once that a third party's metric failed, and return the measurement that states it."""
-        if tool.is_third_party and tool.asked not in self._blamed:
-            self._blamed.add(tool.asked)
-            blame = create_plugin_error(error, tool.spec.title, tool.spec.origin)
+    def _note_failure(self, active: _ActiveMetric, error: BaseException) -> Measurement:
+        """Note once that a third-party metric failed, and return a measurement that holds the error."""
+        if active.is_third_party and active.asked not in self._blamed:
+            self._blamed.add(active.asked)
+            blame = create_plugin_error(error, active.spec.title, active.spec.origin)
             if blame is not None:
                 self._blame(blame, "Its cells in such rows are N/A, and Err_message shows the error.")
-        return Measurement.failed(error, tool.asked)
+        return Measurement.failed(error, active.asked)
 
 
 def _find_highlighter_metrics(plan: Plan, manager: Manager, mode: Mode) -> list[str]:
@@ -301,7 +300,7 @@ def _find_highlighter_metrics(plan: Plan, manager: Manager, mode: Mode) -> list[
     return [name for name in names if split_parameters(name)[0] in measurable]
 
 
-def _create_tool(asked: str, manager: Manager, mode: Mode) -> _ActiveMetric:
+def _create_metric(asked: str, manager: Manager, mode: Mode) -> _ActiveMetric:
     """Return the metric called ``asked``, or raise UserError if it needs tensors and the runs hold none."""
     spec = manager.find("metrics", asked, MetricSpec)
     if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:
@@ -315,7 +314,7 @@ def _create_tool(asked: str, manager: Manager, mode: Mode) -> _ActiveMetric:
 
 
 def _check_verdicts(verdicts: Any, count: int, method: str) -> VerdictColumn:
-    """Return what a policy's ``method`` gives a batch or group; raise TypeError if it is not valid."""
+    """Return the verdicts that a method of a policy returned; raise TypeError if they are not valid."""
     if not isinstance(verdicts, VerdictColumn) or len(verdicts.codes) != count:
         raise TypeError(f"{method} must return a VerdictColumn with a verdict for each row")
     return verdicts

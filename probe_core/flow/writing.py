@@ -1,4 +1,4 @@
-"""The result files of one comparison (docs/tables.md#file-names), which appear complete or not at all."""
+"""The result files of one comparison (docs/tables.md#file-names), which appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class OutputFiles:
         is_debug = opened.is_debug
         self._directory = plan.output / pair.part
         self._time_stamp = plan.time_stamp
-        self._sort = "debug_" if pair.one_of_two else ""
+        self._file_prefix = "debug_" if pair.one_of_two else ""
         self._table = table
         self._draft = draft
         self._label = f"_{pair.label}" if pair.label else ""
@@ -138,8 +138,8 @@ class OutputFiles:
         colours = {line: mark.colour for line, mark in batch.marks.items()}
         cells = self._table.yield_rows(batch, all_digits=all_digits)
         if not sink.spec.page:
-            for line, shown in enumerate(cells):
-                writer.write(shown, colours.get(line))
+            for line, row_cells in enumerate(cells):
+                writer.write(row_cells, colours.get(line))
             return
         for number, (_, rows) in enumerate(batch.all_rows()):
             op = batch.op(number)
@@ -148,7 +148,7 @@ class OutputFiles:
                 writer.write(next(cells), colours.get(line))
 
     def close(self, answer: Answer | None, *, interrupted: bool = False) -> list[Path]:
-        """Complete the files, with the answer where they hold one; mark names with ``_interrupted``."""
+        """Complete the files, with the answer in files that hold answers; ``interrupted`` changes their names."""
         finished: list[Path] = []
         try:
             for sink in self._sinks:
@@ -194,7 +194,7 @@ class OutputFiles:
         self._abandon(sink)
 
     def _note_failure(self, spec: ReporterSpec, error: BaseException) -> None:
-        """Note that a plugin failed to write its file; raise ``error`` if it is no plugin's fault."""
+        """Note that a plugin failed to write its file; raise ``error`` if no plugin caused it."""
         blame = None if isinstance(error, OSError) else create_plugin_error(error, spec.title, spec.origin)
         if blame is None:
             raise error
@@ -202,7 +202,7 @@ class OutputFiles:
 
     def write_advice(self, advice: Advice) -> Path:
         """Write the advisor's file: the line and name of the row, and the advice."""
-        path = self._directory / f"{self._sort}advisor{self._label}_{self._time_stamp}.txt"
+        path = self._directory / f"{self._file_prefix}advisor{self._label}_{self._time_stamp}.txt"
         where = f"Line: {escape_invisible(str(advice.line))}\nSuspect Nodes: {escape_invisible(advice.node)}\n"
         text = where + escape_invisible(f"Expert Advice: {advice.text}\n", keep="\n")
         with write_atomically(path, "The result") as temporary:

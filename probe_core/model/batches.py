@@ -1,6 +1,6 @@
-"""Batches of rows as columns, and ``Row`` views of single lines.
+"""Batches of rows as columns, and ``Row`` views of single rows.
 
-A batch holds some thousands of consecutive rows of the table, with all rows of each of its ops. Every stage
+A batch holds some thousands of consecutive rows of the table, and it always holds all rows of an op. Every stage
 of a comparison adds its columns.
 """
 
@@ -19,13 +19,13 @@ from probe_core.model.rows import Changed, How, Mark, Op, Pair, Reason, Row, Rul
 from probe_core.model.values import OMISSIONS, Slot
 
 PAIRS_PER_BLOCK = 256
-"""Number of pairs that are made together."""
+"""Number of pairs that are created together."""
 ABSENT = -1
-"""Line of a missing side of a pair."""
+"""Line of a side of a pair that is missing."""
 MATCH_KINDS = tuple(How)
-"""Ways of matching by their codes."""
+"""Ways of matching; the position is the code."""
 OBSTACLES = (None, Reason("no_target"), Reason("no_golden"), Reason("shape"), *map(Reason, OMISSIONS))
-"""Reasons why recorded metadata cannot be compared, by their codes."""
+"""Reasons why recorded metadata cannot be compared; the position is the code."""
 _IS_NUMERIC = np.array([kind not in (NONE, TEXT) for kind in range(BIG_INTEGER + 1)])
 _NOTE_REASONS = tuple(
     map(Reason, ("no_target", "no_golden", "region", "requires_grad", "dtype", "scalar_differs", "fuzzy"))
@@ -46,32 +46,32 @@ class PairSide:
         self._columns: dict[str, Array] = {}
 
     def column(self, name: str) -> Array:
-        """Return a column of the values; rows without a value have the one of line 0."""
+        """Return a column of the values; rows without a value hold the entry of line 0."""
         if name not in self._columns:
             self._columns[name] = getattr(self.columns, name)[np.maximum(self.lines, 0)]
         return self._columns[name]
 
     def checksums(self) -> list[str | None]:
-        """Return the checksum of each row; None if there is none."""
+        """Return the checksum of each row; None if it was not recorded."""
         recorded = self.columns.checksums
         return [None if line == ABSENT else recorded[line] for line in self.lines.tolist()]
 
     def slots(self, lines: Array) -> list[Slot | None]:
         """Return views of the values of some rows."""
-        wanted = self.lines[lines]
-        if (wanted != ABSENT).all():
-            return [*self.columns.slots(wanted)]
-        slots = iter(self.columns.slots(wanted[wanted != ABSENT]))
-        return [None if line == ABSENT else next(slots) for line in wanted.tolist()]
+        value_lines = self.lines[lines]
+        if (value_lines != ABSENT).all():
+            return [*self.columns.slots(value_lines)]
+        slots = iter(self.columns.slots(value_lines[value_lines != ABSENT]))
+        return [None if line == ABSENT else next(slots) for line in value_lines.tolist()]
 
 
 class RowBatch:
     """Consecutive rows of the table with all rows of their ops.
 
     Args:
-        first_op: The place of the first op among all ops of the table.
+        first_op: The position of the first op among all ops of the table.
         ops: The names of the ops.
-        starts: The first row of each op in the batch, then the number of rows.
+        starts: The first row of each op in the batch, followed by the number of rows.
         target: The target side.
         golden: The golden side.
         match_codes: Codes in ``MATCH_KINDS``.
@@ -81,8 +81,8 @@ class RowBatch:
 
     Attributes:
         results: The measurements, and the verdicts of the policies.
-        marks: The highlights, by row.
-        changes: The verdicts that judges changed, by row.
+        marks: The highlights by row.
+        changes: The verdicts that judges changed by row.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class RowBatch:
         self.results = BatchResults()
         self.marks: dict[int, Mark] = {}
         self.changes: dict[int, tuple[Changed, ...]] = {}
-        self._describe, self._stack_of = describe, find_stack
+        self._describe, self._find_op_stack = describe, find_stack
         self._translations = {} if translations is None else translations
         self._pairs: list[Pair | None] = [None] * len(match_codes)
         self._rows: list[Row | None] = [None] * len(match_codes)
@@ -112,7 +112,7 @@ class RowBatch:
 
     @property
     def verdicts(self) -> VerdictColumn:
-        """The verdicts of the policy of the table, or of judges."""
+        """The verdicts of the policy of the table, as changed by judges."""
         assert self.results.verdicts is not None
         return self.results.verdicts
 
@@ -137,18 +137,18 @@ class RowBatch:
 
     @cached_property
     def omission(self) -> Array:
-        """The place of each row's reason in ``OMISSIONS``, counted from 1; 0 for rows to compare."""
+        """The position of the reason of each row in ``OMISSIONS``, starting at 1; 0 for rows to compare."""
         sides = (np.where(side.is_present, side.column("omission"), 0) for side in (self.target, self.golden))
         return np.maximum(*sides).astype(int)
 
     @cached_property
     def have_equal_extents(self) -> Array:
-        """True for rows whose sides have the same text of the shape."""
+        """True for rows whose sides have the same shape, as recorded."""
         return self._compare_texts("extent", lambda extent: extent[0])
 
     @cached_property
     def have_same_dtypes(self) -> Array:
-        """True for rows whose sides have the same dtype, however it is spelled."""
+        """True for rows whose sides have the same dtype, even if it is spelled differently."""
         are_same = self._compare_texts("dtype", str)
         tables = self.target.columns.dtypes, self.golden.columns.dtypes
         codes = self.target.column("dtype"), self.golden.column("dtype")
@@ -206,7 +206,7 @@ class RowBatch:
         return flags
 
     def notes(self, line: int) -> tuple[Reason, ...]:
-        """Return the reasons that apply to a pair whatever is measured (docs/tables.md#messages)."""
+        """Return the reasons that do not depend on measurements (docs/tables.md#messages)."""
         return decode_notes(int(self.flags[line]))
 
     def has_reason(self, is_wanted: Callable[[Reason], object]) -> Array:
@@ -241,7 +241,7 @@ class RowBatch:
         return equal
 
     def _encode_texts(self, table: str, text: Callable[[Any], str], *, of_target: bool = False) -> Array:
-        """Return the first position in the target's table of each text of the golden's, or ``ABSENT``."""
+        """Return the first position in the table of the target of each text of the golden's table, or ``ABSENT``."""
         key = f"{table} of the {'target' if of_target else 'golden'}"
         if key not in self._translations:
             tables = [[*map(text, getattr(side.columns, table))] for side in (self.target, self.golden)]
@@ -294,11 +294,11 @@ class RowBatch:
         """Return the rows of an op of the batch."""
         lines = self.lines(number)
         if None in self._rows[lines.start : lines.stop]:
-            self._make_rows(lines.start, lines.stop)
+            self._create_rows(lines.start, lines.stop)
         return self._rows[lines.start : lines.stop]  # type: ignore[return-value]
 
-    def _make_rows(self, start: int, stop: int) -> None:
-        """Make the views of the rows from ``start`` up to ``stop``."""
+    def _create_rows(self, start: int, stop: int) -> None:
+        """Create the views of the rows from ``start`` up to ``stop``."""
         results, lines = self.results, slice(start, stop)
         names = tuple(results.further)
         op_of = np.searchsorted(self.starts, np.arange(start, stop), "right") - 1
@@ -328,12 +328,12 @@ class RowBatch:
 
     def stack(self, number: int) -> tuple[str, ...] | None:
         """Return the recorded frames of an op, innermost first."""
-        return self._stack_of(self.ops[number])
+        return self._find_op_stack(self.ops[number])
 
     def all_rows(self) -> Iterator[tuple[str, list[Row]]]:
         """Yield the name and the rows of each op."""
         if None in self._rows:
-            self._make_rows(0, len(self))
+            self._create_rows(0, len(self))
         for number, op in enumerate(self.ops):
             yield op, self.rows(number)
 
@@ -345,7 +345,7 @@ class RowBatch:
     # -- changes -------------------------------------------------------------------------------------
 
     def rule(self, line: int, judge: str, ruling: Ruling) -> None:
-        """Replace the verdict on a row by that of a judge; the old verdict is kept in ``changes``."""
+        """Replace the verdict of a row by that of a judge, and keep the old verdict in ``changes``."""
         self._rows[line] = None
         change = Changed(judge, self.verdicts[line], ruling.reason)
         self.changes[line] = (*self.changes.get(line, ()), change)
@@ -357,5 +357,5 @@ class RowBatch:
 
 @cache
 def decode_notes(flags: int) -> tuple[Reason, ...]:
-    """Return the reasons of a row's flags."""
+    """Return the reasons that the bits of ``flags`` stand for."""
     return tuple(note for place, note in enumerate(_NOTE_REASONS) if flags >> place & 1)

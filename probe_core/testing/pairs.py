@@ -1,4 +1,4 @@
-"""Opened pairs for tests, made of arrays or of recorded values."""
+"""Opened pairs for tests, created from arrays or recorded values."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def pair_of_values(
 ) -> OpenPair:  # fmt: skip
     """Return a pair of recorded values without data; None for a missing side."""
     first, second = (None if value is None else _create_slot(name, value) for value in (target, golden))
-    nothing = _SingleTensorRun(np.empty(0))
-    return OpenPair(Pair(first, second), mode, nothing, nothing)
+    empty_run = _SingleTensorRun(np.empty(0))
+    return OpenPair(Pair(first, second), mode, empty_run, empty_run)
 
 
 def _create_slot(name: str, value: Value) -> Slot:

@@ -20,12 +20,12 @@ _SIDES = ("input.0", "input.1", "output.0")
 
 
 class _MeasuredCases:
-    """Edge cases measured with ``metrics``, those that the policy reads."""
+    """Edge cases, measured with ``metrics``, the metrics that the policy or highlighter reads."""
 
     metrics: ClassVar[tuple[MetricSpec, ...]]
 
     def measure(self, pair: OpenPair) -> Measurements:
-        """Return the measurements of a pair, as a comparison makes them."""
+        """Return the measurements of a pair, as a comparison measures them."""
         measurements: dict[str, Measurement] = {}
         for spec in self.metrics:
             obstacle = pair.obstacle if spec.needs is Needs.TENSOR else pair.recorded_obstacle
@@ -43,7 +43,7 @@ class _MeasuredCases:
         return MappingProxyType(dict.fromkeys(names, error))
 
     def cases(self) -> Iterator[tuple[str, OpenPair, Measurements]]:
-        """Yield measured edge cases, pairs without partner, and one for which every metric failed."""
+        """Yield measured edge cases, pairs without a partner, and a pair for which every metric failed."""
         value = value_of(EDGES["plain"])
         pairs = [(name, pair_of(target, golden)) for name, target, golden in edge_pairs()]
         pairs.append(("other shapes", pair_of(np.zeros(2), np.zeros(3))))
@@ -55,7 +55,7 @@ class _MeasuredCases:
 
 
 class PolicyConformance(_MeasuredCases):
-    """Tests for any policy; set ``spec``, and ``metrics`` to those that it reads."""
+    """Tests for any policy; set ``spec``, and set ``metrics`` to the metrics that the policy reads."""
 
     spec: ClassVar[PolicySpec]
 
@@ -91,7 +91,7 @@ class PolicyConformance(_MeasuredCases):
         assert first == [policy.judge(*case) for case in reversed(cases)][::-1]
 
     def test_groups_give_what_pairs_give(self) -> None:
-        """Check that a pair of tensors has the same verdict whatever pairs are judged with it."""
+        """Check that the verdict of a pair of tensors does not depend on the other pairs of its group."""
         policy: Any = self.policy()
         if not hasattr(policy, "judge_group"):
             return
@@ -106,7 +106,7 @@ class PolicyConformance(_MeasuredCases):
 
 
 class HighlighterConformance(_MeasuredCases):
-    """Tests for any highlighter; set ``spec``, and ``metrics`` to those that it reads."""
+    """Tests for any highlighter; set ``spec``, and set ``metrics`` to the metrics that the highlighter reads."""
 
     spec: ClassVar[HighlightSpec]
 

@@ -1,7 +1,7 @@
-"""Trials of contributions: each takes part in comparisons of a small pair of runs.
+"""Trials of contributions: each contribution is used in comparisons of two small runs.
 
-A contribution that can be made may still fail in every comparison, for example because a method is missing
-or takes other arguments.
+A contribution that can be created may still fail in every comparison, for example because a method is missing or
+has other parameters.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from probe_core.store.layout import RunPair
 from probe_core.testing.trial_runs import FRAMEWORK, GOLDEN, TARGET, TrialReader, record_file
 
 ALWAYS_USED_KINDS = ("judges", "finders", "highlighters", "views")
-"""Kinds of which every comparison uses all contributions. In a trial, only the tried one takes part."""
+"""Kinds whose contributions are all used by every comparison. A trial uses only the tried contribution."""
 
 
 class TrialError(Exception):
-    """The sentence of a failure that is not an exception of the contribution."""
+    """A failure that is not an exception of the contribution; its text is a sentence."""
 
 
 class TrialFault(TrialError):
@@ -52,14 +52,14 @@ class TrialPolicy:
 
 
 class TrialManager(Manager):
-    """The plugins of a trial: one contribution, and all others that a comparison names."""
+    """The plugins of a trial: the tried contribution, and all others that a comparison requires."""
 
     def __init__(self, manager: Manager, kind: str, tried: Spec) -> None:
         self.__dict__.update(vars(manager))
         self._kind, self._tried = kind, tried
 
     def contributions(self, kind: str) -> list[Contribution]:
-        """Return the contributions of a kind that take part, one of each name."""
+        """Return the contributions of a kind in the trial, one per name."""
         trial_plugin = Plugin("trial", "trial", "")
         tried = [Contribution(self._tried, trial_plugin)] if kind == self._kind else []
         if kind == "readers":
@@ -75,7 +75,7 @@ class TrialManager(Manager):
         }
         named: dict[str, Contribution] = {}
         installed = super().contributions(kind)
-        if kind == "tables":  # every comparison uses them, so that a broken one would fail all trials
+        if kind == "tables":  # every comparison uses them, so a broken table would fail all trials
             installed = [item for item in installed if item.spec.origin.is_of_probe]
         for item in chain(tried, installed, further.get(kind, ())):
             named.setdefault(item.spec.name, item)
@@ -127,7 +127,7 @@ class Trial:
         return RunPair(target, golden)
 
     def yield_batches(self, comparison: RunComparison, *, highlight: bool = False) -> Iterator[RowBatch]:
-        """Yield the judged batches of a comparison; make the cells of their rows.
+        """Yield the judged batches of a comparison, after the cells of their rows are created.
 
         Raises:
             PluginError: A judge or highlighter failed.

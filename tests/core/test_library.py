@@ -195,9 +195,9 @@ def test_several_formats_in_one_write_are_refused(pair: Any, tmp_path: Path) -> 
     "options, what",
     [
         ({"highlight": "yes"}, "highlight must be True or False"),
-        ({"jobs": "4"}, "jobs must be a whole number"),
-        ({"jobs": True}, "jobs must be a whole number"),
-        ({"jobs": 0}, "jobs must be a whole number from 1 on, not 0"),
+        ({"jobs": "4"}, "jobs must be a positive integer"),
+        ({"jobs": True}, "jobs must be a positive integer"),
+        ({"jobs": 0}, "jobs must be a positive integer, not 0"),
         ({"diff_analyze": "yes"}, "diff_analyze must be True or False"),
         ({"stack": 1}, "stack must be True or False"),
         ({"fuzzy": True, "matcher": "exact"}, "exclude each other"),

@@ -58,7 +58,7 @@ def good(tmp_path: Path) -> Path:
         ('{"task": "statistics", "data": {"a": 1}}', 'data["a"] must be an object'),
         (
             '{"task": "statistics", "data": {"a": {"input": [{"type": "t", "dtype": "d", "shape": [-1]}]}}}',
-            'data["a"].input[0].shape must hold whole numbers',
+            'data["a"].input[0].shape must hold non-negative integers',
         ),
         (
             '{"task": "statistics", "data": {"a": {"output": [{"type": "t", "dtype": 3, "shape": []}]}}}',

@@ -1,4 +1,4 @@
-"""The spec of this kit's hook."""
+"""The spec of the hook ``probe_detectors``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ class DetectorSpec(Spec):
     """A detector of a kind of cause (makes a ``probe_diagnosis.Detector`` for each step and rank).
 
     Attributes:
-        order: Detectors with a smaller number come first; of two findings on one call, the first is kept.
+        order: Detectors with a smaller number run first. If two detectors report the same call, the first finding is
+            used.
     """
 
     order: int = 100

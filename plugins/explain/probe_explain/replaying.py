@@ -87,10 +87,10 @@ class ReplaySetup:
 
 
 def keep_freed_memory() -> None:
-    """Let this process use freed memory again, as far as its C library can.
+    """Let this process reuse freed memory, if its C library supports it.
 
-    By default the C library maps each large array anew, and the system fills its pages with zeros: that took
-    four tenths of the CPU time for a step of GPT-2.
+    By default, the C library maps new memory for each large array, and the system fills the pages with zeros. This
+    took 40 % of the CPU time for a step of GPT-2.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # another C library

@@ -1,4 +1,4 @@
-"""The command ``probe parse``: rows and call stacks of one dump, in the words of ptdbg_ascend's ``parse``."""
+"""The command ``probe parse``: rows and call stacks of one dump, in the format of ``parse`` of ptdbg_ascend."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def parse(ctx: click.Context, /, file: Path, prefix: str) -> int:
     from probe_legacy.reading.lines import PTDBG, format_of
 
     if file.is_dir():
-        inside = sorted(str(path) for name in ("dump.json", "*.pkl") for path in file.rglob(name))[:10]
-        fix = "Give one of the files in it:" if inside else "Give a dump.json or a .pkl file."
-        raise UserError(f"{file} is a directory, and probe parse reads one file.", fix, inside)
+        record_files = sorted(str(path) for name in ("dump.json", "*.pkl") for path in file.rglob(name))[:10]
+        fix = "Give one of the files in it:" if record_files else "Give a dump.json or a .pkl file."
+        raise UserError(f"{file} is a directory, and probe parse reads one file.", fix, record_files)
     if format_of(file) == PTDBG:
         lines = format_ptdbg_file(file, prefix)
     else:
@@ -50,7 +50,7 @@ def parse(ctx: click.Context, /, file: Path, prefix: str) -> int:
 
 
 def format_ptdbg_file(path: Path, prefix: str) -> Iterator[str]:
-    """Yield the lines on the rows of a file of ptdbg_ascend, as its ``parse`` printed them.
+    """Yield lines that describe the rows of a file of ptdbg_ascend, as its ``parse`` printed them.
 
     Raises:
         UserError: The file cannot be read.
@@ -61,7 +61,7 @@ def format_ptdbg_file(path: Path, prefix: str) -> Iterator[str]:
     lines: list[str] = []
     header_lines: list[str] = ["", "Statistic Info:"]
 
-    def keep(row: Any, begin: int) -> None:
+    def add_row(row: Any, begin: int) -> None:
         name = read_row_name(row)
         if not name.startswith(prefix):
             return
@@ -74,12 +74,12 @@ def format_ptdbg_file(path: Path, prefix: str) -> Iterator[str]:
             numbers = row[5] if isinstance(row[5], list) else []
             lines.append(_format_row(name, row[3], row[4], [*numbers, None, None, None]))
 
-    read_lines(path, keep)
+    read_lines(path, add_row)
     yield from lines
 
 
 def format_run(path: Path, prefix: str, manager: Manager, framework: str | None) -> Iterator[str]:
-    """Yield the lines on a run of any format.
+    """Yield lines that describe a run of any format.
 
     Raises:
         UserError: The file cannot be read.
@@ -103,8 +103,8 @@ def format_run(path: Path, prefix: str, manager: Manager, framework: str | None)
 
 
 def _format_row(name: str, dtype: Any, shape: Any, numbers: list[Any]) -> str:
-    top, bottom, mean = numbers[:3]
-    return f"  [{name}][dtype: {dtype}][shape: {shape}][max: {top}][min: {bottom}][mean: {mean}]"
+    maximum, minimum, mean = numbers[:3]
+    return f"  [{name}][dtype: {dtype}][shape: {shape}][max: {maximum}][min: {minimum}][mean: {mean}]"
 
 
 def _format_frame(file: Any, line: Any, function: Any, source: Any) -> list[str]:

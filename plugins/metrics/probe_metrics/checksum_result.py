@@ -1,4 +1,4 @@
-"""Policy behind the column Result of the checksum table."""
+"""Policy of the column Result of the checksum table."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _XOR_OF_ZERO_PATTERN = re.compile("0x0+")
 
 
 class ChecksumResult(BatchPolicy):
-    """Labels ``Pass`` (checksum, shape and dtype agree), ``Different``, or ``N/A`` (a row without partner).
+    """Labels ``Pass`` (checksum, shape and dtype agree), ``Different``, or ``N/A`` (a row without a partner).
 
-    The level is SKIP where the label ``Pass`` proves nothing: neither side has a checksum, or both have an
-    exclusive or (xor) of zero. An xor is zero for all zeros, and for any value that occurs an even number of
-    times, nan and inf included. Tensors without elements are compared like any other.
+    The level is SKIP if the label ``Pass`` proves nothing: neither side has a checksum, or both checksums are an
+    exclusive or (xor) of zero. The xor is zero for all zeros, and for any value that occurs an even number of
+    times, including nan and inf. Tensors without elements are compared like other tensors.
 
-    Source: docs/tables.md#checksum-result, by the comparison guide of msprobe 8.3; the level is probe's own.
+    Source: docs/tables.md#checksum-result, which follows the comparison guide of msprobe 8.3. The level is defined
+    by probe.
     """
 
     def judge_batch(self, batch: RowBatch) -> VerdictColumn:
@@ -53,7 +54,7 @@ def _create_difference_verdict(*names: str) -> Verdict:
 
 
 UNPAIRED_CODE, NO_CHECKSUM_CODE, XOR_OF_ZERO_CODE = 8, 9, 10
-"""Codes of verdicts behind those by the bits of what differs: shape, dtype and checksum."""
+"""Codes of further verdicts; lower codes hold a bit for each of a differing shape, dtype and checksum."""
 VERDICTS = (
     Verdict(Level.PASS, "Pass"),
     _create_difference_verdict("shape"),

@@ -1,4 +1,4 @@
-"""Units of the distance of two tensors in units of the last place (ulp): a dtype, and the limit for it."""
+"""Choice of the dtype, and of its limit, for distances in units of the last place (ulp)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DTYPES_BY_PRECISION = (
 
 @lru_cache(maxsize=256)
 def choose_units(target: np.dtype[Any], golden: np.dtype[Any]) -> Units | None:
-    """Return the coarser of both dtypes with its limit; None if either is no real floating point."""
+    """Return the coarser of both dtypes with its limit; None if a dtype is not a real floating-point dtype."""
     names = (target.name, golden.name)
     if not all(name in DTYPES_BY_PRECISION for name in names):
         return None

@@ -1,4 +1,4 @@
-"""Age limit of a shared directory: what trainings left there that ended, or vanished, days ago is removed."""
+"""Age limit of a shared directory: files of trainings that ended or vanished days ago are removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHER_NAME = re.compile(r"(hello|tally|end)\.prb|(\d{10,16}|hello|tally|end)\.p
 
 
 class SenderPlace(NamedTuple):
-    """A rank of a training."""
+    """The sender of a file: a rank of a training."""
 
     session: str
     rank: int
@@ -28,8 +28,8 @@ class RemovalCounts(NamedTuple):
     """Numbers of removed files.
 
     Attributes:
-        files: All of them.
-        calls: Those that held a call which no receiver has judged.
+        files: Number of all removed files.
+        calls: Number of removed files that held a call which no receiver has judged.
     """
 
     files: int
@@ -37,7 +37,7 @@ class RemovalCounts(NamedTuple):
 
 
 def find_senders_with_calls(names: Iterable[str]) -> set[SenderPlace]:
-    """Return the senders of which a call is in a shared directory, claimed or not."""
+    """Return the senders that have a claimed or unclaimed call in a shared directory."""
     parsed = filter(None, map(_parse_name, names))
     return {place for place, is_call in parsed if is_call}
 
@@ -45,16 +45,16 @@ def find_senders_with_calls(names: Iterable[str]) -> set[SenderPlace]:
 def remove_aged(directory: Path, days: float, excluded: Collection[SenderPlace]) -> RemovalCounts:
     """Remove the files of senders that have written nothing to a shared directory for some days.
 
-    The age of a file is given by the clock that dates the files of the directory: that of a file which is
-    written now. Files that no sender or receiver writes are left alone, set-aside ones too.
+    The age of a file is measured with the clock of the file system: a new file is written to read it. Files that
+    were not written by a sender or receiver are left alone, and so are files that a receiver set aside.
 
     Args:
         directory: The directory.
         days: The age at which files are removed.
-        excluded: Senders of which everything stays.
+        excluded: Senders whose files stay.
 
     Returns:
-        The numbers of what was removed: 0 where the directory cannot be written to.
+        The numbers of removed files; 0 if the directory cannot be read or written.
     """
     files: dict[SenderPlace, list[tuple[str, bool]]] = {}
     newest: dict[SenderPlace, float] = {}
@@ -82,7 +82,7 @@ def remove_aged(directory: Path, days: float, excluded: Collection[SenderPlace])
 
 
 def _parse_name(name: str) -> tuple[SenderPlace, bool] | None:
-    """Return the sender that a file is of, and whether it holds a call; None for a file of another kind."""
+    """Return the sender of a file and whether the file holds a call; None for a file of another kind."""
     match = _FILE_NAME.fullmatch(name)
     if match is None:
         return None
@@ -91,7 +91,7 @@ def _parse_name(name: str) -> tuple[SenderPlace, bool] | None:
 
 
 def _read_directory_time(directory: Path) -> float:
-    """Return the time at which a file that is written now is dated, in seconds."""
+    """Return the current time by the clock of the file system, in seconds."""
     with tempfile.NamedTemporaryFile(dir=directory, prefix=".probe-clock-") as file:
         file.write(b"now")
         file.flush()

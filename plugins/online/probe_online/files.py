@@ -1,7 +1,7 @@
-"""Result files of each rank: two of calls judged by two parties, and two of calls judged by three.
+"""Result files of each rank: two files for calls judged by two parties, and two for calls judged by three.
 
-The details of a call are written first, then its row. So whatever ends the receiver, the calls in the result
-files are complete; a resumed receiver removes details without a row and judges those calls again
+The details of a call are written first, then its row. So the calls in the result files are complete even if the
+receiver is killed. A resumed receiver removes details without a row and judges these calls again
 (docs/online.md#files).
 """
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"(accuracy_checking|api_precision_compare)_(?:result|details
 
 
 class WrittenRow(NamedTuple):
-    """Row of a call that a result file holds.
+    """A row of a call in a result file.
 
     Attributes:
         key: The identity of the call.
@@ -38,14 +38,14 @@ class WrittenRow(NamedTuple):
 
 
 class CallFiles:
-    """The two files of one kind and rank, open for appending.
+    """The result file and the details file of one rank and number of parties, open for appending.
 
     Args:
-        directory: Their directory.
-        time_stamp: The 14 digits in their names.
+        directory: The directory of the files.
+        time_stamp: The 14 digits in the file names.
         rank: The rank.
         parties: 2 or 3.
-        tables: Their columns.
+        tables: The columns of the files.
         language: The language of the headers.
     """
 
@@ -62,7 +62,7 @@ class CallFiles:
         """Append the rows of a call.
 
         Raises:
-            UserError: The files cannot be written, as on a full disk; earlier rows stay.
+            UserError: The files cannot be written, for example because the disk is full; earlier rows stay.
         """
         if not self._files:
             self._create()
@@ -79,18 +79,22 @@ class CallFiles:
         """
         tables = []
         for path, columns in zip(self.paths, self._tables):
-            if _is_cut_short(path, header(columns, self._language)):  # it was killed before both were whole
+            if _is_cut_short(
+                path, header(columns, self._language)
+            ):  # the receiver was killed before both headers were written
                 self._replace(path, columns, ())
             tables.append(read_table(path, columns, [column.key for column in columns], may_be_cut=True))
         result, details = tables
-        done = {self._parse_key(self.paths[0], row, row["name"].strip()): row for row in result.rows}
-        if len(done) < len(result.rows):
+        rows_by_key = {self._parse_key(self.paths[0], row, row["name"].strip()): row for row in result.rows}
+        if len(rows_by_key) < len(result.rows):
             raise UserError(
                 f"{self.paths[0]} has two rows for one call, so the receiver cannot go on with it.",
                 "Give another directory with -o.",
             )
         complete_rows = [
-            row for row in details.rows if self._parse_key(self.paths[1], row, api_of(row["name"].strip())) in done
+            row
+            for row in details.rows
+            if self._parse_key(self.paths[1], row, api_of(row["name"].strip())) in rows_by_key
         ]
         for path, columns, table, rows in zip(self.paths, self._tables, tables, (result.rows, complete_rows)):
             if table.is_cut or len(rows) < len(table.rows) or not table.whole:
@@ -101,7 +105,7 @@ class CallFiles:
             raise create_path_error(self.paths[0], error) from None
         for file in self._files:
             file.seek(0, 2)
-        for key, row in done.items():
+        for key, row in rows_by_key.items():
             yield WrittenRow(key, row)
 
     def _parse_key(self, path: Path, row: Mapping[str, str], name: str) -> CallKey:
@@ -135,7 +139,7 @@ class CallFiles:
 
 
 def _is_cut_short(path: Path, head: bytes) -> bool:
-    """Return True if a file is not there, or ends within its header."""
+    """Return True if a file does not exist, or ends within its header."""
     try:
         with path.open("rb") as file:
             beginning = file.read(len(head))
@@ -147,11 +151,11 @@ def _is_cut_short(path: Path, head: bytes) -> bool:
 
 
 class ResultDirectory:
-    """The files of all ranks.
+    """The result files of all ranks.
 
     Args:
-        directory: The directory, which exists.
-        time_stamp: The 14 digits in their names.
+        directory: The directory of the files, which must exist.
+        time_stamp: The 14 digits in the file names.
         tables: The columns of the files by the number of parties.
         language: The language of the headers.
     """

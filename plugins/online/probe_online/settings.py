@@ -170,7 +170,7 @@ def parse_receiver_config(fields: Mapping[str, Any], subject: str, values: Mappi
     """
     ranks = fields.get("rank_list", [0])
     if not isinstance(ranks, list) or not all(type(rank) is int and rank >= 0 for rank in ranks) or not ranks:
-        raise UserError(f"{subject}: rank_list must be a list of ranks from 0 on.", "For example [0, 1].")
+        raise UserError(f"{subject}: rank_list must be a list of non-negative integers.", "For example [0, 1].")
     shared = _read_text(fields, "nfs_path", subject)
     if shared:
         return _create_settings(ReceptionPlace(directory=Path(shared)), frozenset(ranks), values)

@@ -1,8 +1,8 @@
-"""Window: the memory that all senders of a receiver share (docs/online.md#bounds).
+"""The memory window that all senders of a receiver share (docs/online.md#bounds).
 
-Only bytes that have arrived are counted, so a frame that is announced and not sent takes no room. Free room
-goes to the frame that has bytes for it, except for what earlier fast frames still need. If frames that
-arrive slowly hold the room that others wait for, they are closed, and their senders send them again.
+Only bytes that have arrived are counted, so a frame that is announced but not sent takes no room. A frame whose
+bytes have arrived gets free room, except for the room that earlier fast frames still need. If frames that arrive
+slowly hold the room that others wait for, they are closed, and their senders send them again.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 FAST_RATE = 32 << 20
-"""Bytes per second of a fast frame: what follows is expected soon, so that room is kept for it."""
+"""Bytes per second of a fast frame: its other bytes are expected soon, so room is reserved for them."""
 PAUSE_SECONDS = 1.0
-"""Time without a byte after which a frame is stalled, and no longer fast; a sender may pause for less."""
+"""Time without a byte after which a frame is stalled and no longer fast; shorter pauses are allowed."""
 ROOM_SECONDS = 2.0
 """Time that a frame waits for room before slow frames are closed."""
 PROTECTED_SECONDS = 60.0
-"""Network time during which the earliest frame is not closed while its bytes arrive, however slowly."""
+"""Network time during which the earliest frame is not closed while its bytes arrive, even slowly."""
 SLOW_CHECK_SECONDS = 0.2
-"""Seconds between two looks for frames that have become slow, while others wait for room."""
+"""Seconds between two searches for slow frames while others wait for room."""
 
 
 @dataclass(eq=False, slots=True)
 class Client:
-    """Part of a connection in the window.
+    """Share of a connection in the window.
 
     Attributes:
         bytes: Bytes of its calls in work.
@@ -42,17 +42,18 @@ class Client:
 
 @dataclass(eq=False, slots=True)
 class IncomingFrame:
-    """Frame that is arriving.
+    """A frame that is arriving.
 
     Attributes:
         client: Its connection.
         size: The bytes that its prefix announces.
-        close: Closes the connection, so that no more bytes of the frame arrive.
+        close: Function that closes the connection, so that no more bytes of the frame arrive.
         received: The bytes that have room in the window.
         waited: Seconds in which the receiver waited for bytes of the frame.
-        waits_since: The time at which the present wait began; None if there is none.
+        waits_since: The start time of the current wait; None if the receiver does not wait.
         needs_room: True while it has bytes that have no room.
         is_closed: True if the frame was closed to make room.
+        began: The time at which the frame began.
     """
 
     client: Client
@@ -102,11 +103,11 @@ class IncomingFrame:
 
 
 class MemoryWindow:
-    """Bytes and calls that may be in memory; used by the server's thread alone.
+    """Limits of the bytes and calls in memory; only the thread of the server uses it.
 
     Args:
-        size: The bytes. No frame is larger.
-        calls: The number of calls in work.
+        size: The number of bytes. No frame is larger.
+        calls: The largest number of calls in work.
     """
 
     def __init__(self, size: int, calls: int) -> None:
@@ -124,7 +125,7 @@ class MemoryWindow:
     # -- frames and calls --------------------------------------------------------------------------
 
     async def begin(self, client: Client, size: int, close: Callable[[], None]) -> IncomingFrame:
-        """Return the arrival of a frame, once the connection's share has room for it.
+        """Return an incoming frame as soon as the share of its connection has room for it.
 
         The window is shared equally among the connections that use it. A connection that has no call in work
         may send a call that is larger than its share.
@@ -132,7 +133,7 @@ class MemoryWindow:
         Args:
             client: The connection.
             size: The bytes that the prefix announces.
-            close: Closes the connection.
+            close: Function that closes the connection.
         """
         while client.calls and not self._has_share(client, size):
             await self._wait_for_change()
@@ -141,7 +142,7 @@ class MemoryWindow:
         return client.arriving
 
     async def take(self, arrival: IncomingFrame, size: int) -> None:
-        """Wait until there is room for bytes of a frame that have arrived.
+        """Wait until there is room for the bytes of a frame that have arrived.
 
         Raises:
             ConnectionAbortedError: The frame was closed to make room for others.
@@ -160,7 +161,7 @@ class MemoryWindow:
         self._received += size
 
     async def put_in_work(self, arrival: IncomingFrame) -> None:
-        """Turn a whole frame into a call in work, once fewer than the largest number of calls are."""
+        """Turn a complete frame into a call in work, as soon as the number of calls in work allows it."""
         client = self._end(arrival)
         self._in_work += arrival.size
         client.bytes += arrival.size
@@ -183,7 +184,7 @@ class MemoryWindow:
         """Release the room of a call in work.
 
         Args:
-            client: The connection that it arrived on.
+            client: The connection on which the call arrived.
             size: The bytes of its frame.
         """
         self._calls_in_work -= 1

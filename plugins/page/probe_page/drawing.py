@@ -1,4 +1,4 @@
-"""The rows of a page that have pictures: which they are, and their tensors, read from both runs again."""
+"""Choice of the rows of a page that get pictures, whose tensors are read again from both runs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,23 @@ from probe_page.pictures import draw_picture
 from probe_page.rows import RowFacts
 
 MAX_CAUSE_PICTURES, MAX_WORST_PICTURES = 8, 16
-"""Number of rows of causes, and of the rows that differ most, that have pictures."""
+"""Largest number of rows of causes with a picture, and of the rows that differ most."""
 MAX_CAUSE_ELEMENTS, MAX_ROW_ELEMENTS, MAX_TOTAL_ELEMENTS = 1 << 21, 1 << 18, 1 << 22
-"""Number of elements that are looked at: of a row of a cause, of any other, and of all rows."""
+"""Largest number of elements that are drawn: of a row of a cause, of any other row, and of all rows together."""
 MAX_FIRST_CANDIDATES = 4000
-"""Number of rows that differ first, among which those of causes are sought."""
+"""Number of the first rows that differ, in which the rows of causes are searched."""
 
 
 class PictureCandidate(NamedTuple):
-    """A row that may have a picture: its number, its name, its op, its pair, and what rounding explains."""
+    """A row that may get a picture.
+
+    Attributes:
+        number: The number of the row.
+        name: The name of the row.
+        op: The name of its op.
+        pair: Its pair.
+        noise: The relative difference that rounding explains.
+    """
 
     number: int
     name: str
@@ -37,15 +45,22 @@ class PictureCandidate(NamedTuple):
     noise: float
 
 
-class Candidates:
-    """Rows that differ and whose tensors were recorded: the first ones, and the worst."""
+class CandidateCollector:
+    """A collector of rows that differ and whose tensors were recorded: the first rows and the worst rows."""
 
     def __init__(self) -> None:
         self._first: list[PictureCandidate] = []
         self._worst: list[tuple[float, int, PictureCandidate]] = []
 
     def add(self, first: int, ops: Sequence[Op], rows: Sequence[Row], row_facts: RowFacts) -> None:
-        """Take in rows, of which the first has the number ``first``."""
+        """Add rows that differ.
+
+        Args:
+            first: The number of the first row.
+            ops: The op of each row.
+            rows: The rows.
+            row_facts: The names, errors and noises of the rows.
+        """
         for place, (error, noise) in enumerate(zip(row_facts.errors, row_facts.noises)):
             if error is None or error <= (noise or 0.0):
                 continue
@@ -62,7 +77,7 @@ class Candidates:
                 heapreplace(self._worst, item)
 
     def select(self, report: Report) -> list[tuple[PictureCandidate, int]]:
-        """Return the rows that get a picture, with the number of elements to look at.
+        """Return the rows that get a picture, each with the number of elements to draw.
 
         Rows of causes come first, in the order of the causes; then the worst.
         """
@@ -80,7 +95,7 @@ class Candidates:
 
 
 def _have_tensors(pair: Pair) -> bool:
-    """Return True if the tensors of both sides were recorded, and have one shape."""
+    """Return True if the tensors of both sides were recorded and have the same shape."""
     target, golden, _ = pair
     if target is None or golden is None or target.value.shape != golden.value.shape:
         return False
@@ -88,8 +103,8 @@ def _have_tensors(pair: Pair) -> bool:
     return all(side.kind is Kind.TENSOR and side.data_name is not None and not side.is_empty for side in sides)
 
 
-def draw_pictures(report: Report, opened: Opened, candidates: Candidates) -> dict[int, dict[str, Any]]:
-    """Return the pictures of the chosen rows by their numbers; of fewer if tensors cannot be read again."""
+def draw_pictures(report: Report, opened: Opened, candidates: CandidateCollector) -> dict[int, dict[str, Any]]:
+    """Return the pictures of the selected rows by row number; rows whose tensors cannot be read are left out."""
     return {} if report.interrupted else dict(_draw_candidates(opened, candidates.select(report)))
 
 
@@ -114,7 +129,7 @@ def _draw_candidates(
 
 
 def compress_pictures(row_pictures: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    """Return pictures as a block of a page; no block for none."""
+    """Return pictures as a block of a page; no block if there are no pictures."""
     if not row_pictures:
         return []
     text = json.dumps(row_pictures, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""The limits that judged the rows of a table, as far as its policy states them."""
+"""The limits that judged the rows of a table, if its policy states them."""
 
 from __future__ import annotations
 

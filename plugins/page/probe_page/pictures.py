@@ -1,4 +1,4 @@
-"""Pictures of two tensors: how values and differences are spread, and where the worst elements are."""
+"""Pictures of two tensors: histograms of values and differences, and a map of the worst elements."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ HISTOGRAM_BINS = 40
 MAX_MAP_CELLS = 32
 """Largest number of cells of a map along either axis."""
 MAX_WORST_ELEMENTS = 5
-"""Number of worst elements that are listed."""
+"""Number of worst elements in the list."""
 SHADE_COUNT = 9
-"""Number of shades of a map besides that of cells within rounding."""
+"""Number of shades of a map, not counting the shade of cells within rounding."""
 MIN_SHADE_SHARE = 1e-6
 """Smallest share of the largest difference that has a shade of its own."""
 MIN_EXPONENT = -12
-"""Power of ten below which differences are drawn together."""
+"""Power of ten below which differences share the first bar."""
 RANGE_SAMPLE_SIZE = 1 << 14
-"""Number of elements by which the range of a histogram is chosen."""
+"""Number of sampled elements that determine the range of a histogram."""
 MAX_RANGE_WIDTHS = 20
-"""Number of widths of the middle 98 % of the elements that a histogram shows at most."""
+"""Largest margin of a histogram, as a multiple of the width of the middle 98 % of the elements."""
 
 
 def draw_picture(target: Array, golden: Array, noise: float, limit: int) -> dict[str, Any]:
@@ -33,11 +33,11 @@ def draw_picture(target: Array, golden: Array, noise: float, limit: int) -> dict
     Args:
         target: The tensor under test.
         golden: The reference.
-        noise: The relative distance that rounding explains.
-        limit: Number of elements to look at; of larger tensors every n-th slice is taken.
+        noise: The relative difference that rounding explains.
+        limit: Number of elements to examine; larger tensors are sampled with a stride.
 
     Returns:
-        ``every`` (n), ``values`` (``low`` and ``high`` of the bars, their counts for ``target`` and
+        ``every`` (the stride), ``values`` (``low`` and ``high`` of the bars, their counts for ``target`` and
         ``golden``), ``difference`` (``low``: the power of ten of the first bar, ``counts``: elements by
         the power of ten of their difference, ``equal``, ``apart``: elements that are nan or inf on one
         side, or whose difference overflows), ``map`` (``height``, ``width`` and the ``shades`` as digits,
@@ -71,21 +71,21 @@ def draw_picture(target: Array, golden: Array, noise: float, limit: int) -> dict
 
 
 def _choose_strides(size: int, width: int, limit: int) -> tuple[int, int]:
-    """Return how many rows, and how many elements within a row, to go on by."""
+    """Return the strides over rows and within a row that sample about ``limit`` elements."""
     height = max(1, size // max(1, width))
     across = math.ceil(width / limit)
     return min(height, math.ceil(size / across / limit)), across
 
 
 def _widen(array: Array) -> Array:
-    """Return the elements as float64; the magnitudes of complex ones."""
+    """Return the elements as float64; the magnitudes of complex elements."""
     if array.dtype.kind == "c":
         return np.abs(array.astype(np.complex128))
     return array.astype(np.float64)
 
 
 def _compute_histograms(target: Array, golden: Array) -> dict[str, Any]:
-    """Return the histograms of both sides over one range; what is beyond it counts at its ends."""
+    """Return the histograms of both sides over a shared range; values outside count in the outer bars."""
     finite_values = [array[np.isfinite(array)] for array in (target, golden)]
     sample = np.sort(np.concatenate([array[:: max(1, array.size // RANGE_SAMPLE_SIZE)] for array in finite_values]))
     if not sample.size:
@@ -105,7 +105,7 @@ def _compute_histograms(target: Array, golden: Array) -> dict[str, Any]:
 
 
 def _count_exponents(relative: Array, apart: int) -> dict[str, Any]:
-    """Return the number of elements by the power of ten, in halves, of their difference."""
+    """Return the number of elements by the power of ten of their difference, in steps of one half."""
     nonzero = relative[relative > 0]
     halves = np.floor(2 * np.maximum(np.log10(nonzero), MIN_EXPONENT)).astype(np.int64)
     low = int(halves.min()) if halves.size else 0
@@ -138,7 +138,7 @@ def _draw_map(ranked: Array, shape: tuple[int, ...], every: int, noise: float) -
 def _find_worst(
     ranked: Array, target: Array, golden: Array, shape: tuple[int, ...], every: int, across: int
 ) -> list[tuple[list[int], Any, Any]]:
-    """Return the worst elements with their places and both values, the worst first."""
+    """Return the worst elements with their indices and both values, the worst first."""
     flat = ranked.ravel()
     count = min(MAX_WORST_ELEMENTS, flat.size)
     least = np.partition(flat, flat.size - count)[flat.size - count]
@@ -155,5 +155,5 @@ def _find_worst(
 
 
 def _round_number(value: float, digits: int = 6) -> float | str:
-    """Return a number with so many digits; nan and inf as texts, which JSON has no numbers for."""
+    """Return a number rounded to ``digits`` digits; nan and inf as texts, because JSON has no such numbers."""
     return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)

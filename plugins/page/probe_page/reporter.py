@@ -22,7 +22,7 @@ from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager, PluginWarning
 from probe_core.plugins.protocols import Opened
 from probe_page.columns import Columns
 from probe_page.document import Document, write_page
-from probe_page.drawing import Candidates, draw_pictures
+from probe_page.drawing import CandidateCollector, draw_pictures
 from probe_page.language import LANGUAGES
 from probe_page.limits import find_limits
 from probe_page.ops import Ops
@@ -84,7 +84,7 @@ class HtmlWriter:
         self._table = _PageTable(headers)
         self._ops = Ops()
         self._draft: ReportDraft | None = None
-        self._candidates = Candidates()
+        self._candidates = CandidateCollector()
         self._seen: list[tuple[Op, Row]] = []
         self._cells: list[Sequence[Cell]] = []
         self._number = self._left_out = 0

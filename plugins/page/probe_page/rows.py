@@ -33,12 +33,12 @@ NOTHING_TO_COMPARE = "nothing to compare: no value but None was recorded"
 
 
 class RowFacts(NamedTuple):
-    """Facts of rows that a page keeps, a list each.
+    """Facts of the rows of a page, as one list per fact.
 
     Attributes:
         names: The names of the rows.
-        levels: The places of their levels in ``LEVELS``. Of a row that the table does not judge, it is that
-            of the rule behind causes.
+        levels: The positions of the levels in ``LEVELS``. A row that the table does not judge has the level of
+            the rule that finds causes.
         matches: The matches of the rows.
         errors: The relative distances of both sides; inf where they differ in a way that has no size, None if
             they were not judged.

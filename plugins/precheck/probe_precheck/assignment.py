@@ -185,7 +185,7 @@ def _find_first(chosen: Mapping[str, ChosenStandard], judges: str) -> ChosenStan
 
 
 def _parse_apis(value: Any, release: str, what: str) -> Sequence[str]:
-    """Return the names in a list; a mapping inside, from a release to names, adds names from it on."""
+    """Return the names in a list; a mapping in the list adds names for a release and all later releases."""
     names: list[str] = []
     if not isinstance(value, list):
         raise UserError(f"{what} must be a list of APIs.", "For example [matmul, linear].")

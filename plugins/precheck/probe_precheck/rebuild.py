@@ -1,4 +1,4 @@
-"""Rebuilding of a call's arguments from their descriptions, as far as that needs no framework.
+"""Rebuilding of the arguments of a call from their descriptions: the steps that do not need a framework.
 
 The rules are in docs/standards.md#inputs.
 """

@@ -346,11 +346,11 @@ class Processes:
             self._selector.modify(worker.channel, worker.events, worker)
 
     def _take(self, worker: Worker, answer: WorkerMessage) -> None:
-        if answer.says is MessageKind.READY:
+        if answer.kind is MessageKind.READY:
             worker.is_set_up = True
             self._failed_starts[worker.slot] = 0
             return
-        if answer.says is MessageKind.REFUSED:
+        if answer.kind is MessageKind.REFUSED:
             raise UserError(*pickle.loads(answer.data))
         result: Any
         try:
@@ -358,7 +358,7 @@ class Processes:
         except Exception as error:
             result = Lost(f"{describe_exception(error)}, when its result was read")
         else:
-            result = Lost(result) if answer.says is MessageKind.RAISED else result
+            result = Lost(result) if answer.kind is MessageKind.RAISED else result
         self._finished.append((worker.job, result))
         worker.job = None
 

@@ -57,25 +57,25 @@ SENTENCE_TRANSLATIONS = (
         "values depend on more than the recorded inputs.",
     ),
 )
-"""Sentences of details in Chinese and English, as probe's runners and rules write them."""
+"""Sentences of details in Chinese and English, as the runners and rules of probe write them."""
 
 
 def in_language(text: str, language: str) -> str:
-    """Return a message in ``zh`` or ``en``, whose sentences may be in either; unknown ones stay the same."""
+    """Return a message with its known sentences translated to ``language``, which is ``zh`` or ``en``."""
     for pattern, replacement in _compile_patterns(language):
         text = pattern.sub(replacement, text)
     return text
 
 
 def counted(statuses: Sequence[str], text: str) -> tuple[str, ...]:
-    """Return the statuses that a row counts by, after its message on rounding (docs/standards.md#status)."""
+    """Return the statuses by which a row is counted; its message on rounding decides (docs/standards.md#status)."""
     if beyond_rounding_in(text):
         return (*statuses, Status.ERROR.value)
     return (Status.WARNING.value,) if _find_message(FRAGILE_MESSAGE, text) else tuple(statuses)
 
 
 def _find_message(message: Message, text: str) -> Message | None:
-    """Return a message with the numbers in the text of a cell; None if it does not hold the message."""
+    """Return a message with the numbers from the text of a cell; None if the text does not hold the message."""
     for sentence in message:
         match = re.search("(.*?)".join(map(re.escape, sentence.split("{}"))), text)
         if match:

@@ -1,7 +1,7 @@
-"""Parent's side of one process of the supervisor: its start, its messages, and its end.
+"""The parent's side of a worker process of the supervisor: its start, its messages, and its end.
 
-Nothing here waits for a process that hangs: messages are sent and received in parts, as far as it takes and
-gives them.
+The parent never waits for a process that hangs: it sends and receives only as many bytes as the process accepts or
+provides.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Main loop of a process of the supervisor: it runs jobs until the parent closes the channel or ends.
+"""Main loop of a worker process: run jobs until the parent closes the channel or ends.
 
-A message is a length and a pickle. In messages to the parent, a byte before the pickle gives the kind.
+A message is a length followed by a pickle. In messages to the parent, a byte before the pickle is the kind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from probe_core.ranks import processes
 from probe_precheck.memory import limit_process
 
 Setup = Callable[[int], Callable[[Any], Any]]
-"""Function that takes the number of the worker's slot, and returns the function that runs a job."""
+"""Function that receives the slot number of the worker and returns the function that runs a job."""
 
 LENGTH = struct.Struct("!Q")
 """Layout of a message's length."""
@@ -39,12 +39,12 @@ class MessageKind(IntEnum):
 class WorkerMessage(NamedTuple):
     """Message to the parent: its kind, and a pickle."""
 
-    says: MessageKind
+    kind: MessageKind
     data: bytes
 
 
 def serve(channel: socket.socket, log: int, variables: Mapping[str, str]) -> None:
-    """Set the process up by the first message, then run a job for every further one.
+    """Set up the process by the first message, then run a job for each further message.
 
     Args:
         channel: The socket to the parent.
@@ -53,10 +53,10 @@ def serve(channel: socket.socket, log: int, variables: Mapping[str, str]) -> Non
     """
     _set_up_process(log, variables)
     with channel, cast(BinaryIO, channel.makefile("rwb")) as stream:
-        order = _read(stream)
-        if order is None:
+        first_message = _read(stream)
+        if first_message is None:
             return
-        setup, slot = pickle.loads(order)
+        setup, slot = pickle.loads(first_message)
         try:
             run_job: Callable[[Any], Any] = setup(slot)
         except UserError as error:
@@ -69,7 +69,7 @@ def serve(channel: socket.socket, log: int, variables: Mapping[str, str]) -> Non
 
 
 def _set_up_process(log: int, variables: Mapping[str, str]) -> None:
-    """Redirect output, ignore Ctrl-C, end with the parent, and be killed first if memory is short."""
+    """Redirect output, ignore Ctrl-C, end with the parent, and be the first to be killed if memory is short."""
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
@@ -77,7 +77,7 @@ def _set_up_process(log: int, variables: Mapping[str, str]) -> None:
     processes.unblock_interrupts()
     processes.end_with_parent()
     processes.replace_variables(variables)
-    os.setpgid(0, 0)  # what a job starts is killed with it
+    os.setpgid(0, 0)  # processes that a job starts are killed with it
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -91,7 +91,7 @@ def _run_job(run_job: Callable[[Any], Any], job: bytes) -> WorkerMessage:
 
 
 def describe_exception(error: Exception) -> str:
-    """Return an exception as the reason why a job is lost."""
+    """Return the text of an exception as the reason why a job failed."""
     try:
         text = f": {error}" if str(error) else ""
     except Exception:
@@ -104,7 +104,7 @@ def _read(stream: BinaryIO) -> bytes | None:
     return stream.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else None
 
 
-def _write(stream: BinaryIO, says: MessageKind, data: bytes) -> None:
-    stream.write(LENGTH.pack(len(data) + 1) + bytes([says]))
+def _write(stream: BinaryIO, kind: MessageKind, data: bytes) -> None:
+    stream.write(LENGTH.pack(len(data) + 1) + bytes([kind]))
     stream.write(data)
     stream.flush()

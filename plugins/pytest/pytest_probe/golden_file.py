@@ -30,21 +30,21 @@ class Place(NamedTuple):
         return f"{self.device}, torch {self.torch}"
 
     def distance_to(self, place: Place) -> tuple[int, ...]:
-        """Return numbers that are smaller the more likely both places compute the same."""
+        """Return a sort key, which is smaller the more likely both places compute equal values."""
         kinds = [device.partition(" ")[0] for device in (self.device, place.device)]
         versions = [_parse_version(version) for version in (self.torch, place.torch)]
-        steps = [abs(one - another) for one, another in zip(*versions)]
+        steps = [abs(number - place_number) for number, place_number in zip(*versions)]
         return (kinds[0] != kinds[1], self.device != place.device, *steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of a test, as the golden file holds it.
+    """A check of a test in a golden file.
 
     Attributes:
         calls: The lines of the calls by their keys.
         phases: The lines of the phases of a training step.
-        notes: What the recorder noted of the whole step.
+        notes: The notes of the recorder on the whole step.
         spread: The largest relative difference between repetitions, by the checksum of the value.
     """
 
@@ -94,12 +94,12 @@ class GoldenFile:
     sections: tuple[Section, ...] = ()
 
     def find(self, place: Place) -> Section | None:
-        """Return the section of a place, or that of the most similar one; None without sections."""
+        """Return the section of a place, or of the most similar place; None if there are no sections."""
         return min(self.sections, key=lambda section: section.place.distance_to(place), default=None)
 
     def replace(self, section: Section) -> GoldenFile:
-        """Return the file with a section instead of that of its place."""
-        others = [other for other in self.sections if other.place != section.place]
+        """Return the file with a section that replaces the section of the same place."""
+        others = [candidate for candidate in self.sections if candidate.place != section.place]
         return GoldenFile(self.test, tuple(sorted([*others, section], key=lambda section: section.place)))
 
     def write(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Limits of golden tests, which ``limits.yaml`` holds with their sources."""
+"""Limits of golden tests, from ``limits.yaml``, which also names their sources."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Limits:
     """Limits of golden tests.
 
     Attributes:
-        repetitions: Number of repetitions by which the spread is measured.
-        least: Smallest spread that is kept, in eps of the dtype.
-        largest: Largest spread of a value that is compared.
+        repetitions: Number of repetitions to measure the spread.
+        min_spread: Smallest stored spread, in eps of the dtype.
+        max_spread: Largest spread of a value that is compared, relative to its largest element.
     """
 
     repetitions: int
-    least: float
-    largest: float
+    min_spread: float
+    max_spread: float
 
 
 @cache

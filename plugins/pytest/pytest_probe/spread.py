@@ -25,13 +25,13 @@ def measure_spread(golden: Step, repetitions: Sequence[Step], rounded: Sequence[
     spread: dict[str, float] = {}
     for number, repetition in enumerate((*repetitions, *rounded)):
         is_rounded = number >= len(repetitions)
-        others = repetition.tensors()
+        repeated_values = repetition.tensors()
         for path, value in golden.tensors().items():
-            other = others.get(path)
-            if value.checksum is None or other is None or other.shape != value.shape:
+            repeated = repeated_values.get(path)
+            if value.checksum is None or repeated is None or repeated.shape != value.shape:
                 continue
-            size = compute_distance(value, other)
-            least = load_limits().largest if is_rounded else _get_least_spread(value.dtype)
+            size = compute_distance(value, repeated)
+            least = load_limits().max_spread if is_rounded else _get_least_spread(value.dtype)
             if size > max(least, spread.get(value.checksum, 0.0)):
                 spread[value.checksum] = round_up(size)
     return dict(sorted(spread.items()))
@@ -41,9 +41,11 @@ def compute_distance(first: TensorValue, second: TensorValue) -> float:
     """Return the largest difference of statistics, divided by the largest element or, for norms, by the norm."""
     distance = 0.0
     scales = [first.scale] * 3 + [abs((first.statistics or (0.0,))[-1] or 0.0)]
-    for one, another, scale in zip(first.statistics or (), second.statistics or (), scales):
-        if one is not None and another is not None and math.isfinite(one) and math.isfinite(another) and scale:
-            distance = max(distance, abs(one - another) / scale)
+    for number, reference, scale in zip(first.statistics or (), second.statistics or (), scales):
+        if number is None or reference is None or not scale:
+            continue
+        if math.isfinite(number) and math.isfinite(reference):
+            distance = max(distance, abs(number - reference) / scale)
     return distance
 
 
@@ -64,7 +66,7 @@ def spread_step(step: Step, spread: Mapping[str, float]) -> Step:
 
 def list_undetermined(step: Step, spread: Mapping[str, float]) -> set[ValuePath]:
     """Return the paths of values that rounding alone changes so much that they are not compared."""
-    limit = load_limits().largest
+    limit = load_limits().max_spread
     return {path for path, value in step.tensors().items() if spread.get(value.checksum or "", 0.0) > limit}
 
 
@@ -83,4 +85,4 @@ def _get_least_spread(dtype: str) -> float:
     """Return the smallest spread of a dtype that is kept; 0 if its numbers are not rounded."""
     kind = getattr(torch, dtype, None)
     eps = torch.finfo(kind).eps if kind is not None and kind.is_floating_point else 0.0
-    return min(load_limits().least * eps, load_limits().largest)
+    return min(load_limits().min_spread * eps, load_limits().max_spread)

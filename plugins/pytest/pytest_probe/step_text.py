@@ -25,9 +25,9 @@ SCALARS = (bool, int, float)
 
 
 def format_step(step: Step) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the calls of a step by their keys, and its phases, as the lines of a golden file hold them."""
-    seen = SeenValues()
-    return _format_calls(step.calls, seen), [_format_phase(phase, seen) for phase in step.phases]
+    """Return the calls of a step by key, and its phases, in the form of the lines of a golden file."""
+    seen_values = SeenValues()
+    return _format_calls(step.calls, seen_values), [_format_phase(phase, seen_values) for phase in step.phases]
 
 
 def parse_step(calls: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> Step:
@@ -36,23 +36,23 @@ def parse_step(calls: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) ->
     Raises:
         ValueTextError: A line is not valid.
     """
-    seen = SeenValues()
-    return Step(_parse_calls(calls, seen), phases=[_parse_phase(phase, seen) for phase in phases])
+    seen_values = SeenValues()
+    return Step(_parse_calls(calls, seen_values), phases=[_parse_phase(phase, seen_values) for phase in phases])
 
 
-def _format_phase(phase: Mapping[str, Any], seen: SeenValues) -> dict[str, Any]:
-    kept = {name: phase[name] for name in PHASE_FIELDS if phase.get(name) not in ({}, None)}
-    return {**kept, VALUES: {name: _format_tree(item, seen) for name, item in phase[VALUES].items()}}
+def _format_phase(phase: Mapping[str, Any], seen_values: SeenValues) -> dict[str, Any]:
+    fields = {name: phase[name] for name in PHASE_FIELDS if phase.get(name) not in ({}, None)}
+    return {**fields, VALUES: {name: _format_tree(item, seen_values) for name, item in phase[VALUES].items()}}
 
 
-def _parse_phase(line: Mapping[str, Any], seen: SeenValues) -> dict[str, Any]:
+def _parse_phase(line: Mapping[str, Any], seen_values: SeenValues) -> dict[str, Any]:
     values = line.get(VALUES)
     if not isinstance(line, dict) or not isinstance(values, dict) or not {"phase", "number"} <= line.keys():
         raise ValueTextError("a phase lacks its name, number or values")
-    return {"facts": {}, **line, VALUES: {name: _parse_tree(item, seen) for name, item in values.items()}}
+    return {"facts": {}, **line, VALUES: {name: _parse_tree(item, seen_values) for name, item in values.items()}}
 
 
-def _format_calls(calls: Mapping[str, Call], seen: SeenValues) -> dict[str, Any]:
+def _format_calls(calls: Mapping[str, Call], seen_values: SeenValues) -> dict[str, Any]:
     lines: dict[str, Any] = {}
     parent: str | None = None
     for key, call in calls.items():
@@ -60,17 +60,17 @@ def _format_calls(calls: Mapping[str, Call], seen: SeenValues) -> dict[str, Any]
         if call.parent != parent:
             parent = fields[PARENT] = call.parent
         if isinstance(call.fields, dict) and not is_leaf(call.fields):
-            content = {NAMES.get(name, name): _format_tree(item, seen) for name, item in call.fields.items()}
+            content = {NAMES.get(name, name): _format_tree(item, seen_values) for name, item in call.fields.items()}
             if "args" in content and not content.get("kwargs"):
                 content.pop("kwargs", None)
             fields |= content
         else:
-            fields[CONTENT] = _format_tree(call.fields, seen)
+            fields[CONTENT] = _format_tree(call.fields, seen_values)
         lines[key] = fields
     return lines
 
 
-def _parse_calls(lines: Mapping[str, Any], seen: SeenValues) -> dict[str, Call]:
+def _parse_calls(lines: Mapping[str, Any], seen_values: SeenValues) -> dict[str, Call]:
     calls: dict[str, Call] = {}
     parent: str | None = None
     for key, line in lines.items():
@@ -81,20 +81,20 @@ def _parse_calls(lines: Mapping[str, Any], seen: SeenValues) -> dict[str, Call]:
         if parent is not None and not isinstance(parent, str):
             raise ValueTextError(f"{key} names no module around it")
         content = fields[CONTENT] if CONTENT in fields else _restore_names(fields)
-        calls[key] = Call(_parse_tree(content, seen), parent)
+        calls[key] = Call(_parse_tree(content, seen_values), parent)
     return calls
 
 
-def _format_tree(tree: Tree, seen: SeenValues) -> Any:
+def _format_tree(tree: Tree, seen_values: SeenValues) -> Any:
     """Return a part of a record with texts for tensors, and with bare scalars where JSON states their type."""
     if isinstance(tree, TensorValue):
-        return format_value(seen.shorten(tree))
+        return format_value(seen_values.shorten(tree))
     if isinstance(tree, list):
-        return [_format_tree(item, seen) for item in tree]
+        return [_format_tree(item, seen_values) for item in tree]
     if not isinstance(tree, dict):
         return tree
     if not is_leaf(tree):
-        return {name: _format_tree(item, seen) for name, item in tree.items()}
+        return {name: _format_tree(item, seen_values) for name, item in tree.items()}
     if tree.keys() != {"type", "value"}:
         return {LEAF: tree}
     value = tree["value"]
@@ -115,15 +115,15 @@ def _restore_names(fields: dict[str, Any]) -> dict[str, Any]:
     return restored
 
 
-def _parse_tree(tree: Any, seen: SeenValues) -> Tree:
+def _parse_tree(tree: Any, seen_values: SeenValues) -> Tree:
     if isinstance(tree, str):
-        return seen.expand(parse_value(tree))
+        return seen_values.expand(parse_value(tree))
     if isinstance(tree, list):
-        return [_parse_tree(item, seen) for item in tree]
+        return [_parse_tree(item, seen_values) for item in tree]
     if isinstance(tree, dict):
         name = next(iter(tree), "")
         if not name.startswith(LEAF):
-            return {name: _parse_tree(item, seen) for name, item in tree.items()}
+            return {name: _parse_tree(item, seen_values) for name, item in tree.items()}
         return {"type": name[len(LEAF) :], "value": tree[name]} if name != LEAF else tree[name]
     if type(tree) in SCALARS:
         return {"type": type(tree).__name__, "value": tree}

@@ -36,7 +36,7 @@ def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetiti
         raise UserError(sentences.NOTHING_RECORDED, sentences.RECORD_SOMETHING)
     first, others = list_repetitions()
     repetitions = [_try_repetition(repeat, repetition) for repetition in others]
-    complete = [other for other in repetitions if other is not None and len(other.steps) == len(run.steps)]
+    complete = [repeated for repeated in repetitions if repeated is not None and len(repeated.steps) == len(run.steps)]
     checks = tuple(
         Check.from_step(step, _measure_spread(step, number, complete, has_same_data=repetitions[0] in complete))
         for number, step in enumerate(run.steps)

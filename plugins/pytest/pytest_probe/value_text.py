@@ -147,18 +147,18 @@ class SeenValues:
         self._references: dict[TensorValue, str] = {}
 
     def shorten(self, value: TensorValue) -> TensorValue:
-        """Return a tensor, or a reference to an earlier one of the same bytes and statistics.
+        """Return a tensor, or a reference to an earlier tensor with the same bytes and statistics.
 
-        A tensor without a checksum refers to an earlier one of the same type and statistics.
+        A tensor without a checksum refers to an earlier tensor with the same type and statistics.
         """
         if value.checksum is None:
             checksum = self._references.get(value)
             return value if checksum is None else TensorValue("", (), False, None, checksum)
-        seen = self._values.get(value.checksum)
-        if seen is None or seen.dtype != value.dtype or not _is_close(seen, value):
+        earlier = self._values.get(value.checksum)
+        if earlier is None or earlier.dtype != value.dtype or not _is_close(earlier, value):
             self._add(value)
             return value
-        is_same = seen.shape == value.shape and seen.requires_grad == value.requires_grad
+        is_same = earlier.shape == value.shape and earlier.requires_grad == value.requires_grad
         return TensorValue("", (), False, None, value.checksum) if is_same else replace(value, statistics=None)
 
     def expand(self, value: TensorValue) -> TensorValue:
@@ -171,10 +171,10 @@ class SeenValues:
             if value.checksum is not None:
                 self._add(value)
             return value
-        seen = self._values.get(value.checksum or "")
-        if seen is None:
+        earlier = self._values.get(value.checksum or "")
+        if earlier is None:
             raise ValueTextError(f"no tensor before has the checksum {value.checksum}")
-        return replace(value, statistics=seen.statistics) if value.dtype else seen
+        return replace(value, statistics=earlier.statistics) if value.dtype else earlier
 
     def _add(self, value: TensorValue) -> None:
         assert value.checksum is not None
@@ -183,11 +183,11 @@ class SeenValues:
 
 
 def _is_close(first: TensorValue, second: TensorValue) -> bool:
-    """Return True if statistics differ by no more than the order in which they were summed."""
-    for one, another in zip(first.statistics or (), second.statistics or ()):
-        if one == another or (one != one and another != another):
+    """Return True if statistics differ by no more than another order of summation explains."""
+    for number, reference in zip(first.statistics or (), second.statistics or ()):
+        if number == reference or (number != number and reference != reference):
             continue
-        if one is None or another is None or abs(one - another) > SAME_SUMS * first.scale:
+        if number is None or reference is None or abs(number - reference) > SAME_SUMS * first.scale:
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""Settings, versions and generators of torch, which differ between its versions."""
+"""Settings, library versions and generators, whose API differs between versions of torch."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _SETTINGS = {
     "attention_fast_path": "backends.mha.get_fastpath_enabled",
     "anomaly_detection": "is_anomaly_enabled",
 }
-"""Functions and attributes of torch that return settings, by the names that are recorded."""
+"""Functions and attributes of torch that hold settings, by their recorded names."""
 
 
 def read_numerics() -> dict[str, Fact]:
-    """Return the settings of torch that may change numbers; those that cannot be read are left out."""
+    """Return the settings of torch that may change numbers; unreadable settings are left out."""
     facts: dict[str, Fact] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, path in _SETTINGS.items():
             with suppress(Exception):
-                value = _reach(torch, path)
+                value = _get_nested_attribute(torch, path)
                 facts[name] = _convert_to_fact(value() if callable(value) else value)
         for name, device in (("autocast_cpu", "cpu"), ("autocast", "cuda")):
             if facts.get(name) is True:
@@ -71,11 +71,11 @@ def _read_autocast_dtype(device: str) -> str:
     try:
         return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
     except (AttributeError, RuntimeError):  # before torch 2.4
-        old: Any = torch.get_autocast_cpu_dtype if device == "cpu" else torch.get_autocast_gpu_dtype
-        return str(old()).removeprefix("torch.")
+        get_dtype: Any = torch.get_autocast_cpu_dtype if device == "cpu" else torch.get_autocast_gpu_dtype
+        return str(get_dtype()).removeprefix("torch.")
 
 
-def _reach(owner: Any, path: str) -> Any:
+def _get_nested_attribute(owner: Any, path: str) -> Any:
     for name in path.split("."):
         owner = getattr(owner, name)
     return owner
@@ -106,7 +106,7 @@ def read_instruction_set() -> str:
 
 
 def iterate_device_modules() -> Iterator[tuple[str, Any]]:
-    """Yield the modules of the types of devices that are in use, such as ``torch.cuda``, with their names."""
+    """Yield the name and the module of each device type in use, such as ``torch.cuda``."""
     names = ["cuda"]
     with suppress(Exception):
         names.append(str(torch._C._get_privateuse1_backend_name()))
@@ -118,7 +118,7 @@ def iterate_device_modules() -> Iterator[tuple[str, Any]]:
 
 
 def iterate_modules_without_generators() -> Iterator[Any]:
-    """Yield modules of devices in use that have functions for a random state, but do not list generators."""
+    """Yield the modules of device types in use that do not list their generators."""
     with suppress(Exception):
         module = getattr(torch, str(torch._C._get_privateuse1_backend_name()), None)
         if module is not None and module.is_initialized() and not hasattr(module, "default_generators"):
@@ -126,7 +126,7 @@ def iterate_modules_without_generators() -> Iterator[Any]:
 
 
 def is_random(name: str) -> bool | None:
-    """Return True if an operator of torch may draw random numbers, by its tags; None if there is none."""
+    """Return True if an operator of torch may draw random numbers; None if there is no such operator."""
     packet = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return None

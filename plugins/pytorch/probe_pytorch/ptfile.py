@@ -222,7 +222,7 @@ def _create_outline(described: Any) -> _Outline:
         raise PickleError("its element type is not known")
     sizes = (offset, *shape, *strides)
     if any(type(size) is not int or size < 0 for size in sizes) or len(shape) != len(strides):
-        raise PickleError("its shape, strides or offset are not whole numbers from 0 on")
+        raise PickleError("its shape, strides or offset are not non-negative integers")
     if len(shape) > 32:
         raise PickleError("it has more than 32 dimensions")
     flags = flags if isinstance(flags, dict) else {}

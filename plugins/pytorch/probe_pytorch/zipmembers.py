@@ -16,9 +16,9 @@ Memory = Union[bytes, mmap.mmap]
 
 _END = struct.Struct("<4s4H2IH")
 _LARGE_END = struct.Struct("<4xQ4x2I4Q4sIQI")
-"""The end record of zip64, which torch writes before the usual one, and the locator behind it."""
+"""The end record of zip64 and its locator, which torch writes before the usual end record."""
 _LARGE_END_SIZE = 44
-"""Size that the end record of zip64 states, which is that of the fields behind."""
+"""Size field of the end record of zip64: the number of bytes that follow this field."""
 _ENTRY = struct.Struct("<4s2xB1x2H8x2I3H8xI")
 _END_MARK, _ENTRY_MARK = b"PK\x05\x06", b"PK\x01\x02"
 _LARGE_END_MARK, _LOCATOR_MARK = b"PK\x06\x06", b"PK\x06\x07"
@@ -36,8 +36,8 @@ def read_members(memory: Memory) -> dict[str, Member]:
     """Return the members of a zip file by name.
 
     Raises:
-        zipfile.BadZipFile: It is no zip file.
-        NotImplementedError: It is of a kind that zipfile cannot read.
+        zipfile.BadZipFile: The data is not a zip file.
+        NotImplementedError: The zip file has a feature that zipfile cannot read.
     """
     plain = _read_plain_members(memory)
     if plain is not None:

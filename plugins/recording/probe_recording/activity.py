@@ -1,4 +1,4 @@
-"""The record of what a program did while a recorder was installed, to explain what was not recorded."""
+"""The activity of a program while a recorder is installed, to explain why calls were not recorded."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from probe_recording.empty_recording import (
 )
 
 NOTHING_RECORDED = "nothing_recorded"
-"""Field of the header of a step without records, a sentence that says why."""
+"""Field in the header of a step without records: a sentence with the reason."""
 
 
 class Position(NamedTuple):
-    """The place of a process in the run, when it ends a step or the recording.
+    """The state of a process when it ends a step or the recording.
 
     Attributes:
         last_step: The last step that the program reached.
         process_count: The number of processes of the run.
-        is_rank_selected: True if this process is to be recorded.
-        has_compiled_code: True if the program compiled code that the recorder may not see inside.
+        is_rank_selected: True if the rank of this process is recorded.
+        has_compiled_code: True if the program compiled code in which the recorder may miss calls.
     """
 
     last_step: int = 0
@@ -44,8 +44,8 @@ class Activity:
         starts: Number of times that ``start`` was called.
         is_stopped_first: True if ``stop`` was called before ``start``.
         sessions: Number of steps for which the recording was started.
-        calls: The number of calls in a step, recorded or not, by their names without count and phase; the
-            largest of all steps.
+        calls: The largest number of calls in a step, including calls that are not recorded, by name without
+            count and phase.
     """
 
     config: Config
@@ -69,11 +69,11 @@ class Activity:
             self.calls[name] = max(self.calls.get(name, 0), count)
 
     def list_sentences(self, record_count: int, position: Position) -> list[str]:
-        """Return sentences on what was selected and not recorded.
+        """Return sentences on selected calls that were not recorded.
 
         Args:
             record_count: The number of records of all steps.
-            position: The place of the process at the end.
+            position: The state of the process at the end.
         """
         config = self.config
         if record_count:
@@ -93,8 +93,8 @@ class Activity:
         """Return the reason why there are no records.
 
         Args:
-            calls: The calls, recorded or not.
-            position: The place of the process.
+            calls: The calls, including calls that are not recorded.
+            position: The state of the process.
         """
         reason = self._find_reason(calls, position)
         unmatched = find_unmatched(self.config.names, calls) if reason is EmptyReason.NO_MATCH else ()
@@ -127,5 +127,5 @@ class Activity:
 
 
 def _find_uncaught_exception() -> BaseException | None:
-    """Return the exception that ended the program; None in an interactive session, which goes on."""
+    """Return the exception that ended the program; None in an interactive session, which continues."""
     return None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)

@@ -164,7 +164,7 @@ class Config:
 
     @property
     def records_step_phases(self) -> bool:
-        """True if the phases of a step are recorded, as far as the framework's recorder can."""
+        """True if the phases of a step are recorded, if the recorder of the framework supports them."""
         return self.step_phases and self.task in ("statistics", "tensor") and (self.modules or self.apis)
 
     def with_run_options(self, seed: int | None, *, is_double: bool) -> Config:

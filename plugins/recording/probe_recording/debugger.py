@@ -196,7 +196,7 @@ class Debugger(ABC, Generic[R, M]):
         """
         if type(step) is not int or step < 0:
             raise UserError(
-                f"set_init_step needs a whole number from 0 on, not {step!r:.40}.",
+                f"set_init_step needs a non-negative integer, not {step!r:.40}.",
                 "For example debugger.set_init_step(100).",
             )
         self._recorder.set_step(step)

@@ -245,7 +245,7 @@ def _parse_seconds(section: Fields, name: str, default: float) -> float:
     if type(seconds) not in (int, float) or not 0 <= seconds < math.inf:
         raise section.wrong(
             name,
-            f"must be a number of seconds from 0 on, not {value!r:.40}",
+            f"must be a non-negative number of seconds, not {value!r:.40}",
             f'For example "{name}": {default}.',
         )
     return float(seconds)

@@ -1,7 +1,7 @@
-"""Settlement of an earlier recording in the directory of a new one.
+"""Handling of an earlier recording in the directory of a new recording.
 
-The processes of one launch decide together: the first of them moves the earlier recording away, and leaves a
-mark by which the others, and workers that an elastic launcher starts again, recognise their own launch.
+The first process of a launch moves the earlier recording away and writes a file that identifies the launch. By this
+file, the other processes, and workers that an elastic launcher restarts, recognise their own launch.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from probe_core.files.atomic import create_path_error, make_directory, write_tex
 from probe_recording.directory import Lock, list_labels, step_directories
 
 LAUNCH_FILE = ".launch"
-"""The file in a run directory that identifies the launch of several processes that records there."""
+"""Name of the file in a run directory that identifies the launch that records there."""
 
 MAX_KEPT_RUNS = 10_000
-"""Largest number in the name of a directory that an earlier recording is moved to."""
+"""Largest number in the name of a directory to which an earlier recording is moved."""
 
 
 def settle_earlier_run(
@@ -68,10 +68,10 @@ def is_one_of_several(environment: Mapping[str, str]) -> bool:
 
 
 def find_launch_id(environment: Mapping[str, str]) -> str:
-    """Return a text that is the same in all processes of a launch, also after an elastic restart.
+    """Return a text that is equal in all processes of a launch, even after an elastic restart.
 
-    On a single node it names the launcher's process, because launchers use the same port again. On several
-    nodes it consists of the variables that all nodes share.
+    On a single node, the text contains the process of the launcher, because launchers reuse the port. On several
+    nodes, it consists of the variables that all nodes share.
     """
     names = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "MASTER_ADDR")
     parts = [f"{name}={environment[name]}" for name in names if name in environment]
@@ -92,7 +92,7 @@ def _start_time(process: int) -> str:
 
 
 class _SettlementLock(Lock):
-    """A lock that the processes of a launch wait for, one after the other."""
+    """A lock for which the processes of a launch wait, so that one at a time holds it."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, "launch", waits=True)

@@ -1,4 +1,4 @@
-"""Facts about what surrounds a program: versions, environment variables, the state of its repository."""
+"""Facts about the environment of a program: versions, environment variables, the state of its repository."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIBRARIES = (
     "deepspeed", "megatron", "apex", "flash_attn", "xformers", "transformer_engine", "triton", "lightning",
     "mindspore", "mindformers", "timm", "datasets", "tokenizers",
 )  # fmt: skip
-"""Packages whose versions may change numbers; those that the program imported are recorded."""
+"""Packages whose versions may change numbers; versions of imported packages are recorded."""
 
 VARIABLES = (
     # threads and instruction sets of the host
@@ -45,10 +45,10 @@ VARIABLES = (
     # compilers
     "TORCHDYNAMO_DISABLE", "PYTORCH_JIT", "XLA_FLAGS", "TRITON_F32_DEFAULT",
 )  # fmt: skip
-"""Environment variables that may change numbers; the value of no other is recorded."""
+"""Environment variables that may change numbers; no other variable is recorded."""
 
 MAX_VALUE_LENGTH = 500
-"""Largest number of characters of the value of a variable that is recorded."""
+"""Number of characters after which the recorded value of a variable is truncated."""
 
 GIT_COMMAND = (
     "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}",
@@ -78,12 +78,12 @@ def read_versions() -> dict[str, Fact]:
 
 
 def read_variables() -> dict[str, Fact]:
-    """Return the environment variables of the list that are set."""
+    """Return the environment variables of ``VARIABLES`` that are set."""
     return {name: os.environ[name][:MAX_VALUE_LENGTH] for name in VARIABLES if name in os.environ}
 
 
 def read_processor() -> dict[str, Fact]:
-    """Return the machine's architecture, and the model of its processor where the system reports it."""
+    """Return the architecture of the machine, and the model of its processor if the system reports it."""
     name = ""
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
         name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
@@ -93,7 +93,7 @@ def read_processor() -> dict[str, Fact]:
 class SourceState:
     """The script of the program, and the state of the git repository that it is in.
 
-    Git runs beside the program; what it has not reported when a step is written is missing there.
+    Git runs in parallel to the program. A step lacks the facts that git has not reported when the step is written.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class SourceState:
         self._output: IO[bytes] | None = None
 
     def read_facts(self, seconds: float = 0.0) -> dict[str, Fact]:
-        """Return what is known by now.
+        """Return the facts that are available.
 
         Args:
             seconds: The time to wait for git at the first call.
@@ -158,7 +158,7 @@ class SourceState:
 
 @cache
 def load_source() -> SourceState:
-    """Return the source of this process."""
+    """Return the state of the source of this process, the same object for all callers."""
     return SourceState()
 
 

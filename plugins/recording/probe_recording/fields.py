@@ -153,7 +153,7 @@ class Fields:
             if type(first) is not int or type(last) is not int or not 0 <= first <= last <= MAX_NUMBER:
                 raise self.wrong(
                     name,
-                    f'holds {item!r:.40}, neither a number from 0 on nor a range such as "2-5"',
+                    f'holds {item!r:.40}, neither a non-negative integer nor a range such as "2-5"',
                     f"Numbers go up to {MAX_NUMBER}.",
                 )
             numbers.update(range(first, last + 1))

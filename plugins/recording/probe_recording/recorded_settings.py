@@ -59,8 +59,8 @@ def select_settings(fields: Mapping[str, Any], section_name: str) -> dict[str, A
     selected = {name: fields[name] for name in REPEATED_FIELDS if fields.get(name)}
     section = fields.get(section_name) or {}
     inner = {name: section[name] for name in REPEATED_SECTION_FIELDS if section.get(name)}
-    kept: dict[str, Any] = json.loads(json.dumps(selected | ({section_name: inner} if inner else {}), default=str))
-    return kept
+    copied: dict[str, Any] = json.loads(json.dumps(selected | ({section_name: inner} if inner else {}), default=str))
+    return copied
 
 
 def read_settings(record_file: Path) -> RecordedSettings:
@@ -74,8 +74,7 @@ def read_settings(record_file: Path) -> RecordedSettings:
         with record_file.open("rb") as file:
             text = file.read(_MAX_HEADER_BYTES).decode("utf-8", "replace")
         head = json.loads(text.partition(_DATA_MEMBER)[0] + "}")
-        own = head[PROBE_FIELD]
-        settings = own.get(SETTINGS_FIELD, {})
+        settings = head[PROBE_FIELD].get(SETTINGS_FIELD, {})
         return RecordedSettings(
             str(head["task"]), str(head["level"]), dict(settings.get("config", {})), settings.get("seed"),
             bool(settings.get("double")),

@@ -49,11 +49,11 @@ class Store(Protocol):
         """Write everything saved so far, so that it survives a crash."""
 
     def close(self) -> int:
-        """Complete the files and return the room, in bytes, that the next file should keep for its header."""
+        """Complete the files and return the number of bytes that the next file should reserve for its header."""
 
 
 FLUSH_INTERVAL_RECORDS = 1000
-"""Number of new records, and at least a quarter of all, after which an unfinished step is written."""
+"""Smallest number of new records between two flushes of a step; large steps wait for a quarter more records."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,8 +63,8 @@ class Entry:
     Attributes:
         key: Its name.
         fields: Its content, a tree of leaves.
-        order: Its place in the order of records: the time its last value arrived; -1 before the first.
-        text: Its JSON, once it is complete and was written.
+        order: Its position in the file: records are in the order of their last values. -1 before the first value.
+        text: Its JSON, cached once the record is complete and written.
     """
 
     key: str
@@ -74,33 +74,33 @@ class Entry:
 
 
 class Session(ABC):
-    """The recording of one step and rank; subclasses add how their framework keeps and stores tensors.
+    """The recording of one step and rank; subclasses add how tensors of their framework are copied and stored.
 
     Args:
         config: The settings of the recording.
         directory: The directory of the step.
-        shown: The same as the user wrote it, for the header of the run.
-        room: Bytes that the tensor file should keep free for its header.
+        shown: The directory as the user wrote it, for the header of the run.
+        room: Bytes that the tensor file should reserve for its header.
 
     Attributes:
         framework: The name of the framework in the header of the run.
         suffix: The suffix of the names of tensor files.
         least_room: The smallest value of ``room``.
         collector: The converter of values into leaves.
-        room: Bytes that the tensor file should keep free for its header.
-        active: True while calls are to be recorded.
+        room: Bytes that the tensor file should reserve for its header.
+        active: True while calls are recorded.
         config: The settings of the recording.
         filter: The filter of records.
         path: The directory of the step.
         overflows_left: The number of overflows to record until the search ends; negative for no end.
-        on_last_overflow: A function to call after the last of them.
+        on_last_overflow: A function to call after the last of these overflows.
         lost: The failed write that ended the recording; None if there was none.
         written_count: The number of records in the file on disk.
         on_loss: A function to call when a write fails, with the failure and the number of records.
         step_phases: The phases of the step; None if they are not recorded.
         conditions: The conditions of the step; None if they are not recorded.
-        tokens: The samples and tokens of the batch; None if the script did not state them.
-        calls: The number of calls, recorded or not, by their names without count and phase.
+        tokens: The samples and tokens of the batch; None if the script did not pass them.
+        calls: The number of calls, including those that are not recorded, by name without count and phase.
     """
 
     framework = ""
@@ -121,11 +121,11 @@ class Session(ABC):
         self.calls: dict[str, int] = {}
         self._order = itertools.count()
         self._entries: list[Entry] = []
-        self._open: dict[str, Entry] = {}
+        self._open_entries: dict[str, Entry] = {}
         self._parents: dict[str, str | None] = {}
         self._stacks = StackTable()
-        self._held: dict[str, list[tuple[str, Any]]] = {}
-        self._overflow = config.task == "overflow_check"
+        self._held_tensors: dict[str, list[tuple[str, Any]]] = {}
+        self._is_overflow_check = config.task == "overflow_check"
         self.overflows_left = config.overflow_count
         self.on_last_overflow: Callable[[], None] | None = None
         self.lost: WriteFailure | None = None
@@ -134,25 +134,25 @@ class Session(ABC):
         self.step_phases: StepPhases | None = None
         self.conditions: Conditions | None = None
         self.tokens: TokenNote | None = None
-        self._mark = (0, 0)
-        self._flushed = 0
+        self._unfinished_span = (0, 0)
+        self._flushed_count = 0
         self._changed = False
         self._is_new = True
-        self._errors: set[type[BaseException]] = set()
+        self._logged_error_types: set[type[BaseException]] = set()
         self._store: Store | None = None
         self._saves_all = config.task == "tensor"
 
     # -- names ---------------------------------------------------------------------------
 
     def number(self, prefix: str) -> int:
-        """Count a call of ``prefix`` and return the number of calls before it."""
+        """Count a call of ``prefix`` and return its number, starting at 0."""
         with self.lock:
             count = self.calls.get(prefix, 0)
             self.calls[prefix] = count + 1
         return count
 
     def number_from(self, prefix: str, least: int) -> int:
-        """Count ``least`` as the number of a call of ``prefix``, and return it."""
+        """Count a call of ``prefix`` whose number is ``least``, and return this number."""
         with self.lock:
             self.calls[prefix] = max(self.calls.get(prefix, 0), least + 1)
         return least
@@ -160,7 +160,7 @@ class Session(ABC):
     def has(self, key: str) -> bool:
         """Return True if there is a record of this name."""
         with self.lock:
-            return key in self._open or any(entry.key == key for entry in self._entries)
+            return key in self._open_entries or any(entry.key == key for entry in self._entries)
 
     def take_back(self, prefix: str, number: int) -> None:
         """Undo the count of a call that raised, unless a later call has been counted since."""
@@ -168,7 +168,7 @@ class Session(ABC):
             if self.calls.get(prefix) == number + 1:
                 self.calls[prefix] = number
             for key in (f"{prefix}.{number}.forward", f"{prefix}.forward.{number}"):
-                self._held.pop(key, None)
+                self._held_tensors.pop(key, None)
 
     def wants(self, direction: str, side: str) -> bool:
         """Return True if ``data_mode`` selects this side of this direction."""
@@ -185,7 +185,7 @@ class Session(ABC):
         """
         if self.lost is not None:
             return None
-        if self._overflow:
+        if self._is_overflow_check:
             return partial(self._hold_tensor, key, fleeting)
         if self._saves_all:
             return self._store_tensor
@@ -204,7 +204,7 @@ class Session(ABC):
         entry = Entry(key, fields)
         if self.lost is not None:
             return entry
-        if self._overflow and not self._store_if_overflowed(key, fields):
+        if self._is_overflow_check and not self._store_if_overflowed(key, fields):
             return entry
         with self.lock:
             self._changed = True
@@ -217,7 +217,7 @@ class Session(ABC):
                     self._parents.setdefault(parent, None)  # optimizer and clip_grad are no modules
                 self._parents[key] = parent
             if (
-                len(self._entries) >= self._flushed + max(FLUSH_INTERVAL_RECORDS, self._flushed // 4)
+                len(self._entries) >= self._flushed_count + max(FLUSH_INTERVAL_RECORDS, self._flushed_count // 4)
                 and not self.is_waiting
             ):
                 self.flush()
@@ -234,9 +234,9 @@ class Session(ABC):
             parent: The backward record of the surrounding module, or None.
         """
         with self.lock:
-            entry = self._open.get(key)
+            entry = self._open_entries.get(key)
             if entry is None:
-                entry = self._open[key] = Entry(key, fields)
+                entry = self._open_entries[key] = Entry(key, fields)
                 if parent is not None or (self.config.modules and not is_gradient(key)):
                     self._parents[key] = parent
         return entry
@@ -252,8 +252,8 @@ class Session(ABC):
         """Close an open record."""
         with self.lock:
             self._changed = True
-            if self._open.pop(entry.key, None) is not None:
-                if self._overflow and not self._store_if_overflowed(entry.key, entry.fields):
+            if self._open_entries.pop(entry.key, None) is not None:
+                if self._is_overflow_check and not self._store_if_overflowed(entry.key, entry.fields):
                     return
                 self._entries.append(entry)
 
@@ -267,9 +267,9 @@ class Session(ABC):
         self._is_new = True
 
     def failed(self, stage: str, name: str, error: BaseException) -> None:
-        """Write an error of the recorder to the step's error log; the training goes on.
+        """Write an error of the recorder to the error log of the step; the training continues.
 
-        Of each class of exceptions only the first one in a step is logged.
+        Only the first exception of each class is logged in a step.
 
         Args:
             stage: The part of the recorder that failed.
@@ -277,9 +277,9 @@ class Session(ABC):
             error: The exception.
         """
         with self.lock:
-            if type(error) in self._errors or self.lost is not None:
+            if type(error) in self._logged_error_types or self.lost is not None:
                 return
-            self._errors.add(type(error))
+            self._logged_error_types.add(type(error))
         stack = (line.rstrip() for line in traceback.format_stack(limit=40))
         problem = self._directory.log(stage, name, error, stack)
         if problem is not None:
@@ -301,16 +301,16 @@ class Session(ABC):
 
     def _hold_tensor(self, key: str, fleeting: bool, name: str, tensor: Any) -> str:
         """Keep a tensor in memory until its record is complete and can be tested for overflows."""
-        self._held.setdefault(key, []).append((name, self.copy_of(tensor) if fleeting else tensor))
+        self._held_tensors.setdefault(key, []).append((name, self.copy_of(tensor) if fleeting else tensor))
         return name + self.suffix
 
     def _store_if_overflowed(self, key: str, fields: dict[str, Tree]) -> bool:
-        """Return True if the record holds nan or an infinity; store its tensors then, and count it."""
-        held = self._held.pop(key, [])
+        """Store the tensors of a record that holds nan or an infinity, count it, and return True; else return False."""
+        tensors = self._held_tensors.pop(key, [])
         if not self.has_overflowed(fields) or self.overflows_left == 0:
             return False
         with self.quiet():
-            for name, tensor in held:
+            for name, tensor in tensors:
                 self._store_tensor(name, tensor)
         if self.lost is not None:
             return False
@@ -319,7 +319,7 @@ class Session(ABC):
             self.on_last_overflow()
         return True
 
-    # -- to be overridden for a framework -------------------------------------------------
+    # -- overridden by frameworks ---------------------------------------------------------
 
     @abstractmethod
     def quiet(self) -> AbstractContextManager[Any]:
@@ -335,7 +335,7 @@ class Session(ABC):
 
     @abstractmethod
     def new_store(self) -> Store:
-        """Return a new store for this step's tensors; called when the first of them is saved."""
+        """Return a new store for the tensors of this step; called when the first tensor is saved."""
 
     @abstractmethod
     def copy_of(self, tensor: Any) -> Any:
@@ -366,7 +366,7 @@ class Session(ABC):
     # -- writing ---------------------------------------------------------------------------
 
     def flush(self, although_empty: bool = False) -> None:
-        """Write everything recorded so far, unless it is written already.
+        """Write all records of the step so far, unless they are already written.
 
         A failed write ends the recording and does not raise.
 
@@ -387,23 +387,23 @@ class Session(ABC):
                 self._write_step_phases()
                 self._write_conditions()
                 self._write()
-        except Exception as error:  # the training must go on whatever the error
+        except Exception as error:  # no error may end the training
             self.lose(error)
 
     def _list_waiting_entries(self) -> list[Entry]:
         """Return the open records in which at least one value arrived."""
-        return [] if self._overflow else [entry for entry in self._open.values() if entry.order >= 0]
+        return [] if self._is_overflow_check else [entry for entry in self._open_entries.values() if entry.order >= 0]
 
     def _list_lines(self) -> list[str]:
         entries = [*self._entries, *self._list_waiting_entries()]
         entries.sort(key=lambda entry: entry.order)
-        open_ones = {id(entry) for entry in self._open.values()}
+        open_ids = {id(entry) for entry in self._open_entries.values()}
         lines = []
         for entry in entries:
             text = entry.text
             if text is None:
                 text = f"{quote(entry.key)}: {encode(entry.fields)}"
-                if id(entry) not in open_ones:
+                if id(entry) not in open_ids:
                     entry.text, entry.fields = text, {}
             lines.append(text)
         return lines
@@ -437,8 +437,8 @@ class Session(ABC):
         text = json.dumps(head)[:-1] + ', "data": {' + ("\n " if lines else "") + ",\n ".join(lines) + "\n}}\n"
         self._directory.write(self._file, text)
         mark = f'"{UNFINISHED_FIELD}": true' + (", " if self._notes else "")
-        self._mark = text.index(mark), len(mark)
-        self._flushed, self.written_count = len(self._entries), len(lines)
+        self._unfinished_span = text.index(mark), len(mark)
+        self._flushed_count, self.written_count = len(self._entries), len(lines)
         self._changed = self._is_new = False
 
     @property
@@ -449,11 +449,11 @@ class Session(ABC):
         """Complete the step.
 
         Returns:
-            Bytes that the tensor file of the next step should keep free for its header.
+            Bytes that the tensor file of the next step should reserve for its header.
         """
-        if self._overflow:
-            for entry in [entry for entry in self._open.values() if entry.order >= 0]:
-                self.complete(entry)  # values that are still missing will not arrive any more
+        if self._is_overflow_check:
+            for entry in [entry for entry in self._open_entries.values() if entry.order >= 0]:
+                self.complete(entry)  # values that are still missing will not arrive
         self.flush()
         room = self.room
         try:
@@ -462,20 +462,20 @@ class Session(ABC):
                     room = max(self.least_room, self._store.close())
                 if self.lost is None and self._directory.has_begun:
                     self._write_conditions()
-                if self.lost is None and self._mark[1]:
-                    self._directory.overwrite_with_spaces(self._file, *self._mark)
-        except Exception as error:  # the training must go on whatever the error
+                if self.lost is None and self._unfinished_span[1]:
+                    self._directory.overwrite_with_spaces(self._file, *self._unfinished_span)
+        except Exception as error:  # no error may end the training
             self.lose(error)
         return room
 
     def lose(self, error: Exception) -> None:
-        """End the recording after a failed write: save whatever still can be written, and report the loss."""
+        """End the recording after a failed write: write the remaining files if possible, and report the loss."""
         with defer_interrupts(), self.lock:
             if self.lost is not None:
                 return
             self.lost = describe_failure(error, self.path)
             self.active = False
-            self._held.clear()
+            self._held_tensors.clear()
             count = self.count
             if not isinstance(error, (OSError, UserError)):
                 self._directory.log("write", self._file, error, [])
@@ -486,7 +486,7 @@ class Session(ABC):
                 self.on_loss(self.lost, count)
 
     def _write_remaining_files(self) -> None:
-        """Write each file in a guard of its own, because the reason may concern only one of them."""
+        """Write each file separately, because the reason of the loss may concern only one of them."""
         assert self.lost is not None
         self.note(LOST_FIELD, self.lost.what)
         with suppress(Exception):
@@ -495,7 +495,7 @@ class Session(ABC):
             if self._store is not None:
                 self._store.close()
         except Exception:  # tensors saved after the last flush cannot be read
-            for entry in [*self._entries, *self._open.values()]:
+            for entry in [*self._entries, *self._open_entries.values()]:
                 if entry.text is None:
                     drop_data_names(entry.fields)
         with suppress(Exception):

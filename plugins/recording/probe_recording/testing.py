@@ -36,7 +36,7 @@ STATISTICS = ("Max", "Min", "Mean", "Norm")
 
 @contextmanager
 def record_with(debugger: type[Debugger[Any, Any]], path: Path, **fields: Any) -> Iterator[Debugger[Any, Any]]:
-    """Yield a debugger that is the only one of the process during the block; complete its run afterwards.
+    """Yield a debugger that is the only debugger of the process during the block; complete its run afterwards.
 
     Args:
         debugger: The class of the debugger.
@@ -45,7 +45,7 @@ def record_with(debugger: type[Debugger[Any, Any]], path: Path, **fields: Any) -
     """
     config = path.with_name(f"{path.name}.config.json")
     config.write_text(json.dumps({"dump_path": str(path), **fields}))
-    before, debugger._instance = debugger._instance, None
+    previous, debugger._instance = debugger._instance, None
     try:
         instance = debugger(config_path=config)
         try:
@@ -53,7 +53,7 @@ def record_with(debugger: type[Debugger[Any, Any]], path: Path, **fields: Any) -
         finally:
             instance._recorder.finish()
     finally:
-        debugger._instance = before
+        debugger._instance = previous
 
 
 class RecorderConformance(ABC):
@@ -101,24 +101,24 @@ class RecorderConformance(ABC):
         return self.reader().open(path / f"step{step}" / SINGLE / DUMP_FILE)
 
     def test_results_are_unchanged(self, tmp_path: Path) -> None:
-        """Check that recording changes no bit of the program's results, during or after it."""
-        before = self._collect_results()
+        """Check that the results of the program are bit-equal without, during and after a recording."""
+        expected = self._collect_results()
         recorded = self.record(tmp_path / "run", steps=2)
-        assert recorded == [before, before], "results differ while they are recorded"
-        assert self._collect_results() == before, "results differ after the recording"
+        assert recorded == [expected, expected], "results differ while they are recorded"
+        assert self._collect_results() == expected, "results differ after the recording"
 
     def test_the_steps_that_are_asked_for(self, tmp_path: Path) -> None:
         """Check that each step has its own directory and that only the steps in ``step`` are recorded."""
         self.record(tmp_path / "run", steps=4, step=[0, "2-3"])
         steps = sorted(path.name for path in (tmp_path / "run").glob("step*"))
-        assert steps == ["step0", "step2", "step3"], f"steps 0, 2 and 3 were asked for, and there are {steps}"
+        assert steps == ["step0", "step2", "step3"], f"steps 0, 2 and 3 were selected, but {steps} were recorded"
 
     def test_the_ranks_that_are_asked_for(self, tmp_path: Path) -> None:
-        """Check that a process that runs alone is called ``rank`` and counts as rank 0."""
+        """Check that the directory of a single process is called ``rank`` and that the process counts as rank 0."""
         for rank, expected in ((0, [SINGLE]), (1, [])):
             self.record(tmp_path / f"run{rank}", rank=[rank])
             labels = [path.name for path in (tmp_path / f"run{rank}").glob("step0/*")]
-            assert labels == expected, f"rank {rank} was asked for, and there are {labels}"
+            assert labels == expected, f"rank {rank} was selected, but {labels} were recorded"
 
     def test_the_names_of_records(self, tmp_path: Path) -> None:
         """Check the names of the records and their order, and that counts restart with each step."""
@@ -129,13 +129,13 @@ class RecorderConformance(ABC):
 
     def test_the_filter_of_names(self, tmp_path: Path) -> None:
         """Check that ``list`` selects the calls whose names contain one of its entries."""
-        wanted = self.names[-1]
-        self.record(tmp_path / "run", tensor={"list": [wanted]})
+        selected = self.names[-1]
+        self.record(tmp_path / "run", tensor={"list": [selected]})
         names = [record.key for record in self.open(tmp_path / "run").records()]
-        assert names == [wanted], f"{wanted} was asked for, and the run holds {names}"
+        assert names == [selected], f"{selected} was selected, and the run holds {names}"
 
     def test_the_run_opens(self, tmp_path: Path) -> None:
-        """Check that the reader recognises the run, and that call stacks lead to the program."""
+        """Check that the reader recognises the run, and that call stacks contain the program."""
         self.record(tmp_path / "run")
         confidence = self.reader().sniff(tmp_path / "run/step0" / SINGLE / DUMP_FILE)
         assert confidence == 100, f"the reader's sniff returns {confidence} for its own run, not 100"
@@ -162,7 +162,7 @@ class RecorderConformance(ABC):
                 assert number is None or (
                     isinstance(recorded, (int, float))
                     and np.isclose(recorded, number, rtol=1e-6, atol=1e-6 * largest, equal_nan=True)
-                ), f"{value.data_name}: {name} of its data is {number}, and the record says {recorded}"
+                ), f"{value.data_name}: {name} of its data is {number}, but the record holds {recorded}"
 
     def test_statistics_without_data(self, tmp_path: Path) -> None:
         """Check that task statistics records the same statistics as task tensor, and no data."""

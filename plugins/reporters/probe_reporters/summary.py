@@ -90,17 +90,17 @@ class ComparisonSummary:
     """The counts, notes and files of one comparison, which can be printed.
 
     Attributes:
-        report: Its report.
-        is_one_of_many: True if there are others, so that its verdict is printed as well.
-        counts: The number of comparisons that say the same, by the keys of ``lines_of``.
-        told: The keys of what was printed of earlier ones.
+        report: The report of the comparison.
+        is_one_of_many: True if there are other comparisons, so that the verdict is printed as well.
+        counts: The number of comparisons with the same line, by the keys of ``lines_of``.
+        printed_keys: The keys of lines that were printed for earlier comparisons.
         is_judged: True, for the report says by itself whether it was judged.
     """
 
     report: Report
     is_one_of_many: bool
     counts: Mapping[str, int] = field(default_factory=dict)
-    told: Collection[str] = ()
+    printed_keys: Collection[str] = ()
     is_judged: bool = True
     answer: None = None
 
@@ -121,7 +121,7 @@ class ComparisonSummary:
         alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
         matched = format_count(counts.matched, "row")
         console.show(f"  table: {', '.join(parts)}; {matched} matched, {alone}", wrap=True)
-        if _has_unmeasured_rows(report) and not brief and NOT_MEASURED_NOTE not in self.told:
+        if _has_unmeasured_rows(report) and not brief and NOT_MEASURED_NOTE not in self.printed_keys:
             console.show(f"  {NOT_MEASURED_NOTE}", wrap=True)
         if self.is_one_of_many and report.answer is not None and not brief:
             console.show(f"  {make_printable(report.answer.sentence, 400)}", wrap=True)
@@ -130,7 +130,7 @@ class ComparisonSummary:
         for line in report.regions[:MAX_LISTED_REGIONS]:
             console.show(f"    {make_printable(line)}")
         for key, (is_warning, text) in collect_notes(report).items():
-            if key in self.told:
+            if key in self.printed_keys:
                 continue
             others = self.counts.get(key, 1) - 1
             if others:

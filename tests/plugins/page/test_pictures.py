@@ -161,7 +161,7 @@ def test_tensors_that_cannot_be_read_again_are_left_out(
     probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sides = write_sides(tmp_path, 50, 4, {2: 0.5})
-    chosen = drawing.Candidates.select
+    chosen = drawing.CandidateCollector.select
 
     def remove(self: Any, report: Any) -> Any:
         gone = [path for side in sides for path in Path(side).rglob("*.npy")]
@@ -170,5 +170,5 @@ def test_tensors_that_cannot_be_read_again_are_left_out(
             path.unlink()
         return chosen(self, report)
 
-    monkeypatch.setattr(drawing.Candidates, "select", remove)
+    monkeypatch.setattr(drawing.CandidateCollector, "select", remove)
     assert drawn(compare(probe, sides, tmp_path / "o")) == {}

@@ -1,4 +1,4 @@
-"""Checkpoints of Megatron, whose ranks are merged to a whole model (docs/checkpoints.md#megatron)."""
+"""Checkpoints of Megatron, whose ranks are merged into one model (docs/checkpoints.md#megatron)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,14 @@ def has_ranks(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class _RankFile:
-    """The content of a rank: its chunks of the model, and everything else."""
+    """The content of a rank.
+
+    Attributes:
+        place: The tensor-parallel rank, the pipeline stage and the expert-parallel rank.
+        chunks: The chunks of the model.
+        others: All other content.
+        sizes: The arguments of the training, with the parallel sizes.
+    """
 
     place: tuple[int, int, int]
     chunks: tuple[Checkpoint, ...]
@@ -108,7 +115,7 @@ def _read_rank(directory: Path) -> _RankFile:
 
 
 def _add_optimizer_states(directory: Path, others: Checkpoint) -> Checkpoint:
-    """Return the checkpoint with the states in the files of a distributed optimizer."""
+    """Return the checkpoint extended by the states in the files of a distributed optimizer."""
     tensors, unreadable = dict(others.tensors), dict(others.unreadable)
     for name in _load_rules()["optimizer_files"]:
         path = directory / name
@@ -128,8 +135,8 @@ def _get_arguments(content: Mapping[Any, Any]) -> Mapping[str, Any]:
 def _parse_place(directory: Path, arguments: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return the tensor-parallel rank, the pipeline stage and the expert-parallel rank of a directory.
 
-    A single number after the first one is the pipeline stage, unless the arguments state that there is one
-    stage only.
+    A single number after the first one is the pipeline stage, unless the arguments state that there is
+    only one stage.
     """
     match = _RANK_NAME.fullmatch(directory.name)
     assert match is not None

@@ -1,7 +1,7 @@
 """Reading of checkpoints of MindSpore: a message of protocol buffers with an entry per parameter.
 
-Format: mindspore/ccsrc/utils/checkpoint.proto. A large parameter has several entries with one name,
-whose bytes follow each other. Only lengths are read here; the elements stay in the file.
+Format: mindspore/ccsrc/utils/checkpoint.proto. A large parameter has several entries with the same name, whose
+bytes are consecutive. This module reads only lengths; the elements stay in the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ELEMENT_TYPES = {
     "Complex64": "complex64", "Complex128": "complex128",
 }  # fmt: skip
 Field = tuple[int, int, ByteSource]
-"""The number of a field, its value if that is an integer, and its bytes."""
+"""The number of a field, its value if it is an integer, and its bytes."""
 
 
 class _MalformedMessageError(ValueError):
@@ -33,7 +33,7 @@ class _MalformedMessageError(ValueError):
 
 
 def is_mindspore(head: bytes) -> bool:
-    """Return True if a file may begin as a checkpoint of MindSpore: an entry that begins with its name."""
+    """Return True if a file begins like a checkpoint of MindSpore, with an entry that begins with its name."""
     return head[:1] == b"\x0a" and b"\x0a" in head[2:12]
 
 
@@ -99,7 +99,7 @@ def _read_varint(source: ByteSource, position: int) -> tuple[int, int]:
 
 
 def _read_entry(entry: ByteSource) -> tuple[str, tuple[tuple[int, ...], str, ByteSource] | None]:
-    """Return the name of a parameter, and its shape, type and bytes; None for another kind of value."""
+    """Return the name of a parameter with its shape, type and bytes; None in place of these if it is not a tensor."""
     name, tensor = None, None
     for number, _, content in _iterate_fields(entry):
         if number == 1:

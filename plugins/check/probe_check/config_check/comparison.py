@@ -38,8 +38,8 @@ class ConfigComparison:
         bench: The path of BENCH.
         cmp: The path of CMP.
         results: The result of each item that both have, in the order of the sheets.
-        differences: All differences, those first that are serious and may change numbers most.
-        gaps: What was not compared.
+        differences: All differences, by severity and then by their expected effect on numbers.
+        gaps: Items that were not compared.
     """
 
     bench: Path
@@ -96,12 +96,12 @@ def _compare(item: PackItem, bench: Pack, cmp: Pack, framework: str, rules: Conf
 
 
 def _get_sort_key(difference: ConfigDifference) -> tuple[int, int, int, int]:
-    """Return the place of a difference: serious ones first, then by effect, then by time."""
+    """Return the sort key of a difference: by severity, then by effect, then by time."""
     return -SEVERITY[difference.level], difference.place, difference.step or 0, difference.rank or 0
 
 
 def _drop_repeated(differences: list[ConfigDifference]) -> Iterator[ConfigDifference]:
-    """Yield each condition at its first step, once even if two items name it."""
+    """Yield the first difference of each condition, by step; conditions that two items name are yielded once."""
     reported_keys: set[tuple[str, str]] = set()
     for difference in sorted(differences, key=lambda difference: (difference.step or 0, difference.rank or 0)):
         key = difference.condition.kind.value, difference.condition.name
@@ -114,7 +114,7 @@ def _drop_repeated(differences: list[ConfigDifference]) -> Iterator[ConfigDiffer
 
 
 def _compare_conditions(bench: Pack, cmp: Pack, rules: ConfigRules) -> ItemResult:
-    """Return the conditions that differ, by the same function as a diagnosis of two runs."""
+    """Return the conditions that differ, as a diagnosis of two runs finds them."""
     differences: list[ConfigDifference] = []
     judged_variables = _list_judged_variables(bench, cmp, rules)
     is_compared = False
@@ -142,7 +142,7 @@ def _compare_conditions(bench: Pack, cmp: Pack, rules: ConfigRules) -> ItemResul
 
 
 def _list_judged_variables(bench: Pack, cmp: Pack, rules: ConfigRules) -> set[str]:
-    """Return the variables that the item of variables judges, by their defaults and by pairs of devices."""
+    """Return the variables that ``PackItem.ENVIRONMENT`` already judges; empty if a pack lacks this item."""
     has_variables = PackItem.ENVIRONMENT in bench.list_items() & cmp.list_items()
     return {name for rule in rules.variables for name in (rule.npu, rule.gpu)} if has_variables else set()
 
@@ -155,7 +155,7 @@ def _find_shared_places(bench: Pack, cmp: Pack) -> list[StepRank]:
 
 
 def _find_gaps(bench: Pack, cmp: Pack) -> Iterator[Gap]:
-    """Yield what only one of the packs has."""
+    """Yield the items, files and steps that only one of the packs has."""
     for side, pack, other_pack in (("bench", bench, cmp), ("cmp", cmp, bench)):
         yield from (
             Gap(GapKind.ONE_SIDED_ITEM, item, side)

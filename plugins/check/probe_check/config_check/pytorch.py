@@ -16,7 +16,7 @@ RANDOM_METHODS = ("exponential_", "geometric_", "log_normal_", "cauchy_")
 
 
 class TorchAdapter(FrameworkAdapter):
-    """The part of ConfigChecker for PyTorch."""
+    """The adapter of ConfigChecker for PyTorch."""
 
     def patch_random_functions(self) -> None:
         """Replace the random functions of Python, NumPy and torch."""
@@ -42,7 +42,7 @@ class TorchAdapter(FrameworkAdapter):
         return model.register_forward_pre_hook(hook, with_kwargs=True)
 
     def get_rank(self) -> int:
-        """Return the rank in the process group, or the one that the launcher set."""
+        """Return the rank in the process group, or the rank from the environment of the launcher."""
         dist = torch.distributed
         return dist.get_rank() if dist.is_available() and dist.is_initialized() else super().get_rank()
 
@@ -51,7 +51,7 @@ class TorchAdapter(FrameworkAdapter):
         return isinstance(value, torch.Tensor)
 
     def measure(self, tensor: torch.Tensor) -> StatisticValues | None:
-        """Return the statistics in the tensor's own dtype; in float32 for float64 and other dtypes."""
+        """Return the statistics of a tensor, in its dtype; in float32 for float64, float8 and integers."""
         with torch.no_grad():
             values = tensor.detach()
             if not values.numel():
@@ -71,7 +71,7 @@ class TorchAdapter(FrameworkAdapter):
         """Return the statistics of all parameters, in float32."""
         statistics: dict[str, StatisticValues] = {}
         for name, parameter in model.named_parameters():
-            with suppress(Exception):  # a parameter without values, such as a lazy one
+            with suppress(Exception):  # a parameter without values, such as a lazy parameter
                 measured = self.measure(parameter.detach().float() if not parameter.is_complex() else parameter)
                 statistics |= {} if measured is None else {name: measured}
         return statistics

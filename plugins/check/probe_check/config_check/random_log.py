@@ -1,4 +1,4 @@
-"""Calls of random functions with their call stacks. The functions return what they return without it."""
+"""Calls of random functions with their call stacks; the results of the functions do not change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 MAX_STACKS = 5000
 """Largest number of call stacks of a function that are recorded."""
 MAX_FRAMES = 100
-"""Largest number of frames of a call stack; the innermost ones are recorded."""
+"""Largest number of frames of a call stack; the innermost frames are recorded."""
 PYTHON_FUNCTIONS = ("random", "randint", "uniform", "choice")
 NUMPY_FUNCTIONS = ("rand", "randint", "choice", "normal")
 
@@ -25,7 +25,7 @@ StackKey = tuple[tuple[CodeType, int], ...]
 class RecordedFunction:
     """A function that records its calls and returns what the original function returns.
 
-    It equals the original function, so that torch.compile recognises both: its table of functions may be made
+    It equals the original function. So torch.compile recognises both, even if it creates its table of functions
     while functions are replaced.
 
     Args:
@@ -42,12 +42,12 @@ class RecordedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the original function."""
-        if not self._is_compiling() and self._log.is_active:  # compiled code has no frames to look at
+        if not self._is_compiling() and self._log.is_active:  # compiled code has no frames
             self._log.add(self._name, sys._getframe(1))
         return self._function(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
-        """Return True for the original function, too."""
+        """Return True for the original function as well."""
         return self is other or self._function is other
 
     def __hash__(self) -> int:
@@ -58,7 +58,7 @@ class RecordedFunction:
         return getattr(self._function, name)
 
     def __reduce__(self) -> Any:
-        """Be pickled as the original function."""
+        """Return the original function for pickling."""
         return _return_unchanged, (self._function,)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -81,29 +81,29 @@ class RandomLog:
         self.is_active = False
         self._counts: dict[str, dict[StackKey, int]] = {}
         self._patches: list[tuple[Any, str, Any, Any, bool]] = []
-        self._lock = threading.RLock()  # a signal handler may draw numbers, too
-        os.register_at_fork(after_in_child=self._forget_lock)
+        self._lock = threading.RLock()  # a signal handler may also draw numbers
+        os.register_at_fork(after_in_child=self._replace_lock)
 
     def start(self) -> None:
         """Record calls from now on."""
         self.is_active = True
 
-    def patch(self, home: Any, name: str, shown_name: str) -> None:
+    def patch(self, owner: Any, name: str, shown_name: str) -> None:
         """Replace a function of a module or class by one that records its calls, unless it was replaced.
 
         Args:
-            home: The module or class.
-            name: The name of the function there.
+            owner: The module or class.
+            name: The name of the function in ``owner``.
             shown_name: The name in the pack.
         """
-        original = getattr(home, name, None)
+        original = getattr(owner, name, None)
         if original is None or any(
-            patched_home is home and patched_name == name for patched_home, patched_name, *_ in self._patches
+            patched_owner is owner and patched_name == name for patched_owner, patched_name, *_ in self._patches
         ):
             return
         wrapper = RecordedFunction(original, shown_name, self)
-        self._patches.append((home, name, original, wrapper, name in vars(home)))
-        setattr(home, name, wrapper)
+        self._patches.append((owner, name, original, wrapper, name in vars(owner)))
+        setattr(owner, name, wrapper)
 
     def patch_hosts(self) -> None:
         """Replace the functions of Python and NumPy."""
@@ -115,20 +115,20 @@ class RandomLog:
             self.patch(np.random, name, f"np.random.{name}")
 
     def remove(self) -> None:
-        """End recording, and restore the functions, except those that something else replaced since."""
+        """End recording, and restore the functions, except functions that other code replaced later."""
         self.is_active = False
-        for home, name, original, wrapper, is_own in reversed(self._patches):
-            if vars(home).get(name) is not wrapper:
+        for owner, name, original, wrapper, is_defined_there in reversed(self._patches):
+            if vars(owner).get(name) is not wrapper:
                 continue
-            if is_own:
-                setattr(home, name, original)
+            if is_defined_there:
+                setattr(owner, name, original)
             else:
-                delattr(home, name)
+                delattr(owner, name)
         self._patches.clear()
         self._counts.clear()
 
     def format_calls(self) -> str:
-        """Return the content of the member of the pack."""
+        """Return all calls as JSON, the content of a file in the pack."""
         with self._lock:
             counts = {name: dict(stacks) for name, stacks in self._counts.items()}
         return json.dumps(
@@ -151,13 +151,13 @@ class RandomLog:
             if key in stacks or len(stacks) < MAX_STACKS:
                 stacks[key] = stacks.get(key, 0) + 1
 
-    def _forget_lock(self) -> None:
-        """Make a new lock in a forked child, whose copy may be held by a thread of the parent."""
+    def _replace_lock(self) -> None:
+        """Create a new lock in a forked child, because a thread of the parent may hold the copied lock."""
         self._lock = threading.RLock()
 
 
 def get_compiling_test() -> Callable[[], bool]:
-    """Return a test for being compiled by torch, which torch itself replaces by its result."""
+    """Return a function that tests whether torch compiles the code; torch replaces calls of it by their result."""
     compiler: Any = getattr(sys.modules.get("torch"), "compiler", None)
     return getattr(compiler, "is_compiling", None) or _is_never_compiling
 
@@ -176,11 +176,15 @@ def _format_stack(key: StackKey) -> list[str]:
 
 
 RANDOM_LOG = RandomLog()
-"""The calls of this process."""
+"""The log of this process."""
 
 
 def patch_functions(functions: Mapping[Any, tuple[str, tuple[str, ...]]]) -> None:
-    """Patch functions of a framework: homes, with the prefix of the shown names and the names."""
-    for home, (prefix, names) in functions.items():
+    """Patch functions of a framework.
+
+    Args:
+        functions: For each module or class, the prefix of the names in the pack, and the names of the functions.
+    """
+    for owner, (prefix, names) in functions.items():
         for name in names:
-            RANDOM_LOG.patch(home, name, f"{prefix}.{name}")
+            RANDOM_LOG.patch(owner, name, f"{prefix}.{name}")

@@ -1,4 +1,4 @@
-"""Hyper-parameters in a shell script that starts a training. The script is parsed, and never executed."""
+"""Hyper-parameters in a shell script that starts a training. The script is parsed, but never executed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class _Script:
     """Variables and commands of a script.
 
     Attributes:
-        variables: The last value of each variable, with the variables in it.
-        commands: The words of each command, with quotes.
+        variables: The last value of each variable; variables inside the value are not expanded.
+        commands: The words of each command, including quotes.
     """
 
     variables: dict[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class _Script:
 
 
 def parse_hyperparameters(text: str, rules: ConfigRules) -> dict[str, str | bool]:
-    """Return the options of the first command that starts a training; True for those without a value.
+    """Return the options of the first command that starts a training; True for options without a value.
 
     Args:
         text: The content of the script.
@@ -41,8 +41,8 @@ def parse_hyperparameters(text: str, rules: ConfigRules) -> dict[str, str | bool
     script = _parse(text)
     variables = Variables(script.variables)
     commands = [[part for word in command for part in variables.expand_word(word)] for command in script.commands]
-    start = _find_training_command(commands, rules)
-    return dict(_iterate_options(start)) if start else {}
+    training_command = _find_training_command(commands, rules)
+    return dict(_iterate_options(training_command))
 
 
 def _parse(text: str) -> _Script:
@@ -81,11 +81,11 @@ def _end_command(script: _Script, words: list[str]) -> None:
 
 
 def _find_training_command(commands: Sequence[Sequence[str]], rules: ConfigRules) -> Sequence[str]:
-    """Return the words of the first command that starts a training; empty for none."""
+    """Return the words of the first command that starts a training; empty if there is none."""
     for command in filter(None, commands):
         words = [word.rpartition("/")[2] for word in command]
         programs = words if words[0] in rules.wrappers else words[:1]
-        modules = {after for word, after in pairwise(words) if word == "-m"}
+        modules = {next_word for word, next_word in pairwise(words) if word == "-m"}
         if not rules.launchers.isdisjoint(programs) or not rules.launcher_modules.isdisjoint(modules):
             return command
     for command in filter(None, commands):

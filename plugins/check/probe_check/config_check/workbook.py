@@ -18,7 +18,7 @@ SUMMARY_COLUMNS = ("filename", "pass_check")
 MAX_SHEET_ROWS = 1_048_499
 """Largest number of rows of a sheet; longer tables continue in further sheets."""
 MAX_CELL_LENGTH = 32_000
-"""Largest number of characters of a cell; a spreadsheet cannot hold many more."""
+"""Largest number of characters of a cell; the limit of spreadsheets is slightly larger."""
 
 
 def write_workbook(path: Path, comparison: ConfigComparison) -> None:
@@ -49,7 +49,7 @@ def _add_sheet(book: Any, name: str, columns: Sequence[str], rows: Sequence[Sequ
 
 
 def _write_cell(sheet: Any, row: int, column: int, value: Cell) -> None:
-    """Write a cell: numbers that no sheet can hold as texts, and nothing for None and empty texts."""
+    """Write a cell: numbers that a sheet cannot hold as texts, and no cell for None and empty texts."""
     if value is None or value == "":
         return
     if isinstance(value, bool):

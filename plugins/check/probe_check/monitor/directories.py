@@ -35,19 +35,19 @@ class RunDirectory:
 
 
 def get_output_base() -> Path:
-    """Return the directory that contains those of all runs."""
+    """Return the directory that contains the directories of all runs."""
     return Path(os.environ.get(OUTPUT_VARIABLE) or DEFAULT_OUTPUT)
 
 
 def choose_run_directory(base: Path, rank: int, now: datetime | None = None) -> Path:
-    """Return the path of a new run's directory; its name cannot be that of another run."""
+    """Return the path of the directory of a new run; its name is unique."""
     now = now or datetime.now()
     time = f"{_MONTHS[now.month - 1]}{now:%d_%H-%M-%S}"  # not %b, which depends on the locale
     return base / f"{time}-rank{rank}-{uuid.uuid4().hex[:8]}"
 
 
 def parse_time(text: str) -> tuple[int, ...] | None:
-    """Return a time stamp as numbers that can be compared; None if it is none."""
+    """Return a time stamp as numbers that can be compared; None if the text is not a time stamp."""
     match = _TIME_STAMP.fullmatch(text)
     return None if match is None else (_MONTHS.index(match[1]), *map(int, match.groups()[1:]))
 
@@ -56,7 +56,7 @@ def find_run_directories(base: Path, first: str | None = None, last: str | None 
     """Yield the directories of runs, in the order of their names.
 
     Args:
-        base: The directory that contains them, or one of them.
+        base: The directory that contains the directories of runs, or the directory of a run.
         first: The first time stamp; None for no limit.
         last: The last time stamp; None for no limit.
     """

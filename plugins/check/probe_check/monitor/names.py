@@ -1,4 +1,4 @@
-"""Names of modules and parameters as the files show them, and the selection by ``targets``."""
+"""Names of modules and parameters in the files, and the selection by ``targets``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _SHORT_NAME_PATTERNS = tuple(re.compile(rf"^.*\.({mark}.*)", re.DOTALL) for mark
 def shorten_name(name: str) -> str:
     """Return a name without the wrappers around its layers: ``layers.0.fc`` for ``module.layers.0.fc``.
 
-    The first of these parts that follows a dot is where the short name begins: ``layer.`` or ``layers.``,
-    ``embedding.`` or ``embeddings.``, and parts that begin with ``final``, ``output`` or ``norm``.
+    The short name begins with ``layer.``, ``layers.``, ``embedding.``, ``embeddings.``, ``final``, ``output`` or
+    ``norm`` after a dot. If a name contains several of these, the earliest in this list is used, at its last place.
     """
     for pattern in _SHORT_NAME_PATTERNS:
         if match := pattern.match(name):
@@ -22,7 +22,7 @@ def shorten_name(name: str) -> str:
 
 
 class Namer:
-    """A function from names to names of files, each of them used once per model.
+    """A mapping from names to names in files, which are unique within a model.
 
     Args:
         is_short: True to shorten names.
@@ -42,13 +42,13 @@ class Namer:
 
 
 def list_spellings(model: int, name: str) -> tuple[str, ...]:
-    """Return the spellings by which a configuration may name a module or a parameter of a model."""
+    """Return the spellings with which a configuration may name a module or a parameter of a model."""
     short = shorten_name(name)
     return (name, short, f"{model}:{name}", f"{model}:{short}")
 
 
 def is_inside(name_spellings: Sequence[str], targets: Iterable[str]) -> bool:
-    """Return True if a parameter belongs to one of the modules, or is one of the parameters.
+    """Return True if a parameter is among the targets, or belongs to a module among them.
 
     Args:
         name_spellings: The spellings of the name of the parameter.

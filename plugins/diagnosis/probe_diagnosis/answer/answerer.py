@@ -184,7 +184,7 @@ def _iterate_step_causes(compared: Compared, part: str) -> Iterator[Finding]:
         causes = answer.causes if answer is not None else ()
         shared_cause = next((cause for cause in causes if node.facts.op in (cause.op, *cause.consequences[:1])), None)
         if shared_cause is None:
-            shared_cause = _create_shared_cause(compared, part, node, searched.behind[node.rank])
+            shared_cause = _create_shared_cause(compared, part, node, searched.downstream[node.rank])
         elif node.because.cause is Cause.DELIVERED and shared_cause.op == node.facts.op:
             # The rank's own statement does not know what other ranks sent.
             shared_cause = replace(

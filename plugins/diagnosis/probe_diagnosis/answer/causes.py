@@ -1,4 +1,4 @@
-"""The causes of a rank: findings on the selected calls, and what is upstream of the first of them."""
+"""The causes of a rank: findings on the selected calls, and the origin upstream of the first call."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Causes:
     """The causes of a rank.
 
     Attributes:
-        causes: The causes of differences, the first one first.
-        differently: Calls with different arguments, but whose values agree.
+        causes: The causes of differences, the first cause first.
+        differently: Calls with different arguments whose values agree.
         has_origin: True if the first cause is upstream of the first call that differs.
     """
 
@@ -49,26 +49,26 @@ def find_causes(
     """Return the causes of a rank.
 
     Args:
-        facts: The facts about its calls.
+        facts: The facts about the calls of the rank.
         runs: Both runs.
         step_phases: The phases of the step.
         selection: The calls where the runs diverge.
         conditions: The conditions of both runs.
-        is_explained: True if the baseline explains what rounding does not, so that no phase is a cause.
+        is_explained: True if the baseline explains all differences beyond rounding, so that no phase is a cause.
     """
     call_causes = _describe_calls(facts, runs, selection)
-    explained = None
+    explanation = None
     if selection.named:
-        explained = conditions.explain(call_causes.causes) or explain_by_precision(
+        explanation = conditions.explain(call_causes.causes) or explain_by_precision(
             facts, runs, conditions.differences, call_causes.causes
         )
-    if explained is not None:
-        return Causes([explained.origin, *explained.further], call_causes.differently, has_origin=True)
+    if explanation is not None:
+        return Causes([explanation.origin, *explanation.further], call_causes.differently, has_origin=True)
     call_causes = _add_origin(facts, runs, step_phases, selection, call_causes)
     if call_causes.causes:
         return call_causes
     upstream = _create_upstream_search(facts, runs, step_phases, selection)
-    causes: Sequence[Finding] = step_phases.find_setting()  # which rounding does not explain
+    causes: Sequence[Finding] = step_phases.find_setting()  # rounding does not explain a setting
     differently = call_causes.differently
     if not (selection.rounding or is_explained):
         causes = step_phases.find_lone_phase(effective=True) or upstream.find_lone_gradients()
@@ -82,17 +82,19 @@ def find_causes(
 
 def _describe_calls(facts: RankFacts, runs: ComparedRuns, selection: Selection) -> Causes:
     """Return the findings on the selected calls."""
-    tracing, nodes = CallTracer(facts, runs), selection.named
-    traced = [
-        tracing.trace_cause(create_finding(node, runs.find_line, () if number else selection.downstream), node)
+    tracer, nodes = CallTracer(facts, runs), selection.named
+    findings = [
+        tracer.trace_cause(create_finding(node, runs.find_line, () if number else selection.downstream), node)
         for number, node in enumerate(nodes)
     ]
-    causes = [_add_producers(cause, runs) for cause in fold_repeated_findings(add_similar_calls(facts, traced, nodes))]
-    named = {cause.op for cause in causes}
+    causes = [
+        _add_producers(cause, runs) for cause in fold_repeated_findings(add_similar_calls(facts, findings, nodes))
+    ]
+    cause_ops = {cause.op for cause in causes}
     others = [
         create_finding(node, runs.find_line)
         for node in selection.made_differently
-        if not is_harmless(node) and node.facts.op not in named
+        if not is_harmless(node) and node.facts.op not in cause_ops
     ]
     differently = fold_repeated_findings([*find_unpaired_calls(facts, runs, with_arguments=not nodes), *others])
     if not selection.is_grown:
@@ -109,7 +111,7 @@ def _describe_calls(facts: RankFacts, runs: ComparedRuns, selection: Selection) 
 def _add_origin(
     facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, selection: Selection, call_causes: Causes
 ) -> Causes:
-    """Return the causes with what is upstream of the first one, or with what the phases of the step show."""
+    """Return the causes, extended by their origin upstream or by evidence from the phases of the step."""
     nodes = selection.named
     if not nodes:
         return call_causes
@@ -123,13 +125,13 @@ def _add_origin(
 
 
 def _refine_by_phase(facts: RankFacts, runs: ComparedRuns, selection: Selection, phase: PhaseDifference) -> Causes:
-    """Return the causes, with what a phase of the step shows of the first call."""
+    """Return the causes, where a phase of the step adds evidence to the first call."""
     first, *further = selection.named
-    refined = replace(first, because=replace(first.because, phases=phase.statement))
-    call_causes = _describe_calls(facts, runs, replace(selection, named=[refined, *further]))
+    refined_node = replace(first, because=replace(first.because, phases=phase.statement))
+    call_causes = _describe_calls(facts, runs, replace(selection, named=[refined_node, *further]))
     causes = [*call_causes.causes]
     place = len(causes) - 1 if selection.is_grown else 0
-    causes[place] = add_phase_evidence(causes[place], phase, is_stated=refined.because.states_phases)
+    causes[place] = add_phase_evidence(causes[place], phase, is_stated=refined_node.because.states_phases)
     return replace(call_causes, causes=causes)
 
 

@@ -14,23 +14,23 @@ from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.timeline import Detection, Timeline
 
 KIND = "detectors"
-"""The kind of contributions of plugins."""
+"""Name of this kind of contribution in the plugin manager."""
 
 CODE = "detector"
-"""Kind of a cause that a detector states."""
+"""Reason code of a cause that a detector reports."""
 
 
 def run_detectors(
     manager: Manager, facts: RankFacts, runs: ComparedRuns, step: str, problems: list[str]
 ) -> list[Finding]:
-    """Return what the detectors found, in the order of the calls; the first statement on each call.
+    """Return the findings of all detectors in the order of the calls, and only the first finding on each call.
 
     Args:
         manager: The plugins.
         facts: The facts about the rank.
         runs: Both runs.
         step: The directory of the step; empty if there is only one.
-        problems: Sentences on detectors that fail are appended to it.
+        problems: List to which a sentence on each detector that fails is appended.
     """
     specs = sorted(manager.specs(KIND, DetectorSpec), key=lambda spec: spec.order)
     if not specs:
@@ -52,18 +52,19 @@ def run_detectors(
 def insert_detected(
     detected: Sequence[Finding], causes: Sequence[Finding], facts: RankFacts, runs: ComparedRuns
 ) -> list[Finding]:
-    """Return the causes with what detectors found: before the first cause unless its call comes first.
+    """Return the causes together with the findings of detectors.
 
-    A statement of a detector replaces a cause on the same call.
+    Findings on calls up to the first cause precede it, and the others follow the causes. A finding replaces a
+    cause on the same call.
     """
     if not detected:
         return [*causes]
-    named = {finding.op for finding in detected}
-    others = [cause for cause in causes if cause.op not in named]
+    detected_ops = {finding.op for finding in detected}
+    others = [cause for cause in causes if cause.op not in detected_ops]
     timeline = Timeline(facts, *runs.both)
     first = timeline.place(causes[0].op) if causes else -1
-    before = [candidate for candidate in detected if first < 0 or timeline.place(candidate.op) <= first]
-    return [*before, *others, *(candidate for candidate in detected if candidate not in before)]
+    leading = [finding for finding in detected if first < 0 or timeline.place(finding.op) <= first]
+    return [*leading, *others, *(finding for finding in detected if finding not in leading)]
 
 
 def _check_detection(detection: object) -> Detection:

@@ -51,15 +51,15 @@ class Effect:
         return self._calls[self._order[place]]
 
     def is_rounding(self, node: Node, *, is_continued: bool = False) -> bool:
-        """Return True if a difference is shown to be rounding by what it leads to.
+        """Return True if the effects of a difference show that it is rounding.
 
-        All ends behind it were compared and agree, and nothing that differs is more than a few roundings
-        apart. Another argument is no rounding, nor is a difference that statistics or checksums show.
+        All ends downstream of the difference were compared and agree, and all differences are at most a few
+        roundings. A different argument is not rounding, nor is a difference of statistics or checksums.
 
         Args:
             node: The call where the runs diverge.
-            is_continued: True if earlier steps agree but for rounding, which the state of an optimizer
-                carries into this one. What grows call by call is rounding then, if all ends agree.
+            is_continued: True if earlier steps differ only by rounding, which the state of an optimizer carries
+                into this step. A difference that grows from call to call is then rounding if all ends agree.
         """
         because = node.because
         if is_continued and because.cause is Cause.GROWN and because.value.by != Basis.CHECKSUM:
@@ -69,8 +69,8 @@ class Effect:
         if because.value.by != Basis.TENSOR or not because.value.is_float or because.times > limits().grown:
             return False
         place = self._get_place(node)
-        behind = [self._get_call(end) for end in self._ends if end > place]
-        return bool(behind) and all(op.agrees for op in behind) and self._find_largest() <= limits().grown
+        downstream = [self._get_call(end) for end in self._ends if end > place]
+        return bool(downstream) and all(op.agrees for op in downstream) and self._find_largest() <= limits().grown
 
     def find_traceless_calls(
         self, named: Sequence[Node], vanished: Sequence[Node], *, is_rounding_before: bool, is_continued: bool

@@ -98,7 +98,7 @@ def _measure_ratio(target: int, golden: int) -> tuple[int, int]:
 
 
 def _compare_tensors(whole: Record, parts: Sequence[Record], noise: float) -> Iterator[bool]:
-    """Yield for each floating-point tensor of a call if its parts agree with it, as far as they can say."""
+    """Yield, for each floating-point tensor of a call that has comparable parts, whether the parts agree with it."""
     of_parts = [{slot.place: slot.value for slot in part.slots} for part in parts]
     is_sum = is_gradient(whole.key) or "backward" in whole.key.split(".")
     least = max((_find_magnitude(slot.value) for slot in whole.slots if _is_float(slot.value)), default=0.0)

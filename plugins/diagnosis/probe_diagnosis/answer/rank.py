@@ -140,7 +140,7 @@ class RankDiagnosis:
         return answer, [*causes, *rank_causes.differently]
 
     def _excuse(self, step_phases: PhaseComparison) -> None:
-        """Count the calls of one run only that stand for calls of the other, if too little was compared."""
+        """Count the unpaired calls that replace calls of the other run, if too little was compared."""
         facts, runs = self._facts, self._runs
         if facts.tally.least_share < limits().enough:
             same = Effect(facts.ops).are_ends_same()

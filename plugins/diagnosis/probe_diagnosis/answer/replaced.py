@@ -1,7 +1,7 @@
 """Calls that only one run makes, within a module where both runs make such calls and whose outputs agree.
 
-They compute the same by other calls: a layer written out by hand, a loop in place of one operator. What
-surrounds them was compared, so that they take nothing from what is known of the runs.
+They compute the same values with other calls, such as a manual implementation of a layer or a loop in place of an
+operator. The values around them were compared, so they do not reduce the coverage of the comparison.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def find_uncompared_calls(facts: RankFacts) -> tuple[set[str], set[str]]:
 
 
 def find_replaced_calls(facts: RankFacts, runs: ComparedRuns, *, is_same: bool) -> tuple[set[str], set[str]]:
-    """Return for both runs the calls of that run only that stand for each other, and were not compared.
+    """Return, for each run, its unpaired calls that were not compared and that replace calls of the other run.
 
     Args:
         facts: The facts about the rank.

@@ -91,7 +91,7 @@ def select_calls(
     """
     searched, without_trace = _search(facts, runs, step_phases, past)
     nodes = [*searched.first, *searched.further]
-    downstream = searched.behind[facts.rank]
+    downstream = searched.downstream[facts.rank]
     unseen = list(searched.vanished)
     is_alone = len(nodes) == 1 and not downstream
     if is_alone and nodes[0].because.cause is Cause.TAKEN_IN and nodes[0].facts.agrees:  # it has no effect

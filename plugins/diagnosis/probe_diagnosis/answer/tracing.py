@@ -117,10 +117,10 @@ class CallTracer:
         return [target_producers, [golden] if golden in self._facts.golden_only else []]
 
     def _find_receiver(self, cause: Finding, node: Node) -> Finding | None:
-        """Return the first call of one run only that receives what the other run's op receives, if any.
+        """Return the first unpaired call that receives the value that the op of the other run receives, or None.
 
-        It stands for calls that changed a gradient in place, and that returned nothing on record; so it must
-        come after the backward pass, and do more than to move values.
+        It represents calls that changed a gradient in place without a recorded output. So it must come after the
+        backward pass, and it must do more than move values.
         """
         facts, row = node.facts, node.because.value.row
         ops = facts.op, facts.golden or facts.op

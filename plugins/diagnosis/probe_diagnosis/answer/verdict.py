@@ -93,7 +93,7 @@ def _decide_outcome(causes: Sequence[Finding], tally: CoverageTally, *, doubt: s
         return Outcome.NOT_COMPARABLE
     if causes:
         return Outcome.CANNOT_TELL if doubt else Outcome.DIVERGED
-    if interrupted or tally.failing_at or tally.unexcused or tally.least_beside < limit.enough:
+    if interrupted or tally.failing_at or tally.unexcused or tally.least_adjusted_share < limit.enough:
         return Outcome.CANNOT_TELL
     return Outcome.AGREE
 

@@ -58,15 +58,15 @@ def check_collectives(manager: Manager, output: Path, format: str, values: Mappi
 def _show(result: StepCheck) -> None:
     """Print the result of checking one step."""
     check, ranks = result.check, len(result.ranks)
-    where = f"{result.step}: " if result.step else ""
+    prefix = f"{result.step}: " if result.step else ""
     if not check.kept and not check.breaches:
-        why = "none could be checked" if check.unchecked else "the run holds no communication calls"
+        reason = "none could be checked" if check.unchecked else "the run holds no communication calls"
         console.warn(
-            f"{where}nothing was checked on {format_count(ranks, 'rank')}: {why}, so nothing is known about them; "
+            f"{prefix}nothing was checked on {format_count(ranks, 'rank')}: {reason}, so nothing is known about them; "
             "record all ranks with task tensor and level L1 or mix"
         )
     console.show(
-        f"{where}{format_count(check.kept + len(check.breaches), 'communication call')} of "
+        f"{prefix}{format_count(check.kept + len(check.breaches), 'communication call')} of "
         f"{format_count(ranks, 'rank')} checked, "
         f"{len(check.breaches):,} delivered wrong values"
     )
@@ -75,5 +75,5 @@ def _show(result: StepCheck) -> None:
         console.show(f"      should have received {make_printable(f'{breach.law}; {breach.evidence}')}")
     if len(check.breaches) > MAX_SHOWN_BREACHES:
         console.show(f"  and {len(check.breaches) - MAX_SHOWN_BREACHES} more")
-    for reason, count in check.unchecked.items():
-        console.show(f"  {format_count(count, 'call')} not checked: {reason}")
+    for unchecked_reason, count in check.unchecked.items():
+        console.show(f"  {format_count(count, 'call')} not checked: {unchecked_reason}")

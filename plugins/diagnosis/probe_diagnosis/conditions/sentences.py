@@ -59,22 +59,22 @@ def create_conditions(differences: Sequence[ConditionDifference], step: str, ran
     )
 
 
-def condition_sentence(one: ConditionDifference) -> str:
+def condition_sentence(difference: ConditionDifference) -> str:
     """Return a sentence on a condition that differs, without a full stop."""
-    if one.random is not None:
-        return _describe_random_state(one.random)
-    if one.kind is ConditionKind.BATCH:
-        heads = [str(value).rpartition(" ")[0] for value in (one.target, one.golden)]
+    if difference.random is not None:
+        return _describe_random_state(difference.random)
+    if difference.kind is ConditionKind.BATCH:
+        heads = [str(value).rpartition(" ")[0] for value in (difference.target, difference.golden)]
         if heads[0] == heads[1]:
-            return f"the batch differs: {one.name} of the model, {heads[0]}, holds other values or another order"
-        return f"the batch differs: {one.name} of the model is {heads[0]} against {heads[1]}"
-    if one.kind is ConditionKind.SOURCE:
-        subject = SCRIPT_SUBJECTS.get(one.name, one.name)
+            return f"the batch differs: {difference.name} of the model, {heads[0]}, holds other values or another order"
+        return f"the batch differs: {difference.name} of the model is {heads[0]} against {heads[1]}"
+    if difference.kind is ConditionKind.SOURCE:
+        subject = SCRIPT_SUBJECTS.get(difference.name, difference.name)
     else:
-        subject = KIND_SUBJECTS[one.kind].format(name=one.name)
-    if one.name in HASH_FACTS:
-        return f"{subject} differs" if one.name == "script_hash" else f"{subject} differ"
-    values = [_format_value(value, one.kind) for value in (one.target, one.golden)]
+        subject = KIND_SUBJECTS[difference.kind].format(name=difference.name)
+    if difference.name in HASH_FACTS:
+        return f"{subject} differs" if difference.name == "script_hash" else f"{subject} differ"
+    values = [_format_value(value, difference.kind) for value in (difference.target, difference.golden)]
     return f"{subject} differs: {values[0]} against {values[1]}"
 
 

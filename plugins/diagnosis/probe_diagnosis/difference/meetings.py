@@ -77,7 +77,7 @@ class Meetings:
         call = op.call
         if call.api.flow not in (Flow.SEND, Flow.RECEIVE, Flow.EXCHANGE):
             return False
-        call_id = (walker.rank, walker.at)
+        call_id = (walker.rank, walker.index)
         if call_id not in self._has_sent:
             self._has_sent.add(call_id)
             self._send(walker, op, call)

@@ -112,25 +112,25 @@ def summarize_inputs(op: CallView, worst: float) -> InputAgreement:
 
 @dataclass(frozen=True, slots=True)
 class DivergenceReason:
-    """Reason for naming an op.
+    """The reason for reporting an op.
 
     Attributes:
-        cause: The sort of cause.
-        value: The value that shows it.
-        inputs: Agreement of the tensors that the op took in.
+        cause: The kind of cause.
+        value: The value that shows the cause.
+        inputs: Agreement of the input tensors of the op.
         argument: The argument that differs; None for none.
         earlier: Number of earlier values of the rank that were not compared.
-        given: The largest difference of the values that were sent, as a multiple of rounding; of a difference
-            that grew, that of the outputs beside the largest input.
+        given: The largest difference of the sent values, as a multiple of rounding. If a difference grew, the
+            difference of the outputs relative to the largest input.
         absent: Ranks that may have sent values, but were not compared in this call.
-        is_alone: True if other ranks may have sent values, and none was compared.
+        is_alone: True if other ranks may have sent values, but none of them was compared.
         times: The largest difference, as a multiple of rounding.
-        returned: What a call with different arguments returns; None for other causes.
-        in_step: True if nothing is known of earlier steps.
+        returned: Agreement of the outputs of a call with different arguments; None for other causes.
+        in_step: True if earlier steps are not known.
         arguments: All arguments that differ, each with its name or an empty text; the first is ``argument``.
-        replaces: The golden's other call that an op of a region stands for; empty for none.
-        phases: A clause on what the phases of the step show of the same difference; None for none.
-        made: Of a gradient, an earlier call with another argument and other values; empty for none.
+        replaces: The golden call that an op of a region replaces, or an empty text.
+        phases: A clause on the evidence of the step phases for the same difference; None if there is none.
+        made: For a gradient, an earlier call with a different argument and different outputs; else empty.
     """
 
     cause: Cause

@@ -1,22 +1,22 @@
 """Search for the first difference: a walk over the ops of all ranks (docs/first-difference.md#search).
 
-Ranks are walked side by side, in the order of cause and effect. Between two communication calls a rank
-computes by itself, so each rank is walked up to its next call. Calls are then matched as the ranks must have
-met in them: the k-th call of an API in a group with the k-th of each of the group's ranks, the k-th send from
-one rank to another with the k-th receive. Each rank carries a history: has a difference been reported in its
-past, or in the past of any rank that it received from? If so, nothing after it is reported. What remains are
-the ops that no other difference explains, be it before, across or after communication.
+Ranks are walked in parallel, in the order of cause and effect. Between two communication calls a rank computes
+by itself, so each rank is walked up to its next communication call. These calls are then matched between ranks:
+the k-th call of an API in a group with the k-th call of each rank of the group, and the k-th send from one rank to
+another with the k-th receive. Each rank has a history, which records whether a difference was reported on this
+rank or on a rank from which it received data. If so, no later op is reported. The reported ops are those that no
+other difference explains, before, across or after communication.
 
 The search reports
 
 * an op whose outputs differ although its input tensors agree; a differing argument is evidence;
 * an op whose inputs differ although no earlier difference explains them, such as other weights or data;
-* a communication call that delivers values that differ although the values that were sent agree;
-* behind the first of these, further calls of APIs whose inputs agree and whose outputs do not;
-* if there is none of these, the first op whose values differ, the difference having grown call by call.
+* a communication call that delivers differing values although the sent values agree;
+* downstream of the first reported op, further calls of APIs whose inputs agree and whose outputs differ;
+* if there is no such op, the first op whose values differ because a difference grew from call to call.
 
-"Differ" means: by more than rounding explains in the coarsest dtype met so far, and by more than ``jump``
-times the difference of the inputs or of anything earlier. So rounding that grows from op to op is not
+Values "differ" if their difference is larger than rounding explains in the coarsest dtype so far, and larger than
+``jump`` times the difference of the inputs and of all earlier values. So rounding that grows from op to op is not
 reported.
 """
 
@@ -37,7 +37,7 @@ from probe_diagnosis.timeline.timeline import Timeline
 from probe_diagnosis.timeline.views import Basis, CallView, Difference, DifferenceKind, is_module
 
 MAX_FURTHER_CAUSES = 5
-"""Largest number of further causes that are kept of a rank."""
+"""Largest number of further causes of a rank in the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,19 @@ class Searched:
 
     Attributes:
         first: The ops that no other difference explains, earliest first.
-        further: Ops behind them whose own inputs agree and whose outputs do not, earliest first.
-        grown: The first ops whose values differ by more than rounding explains, on ranks on which or for
-            which no op could be named; earliest first.
-        behind: For each rank, the calls whose values differ behind the one that was named.
+        further: Ops downstream of ``first`` whose inputs agree and whose outputs differ, earliest first.
+        grown: On ranks without an op in ``first``, the first ops whose values differ by more than rounding
+            explains; earliest first.
+        downstream: For each rank, the calls with differing values downstream of the reported call.
         vanished: Ops within modules whose own outputs agree, so that the difference had no effect.
-        senders: For the communication calls that brought a rank values that differ, by rank and key: the
-            ranks that sent them.
+        senders: The ranks that sent differing values, by the receiving rank and the key of the communication
+            call.
     """
 
     first: list[Node]
     further: list[Node]
     grown: list[Node]
-    behind: dict[int, list[str]]
+    downstream: dict[int, list[str]]
     vanished: list[Node]
     senders: Mapping[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
 
@@ -79,9 +79,9 @@ def search(
     Args:
         ranks: The ops of each rank, in the order of its record.
         known_values: Distances and scales of values whose difference is known to be rounding.
-        carried: The same of parameters and states that an optimizer changed in earlier steps, for each rank.
-            What forward calls compute from these alone is known as well.
-        pasts: What earlier steps explain, for each rank of which it is known.
+        pasts: The histories of ranks at the end of the earlier steps.
+        carried: For each rank, distances and scales of parameters and states that an optimizer changed in earlier
+            steps. Values that forward calls compute from these alone are known rounding as well.
     """
     columns = {
         rank: calls if isinstance(calls, CallColumns) else CallColumns.from_calls(calls)
@@ -92,16 +92,16 @@ def search(
         for rank, calls in columns.items()
     }
     for rank, values in carried.items():
-        walkers[rank].carried.update(values)
-        walkers[rank].known.update(values)
+        walkers[rank].carried_rounding.update(values)
+        walkers[rank].known_rounding.update(values)
     if known_values:
         for walker in walkers.values():
             walker.propagate_known()
     meetings = Meetings(walkers)
-    while any(walker.at < len(walker.order) for walker in walkers.values()):
+    while any(walker.index < len(walker.order) for walker in walkers.values()):
         for walker in walkers.values():
             order, communication = walker.order, walker.calls.communication
-            while walker.at < len(order) and (number := order[walker.at]) not in communication:
+            while walker.index < len(order) and (number := order[walker.index]) not in communication:
                 _examine_call(walker, number)
                 walker.step()
         meetings.settle()
@@ -113,7 +113,7 @@ def search(
             for candidate in walkers.values()
             if candidate.grown is not None and not candidate.past.named
         ),
-        {rank: walker.behind for rank, walker in walkers.items()},
+        {rank: walker.downstream for rank, walker in walkers.items()},
         _sort_nodes(node for walker in walkers.values() for node in walker.vanished),
         meetings.senders,
     )
@@ -137,27 +137,27 @@ def _examine_call(walker: Walker, number: int) -> None:
         return
     input_distance, output_distance, scaled_distance = largest.taken[number], largest.own[number], largest.given[number]
     line = largest.given_lines[number]
-    if is_of_parameters and output_distance and walker.known:
-        scaled_distance, line = largest.exclude_known(number, walker.known)
+    if is_of_parameters and output_distance and walker.known_rounding:
+        scaled_distance, line = largest.exclude_known(number, walker.known_rounding)
     saved = past.worst if is_of_parameters else walker.track_saved(number, max(input_distance, output_distance))
     introduces = (
         scaled_distance > 1
-        and calls.keys[number] not in walker.modules
+        and calls.keys[number] not in walker.explained_modules
         and _introduces(walker, line, input_distance, saved, scaled_distance)
     )
     _report(walker, number, input_distance, scaled_distance, line if introduces else None)
     if is_of_parameters:
-        walker.gradients = max(walker.gradients or 0.0, scaled_distance)
+        walker.worst_gradient = max(walker.worst_gradient or 0.0, scaled_distance)
     if scaled_distance > 1:
-        walker.modules.update(calls.within[number])
+        walker.explained_modules.update(calls.within[number])
     if was_named and max(input_distance, scaled_distance) > 1:
-        walker.behind.append(calls.keys[number])
+        walker.downstream.append(calls.keys[number])
     if largest.returns_in_region[number]:
         _keep_replaced(walker, number, input_distance)
     _look_for_growth(walker, number, scaled_distance)
     past.worst = max(past.worst, input_distance, output_distance)
-    if output_distance and not past.made and calls.has_other_argument[number]:
-        past.made = calls.keys[number] if find_other_argument(calls[number]) is not None else ""
+    if output_distance and not past.changed_call and calls.has_other_argument[number]:
+        past.changed_call = calls.keys[number] if find_other_argument(calls[number]) is not None else ""
     past.lacking += largest.lacking[number]
 
 
@@ -263,7 +263,7 @@ def _look_for_growth(walker: Walker, number: int, scaled_distance: float) -> Non
         number: The call.
         scaled_distance: The largest difference of its outputs beside the largest input, as a multiple of rounding.
     """
-    largest, known_values = walker.largest, walker.known
+    largest, known_values = walker.largest, walker.known_rounding
     output_distance, input_distance, line = largest.own[number], largest.taken[number], largest.taken_lines[number]
     if walker.grown is None and input_distance > 1 and known_values:
         input_distance, line = largest.exclude_known(number, known_values, of_inputs=True)
@@ -312,7 +312,7 @@ def _explain_output(
     inputs = summarize_inputs(op, input_distance)
     if is_gradient(op.op):
         return DivergenceReason(
-            Cause.GRADIENT, output, inputs, earlier=past.lacking, times=scaled_distance, made=past.made
+            Cause.GRADIENT, output, inputs, earlier=past.lacking, times=scaled_distance, made=past.changed_call
         )
     earlier = 0.0 if past.named else past.worst
     argument = find_first_differing(op.arguments(), output.jump * max(earlier, input_distance))

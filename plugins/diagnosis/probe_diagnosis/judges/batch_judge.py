@@ -10,11 +10,11 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.single import create_batch
 
 Judge = Callable[[Op, Sequence[Row]], Mapping[int, Ruling]]
-"""Function that returns the verdicts to change of one op, by the row's position."""
+"""Function that returns the rulings on an op by the position of the row."""
 
 
 def judge_each(judge: Judge, batch: RowBatch, numbers: Iterable[int]) -> dict[int, Ruling]:
-    """Return the rulings of a judge of single ops on some ops of a batch, by row."""
+    """Apply a judge of single ops to the ops ``numbers`` of a batch, and return its rulings by row."""
     return {
         batch.lines(number)[place]: ruling
         for number in numbers

@@ -67,10 +67,10 @@ class OptimizerStep:
 
 
 def find_unsettled_parameters(target: OptimizerStep, golden: OptimizerStep, noise: float) -> set[str]:
-    """Return the parameters of which some gradients are rounding beside the largest: zero in theory.
+    """Return the parameters some of whose gradients are only rounding of the largest gradient, so zero in theory.
 
-    An optimizer that divides by their size, such as Adam, makes an update of that rounding. Of a part of a
-    parameter, its average square in the state of the optimizer shows it.
+    An optimizer that divides by the magnitude of gradients, such as Adam, turns this rounding into an update. For
+    parts of a parameter, the average square in the state of the optimizer shows such gradients.
     """
     unsettled: set[str] = set()
     least = max(noise, get_noise("float32"))

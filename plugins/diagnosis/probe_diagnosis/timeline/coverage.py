@@ -1,4 +1,4 @@
-"""Count of the recorded values that were compared, and of the others by the reason why they were not."""
+"""Counts of the recorded values that were compared, and of the others by the reason why they were not."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ REASON_PHRASES = {
     "unreadable_data": "whose data is no numbers",
     "metric_failed": "on which a metric failed",
 }
-"""Reasons for which a value was not compared, as they follow a number of values."""
+"""Phrases for the reasons why values were not compared, to be placed after a number of values."""
 
 HARMLESS_REASONS = frozenset({UNINITIALISED, EMPTY, PROCESS_START, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
-"""Reasons that leave nothing to compare, in a comparison of rows nothing that belongs to them."""
+"""Reasons of values that hold nothing to compare, or that do not belong to the compared rows of a batch."""
 
 NAMED_REASONS = frozenset({NOT_RECORDED, LEFT_OUT, ROW_AXIS})
-"""Reasons that an agreement has to name: a judge left the value out, or neither run has data of it."""
+"""Reasons that an agreement must state: a judge left the value out, or neither run has data of it."""
 
 NO_TENSOR_REASONS = frozenset({"unreadable", "no_target_file", "no_golden_file"})
-"""Reasons of values whose statistics may be compared all the same."""
+"""Reasons of values whose statistics may be compared although a tensor is missing."""
 
 ONE_SIDED_REASONS = frozenset({TARGET_ONLY, GOLDEN_ONLY, ONE_NONE, REGION})
 """Reasons of values that only one run recorded."""
@@ -75,21 +75,21 @@ class CoverageTally:
 
     Attributes:
         both: Number of values that both runs recorded.
-        compared: Number of these that were compared.
-        floats: For the target and the golden, the number of its tensors of floating point.
-        floats_compared: For the target and the golden, the number of those that were compared.
+        compared: Number of values in ``both`` that were compared.
+        floats: Number of floating-point tensors of the target and of the golden.
+        floats_compared: Number of tensors in ``floats`` that were compared.
         lacking: Number of values that were not compared, by the code of the reason.
-        first: The name of the first such value, by the code of the reason.
+        first: Name of the first value that was not compared, by the code of the reason.
         by_statistics: Number of values without a readable tensor file that were compared by their statistics,
             by the code of the reason.
-        failing_at: The distance of each tensor whose verdict in the table is an error, though it agrees
-            within rounding, by the name of its row.
-        stood_for: For the target and the golden, the number of tensors in ``floats`` of calls that only that
-            run made, and that compute what other calls of the other run do: what they leave was compared.
-        equal: Number of values that were compared and are the same to the bit.
+        failing_at: Distance of each tensor that agrees within rounding although its verdict in the table is an
+            error, by the name of its row.
+        stood_for: Number of tensors in ``floats``, of the target and of the golden, of calls that only this run
+            made and whose results were compared with results of other calls.
+        equal: Number of values that were compared and are bitwise equal.
         other_arguments: Number of arguments that were compared and differ.
-        tensors: Number of tensors with elements, uninitialised memory aside; a pair counts once.
-        tensors_compared: Number of those that were compared.
+        tensors: Number of tensors with elements, without uninitialised memory; a pair counts once.
+        tensors_compared: Number of tensors in ``tensors`` that were compared.
     """
 
     both: int = 0
@@ -111,7 +111,7 @@ class CoverageTally:
 
         Args:
             batch: The rows, after all judges.
-            table: Their differences, one line per row.
+            table: The differences, one line per row.
             is_shifted: True for rows of calls that one run makes more often.
             is_start: True for rows of calls at the start of a resumed process.
         """
@@ -134,16 +134,16 @@ class CoverageTally:
         self.tensors_compared += int((is_tensor & is_compared).sum())
         for number, side in enumerate(sides):
             is_float = np.array([get_dtype_kind(dtype) == "float" for dtype in side.columns.dtypes] or [False])
-            wanted = is_tensor & (kinds[number] == TENSOR) & is_float[side.column("dtype")]
-            self.floats[number] += int(wanted.sum())
-            self.floats_compared[number] += int((wanted & is_compared).sum())
+            is_float_tensor = is_tensor & (kinds[number] == TENSOR) & is_float[side.column("dtype")]
+            self.floats[number] += int(is_float_tensor.sum())
+            self.floats_compared[number] += int((is_float_tensor & is_compared).sum())
         is_failing = is_compared & (batch.verdicts.levels == GRAVITY[Level.ERROR])
         is_failing &= (table.lines["state"] == SAME_CODE) & table.is_tensor
         for line in np.flatnonzero(is_failing & (table.lines["flags"] & IS_MASKED == 0)).tolist():
             self.failing_at[table.name(line, batch.find_op_key(line))] = table.lines["distance"].item(line)
 
     def _count_lacking(self, batch: RowBatch, table: ValueTable, code: str, lines: Array) -> None:
-        """Count the rows that were not compared for one reason."""
+        """Count rows that were not compared for the same reason."""
         self.lacking[code] += len(lines)
         first = lines.item(0)
         self.first.setdefault(code, table.name(first, batch.find_op_key(first)))
@@ -154,13 +154,13 @@ class CoverageTally:
                 self.by_statistics[code] += int(is_judged.sum())
 
     def excuse(self, rows: Iterable[str]) -> None:
-        """Forget rows whose verdict in the table is an error, though they agree."""
+        """Remove rows from ``failing_at``."""
         for row in rows:
             self.failing_at.pop(row, None)
 
     @property
     def share(self) -> float:
-        """The share of the target's floating-point tensors that was compared; of all values without any."""
+        """The compared share of the target's floating-point tensors, or of all values if there are no such tensors."""
         if self.floats[0]:
             return self.floats_compared[0] / self.floats[0]
         of_target = self.both + self.lacking[TARGET_ONLY]
@@ -168,33 +168,33 @@ class CoverageTally:
 
     @property
     def least_share(self) -> float:
-        """The smaller share of both runs."""
+        """The smaller of the shares of the target and the golden."""
         return min(self.share, self.share_of_golden)
 
     @property
     def share_of_golden(self) -> float:
-        """The share of the golden's floating-point tensors that was compared; of the target without any."""
+        """The compared share of the golden's floating-point tensors, or ``share`` if there are no such tensors."""
         return self.floats_compared[1] / self.floats[1] if self.floats[1] else self.share
 
     @property
-    def least_beside(self) -> float:
-        """The smaller share of both runs, without calls that stand for others."""
-        whole = [count - held for count, held in zip(self.floats, self.stood_for)]
-        shares = [part / count for part, count in zip(self.floats_compared, whole) if count]
-        return min(shares) if len(shares) == len(whole) else self.least_share
+    def least_adjusted_share(self) -> float:
+        """The smaller of both shares, without the tensors in ``stood_for``."""
+        counts = [count - replaced for count, replaced in zip(self.floats, self.stood_for)]
+        shares = [compared / count for compared, count in zip(self.floats_compared, counts) if count]
+        return min(shares) if len(shares) == len(counts) else self.least_share
 
     @property
     def unexcused(self) -> int:
-        """Number of values that both runs recorded and that were not compared, without an excuse."""
+        """Number of values that both runs recorded and that were not compared, without harmless and named reasons."""
         return sum(
             n for code, n in self.lacking.items() if code not in ONE_SIDED_REASONS | HARMLESS_REASONS | NAMED_REASONS
         )
 
     def build_coverage(self) -> Coverage:
-        """Return the counts as part of an answer."""
-        alone = self.lacking[TARGET_ONLY] + self.lacking[GOLDEN_ONLY]
+        """Return the counts in the form that an answer holds."""
+        one_sided = self.lacking[TARGET_ONLY] + self.lacking[GOLDEN_ONLY]
         return Coverage(
-            self.both + alone,
+            self.both + one_sided,
             self.compared,
             dict(sorted(self.lacking.items())),
             self.equal,
@@ -210,13 +210,13 @@ class CoverageTally:
         )
 
     def _describe_statistics(self, code: str, count: int) -> str:
-        """Return an addition to a sentence: how many of the values have statistics on record."""
-        some = self.by_statistics[code]
-        if not some:
+        """Return a note on how many of the values have recorded statistics; empty if none has."""
+        with_statistics = self.by_statistics[code]
+        if not with_statistics:
             return ""
-        if some == count:
+        if with_statistics == count:
             return f" (only {'their' if count > 1 else 'its'} statistics are on record)"
-        return f" (only statistics of {some:,} of them are on record)"
+        return f" (only statistics of {with_statistics:,} of them are on record)"
 
     def plain(self) -> dict[str, Any]:
         """Return the counts as JSON data."""
@@ -230,12 +230,12 @@ class CoverageTally:
 
 
 def describe_reason(code: str) -> str:
-    """Return the words for a reason, as they follow a number of values."""
+    """Return the phrase for a reason, to be placed after a number of values."""
     return REASON_PHRASES.get(code) or f"not compared ({code.replace('_', ' ')})"
 
 
 def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_start: Array) -> tuple[Array, list[str]]:
-    """Return the number of the reason why each row was not compared, 0 for none, and the reasons."""
+    """Return the reason why each row was not compared, as an index into the returned reasons; 0 for no reason."""
     sides = batch.target, batch.golden
     is_null = [side.column("kind") == NULL for side in sides]
     is_empty = [
@@ -264,7 +264,7 @@ def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_sta
     ]
     reasons = ["", *REASON_PHRASES]
     numbers = [reasons.index(code) for code, _ in conditions]
-    codes: Array = np.select([wanted for _, wanted in conditions], numbers, 0)
+    codes: Array = np.select([is_met for _, is_met in conditions], numbers, 0)
     is_unmeasured = ~batch.verdicts.map_verdicts(lambda verdict: verdict.measured) & (codes == 0)
     # recorders store no tensor of a value without a data name on either side
     has_data = (sides[0].column("data") >= 0) | (sides[1].column("data") >= 0)

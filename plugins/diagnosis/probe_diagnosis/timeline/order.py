@@ -1,4 +1,4 @@
-"""The order of the effects of calls, and what calls do to values by their names."""
+"""The order of the effects of calls, and properties of calls that follow from their names."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.views import is_module
 
 OPTIMIZER = "optimizer"
-"""Name that stands in place of a module for the step of an optimizer."""
+"""Name of the step of an optimizer, which is recorded like a module."""
 
 
 def order_by_effect(calls: CallColumns) -> list[int]:
     """Return the numbers of the calls in the order of their effects.
 
-    Modules come after the calls within them. Gradients of parameters are recorded too early: they are
-    complete after the last backward call, and before what an optimizer makes of them.
+    Modules come after the calls within them. Gradients of parameters are recorded too early. They are complete after
+    the last backward call, and before the calls of an optimizer that uses them.
     """
     gradients: list[int] = []
     others: list[int] = []
@@ -29,7 +29,7 @@ def order_by_effect(calls: CallColumns) -> list[int]:
 
 
 def _order_modules_last(calls: CallColumns) -> list[int]:
-    """Return the numbers of the calls, each module after the calls within it, inner before outer modules."""
+    """Return the numbers of the calls, with modules after the calls within them and inner before outer modules."""
     ends: dict[str, int] = {}
     previous: tuple[str, ...] = ()
     for number in range(len(calls) - 1, -1, -1):
@@ -39,9 +39,11 @@ def _order_modules_last(calls: CallColumns) -> list[int]:
             for module in within:
                 ends.setdefault(module, number)
     numbers = [*range(len(calls))]
-    moved = {number: end for number, key in enumerate(calls.keys) if (end := ends.get(key, number)) > number}
-    if moved:
-        numbers.sort(key=lambda number: (moved.get(number, number), number in moved and len(calls) - number))
+    module_ends = {number: end for number, key in enumerate(calls.keys) if (end := ends.get(key, number)) > number}
+    if module_ends:
+        numbers.sort(
+            key=lambda number: (module_ends.get(number, number), number in module_ends and len(calls) - number)
+        )
     return numbers
 
 
@@ -52,7 +54,7 @@ def is_backward(key: str) -> bool:
 
 @cache
 def _load_apis() -> dict[str, frozenset[str]]:
-    """Return the sections of ``scales.yaml``: names of APIs by what they do to values."""
+    """Return the sections of ``scales.yaml``: names of APIs by their effect on values."""
     return {section: frozenset(names) for section, names in load_yaml(__package__, "scales.yaml").items()}
 
 
@@ -63,19 +65,19 @@ def is_selecting(key: str) -> bool:
 
 
 def is_move(key: str) -> bool:
-    """Return True for a call that returns what it receives, in another arrangement or a part of it."""
+    """Return True for a call that returns its input or a part of it, possibly rearranged."""
     parts = key.split(".")
     return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _load_apis()["moves"]
 
 
 def is_arranging(key: str) -> bool:
-    """Return True for a call that returns elements that it receives, in another order or number."""
+    """Return True for a call that returns elements of its inputs, in another order or number."""
     parts = key.split(".")
     return is_move(key) or (len(parts) > 3 and parts[-3].strip("_") in _load_apis()["arranges"])
 
 
 def is_storage(row: str) -> bool:
-    """Return True for an argument that says where a result is stored, and changes none of its values."""
+    """Return True for an argument that selects where a result is stored, without effect on its values."""
     return row.rpartition(".")[2] in _load_apis()["storage"]
 
 
@@ -86,7 +88,7 @@ def is_dividing(key: str) -> bool:
 
 
 def is_in_place(key: str) -> bool:
-    """Return True for a call that changes its first argument, such as ``addcdiv_`` a parameter."""
+    """Return True for a call that changes its first argument, such as ``addcdiv_``."""
     parts = key.split(".")
     return len(parts) > 3 and parts[-3].endswith("_") and not parts[-3].endswith("__")
 

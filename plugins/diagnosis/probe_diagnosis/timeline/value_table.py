@@ -1,4 +1,4 @@
-"""Differences of values as columns, with a view of each line."""
+"""Differences of values as columns, with views of single lines."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ LINE = np.dtype(
         ("farther", float),
     ]
 )  # fmt: skip
-"""A line of a table: the fields of ``Difference``, texts as codes."""
+"""A line of a table: the fields of ``Difference``, with texts as codes."""
 (IS_SCALAR, BREAKS, IS_RARE, IS_MASKED, IS_EQUAL, IS_IN_REGION, IS_OTHER_GRAD, IS_EXCUSED) = (
     1 << bit for bit in range(8)
 )
 """Bits of the field ``flags``."""
 NO_QUANTITY = 255
-"""Quantity of a line whose evidence is no distance."""
+"""Quantity of a line whose evidence is not a distance."""
 COMPRESSION_LEVEL = 1
-"""Compression level of lines that other processes and the journal receive."""
+"""Compression level of lines that are sent to other processes and written to the journal."""
 NO_NAME = -1
 """Suffix of a line whose row name does not begin with the key of its call."""
 STATE_CODES = {state: code for code, state in enumerate(STATES)}
@@ -52,10 +52,10 @@ class ValueTable:
     """Differences of values, one per line.
 
     Attributes:
-        suffixes: The ends of row names, behind the keys of calls.
+        suffixes: The ends of row names, after the keys of calls.
         names: The row names of lines whose suffix is ``NO_NAME``.
         texts: The evidence of lines that is not a distance.
-        dtypes: Both floating-point dtypes of lines on which they differ, as text.
+        dtypes: The floating-point dtypes of both sides, as text, on lines where they differ.
         position: Function that returns the position of a row in the result file.
     """
 
@@ -103,16 +103,16 @@ class ValueTable:
         return self.names[line] if suffix == NO_NAME else f"{key}{self.suffixes[suffix]}"
 
     def position_of(self, line: int) -> str:
-        """Return the position of a line in the result file; empty without one."""
+        """Return the position of a line in the result file; empty if it has none."""
         row = self.lines["row"].item(line)
         return self.position(row) if row >= 0 else ""
 
     def settle_positions(self) -> None:
-        """Compute the positions of all lines, so that the result file is not needed any more."""
+        """Compute the positions of all lines, so that the result file is no longer needed."""
         self._set_positions(self._positions())
 
     def _positions(self) -> int | list[str]:
-        """Return the positions of all lines; of consecutive numbers, the first."""
+        """Return the positions of all lines, or the first position if they are consecutive numbers."""
         positions = [self.position_of(line) for line in range(len(self))]
         first = int(positions[0]) if positions and positions[0].isdecimal() else 0
         are_consecutive = bool(positions) and positions == [*map(str, range(first, first + len(positions)))]
@@ -158,15 +158,15 @@ class ValueTable:
         self._parts.append(added)
         if source.names or source.texts or source.dtypes:
             places = {line: start + place for place, line in enumerate(lines.tolist())}
-            for own_texts, source_texts in (
+            for texts, source_texts in (
                 (self.names, source.names),
                 (self.texts, source.texts),
                 (self.dtypes, source.dtypes),
             ):
-                own_texts.update({places[line]: text for line, text in source_texts.items() if line in places})
+                texts.update({places[line]: text for line, text in source_texts.items() if line in places})
 
     def truncate(self, count: int) -> None:
-        """Remove all lines after the first ``count`` ones."""
+        """Remove all lines after the first ``count`` lines."""
         self._parts = [self.lines[:count]]
 
     @property
@@ -191,15 +191,15 @@ class ValueTable:
         """Return ``Difference.times`` of all lines.
 
         Args:
-            scale: The minimum magnitude that each distance is divided by.
-            noise: The minimum relative distance that rounding explains.
+            scale: The smallest magnitude by which a distance is divided.
+            noise: The smallest relative distance that rounding explains.
         """
         return measure_multiples(self.lines, np.maximum(self.lines["scale"], scale), noise)
 
     def plain(self) -> dict[str, Any]:
         """Return the table as JSON data."""
         lines = self.lines.copy()
-        lines["row"] = 0  # positions stand for the rows
+        lines["row"] = 0  # "positions" replaces the rows
         return {
             "count": len(self),
             "lines": base64.b64encode(zlib.compress(lines.tobytes(), COMPRESSION_LEVEL)).decode(),
@@ -251,17 +251,17 @@ def measure_multiples(lines: Array, scale: Array | float, noise: Array | float) 
 
     Args:
         lines: Lines of a table.
-        scale: The magnitude that each distance is divided by.
-        noise: The relative distance that rounding explains; that of the line if it is larger.
+        scale: The magnitude by which each distance is divided.
+        noise: The smallest relative distance that rounding explains; a line may have a larger one.
 
     Returns:
         0 for no difference or an unjudged value; inf for a difference that rounding cannot cause.
     """
     distance, floor = lines["distance"], lines["floor"]
-    own_noise, bound = lines["noise"], np.maximum(lines["noise"], noise)
+    line_noise, bound = lines["noise"], np.maximum(lines["noise"], noise)
     with np.errstate(all="ignore"):
         multiples: Array = np.where((scale == 0) | (bound == 0), math.inf, distance / scale / bound)
-        multiples = np.where((own_noise == 0) & np.isfinite(distance), math.inf, multiples)
+        multiples = np.where((line_noise == 0) & np.isfinite(distance), math.inf, multiples)
         if floor.any():
             multiples = np.where(floor > 0, distance / np.fmax(floor, scale * bound), multiples)
     multiples = np.fmax(multiples, 0.0)  # nan if both distance and scale are infinite
@@ -270,7 +270,7 @@ def measure_multiples(lines: Array, scale: Array | float, noise: Array | float) 
 
 
 def find_group_maxima(numbers: Array, starts: Array) -> Array:
-    """Return the largest of the numbers from each start up to the next; -1 where there are none."""
+    """Return the largest number of each group, which ends where the next group starts; -1 for empty groups."""
     largest = np.full(len(starts) - 1, -1.0)
     is_filled = starts[1:] > starts[:-1]
     if is_filled.any():
@@ -282,7 +282,7 @@ def _load_lines(text: str, count: int) -> Array:
     """Return the lines that ``ValueTable.plain`` compressed.
 
     Raises:
-        TypeError, ValueError: The text holds something else.
+        TypeError, ValueError: The text does not hold compressed lines.
     """
     size = count * LINE.itemsize
     try:

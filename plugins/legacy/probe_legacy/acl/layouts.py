@@ -38,7 +38,7 @@ class ArrayInLayout(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """The shape of a tensor in the program, as far as the header has it.
+    """The shape of a tensor in the program, with fields that the header may lack.
 
     Attributes:
         shape: The shape; None if not recorded.

@@ -140,9 +140,9 @@ def parse_hook_options(keywords: dict[str, Any], version: Version) -> dict[str, 
     check_choice("dump_mode", options["dump_mode"], ("api", "acl"))
     count, rank, config = options["overflow_nums"], options.get("rank"), options["dump_config"]
     if type(count) is not int or count < 1:
-        raise UserError(f"overflow_nums must be a number from 1 on, not {count!r:.40}.", "For example 3.")
+        raise UserError(f"overflow_nums must be a positive integer, not {count!r:.40}.", "For example 3.")
     if rank is not None and (type(rank) is not int or rank < 0):
-        raise UserError(f"rank must be a number from 0 on, not {rank!r:.40}.", "Leave it out to find it.")
+        raise UserError(f"rank must be a non-negative integer, not {rank!r:.40}.", "Leave it out to find it.")
     if options["dump_mode"] == "acl" and not (
         isinstance(config, (str, os.PathLike)) and str(config).endswith(".json") and Path(config).is_file()
     ):

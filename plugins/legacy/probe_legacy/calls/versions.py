@@ -19,7 +19,7 @@ PARTIAL_MODES = ("list", "range")
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of an older tool, as far as its files depend on it.
+    """A version of an older tool, with the properties that determine its files.
 
     Attributes:
         name: The number of the version, as in the names of its directories.

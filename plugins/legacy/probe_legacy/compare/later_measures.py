@@ -1,4 +1,4 @@
-"""Measurements of ptdbg_ascend 3.0 to 6.0, in the texts and numbers of their tables."""
+"""Measurements of ptdbg_ascend 3.0 to 6.0, as the texts and numbers in their tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LaterMeasurement(NamedTuple):
         relative: The largest relative difference.
         within_thousandth: The share of values whose relative difference is below 0.001.
         within_five: The share of values whose relative difference is below 0.005.
-        said: The message.
+        message: The message.
     """
 
     cosine: object
@@ -28,19 +28,19 @@ class LaterMeasurement(NamedTuple):
     relative: object
     within_thousandth: object
     within_five: object
-    said: str
+    message: str
 
 
-def repeat_text(text: str, note: str) -> LaterMeasurement:
+def repeat_text(text: str, message: str) -> LaterMeasurement:
     """Return measurements that are all the same text."""
-    return LaterMeasurement(text, text, text, text, text, note)
+    return LaterMeasurement(text, text, text, text, text, message)
 
 
 def measure_later(npu: Array, bench: Array, release: Release) -> LaterMeasurement:
     """Return the measurements of two tensors.
 
     Zeros of the bench are replaced by the smallest relative step of their dtype, and the values of the NPU
-    in the same places are increased by it, for the relative difference divides by the bench. Infinities and
+    in the same places are increased by it, because the relative difference divides by the bench. Infinities and
     NaN in the same places of both count as zeros, except in the relative difference.
     """
     if npu.shape != bench.shape:
@@ -59,15 +59,15 @@ def measure_later(npu: Array, bench: Array, release: Release) -> LaterMeasuremen
                 get_message("number"),
             )  # fmt: skip
         npu_values, bench_values = npu.reshape(-1).astype(float), bench.reshape(-1).astype(float)
-        if not _is_alike(npu_values, bench_values):
+        if not _has_same_special_values(npu_values, bench_values):
             return repeat_text(get_message("not_comparable"), get_message("other_places"))
         npu_values, bench_values = (np.where(np.isfinite(values), values, 0.0) for values in (npu_values, bench_values))
-        cosine, of_cosine = _compute_cosine(npu_values, bench_values, is_zero, release)
-        largest, note = _find_largest_error(relative, release)
+        cosine, cosine_message = _compute_cosine(npu_values, bench_values, is_zero, release)
+        largest, error_message = _find_largest_error(relative, release)
         first, second = (np.sum(relative < limit) / relative.size for limit in get_entry("later", "within"))
         shares = _format_number(first, release), _format_number(second, release)
         difference = _format_number(np.max(np.abs(npu_values - bench_values)), release)
-    return LaterMeasurement(cosine, difference, largest, shares[0], shares[1], note or of_cosine)
+    return LaterMeasurement(cosine, difference, largest, shares[0], shares[1], error_message or cosine_message)
 
 
 def _convert_to_float(npu: Array, bench: Array) -> tuple[Array, Array]:
@@ -81,8 +81,8 @@ def _convert_to_float(npu: Array, bench: Array) -> tuple[Array, Array]:
     return np.where(zero, npu + step, npu).astype(npu.dtype), np.where(zero, step, bench).astype(bench.dtype)
 
 
-def _is_alike(npu: Array, bench: Array) -> bool:
-    """Return True if both hold NaN and the same infinities in the same places."""
+def _has_same_special_values(npu: Array, bench: Array) -> bool:
+    """Return True if both tensors hold NaN and the same infinities in the same places."""
     special = ~np.isfinite(npu)
     if not np.array_equal(special, ~np.isfinite(bench)):
         return False
@@ -92,16 +92,16 @@ def _is_alike(npu: Array, bench: Array) -> bool:
 def _compute_cosine(npu: Array, bench: Array, is_zero: tuple[bool, bool], release: Release) -> tuple[object, str]:
     if len(npu) == 1:
         return get_message("unsupported"), ""
-    whole = _format_number(1.0, release) if release >= Release.V6 else "1.0"
+    best = _format_number(1.0, release) if release >= Release.V6 else "1.0"
     norm, norm_of_bench = np.linalg.norm(npu), np.linalg.norm(bench)
     if is_zero == (True, True) or (norm <= EPSILON and norm_of_bench <= EPSILON):
-        return whole, ""
+        return best, ""
     if is_zero[0] or norm <= EPSILON:
         return get_message("not_available"), get_message("npu_zero")
     if is_zero[1] or norm_of_bench <= EPSILON:
         return get_message("not_available"), get_message("bench_zero")
     text = _format_number(npu.dot(bench) / (norm * norm_of_bench), release)
-    return (whole if float(str(text)) > get_entry("ptdbg", "one_from") else text), ""
+    return (best if float(str(text)) > get_entry("ptdbg", "one_from") else text), ""
 
 
 def _find_largest_error(relative: Array, release: Release) -> tuple[object, str]:
@@ -112,7 +112,7 @@ def _find_largest_error(relative: Array, release: Release) -> tuple[object, str]
 
 
 def _format_number(number: Any, release: Release) -> object:
-    """Return a number as a cell: a text of 6 or 12 decimals, in 6.0 a number of 12."""
+    """Return a number as a cell: a text with 6 or 12 decimals, or in 6.0 a number with 12."""
     text = f"{number:.{get_entry('later', 'decimals')[release.value]}f}"
     return float(text) if release >= Release.V6 else text
 
@@ -128,8 +128,10 @@ def judge_later(cosine: object, difference: object) -> str:
         return "No"
     if cosine == get_message("unsupported"):
         return missing
-    near, far = float(str(cosine)), float(str(difference))
-    if near < get_entry("ptdbg", "least_cosine") and far > get_entry("ptdbg", "most_difference"):
+    cosine_value, difference_value = float(str(cosine)), float(str(difference))
+    if cosine_value < get_entry("ptdbg", "least_cosine") and difference_value > get_entry("ptdbg", "most_difference"):
         return "No"
-    is_far = near < get_entry("later", "least_cosine") or far > get_entry("later", "most_difference")
+    is_far = cosine_value < get_entry("later", "least_cosine") or difference_value > get_entry(
+        "later", "most_difference"
+    )
     return "No" if is_far else "Yes"

@@ -119,7 +119,7 @@ class _TensorCellWriter(_CellWriter):
         """Return measurements, statistics, verdict and message."""
         measured = self._measure_row(row, bench_row)
         verdict = judge_later(measured.cosine, measured.difference)
-        return [*measured[: self._measures], *self.iterate_statistics(row, bench_row), verdict, measured.said]
+        return [*measured[: self._measures], *self.iterate_statistics(row, bench_row), verdict, measured.message]
 
     def _measure_row(self, row: OldRow, bench_row: OldRow | None) -> LaterMeasurement:
         if bench_row is None:
@@ -136,7 +136,7 @@ class _TensorCellWriter(_CellWriter):
             or npu_values.shape != bench_values.shape
         ):
             return measured
-        return measured._replace(said=measured.said + get_message("other_number"))
+        return measured._replace(message=measured.message + get_message("other_number"))
 
 
 class _StatisticsCellWriter(_CellWriter):

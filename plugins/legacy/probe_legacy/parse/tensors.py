@@ -1,4 +1,4 @@
-"""Single tensors: read from a file, shown as text, written as text."""
+"""Single tensors: read from a file, formatted as text, written as text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from probe_core.plugins.manager import Manager
 
 Array = np.ndarray[Any, Any]
 RECORD_FILES = ("dump.json", "debug.json")
-"""The files in the directory above a run's tensors that list them."""
+"""Names of record files, which list tensors and are in the directory above them."""
 VALUES_PER_LINE, MAX_LINES = 8, 16
-"""Values on a line, and lines, that are printed."""
+"""Limits of printed values: values per line, and lines."""
 NUMBERS = "biufc"
 
 
@@ -28,14 +28,14 @@ def load(path: Path, manager: Manager) -> Array:
     """Return the tensor in a ``.npy`` file, or in a file of any format below a run.
 
     Raises:
-        UserError: It cannot be read, or holds no numbers.
+        UserError: The file cannot be read, or does not hold numbers.
     """
     try:
         record = next((file for name in RECORD_FILES if (file := path.parent.parent / name).is_file()), None)
         if path.suffix == ".npy" and (path.exists() or record is None):
             check_regular(path)
             array = load_npy(path)
-        else:  # of another format, or in the packed file of a run
+        else:  # a file of another format, or a tensor in the packed file of a run
             array = _read_from_run(path, record, manager)
     except (OSError, UnreadableTensor) as error:
         reason = getattr(error, "strerror", None) or error
@@ -46,7 +46,7 @@ def load(path: Path, manager: Manager) -> Array:
 
 
 def _read_from_run(path: Path, record: Path | None, manager: Manager) -> Array:
-    """Return the tensor that a run lists under a file's name, read by the reader of the run."""
+    """Return the tensor that a run lists under the name of a file, read by the reader of the run."""
     if record is None:
         raise UserError(
             f"{path} is no .npy file, and there is no dump.json in the directory above it.",
@@ -61,7 +61,7 @@ def _read_from_run(path: Path, record: Path | None, manager: Manager) -> Array:
 
 
 def format_tensor(array: Array) -> Iterator[str]:
-    """Yield the lines on a tensor: its first values, then its shape and statistics."""
+    """Yield lines that describe a tensor: its first values, then its shape and statistics."""
     flat = array.reshape(-1)[: VALUES_PER_LINE * MAX_LINES]
     yield "Index  Data"
     for begin in range(0, flat.size, VALUES_PER_LINE):
@@ -83,12 +83,12 @@ def format_statistics(array: Array) -> str:
 
 
 def write_text(array: Array, path: Path) -> Path:
-    """Write all values to ``path`` with ``.txt`` appended, unless that exists, and return its path.
+    """Write all values to ``path`` with ``.txt`` appended, unless this file exists, and return its path.
 
-    There is a line for each row of the last dimension.
+    Each line holds a row of the last dimension.
 
     Raises:
-        UserError: It cannot be written.
+        UserError: The file cannot be written.
     """
     text = path.with_name(f"{path.name}.txt")
     if text.exists() or text.is_symlink():

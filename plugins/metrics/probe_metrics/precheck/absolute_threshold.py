@@ -17,28 +17,29 @@ RATE_STATUS_COLUMNS = {
     "relative_error_rate": "relative_error_status",
     "absolute_error_rate": "absolute_error_status",
 }
-"""Columns of the details that must be 0, each with the column of its verdict."""
+"""Columns of the details whose values must be 0, each with the column of its verdict."""
 
 
 class AbsoluteThreshold:
-    """Requires that every element is within a bound: three shares of elements that miss theirs must be 0.
+    """Requires that every element is within the bound of its class: the three shares of misses must be 0.
 
-    Formulas, in float64, for a device D and a benchmark B of one shape, limits converted to B's dtype:
-    elements are inf or nan on either side, small (``|B| <= small_value``) or normal. Normal ones miss ``|D -
-    B| / (|B| + eps) <= rtol``, small ones ``|D - B| <= atol`` (in the unit of the data). eps is that of B's
-    dtype; 2^-8 if D is bfloat16. Each share is of the elements of its class.
+    Formulas, in float64, for the output D of the device and the benchmark B, which have the same shape. The limits
+    are converted to the dtype of B. An element is special (inf or nan on either side), small (``|B| <=
+    small_value``) or normal. A normal element misses its bound unless ``|D - B| / (|B| + eps) <= rtol``, and a small
+    element unless ``|D - B| <= atol`` (in the unit of the data). eps is the eps of the dtype of B, or 2^-8 if D is
+    bfloat16. Each share is relative to the number of elements of its class.
 
     Edge cases:
         * nan or inf on either side: judged by ``inf_nan.InfNanTally``; nan on both sides agrees, and so does
           inf with inf or the largest number of the same sign.
         * B is 0 (or -0.0): the element is small.
-        * 0-d: like any other. No elements, or none of a class: the share is 0.
+        * 0-d: like other tensors. No elements, or no elements of a class: the share is 0.
 
-    Source: docs/standards.md#absolute-threshold, by the pre-check guide of msprobe 1.0.4.
+    Source: docs/standards.md#absolute-threshold, which follows the pre-check guide of msprobe 1.0.4.
     """
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
-        """Return the three rates, each from 0 to 1; 0 if no element is of their class."""
+        """Return the three rates, each between 0 and 1; 0 if its class has no elements."""
         elements = output.once(Elements)
         limits = get_for_dtype(load_thresholds(release, "absolute_threshold"), elements.kind)
         return measure_error_rates(elements, limits["rtol"], limits["small_value"], limits["small_value_atol"])
@@ -50,10 +51,10 @@ class AbsoluteThreshold:
 
 
 def measure_error_rates(elements: Elements, rtol: float, small_value: float, atol: float) -> dict[str, float | int]:
-    """Return the shares of elements that miss their bound: of inf and nan, of normal and of small values.
+    """Return the shares of special, normal and small elements that miss their bound.
 
     Args:
-        elements: Both sides.
+        elements: The elements of both sides.
         rtol: The bound of ``|device - bench| / (|bench| + eps)`` for normal values.
         small_value: The largest ``|bench|`` of a small value.
         atol: The bound of ``|device - bench|`` for small values.

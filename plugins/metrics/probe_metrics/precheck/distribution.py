@@ -32,9 +32,9 @@ def distributions_agree(bench: Array, device: Array, limits: Mapping[str, Any]) 
 
     The samples differ if the largest distance of their distribution functions is above
     ``sqrt(-ln(alpha / 2) / n)`` for n elements on each side (Smirnov 1948; never too strict for discrete
-    numbers). The benchmark is rounded to the device's dtype first. Of a large output, elements evenly spread
-    over it are tested. Outputs of fewer elements than ``limits["numel"]`` always agree. nan counts as the
-    largest number.
+    numbers). The benchmark is first rounded to the dtype of the device. Large outputs are sampled at evenly
+    spaced elements. Outputs with fewer elements than ``limits["numel"]`` always agree. nan counts as the largest
+    number.
     """
     size = bench.values.size
     if size < limits["numel"]:

@@ -49,8 +49,8 @@ class _ThreadEvents(threading.local):
 class DrawWatch:
     """A watcher of the random numbers that recorded calls draw.
 
-    A kernel does not show its state. It depends on the seeds of its primitive and on the number of calls, so
-    these stand for the state. Calls before the step and those of compiled code are not counted.
+    The state of a kernel is not readable. It depends on the seeds of its primitive and on the number of calls, so
+    these represent the state. Calls before the step and calls of compiled code are not counted.
 
     Errors are written to the error log of the step and do not reach the program.
 

@@ -1,4 +1,4 @@
-"""Rebuilding of the arguments of a recorded call: tensors from files or statistics, scalars as recorded."""
+"""Rebuild the arguments of a recorded call: tensors from files or statistics, scalars as recorded."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class Rebuilder:
     """Rebuilder of the inputs and outputs of the calls of one run.
 
     Args:
-        tensors: Returns the data of a recorded tensor.
+        tensors: Function that returns the data of a recorded tensor.
         seed: Seed of random tensors.
-        most: Largest size of a tensor in bytes.
+        max_bytes: Largest size of a tensor in bytes.
     """
 
-    def __init__(self, tensors: Callable[[Value], np.ndarray[Any, Any]], seed: int, most: int) -> None:
+    def __init__(self, tensors: Callable[[Value], np.ndarray[Any, Any]], seed: int, max_bytes: int) -> None:
         self._tensors = tensors
         self._seed = seed
-        self._most = most
+        self._max_bytes = max_bytes
 
     def rebuild_arguments(self, call: Call) -> Arguments:
-        """Return the arguments of a call's forward.
+        """Return the arguments of the forward pass of a call.
 
         Raises:
             Unbuildable: An argument cannot be rebuilt; the message says why.
@@ -65,7 +65,7 @@ class Rebuilder:
         return Arguments(tuple(positional), keywords)
 
     def rebuild_gradients(self, call: Call) -> list[TensorArgument | None]:
-        """Return the gradient of each output that a call's backward took in; None if none was recorded."""
+        """Return the gradient of each output that the backward pass of a call received; None if it was not recorded."""
         assert call.backward is not None
         walk = self._walk(call, Given([], {}))
         gradients = walk.value(call.backward.get("input", []), f"{call.name}.backward.input")
@@ -86,7 +86,7 @@ class Rebuilder:
         return self.rebuild_tensor(leaf, f"{call.name}.backward.input.{index}")
 
     def rebuild_tensor(self, leaf: Mapping[str, Any], place: str) -> TensorArgument:
-        """Return a tensor, from its file or else with random values of the recorded range.
+        """Return a tensor from its file, or with random values of the recorded range if it has no file.
 
         Args:
             leaf: The recorded description of the tensor.
@@ -99,7 +99,7 @@ class Rebuilder:
         dtype = parse_dtype_name(str(leaf.get("dtype")))
         if dtype not in STORAGE_DTYPES or value.shape is None:
             raise Unbuildable(f"Tensors of dtype {leaf.get('dtype')} cannot be rebuilt. SKIP.")
-        limit_size(value.shape, np.dtype(STORAGE_DTYPES[dtype]).itemsize, self._most)
+        limit_size(value.shape, np.dtype(STORAGE_DTYPES[dtype]).itemsize, self._max_bytes)
         if value.data_name is None or value.is_empty:
             drawn = draw_array(leaf, dtype, value.shape, create_generator(self._seed, place))
             return TensorArgument(drawn, dtype, place)
@@ -113,11 +113,11 @@ class Rebuilder:
         )
 
     def _build_argument(
-        self, api: str, call_arguments: Given, leaf: Mapping[str, Any], place: str, at: int | str | None
+        self, api: str, call_arguments: Given, leaf: Mapping[str, Any], place: str, position: int | str | None
     ) -> TensorArgument:
-        """Return a tensor argument; random values are made to fit the API."""
+        """Return a tensor argument; random values are adapted to what the API accepts."""
         tensor = self.rebuild_tensor(leaf, place)
-        rule = rule_for(rules, api, at) if leaf.get("data_name") is None else None
+        rule = rule_for(rules, api, position) if leaf.get("data_name") is None else None
         if rule is None:
             return tensor
         generator = create_generator(self._seed, f"{place}/fitted")
@@ -125,7 +125,7 @@ class Rebuilder:
 
 
 def decode_plain_value(item: Mapping[str, Any]) -> Any:
-    """Return the value that a recorded description of anything but a tensor stands for.
+    """Return the value of a recorded argument that is not a tensor.
 
     Raises:
         Unbuildable: Values of this type cannot be rebuilt.
@@ -141,7 +141,7 @@ def decode_plain_value(item: Mapping[str, Any]) -> Any:
 
 
 def _convert_recorded(array: Values, dtype: str, name: str) -> Values:
-    """Return a copy of recorded values, in the dtype that numpy holds them in.
+    """Return a copy of recorded values in the dtype that numpy stores them in.
 
     Raises:
         Unbuildable: The file holds another dtype.

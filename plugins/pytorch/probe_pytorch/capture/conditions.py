@@ -24,12 +24,12 @@ class TorchConditions(ConditionCapture):
         self.data = DataPosition()
 
     def begin(self, session: probe_recording.Session) -> None:
-        """Begin a step, which is recorded into a new session."""
+        """Begin a step, which ``session`` records."""
         self.data.watch()
         super().begin(session)
 
     def data_position(self) -> dict[str, Fact]:
-        """Return the position of the data loader that returned a batch last."""
+        """Return the position of the data loader that returned the latest batch."""
         return self.data.read_facts()
 
     def read_versions(self) -> dict[str, Fact]:
@@ -37,7 +37,7 @@ class TorchConditions(ConditionCapture):
         return compat.read_library_versions()
 
     def read_devices(self) -> dict[str, Fact]:
-        """Return the instruction set of the CPU's kernels, and the names of devices that are in use."""
+        """Return the instruction set of the CPU kernels, and the names of the devices in use."""
         facts: dict[str, Fact] = {"instruction_set": compat.read_instruction_set()}
         for name, module in compat.iterate_device_modules():
             kinds = {str(module.get_device_name(number)) for number in range(module.device_count())}
@@ -64,7 +64,7 @@ class TorchConditions(ConditionCapture):
         return {name: generator.initial_seed() for name, generator in iterate_default_generators()}
 
     def hash_batch(self, conditions: Conditions, args: Any, kwargs: Any) -> None:
-        """Add a hash of each tensor in the arguments of a model; on a device it is fetched later."""
+        """Add a hash of each tensor in the arguments of a model; hashes on a device are fetched later."""
         for name, tensor in iterate_batch_tensors(args, kwargs, torch.Tensor):
             self._add(conditions, name, tensor)
 

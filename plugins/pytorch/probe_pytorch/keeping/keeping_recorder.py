@@ -23,7 +23,7 @@ class TorchKeepingRecorder(probe_recording.KeepingRecorder[TorchSession], TorchR
     Args:
         config: The settings of the recording.
         options: The settings of keeping.
-        finds_models: True to record the modules of any model that is called, if ``start`` is given none.
+        finds_models: True to record the modules of any model that is called, if ``start`` receives no model.
         replaces: True if an earlier recording in the directory may be replaced.
     """
 
@@ -37,7 +37,7 @@ class TorchKeepingRecorder(probe_recording.KeepingRecorder[TorchSession], TorchR
 
 
 class KeepingFollower(Follower):
-    """A driver of the recorder in an unchanged script whose last steps are kept.
+    """A driver that runs the recorder in an unchanged script and keeps its last steps.
 
     Attributes:
         keeping: The recorder.
@@ -48,13 +48,13 @@ class KeepingFollower(Follower):
         self.keeping = recorder
 
     def note_end(self, ended_with: str) -> None:
-        """Write the kept steps if an exception ended the script."""
+        """Write the steps in memory if an exception ended the script."""
         if ended_with not in ("", "KeyboardInterrupt"):
             self.keeping.interrupt(Cause.EXCEPTION, ended_with)
 
     def _handle_optimizer_step(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
         if self.keeping.signal_hook is not None:
-            self.keeping.signal_hook.install()  # above a handler that the script has set since
+            self.keeping.signal_hook.install()  # in front of a handler that the script installed later
         self._end_step(optimizer, *rest)
 
     @defer_interrupts()

@@ -52,7 +52,7 @@ def fit_tensor(
 
 
 def _draw_distinct_indices(tensor: torch.Tensor, size: int, dim: int, generator: torch.Generator) -> torch.Tensor:
-    """Return random indices below ``size`` that do not repeat along ``dim``, as far as that is possible."""
+    """Return random indices without repeats along ``dim``; with repeats if ``size`` is too small."""
     if tensor.ndim <= 1:
         dim = 0
     if not tensor.ndim or tensor.shape[dim] > size:

@@ -1,4 +1,4 @@
-"""Preparation of a call's arguments: what records cannot express, and randomness that must be off."""
+"""Preparation of the arguments of a call: restore what records cannot express, and turn off randomness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DROPOUT_OFF = Message("两侧均已关闭dropout。", "Its dropout is off on bot
 
 
 def list_recorded_dtypes(call: Call) -> list[torch.dtype]:
-    """Return the recorded floating-point dtypes of a call's outputs."""
+    """Return the recorded floating-point dtypes of the outputs of a call."""
     described = described_leaves(call.forward.get("output"))
     texts = [leaf.get("dtype") for leaf in described if isinstance(leaf, Mapping)]
     dtypes = [getattr(torch, text.removeprefix("torch."), None) for text in texts if isinstance(text, str)]
@@ -23,7 +23,7 @@ def list_recorded_dtypes(call: Call) -> list[torch.dtype]:
 
 
 def draws_random_numbers(api: str, arguments: Arguments) -> bool:
-    """Return True if a call draws random numbers: a dropout that drops, or an API that always draws."""
+    """Return True if a call draws random numbers: an active dropout, or an API that always draws them."""
     if "dropout" not in api:
         return rules.is_random(api, arguments.keywords)
     share, training = (
@@ -34,14 +34,14 @@ def draws_random_numbers(api: str, arguments: Arguments) -> bool:
 
 
 def read_recorded_keywords(call: Call) -> dict[str, Any]:
-    """Return the keywords of a call that are no tensors, as they were recorded."""
+    """Return the recorded values of the keywords of a call; the value of a tensor is None."""
     keywords = call.forward.get("input_kwargs")
     leaves = keywords.items() if isinstance(keywords, Mapping) else ()
     return {name: leaf.get("value") for name, leaf in leaves if isinstance(leaf, Mapping)}
 
 
 def turn_off_randomness(api: str, arguments: Arguments) -> tuple[Message, ...]:
-    """Turn off dropout and other randomness of the call, and return a note if that changed an argument."""
+    """Turn off dropout and other randomness of a call, and return a message if an argument changed."""
     rule = rules("made_deterministic").get(api)
     if rule is None:
         return ()
@@ -50,12 +50,12 @@ def turn_off_randomness(api: str, arguments: Arguments) -> tuple[Message, ...]:
     if "packed" in rule and hasattr(second, "is_floating_point") and not second.is_floating_point():
         place = rule["packed"]  # the second argument is batch_sizes, not the hidden state
     if keyword in arguments.keywords:
-        before, arguments.keywords[keyword] = arguments.keywords[keyword], value
+        original, arguments.keywords[keyword] = arguments.keywords[keyword], value
     elif place < len(arguments.positional):
-        before, arguments.positional[place] = arguments.positional[place], value
+        original, arguments.positional[place] = arguments.positional[place], value
     else:
         return ()
-    return (DROPOUT_OFF,) if before != value else ()
+    return (DROPOUT_OFF,) if original != value else ()
 
 
 def restore_arguments(api: str, arguments: Arguments, call: Call) -> None:
@@ -66,18 +66,18 @@ def restore_arguments(api: str, arguments: Arguments, call: Call) -> None:
         if dtypes:
             arguments.positional[place] = dtypes[0]
     if arguments.positional and arguments.positional[0] is None and api.endswith("_"):
-        arguments.positional[0] = _make_output_buffer(call)  # the buffer of a call that fills it is not recorded
-    rounded = rules("rounded").get(api)
-    if rounded is not None:
-        _round(arguments, rounded)
+        arguments.positional[0] = _create_output_buffer(call)  # recorders do not record a buffer that the call fills
+    rounding_rule = rules("rounded").get(api)
+    if rounding_rule is not None:
+        _round_number(arguments, rounding_rule)
     if api in ("__getitem__", "__setitem__") and len(arguments.positional) > 1:
         index = arguments.positional[1]
         if isinstance(index, list) and not _is_list_index(api, arguments.positional[0], index, call):
             arguments.positional[1] = tuple(index)
 
 
-def _make_output_buffer(call: Call) -> Any:
-    """Return a tensor of zeros in the shape of the first output; None if that was not recorded."""
+def _create_output_buffer(call: Call) -> Any:
+    """Return a tensor of zeros with the shape of the first output; None if the shape was not recorded."""
     output = call.forward.get("output")
     leaf = output[0] if isinstance(output, list) and output else output
     dtypes = list_recorded_dtypes(call)
@@ -88,8 +88,8 @@ def _make_output_buffer(call: Call) -> Any:
     return torch.zeros(leaf["shape"], dtype=dtype)
 
 
-def _round(arguments: Arguments, rule: Mapping[str, Any]) -> None:
-    """Round a number to the dtype of the tensor that the API writes it into, as the API itself does."""
+def _round_number(arguments: Arguments, rule: Mapping[str, Any]) -> None:
+    """Round a number to the dtype of the tensor into which the API writes it, as the API does."""
     first = arguments.positional[0] if arguments.positional else None
     if not isinstance(first, torch.Tensor) or not first.is_floating_point():
         return
@@ -102,7 +102,7 @@ def _round(arguments: Arguments, rule: Mapping[str, Any]) -> None:
 
 
 def _is_list_index(api: str, tensor: torch.Tensor, index: list[Any], call: Call) -> bool:
-    """Return True if an index was a list and not a tuple, judged by the output's shape of ``__getitem__``."""
+    """Return True if an index was a list and not a tuple, according to the output shape of ``__getitem__``."""
     outputs = call.forward.get("output")
     shape = outputs[0].get("shape") if isinstance(outputs, list) and outputs and outputs[0] else None
     if api == "__setitem__" or shape is None or not all(isinstance(item, int) for item in index):

@@ -1,4 +1,4 @@
-"""The dtypes that reference and device compute in (docs/standards.md#raised-precision)."""
+"""The dtypes in which the reference and the device compute (docs/standards.md#raised-precision)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DtypeConversion:
 
     Attributes:
         to: The dtype in the reference by the dtype in the run; other dtypes are not changed.
-        first: A dtype that float32 tensors are first rounded to, as autocast does; None for no rounding.
+        first: The dtype to which float32 tensors are rounded first, as autocast does; None for no rounding.
     """
 
     to: Mapping[torch.dtype, torch.dtype] = field(default_factory=dict)
@@ -55,16 +55,16 @@ def find_conversion(
     """
     if api in rules("never_raised"):
         return DtypeConversion()
-    above = raise_map()
+    higher_dtypes = raise_map()
     dtypes = list_float_dtypes(arguments)
     if api in rules("hf32"):
-        above.pop(torch.float32)
+        higher_dtypes.pop(torch.float32)
     if autocast is not None and is_narrow:
-        return DtypeConversion({**above, torch.float32: above[autocast]}, autocast)
+        return DtypeConversion({**higher_dtypes, torch.float32: higher_dtypes[autocast]}, autocast)
     if len(dtypes) == 1:
-        return DtypeConversion(above)
+        return DtypeConversion(higher_dtypes)
     if len(dtypes) > 1:
-        return DtypeConversion({dtype: torch.float32 for dtype in above})
+        return DtypeConversion({dtype: torch.float32 for dtype in higher_dtypes})
     return DtypeConversion()
 
 
@@ -136,9 +136,9 @@ def narrow_to_autocast(value: Any, autocast: torch.dtype | None) -> Any:
 
 
 def list_autocast_candidates(arguments: Arguments, recorded: list[torch.dtype]) -> list[torch.dtype | None]:
-    """Return the autocast dtypes that the run may have used, to be tried in this order; None for no autocast.
+    """Return the autocast dtypes that the run may have used, in the order to try them; None for no autocast.
 
-    Inputs of several dtypes, or an output of another dtype than all inputs, may come from autocast.
+    Autocast may cause inputs of several dtypes, or an output whose dtype differs from all inputs.
     """
     dtypes = list_float_dtypes(arguments)
     halves = [dtype for dtype in HALVES if dtype in dtypes or dtype in recorded]

@@ -1,4 +1,4 @@
-"""The observer of a training script, whatever the framework (docs/watch.md#the-moment-before)."""
+"""The observer of a training script, for any framework (docs/watch.md#the-moment-before)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ DEFAULT_PATH = "probe-watch"
 class Watch:
     """An observer of a training, which keeps the statistics of its last steps and writes them at an event.
 
-    A step is a call of ``step``, a ``with`` block, or what happens between ``start`` and ``stop``.
+    A step is a call of ``step``, a ``with`` block, or the code between ``start`` and ``stop``.
 
     Args:
         recorder: The recorder of the steps.
-        models: The models; empty if the recorder finds them or needs none.
+        models: The models; empty if the recorder finds them or does not need models.
     """
 
     def __init__(self, recorder: KeepingRecorder[Any], models: Sequence[Any]) -> None:
         self._models = models
         self._recorder = recorder
         self._is_running = False
-        self._seen_error = 0
+        self._handled_error_id = 0
         atexit.register(self.finish)
 
     @property
@@ -41,7 +41,7 @@ class Watch:
 
     @property
     def byte_count(self) -> int:
-        """Bytes of the kept steps, of the history of their quantities and of the snapshot if there is one."""
+        """Bytes of the steps in memory, of the history of their quantities and of the snapshot, if there is one."""
         return self._recorder.keeper.byte_count
 
     # -- steps -----------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Watch:
         self._is_running = True
 
     def stop(self) -> None:
-        """End the step, and write the last steps if it triggers an event."""
+        """End the step, and write the last steps if the step triggers an event."""
         if self._is_running:
             self._is_running = False
             self._recorder.step()
@@ -106,20 +106,20 @@ class Watch:
         """Prepare a step that is passed as a function, before it is recorded."""
 
     def _handle_step_end(self, function: Callable[..., Any], event_count: int) -> None:
-        """React to the end of such a step.
+        """Handle the end of a step that is passed as a function.
 
         Args:
             function: The step.
-            event_count: Number of events before it.
+            event_count: Number of events before the step.
         """
 
     def _interrupt(self, error: BaseException) -> None:
         self._is_running = False
-        self._seen_error = id(error)
+        self._handled_error_id = id(error)
         self._recorder.interrupt(Cause.EXCEPTION, type(error).__name__)
 
     def loss(self, value: Any) -> None:
-        """Pass the loss of the step, which is then observed instead of those of backward passes.
+        """Pass the loss of the step, which is then observed instead of the losses of backward passes.
 
         Args:
             value: A tensor or a number. Call this again for each further loss of the step.
@@ -129,27 +129,27 @@ class Watch:
     # -- the end ---------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """End the observation; called when the process ends, where an uncaught exception is an event."""
+        """End the observation. At the end of the process, an uncaught exception is an event."""
         atexit.unregister(self.finish)
         error = getattr(sys, "last_value", None)
-        if isinstance(error, Exception) and id(error) != self._seen_error and not hasattr(sys, "ps1"):
+        if isinstance(error, Exception) and id(error) != self._handled_error_id and not hasattr(sys, "ps1"):
             self._interrupt(error)
         self._recorder.finish()
 
 
 def unwrap_single(models: Sequence[Any]) -> Any:
-    """Return the only model, whose modules then have names without a number; else the models."""
+    """Return a single model, whose modules get names without a number, or the list of several models."""
     return models[0] if len(models) == 1 else list(models) or None
 
 
 def list_objects(value: Any, kind: type, name: str, shown: str) -> list[Any]:
-    """Return an argument that is an object, a list of objects, or None as a list.
+    """Return an argument as a list; it may be an object, a list or tuple of objects, or None.
 
     Args:
         value: The argument.
         kind: The class of the objects.
         name: The name of the argument.
-        shown: The class with its article, for the message.
+        shown: The name of the class with its article, for the error message.
 
     Raises:
         UserError: An object has another class.
@@ -161,7 +161,7 @@ def list_objects(value: Any, kind: type, name: str, shown: str) -> list[Any]:
 
 
 def _is_failure(error: BaseException) -> bool:
-    """Return True for an exception that is an event: all but an interrupt and an exit without an error."""
+    """Return True for an exception that is an event: not an interrupt, and not an exit without an error."""
     if isinstance(error, SystemExit):
         return bool(error.code)
     return isinstance(error, Exception)

@@ -11,7 +11,7 @@ from probe_core.model.run import Construct
 
 
 def read_construct(path: Path) -> Construct:
-    """Return the parents in a construct file; a missing or damaged file gives none."""
+    """Return the parents in a construct file; empty if the file is missing or damaged."""
     if not path.is_file():
         return Construct({})
     try:

@@ -187,7 +187,7 @@ def _check_shape(sizes: Any) -> tuple[int, ...]:
     if len(sizes) > MAX_DIMENSIONS:
         raise ValueError(f"has more than {MAX_DIMENSIONS} dimensions")
     if any(type(size) is not int or size < 0 for size in sizes):
-        raise ValueError("has a size in its shape that is no whole number from 0 on")
+        raise ValueError("has a negative or non-integer size in its shape")
     return tuple(sizes)
 
 

@@ -176,7 +176,7 @@ def _parse_tensor(value: dict[str, Any]) -> Value:
     try:
         shape, extent = _parse_shape(tuple(raw or ()))
     except (TypeError, ValueError):
-        raise FieldError(".shape", "must hold whole numbers from 0 on") from None
+        raise FieldError(".shape", "must hold non-negative integers") from None
     if requires_grad is not None and type(requires_grad) is not bool:
         raise FieldError(".requires_grad", "must be true or false")
     if checksum is not None:

@@ -1,4 +1,4 @@
-"""Reading of ``.npy`` files without unpickling: arrays of Python objects are refused."""
+"""Reading of ``.npy`` files without unpickling; arrays of Python objects are rejected."""
 
 from __future__ import annotations
 

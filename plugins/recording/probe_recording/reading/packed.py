@@ -216,7 +216,7 @@ def _read_journal(directory: Path) -> tuple[int, dict[str, Any]] | None:
         raise UnreadableTensor(f"{JOURNAL_FILE} cannot be read: {error.strerror or error}") from None
     start, header = journal.get("data_start"), journal.get("header")
     if type(start) is not int or start < 0:
-        raise UnreadableTensor(f'{JOURNAL_FILE} is damaged: its "data_start" is no whole number from 0 on')
+        raise UnreadableTensor(f'{JOURNAL_FILE} is damaged: its "data_start" is not a non-negative integer')
     if not isinstance(header, dict):
         raise UnreadableTensor(f'{JOURNAL_FILE} is damaged: its "header" is not a JSON object')
     return start, header

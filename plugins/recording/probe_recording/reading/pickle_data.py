@@ -77,18 +77,18 @@ class PickleMachine:
                 raise PickleError(f"its description uses instruction {code!r}, which no tensor needs")
             step(self)
 
-    # -- what a derived machine decides ----------------------------------------------------------------
+    # -- overridden by subclasses ----------------------------------------------------------------------
 
     def resolve(self, module: str, name: str) -> Any:
-        """Return what stands for an object of a module."""
+        """Return the representation of an object of a module."""
         return PickledName(module, name)
 
     def call(self, function: PickledName, arguments: tuple[Any, ...]) -> Any:
-        """Return what stands for the result of a call."""
+        """Return the representation of the result of a call."""
         return PickledCall(function, arguments)
 
     def refer(self, reference: Any) -> Any:
-        """Return what stands for an object outside the pickle."""
+        """Return the representation of an object outside the pickle."""
         raise PickleError("its description refers to an object outside of it")
 
     def is_key(self, key: Any) -> bool:

@@ -278,7 +278,7 @@ def get_number(head: Mapping[str, Any], key: str) -> int:
     """
     value = head.get(key)
     if type(value) is not int or not 0 <= value <= MAX_EXACT_INTEGER:
-        raise FrameError(f'"{key}" is not a whole number from 0 on: {value!r:.40}')
+        raise FrameError(f'"{key}" is not a non-negative integer: {value!r:.40}')
     return value
 
 
@@ -292,7 +292,7 @@ def get_numbers(head: Mapping[str, Any], key: str) -> list[int]:
     if not isinstance(value, list) or any(
         type(number) is not int or not 0 <= number <= MAX_EXACT_INTEGER for number in value
     ):
-        raise FrameError(f'"{key}" is not a list of whole numbers from 0 on: {value!r:.40}')
+        raise FrameError(f'"{key}" is not a list of non-negative integers: {value!r:.40}')
     return value
 
 

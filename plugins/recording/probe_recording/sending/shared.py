@@ -1,9 +1,9 @@
-"""Sending through a directory that both machines share: one file a frame, under its final name when whole.
+"""Sending through a directory that two machines share: one file per frame, renamed when it is complete.
 
-``{session}.r{rank}.{number}.prb`` is a call, and ``hello``, ``tally`` and ``end`` in place of the number are
-the other frames of a sender. While a file is written its name begins with a dot. A receiver claims a file by
-renaming it and removes it when the call is judged; a call is out of the sender's hands as soon as its file is
-on disk. The names are docs/formats.md#online-frames.
+A call is named ``{session}.r{rank}.{number}.prb``. The other frames of a sender have ``hello``, ``tally`` or
+``end`` in place of the number. While a file is written, its name begins with a dot. A receiver claims a file
+by renaming it, and removes it when the call is judged. The sender is done with a call as soon as its file is
+on disk. The names are described in docs/formats.md#online-frames.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from probe_recording.sending.transport import Transport
 SUFFIX = ".prb"
 MESSAGE_TAGS = {FrameKind.HELLO: "hello", FrameKind.TALLY: "tally", FrameKind.END: "end"}
 FULL_DIRECTORY_POLL_SECONDS = 1.0
-"""Seconds between two looks into a directory that is full of calls that no receiver has claimed."""
+"""Seconds between two checks of a directory that is full of unclaimed calls."""
 TALLY_INTERVAL_SECONDS = 5.0
 HELLO_INTERVAL_SECONDS = 3600.0
-"""Seconds between two writings of the first message: a receiver removes what a sender that is silent left."""
+"""Seconds after which the first message is written again; a receiver removes the files of silent senders."""
 
 _NAME = re.compile(r"([0-9a-f]{32})\.r(\d{1,7})\.(\d{10,16}|hello|tally|end)\.prb")
 
@@ -55,7 +55,7 @@ class SharedName(NamedTuple):
 
 
 def parse_shared_name(text: str) -> SharedName | None:
-    """Return the parsed name of a file; None for a file that no sender wrote under its final name."""
+    """Return the parsed name of a file; None for the name of an unfinished or unrelated file."""
     match = _NAME.fullmatch(text)
     if match is None:
         return None
@@ -73,15 +73,15 @@ class SharedSender(Transport):
         assert destination.shared is not None
         super().__init__(destination, outbox, hello)
         self._directory = destination.shared
-        self._wanted = threading.Event()
-        self._there: dict[str, int] = {}
+        self._woken = threading.Event()
+        self._unclaimed_sizes: dict[str, int] = {}
         self._tally = "{}"
-        self._tallied = 0.0
-        self._greeted = 0.0
+        self._tally_time = 0.0
+        self._hello_time = 0.0
 
     def wake(self) -> None:
-        """Let the thread look at the outbox."""
-        self._wanted.set()
+        """Wake the thread, so that it reads the outbox."""
+        self._woken.set()
 
     def abandon(self) -> None:
         """Do nothing: no file stays open between two calls."""
@@ -90,12 +90,12 @@ class SharedSender(Transport):
     def _send_until_stopped(self, welcome: Callable[[], None]) -> None:
         if not self._directory.is_dir():
             raise NotADirectoryError(0, "it is not a directory on this machine", str(self._directory))
-        self._greet()
+        self._write_hello()
         welcome()
         while not self._stopping.is_set():
-            if time.monotonic() > self._greeted + HELLO_INTERVAL_SECONDS:
-                self._greet()
-            self._wanted.clear()
+            if time.monotonic() > self._hello_time + HELLO_INTERVAL_SECONDS:
+                self._write_hello()
+            self._woken.clear()
             delay = self._outbox.delay
             call = self._outbox.take() if delay == 0 else None
             if call is not None:
@@ -112,28 +112,30 @@ class SharedSender(Transport):
                 return
             else:
                 self._write_tally(FrameKind.TALLY)
-                self._wanted.wait(delay or TALLY_INTERVAL_SECONDS)
+                self._woken.wait(delay or TALLY_INTERVAL_SECONDS)
 
-    def _greet(self) -> None:
+    def _write_hello(self) -> None:
         self._write(FrameKind.HELLO, encode_frame(FrameKind.HELLO, self._hello))
-        self._greeted = time.monotonic()
+        self._hello_time = time.monotonic()
 
     def _write_tally(self, kind: FrameKind) -> None:
         totals = self._outbox.count_totals()
         text = str(totals["dropped"])
-        if kind is FrameKind.END or (text != self._tally and time.monotonic() > self._tallied + TALLY_INTERVAL_SECONDS):
+        if kind is FrameKind.END or (
+            text != self._tally and time.monotonic() > self._tally_time + TALLY_INTERVAL_SECONDS
+        ):
             self._write(kind, encode_frame(kind, totals))
-            self._tally, self._tallied = text, time.monotonic()
+            self._tally, self._tally_time = text, time.monotonic()
 
     def _has_room(self, size: int) -> bool:
         """Return True if the files that no receiver has claimed yet leave room for ``size`` more bytes."""
-        if sum(self._there.values()) + size > self._destination.disk:
+        if sum(self._unclaimed_sizes.values()) + size > self._destination.disk:
             present = set(os.listdir(self._directory))  # noqa: PTH208 - names only
-            self._there = {name: count for name, count in self._there.items() if name in present}
-        return not self._there or sum(self._there.values()) + size <= self._destination.disk
+            self._unclaimed_sizes = {name: count for name, count in self._unclaimed_sizes.items() if name in present}
+        return not self._unclaimed_sizes or sum(self._unclaimed_sizes.values()) + size <= self._destination.disk
 
     def _write(self, kind: FrameKind, frame: Sequence[Buffer], seq: int = -1) -> None:
-        """Write a frame to a file that appears under its final name as a whole."""
+        """Write a frame to a file, which gets its final name when it is complete."""
         name = str(SharedName(self._hello["session"], self._hello["rank"], kind, seq))
         part = self._directory / f".{name}.part"
         with suppress(FileNotFoundError):
@@ -152,13 +154,13 @@ class SharedSender(Transport):
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             raise
-        _sync(self._directory)
+        _sync_directory(self._directory)
         if kind is FrameKind.CALL:
-            self._there[name] = size
+            self._unclaimed_sizes[name] = size
 
 
-def _sync(directory: Path) -> None:
-    """Make a rename durable, where the system can."""
+def _sync_directory(directory: Path) -> None:
+    """Make a rename durable, if the system supports it."""
     with suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)
         try:

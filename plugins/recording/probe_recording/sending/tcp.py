@@ -248,7 +248,7 @@ class _Conversation:
                 self._write()
 
     def _fill(self, is_due: bool) -> None:
-        """Encode the next calls if they are due, as far as the window allows, and the tally or the end."""
+        """Encode the next calls if they are due and the window has room, and the tally or the end."""
         while is_due and self._ahead < ENCODE_AHEAD_BYTES and (call := self._outbox.take()) is not None:
             frame = self._sender.encode_call(call)
             if frame:

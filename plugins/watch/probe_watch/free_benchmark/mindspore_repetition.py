@@ -172,14 +172,14 @@ class _Builder:
         return copied
 
     def leaves(self, differentiable: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], tuple[tuple[int, ...], ...]]:
-        """Return all leaves, and the positions of those of each tensor, at its first place only."""
+        """Return all leaves, and for each tensor the positions of its leaves, at the first occurrence only."""
         leaves: list[Tensor] = []
         inputs: list[tuple[int, ...]] = []
         waiting = dict(self._leaves)
         for tensor in differentiable:
-            own = waiting.pop(id(tensor), [])
-            inputs.append(tuple(range(len(leaves), len(leaves) + len(own))))
-            leaves += own
+            tensor_leaves = waiting.pop(id(tensor), [])
+            inputs.append(tuple(range(len(leaves), len(leaves) + len(tensor_leaves))))
+            leaves += tensor_leaves
         return tuple(leaves), tuple(inputs)
 
     def _noted(self, tensor: Tensor, copied: Tensor) -> Tensor:

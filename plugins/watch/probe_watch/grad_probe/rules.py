@@ -114,8 +114,8 @@ def _is_different(target: float, golden: float, ratio: float, negligible: float)
 def find_main_suspect(suspects: Iterable[GradientSuspect]) -> GradientSuspect | None:
     """Return the suspect that the verdict names; None if there are none.
 
-    It is in the earliest step, and there on the lowest rank. Of several parameters, it belongs to the module
-    that comes last in the model, because the backward pass reaches that module first.
+    It is in the earliest step with a suspect, and on the lowest rank there. If several parameters remain, it belongs
+    to the module that is last in the model, because the backward pass reaches this module first.
 
     Args:
         suspects: The first suspect of each parameter, in the order of the model.

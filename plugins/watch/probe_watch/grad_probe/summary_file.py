@@ -1,4 +1,4 @@
-"""The csv of statistics of a step: writing and reading (docs/gradients.md#files)."""
+"""Writing and reading of the csv with the statistics of a step (docs/gradients.md#files)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """A row that was read.
+    """A row of a csv that was read back.
 
     Attributes:
         parameter: The name of the parameter.
-        norm: The norm of its gradient; None if the file states none.
+        norm: The norm of its gradient; None if the cell holds no number.
     """
 
     parameter: str
@@ -84,7 +84,9 @@ def read_summary(path: Path) -> list[SummaryRow]:
     try:
         lines = csv.DictReader(io.StringIO(read_regular_file(path).decode("utf-8-sig"), newline=""), strict=True)
         is_summary = NAME_COLUMN in (lines.fieldnames or ())
-        rows = [SummaryRow(line[NAME_COLUMN] or "", _number(line.get(NORM_COLUMN))) for line in lines if is_summary]
+        rows = [
+            SummaryRow(line[NAME_COLUMN] or "", _parse_number(line.get(NORM_COLUMN))) for line in lines if is_summary
+        ]
     except OSError as error:
         raise _create_error(path, str(error.strerror or error)) from None
     except (ValueError, csv.Error) as error:
@@ -94,7 +96,7 @@ def read_summary(path: Path) -> list[SummaryRow]:
     return rows
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     try:
         value = float(text or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The first value that is not finite, over all ranks of one step."""
+"""The first non-finite value of a step, over all its ranks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from probe_watch.nan_analysis.non_finite import NonFinite, find_non_finite
 
 
 def analyze_step(runs: Mapping[int, Run], step: str = "") -> NonFiniteAnalysis:
-    """Search all ranks of a step for the first value that is not finite.
+    """Search all ranks of a step for the first non-finite value.
 
     Args:
         runs: The opened runs by rank.
@@ -60,32 +60,37 @@ def analyze_step(runs: Mapping[int, Run], step: str = "") -> NonFiniteAnalysis:
         rank: Timeline.of_run(run, rank, marks[rank].is_harmful, values[rank].is_unknown, step)
         for rank, run in runs.items()
     }
-    searched = search_timelines(timelines.values())
-    nodes = [*searched.first] or [*searched.grown[:1]]
-    describe = _Describer(runs, values, marks)
+    search_result = search_timelines(timelines.values())
+    nodes = [*search_result.first] or [*search_result.grown[:1]]
+    describer = _Describer(runs, values, marks)
     return NonFiniteAnalysis(
         step,
         ranks,
-        tuple(map(describe.describe_call, nodes)),
-        tuple(map(describe.describe_call, searched.further)),
-        tuple(_find_path(timelines, marks, searched, nodes, runs)),
+        tuple(map(describer.describe_call, nodes)),
+        tuple(map(describer.describe_call, search_result.further)),
+        tuple(_find_path(timelines, marks, search_result, nodes, runs)),
     )
 
 
 def _mark_ranks(runs: Mapping[int, Run], values: Mapping[int, NonFinite]) -> dict[int, Marks]:
-    """Return the meanings of the values of all ranks."""
-    orders = {rank: _order(run, rank, values[rank]) if values[rank].any.any() else [] for rank, run in runs.items()}
+    """Return the mark of each value of all ranks.
+
+    A value that one rank intends, such as an infinity in a mask, is intended on all ranks.
+    """
+    orders = {
+        rank: _sort_calls(run, rank, values[rank]) if values[rank].any.any() else [] for rank, run in runs.items()
+    }
     marks = {rank: mark_values(run, rank, values[rank], orders[rank]) for rank, run in runs.items()}
-    meant = {fingerprint for rank_marks in marks.values() for fingerprint in rank_marks.sources}
-    if len(runs) > 1 and meant:
+    intended = {fingerprint for rank_marks in marks.values() for fingerprint in rank_marks.sources}
+    if len(runs) > 1 and intended:
         for rank, run in runs.items():
             if marks[rank].is_harmful.any():
-                marks[rank] = mark_values(run, rank, values[rank], orders[rank], meant)
+                marks[rank] = mark_values(run, rank, values[rank], orders[rank], intended)
     return marks
 
 
-def _order(run: Run, rank: int, values: NonFinite) -> list[int]:
-    """Return the numbers of the calls with values that are not finite, in the order of their effects."""
+def _sort_calls(run: Run, rank: int, values: NonFinite) -> list[int]:
+    """Return the numbers of the calls with non-finite values, in the order of their effects."""
     timeline = Timeline.of_run(run, rank, values.any, values.is_unknown)
     keys, numbers = run.names(), sorted(set(run.values.record_of[values.any].tolist()))
     return sorted(numbers, key=lambda number: timeline.place(keys[number]))
@@ -94,18 +99,18 @@ def _order(run: Run, rank: int, values: NonFinite) -> list[int]:
 def _find_path(
     timelines: Mapping[int, Timeline],
     marks: Mapping[int, Marks],
-    searched: Searched,
+    search_result: Searched,
     nodes: Sequence[Node],
     runs: Mapping[int, Run],
 ) -> list[NonFiniteArrival]:
-    """Return the first call of each rank with harmful values, each rank after those that sent them."""
+    """Return the first call with harmful values of each rank, senders before receivers."""
     arrivals: dict[int, NonFiniteArrival] = {}
     for rank, timeline in timelines.items():
         harmful = set(runs[rank].values.record_of[marks[rank].is_harmful].tolist())
         keys = runs[rank].names()
         op = min((keys[number] for number in harmful), key=timeline.place, default="")
         if op:
-            senders = searched.senders.get((rank, op), ())
+            senders = search_result.senders.get((rank, op), ())
             arrivals[rank] = NonFiniteArrival(rank, op, senders, own_frame(frames_of(runs[rank], op)))
     ordered: list[NonFiniteArrival] = [arrivals.pop(node.rank) for node in nodes if node.rank in arrivals]
     reached = {arrival.rank for arrival in ordered}
@@ -118,14 +123,14 @@ def _find_path(
 
 @dataclass(frozen=True, slots=True)
 class _Describer:
-    """The runs and values that a description of a call needs."""
+    """Describes calls, from the runs, their non-finite values and the marks of these."""
 
     runs: Mapping[int, Run]
     values: Mapping[int, NonFinite]
     marks: Mapping[int, Marks]
 
     def describe_call(self, node: Node) -> NonFiniteCall:
-        """Return the description of a call that the search named."""
+        """Return the description of a call that the search returned."""
         run, rank, op = self.runs[node.rank], node.rank, node.facts.op
         number = run.find(op)
         assert number is not None
@@ -146,7 +151,7 @@ class _Describer:
     def _find_origin(
         self, node: Node, rank: int, lines: Iterable[int], line: int
     ) -> tuple[NonFiniteOrigin, InfinitySource | None]:
-        """Return the way in which the value of a line arose, and the origin of an infinity behind it."""
+        """Return the origin of the value in a line, and the source of the intended infinity if there is one."""
         cause, key = node.because.cause, node.facts.op
         if cause is Cause.GRADIENT:
             return NonFiniteOrigin.PARAMETER_GRADIENT, None
@@ -170,7 +175,7 @@ class _Describer:
         return NonFiniteOrigin.ARGUMENT if has_argument else NonFiniteOrigin.COMPUTED, None
 
     def _is_argument(self, rank: int, line: int) -> bool:
-        """Return True for an argument that is not finite."""
+        """Return True for a scalar argument that is not finite."""
         is_scalar = self.runs[rank].values.kind[line] == SCALAR
         return bool(is_scalar and self.values[rank].list_kinds(line)) and self._is_source(rank, line)
 

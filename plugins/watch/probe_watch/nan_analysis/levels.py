@@ -12,7 +12,7 @@ import numpy as np
 from probe_core.files.packaged import load_yaml
 from probe_core.model.columns import FLOAT, INTEGER, SIDES, TENSOR, Array, ValueColumns
 from probe_core.store.names import drop_count
-from probe_watch.nan_analysis.non_finite import NORM, NonFinite
+from probe_watch.nan_analysis.non_finite import NORM_INDEX, NonFinite
 
 _IS_SOURCE = np.array([side.is_source for side in SIDES])
 
@@ -127,8 +127,8 @@ def _compute_norm_ratios(values: ValueColumns, is_tensor: Array, is_source: Arra
 
     Norms of nan are left out. If the largest input norm is 0, the output norm stands for the ratio.
     """
-    is_number = (values.types[:, NORM] == FLOAT) | (values.types[:, NORM] == INTEGER)
-    norms = np.where(is_number, values.numbers[:, NORM], np.nan)
+    is_number = (values.types[:, NORM_INDEX] == FLOAT) | (values.types[:, NORM_INDEX] == INTEGER)
+    norms = np.where(is_number, values.numbers[:, NORM_INDEX], np.nan)
     largest: list[Array] = []
     for side in (is_source, ~is_source):
         wanted = is_tensor & side & ~np.isnan(norms)

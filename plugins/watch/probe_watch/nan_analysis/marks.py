@@ -58,7 +58,7 @@ class Marks:
 
     Attributes:
         marks: A ``Mark`` for each line of the run.
-        sources: Origins of the infinities that are meant to be there.
+        sources: Origins of the intended infinities.
     """
 
     marks: Array
@@ -66,13 +66,13 @@ class Marks:
 
     @property
     def is_harmful(self) -> Array:
-        """True for values that are not finite and not meant to be there."""
+        """True for non-finite values that are not intended."""
         return np.asarray(self.marks == ValueMark.HARMFUL)
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A value that is not finite: its line, slot, fingerprint and kinds."""
+    """A non-finite value: its line, slot, fingerprint and kinds."""
 
     line: int
     slot: Slot
@@ -82,14 +82,14 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call with values that are not finite, without those that it overwrites.
+    """A call with non-finite values, without values that it overwrites.
 
     Attributes:
         record: Its record.
-        inputs: The tensors that it reads.
-        outputs: The values that it returns.
-        asked: Kinds of infinities that its arguments ask for.
-        unfilled: Memory that it returns and that is not initialised.
+        inputs: The non-finite tensors that it reads.
+        outputs: The non-finite values that it returns.
+        asked: Kinds of infinities that its arguments request.
+        unfilled: Uninitialised memory that it returns.
         is_known: True if all tensors that it returns were recorded with statistics.
     """
 
@@ -109,14 +109,14 @@ class _Call:
 def mark_values(
     run: Run, rank: int, values: NonFinite, order: Sequence[int], elsewhere: Collection[Print] = ()
 ) -> Marks:
-    """Return the meanings of all values of a rank.
+    """Return the marks of all values of a rank.
 
     Args:
         run: The run.
         rank: The number of the rank.
-        values: Its values that are not finite.
-        order: The numbers of its records, in the order of their effects.
-        elsewhere: Infinities that are meant to be there on other ranks, which may send them.
+        values: The non-finite values of the rank.
+        order: The numbers of the records, in the order of their effects.
+        elsewhere: Intended infinities of other ranks, which may send them.
     """
     is_any = values.any
     result = Marks(np.where(is_any, ValueMark.HARMFUL, ValueMark.FINITE).astype(np.uint8))

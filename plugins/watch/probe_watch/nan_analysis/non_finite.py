@@ -1,4 +1,4 @@
-"""Values of a run that are not finite, as columns."""
+"""Non-finite values of a run, as columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from probe_core.model.columns import FLOAT, NONE, SCALAR, TENSOR, TEXT, Array, ValueColumns
 from probe_core.model.dtypes import get_dtype_kind
 
-_TEXTS = {
+_NUMBERS_BY_TEXT = {
     "nan": np.nan,
     "inf": np.inf,
     "+inf": np.inf,
@@ -19,16 +19,16 @@ _TEXTS = {
 }
 """Numbers that some recorders write as texts."""
 
-MAX_INDEX, MIN_INDEX, NORM = 0, 1, 3
-"""Places of statistics."""
+MAX_INDEX, MIN_INDEX, NORM_INDEX = 0, 1, 3
+"""Columns of the statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class NonFinite:
     """Lines of a run whose values are not finite.
 
-    The recorded maximum and minimum decide. A norm of nan beside a finite maximum and minimum shows nan as
-    well: some devices leave nan out of the maximum.
+    The recorded maximum and minimum decide. A norm of nan with a finite maximum and minimum means nan as well,
+    because some devices ignore nan in the maximum.
 
     Attributes:
         has_nan: True for lines with nan.
@@ -59,7 +59,7 @@ def find_non_finite(values: ValueColumns) -> NonFinite:
     is_tensor = values.kind == TENSOR
     is_finite_range = np.isfinite(numbers[:, MAX_INDEX]) & np.isfinite(numbers[:, MIN_INDEX])
     has_nan = np.isnan(numbers[:, MAX_INDEX]) | np.isnan(numbers[:, MIN_INDEX])
-    has_nan |= is_tensor & is_finite_range & np.isnan(numbers[:, NORM]) & (types[:, MAX_INDEX] != NONE)
+    has_nan |= is_tensor & is_finite_range & np.isnan(numbers[:, NORM_INDEX]) & (types[:, MAX_INDEX] != NONE)
     extremes = numbers[:, [MAX_INDEX, MIN_INDEX]]
     is_float = np.array([get_dtype_kind(dtype) in ("float", "complex") for dtype in values.dtypes] or [False])[
         values.dtype
@@ -70,13 +70,13 @@ def find_non_finite(values: ValueColumns) -> NonFinite:
 
 
 def _convert_to_numbers(values: ValueColumns) -> Array:
-    """Return the statistics as numbers; 0 for those that are no floating-point numbers."""
+    """Return the statistics as numbers; 0 for statistics that are not floating-point numbers."""
     is_text = values.types == TEXT
     numbers = np.where(values.types == FLOAT, values.numbers, 0.0)
     if is_text.any():
         is_named_float = np.array(["float" in dtype for dtype in values.dtypes] or [False])[values.dtype]
         is_wanted = is_text & ((values.kind == TENSOR) | ((values.kind == SCALAR) & is_named_float))[:, None]
-        meanings = np.array([_TEXTS.get(text.strip().lower(), 0.0) for text in values.texts] or [0.0])
+        meanings = np.array([_NUMBERS_BY_TEXT.get(text.strip().lower(), 0.0) for text in values.texts] or [0.0])
         codes = np.where(is_wanted, values.numbers, 0).astype(int)
         numbers = np.where(is_wanted, meanings[codes], numbers)
     return numbers

@@ -111,8 +111,8 @@ def test_version_4_names_the_call(ptdbg: Any, program: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
-        ({"overflow_nums": 0}, "overflow_nums must be a number from 1 on"),
-        ({"rank": -1}, "rank must be a number from 0 on"),
+        ({"overflow_nums": 0}, "overflow_nums must be a positive integer"),
+        ({"rank": -1}, "rank must be a non-negative integer"),
         ({"dump_mode": "some"}, "dump_mode cannot be 'some'"),
         ({"dump_mode": "acl"}, "needs dump_config"),
         ({"steps": 1}, "takes no steps"),

@@ -51,7 +51,7 @@ def test_measurements(release: Release, npu: Any, bench: Any, cells: tuple[Any, 
 def test_zeros_of_the_bench_alone_have_no_cosine() -> None:
     """The tool replaces them by epsilon, and then measures the angle to that."""
     measured = measure_later(np.array([1.0, 2.0]), np.zeros(2), Release.V6)
-    assert measured.cosine == "Nan" and measured.said == ZERO.format("Bench")
+    assert measured.cosine == "Nan" and measured.message == ZERO.format("Bench")
 
 
 def test_arrays_are_not_changed() -> None:

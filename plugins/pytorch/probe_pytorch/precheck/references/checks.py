@@ -1,4 +1,4 @@
-"""Checks of the arguments of definitions, which raise a ValueError of one sentence."""
+"""Checks of the arguments of reference definitions, which raise a ValueError with one sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_broadcasts(tensor: Tensor, shape: Sequence[int], subject: str) -> None
 
 
 def normalize_axis(tensor: Tensor, dim: int) -> int:
-    """Return the axis ``dim`` of ``tensor`` as a number from 0.
+    """Return the axis ``dim`` of ``tensor`` as a non-negative number.
 
     Raises:
         ValueError: The tensor has no such axis.
