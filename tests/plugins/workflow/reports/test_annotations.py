@@ -20,7 +20,9 @@ def test_the_first_cause_is_an_error_at_its_line_with_the_verdict() -> None:
 
 
 def test_a_step_phase_is_annotated_at_its_own_line() -> None:
-    phase = cause("optimizer", "", evidence={"step_phase_where": "File /repo/a/b.py, line 12, in step, optimizer.step()"})
+    phase = cause(
+        "optimizer", "", evidence={"step_phase_where": "File /repo/a/b.py, line 12, in step, optimizer.step()"}
+    )
     (annotation,) = list_annotations(checked(Outcome.DIVERGED, phase), ROOT)
     assert (annotation.file, annotation.line) == ("a/b.py", 12)
 
