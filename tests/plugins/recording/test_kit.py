@@ -112,7 +112,7 @@ BROKEN: dict[str, tuple[str, str, Any]] = {
     "test_the_ranks_that_are_asked_for": (
         "probe_recording.recorder.Recorder.is_selected", "rank 1", lambda self, ranks: True),
     "test_the_names_of_records": ("probe_recording.session.Session.number", "step 0", lambda self, prefix: next(COUNTS)),
-    "test_the_filter_of_names": ("probe_recording.filters.Filter.is_api_selected", "asked for", lambda self, name: True),
+    "test_the_filter_of_names": ("probe_recording.filters.Filter.is_api_selected", "was selected", lambda self, name: True),
     "test_the_run_opens": ("probe_recording.sites.StackTable.text", "call stack", lambda self: "{}"),
 }  # fmt: skip
 
