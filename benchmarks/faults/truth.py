@@ -253,7 +253,7 @@ def falsehoods(target: Path, golden: Path, cause: Cause) -> list[str] | None:
     """
     if not ((target / "dump.json").is_file() and (golden / "dump.json").is_file()):
         return None
-    if cause.kind == "step_phase":
+    if cause.kind == "phase":
         return None  # the phases of a step are no calls
     runs = Recorded(target), Recorded(golden)
     if only := GRADIENT_ONLY.search(cause.statement):

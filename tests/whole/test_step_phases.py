@@ -84,7 +84,7 @@ def test_modules_alone_do_not_show_it(tmp_path: Path, probe: Probe, between: Any
     found = answer(probe, tmp_path, train(tmp_path / "target", "L0", between, lr), golden)
     assert found["verdict"] == "DIVERGED"
     cause = found["causes"][0]
-    assert (cause["kind"], cause["step"]) == ("step_phase", "step0")
+    assert (cause["kind"], cause["step"]) == ("phase", "step0")
     assert cause["op"] == f"phase.{cause['evidence']['step_phase']}"
     assert says in cause["statement"]
     assert "test_step_phases.py" in cause["where"]
@@ -95,7 +95,7 @@ def test_a_phase_explains_the_calls_behind_it(tmp_path: Path, probe: Probe) -> N
     found = answer(probe, tmp_path, train(tmp_path / "target", "mix", nothing, keeps=True), golden)
     assert found["verdict"] == "DIVERGED"
     cause = found["causes"][0]
-    assert (cause["kind"], cause["step"], cause["op"]) == ("step_phase", "step1", "phase.accumulated.0")
+    assert (cause["kind"], cause["step"], cause["op"]) == ("phase", "step1", "phase.accumulated.0")
     assert cause["statement"].startswith("the target adds the gradients of this backward pass to earlier ones")
     shown = cause["statement"].partition(" (")[0]
     first = f"in step1, the phases of the step show: {shown}"

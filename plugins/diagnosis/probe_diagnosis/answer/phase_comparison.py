@@ -25,7 +25,7 @@ from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import CallView
 
-KIND = "step_phase"
+KIND = "phase"
 """Kind of a cause that the step phases alone show."""
 
 REFINABLE_CAUSES = frozenset({Cause.TAKEN_IN, Cause.GRADIENT, Cause.GROWN})
