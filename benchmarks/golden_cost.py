@@ -84,7 +84,7 @@ def main() -> None:
         for test in ("forward", "backward"):
             for size in ("tiny", "small"):
                 plain, golden = (times[f"test_{test}_{kind}", size] for kind in ("plain", "golden"))
-                file = next(work.glob(f"goldens/test_cost/test_{test}_golden-{size}-0.json"))
+                file = next(work.glob(f"goldens/test_cost/test_{test}_golden-*{size}*.json"))
                 print(
                     f"{test:8} {size:5}  plain {median(plain) * 1e3:4.0f} ms  golden {median(golden) * 1e3:4.0f} ms  "
                     f"ratio {median(golden) / median(plain):.2f}  first {golden[0] * 1e3:4.0f} ms  "

@@ -123,8 +123,8 @@ class _Check:
         with redirect_stdout(sys.stderr):
             _, answer = compare_runs(bad, self.golden.path, None, self.temporary / "differs", self.manager)
         if answer is None or answer.outcome is not Outcome.DIVERGED:
-            found = "there is no verdict" if answer is None else answer.outcome.value
+            verdict = "there is no verdict" if answer is None else answer.outcome.value
             raise UserError(
-                f"{bad} does not diverge from {self.golden.path} ({found}), so no commit between them can be blamed.",
+                f"{bad} does not diverge from {self.golden.path} ({verdict}), so no commit between them can be blamed.",
                 "Record both again, with more steps or with task tensor, and compare them before you bisect.",
             )
