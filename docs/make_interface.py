@@ -54,7 +54,7 @@ PUBLIC = {
 FIELDS = {
     "ranks": "rank", "steps": "step", "names": "list", "tensor_names": "tensor_list", "directions": "data_mode",
     "sides": "data_mode", "parameter_gradients": "data_mode", "summary": "summary_mode",
-    "asynchronous": "async_dump", "enabled": "dump_enable", "dataloader": "enable_dataloader",
+    "slices": "slice", "request": "request_id", "asynchronous": "async_dump", "enabled": "dump_enable", "dataloader": "enable_dataloader",
     "deterministic": "is_deterministic", "overflow_count": "overflow_nums", "wrap_ops": "support_wrap_ops",
     "operator_namespaces": "custom_op_namespaces", "wrapped_functions": "custom_wrap_ops",
 }  # fmt: skip

@@ -25,6 +25,8 @@ RUN_BY = {
     "comparing.md python": "test_comparing_page.py",
     "dispatch-check.md python": "test_dispatch_check_page.py",
     "dispatch-check.md yaml": "test_dispatch_check_page.py",
+    "configuration.md json": "test_configuration_page.py",
+    "configuration.md python": "test_configuration_page.py",
     "explanation.md python": "test_commands.py",
     "first-difference.md json": HERE,
     "formats.md json": HERE,

@@ -57,6 +57,11 @@ class MindSporeCollector(probe_recording.Collector):
         if not (self._measured or save) or 0 in leaf.shape or getattr(tensor, "has_init", False):
             return leaf
         array = convert_to_array(tensor)
+        if (index := self._select_index(leaf.shape)) is not None:
+            array = np.ascontiguousarray(array[index])
+            leaf.shape = list(array.shape)
+            if not array.size:
+                return leaf
         values = widen_bfloat16(array) if leaf.dtype == "BFloat16" else array
         if self._measured:
             leaf.statistics = measure(values)

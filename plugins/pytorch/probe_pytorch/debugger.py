@@ -46,11 +46,13 @@ class PrecisionDebugger(Debugger[TorchRecorder, nn.Module]):
     variable = "model"
 
     def _new_recorder(self, config: Config) -> TorchRecorder:
+        return TorchRecorder(config)
+
+    def _set_seed(self, config: Config) -> None:
         if config.seed is not None or config.deterministic:
             seed_all(1234 if config.seed is None else config.seed, config.deterministic)
-        return TorchRecorder(config)
 
     def _finish_construction(self) -> None:
         if self._recorder.config.dataloader:
-            self._batches = BatchSteps(self._recorder.step, lambda: self._recorder.start(self._model, None))
+            self._batches = BatchSteps(self._end_step, self._begin_step)
             self._batches.install()

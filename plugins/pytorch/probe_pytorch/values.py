@@ -59,7 +59,7 @@ class TorchCollector(probe_recording.Collector):
 
     def encode_groups(self, *groups: tuple[Any, ...] | Mapping[str, Any]) -> tuple[str, ...] | None:
         """Return the JSON of groups of values if no caller inspects leaves and the extension can make it."""
-        if not self._encodes:
+        if not self._encodes or self.slices:
             return None
         try:
             return encode_all(groups, self.told_by_key)
@@ -68,7 +68,7 @@ class TorchCollector(probe_recording.Collector):
 
     def leaves(self, values: Sequence[Any]) -> list[Tree]:
         """Return the trees of values whose data are not stored."""
-        texts = encode_each(values) if self._encodes else [None] * len(values)
+        texts = encode_each(values) if self._encodes and not self.slices else [None] * len(values)
         return [self.tree(value, "", None) if text is None else text for value, text in zip(values, texts)]
 
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
@@ -85,7 +85,7 @@ class TorchCollector(probe_recording.Collector):
 
     def tensor(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
         """Return the leaf of a ``torch.Tensor`` or ``Parameter``."""
-        if self._encodes and (text := encode(tensor)) is not None:
+        if self._encodes and not self.slices and (text := encode(tensor)) is not None:
             return text if save is None else StoredLeaf(text, save(name, tensor))
         return self._encode_nested(tensor, name, save) if tensor.is_nested else self.leaf(tensor, name, save)
 
@@ -102,6 +102,13 @@ class TorchCollector(probe_recording.Collector):
 
     def leaf(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
         """Return the leaf of a ``torch.Tensor`` or ``Parameter`` as an object."""
+        if self.slices and _can_be_sliced(tensor) and (index := self._select_index(tensor.shape)) is not None:
+            leaf = self._measure_leaf(tensor.detach()[index], name, save)
+            leaf.requires_grad = tensor.requires_grad
+            return leaf
+        return self._measure_leaf(tensor, name, save)
+
+    def _measure_leaf(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
         if self._measured and (description := describe(tensor)) is not None:
             leaf = TensorLeaf(TENSOR, *description)
             if self._checksum is not None:
@@ -113,7 +120,7 @@ class TorchCollector(probe_recording.Collector):
         text = _DTYPE_NAMES.get(dtype)
         if text is None:
             text = _DTYPE_NAMES[dtype] = str(dtype)
-        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
+        if _is_unusual(tensor):
             return self._complete_unusual(TensorLeaf(TENSOR, text, _read_shape(tensor), tensor.requires_grad), tensor)
         leaf = TensorLeaf(TENSOR, text, list(tensor.shape), tensor.requires_grad)
         if not (self._measured or save) or compat.is_transformed(tensor) or compat.is_freed(tensor):
@@ -220,6 +227,14 @@ class TorchCollector(probe_recording.Collector):
         if type(value).__qualname__.startswith("ReduceOp"):
             return Plain(type="torch.distributed.ReduceOp", value=f"RedOpType.{_name_operation(value)}")
         return None
+
+
+def _is_unusual(tensor: torch.Tensor) -> bool:
+    return tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta
+
+
+def _can_be_sliced(tensor: torch.Tensor) -> bool:
+    return not (_is_unusual(tensor) or compat.is_transformed(tensor) or compat.is_freed(tensor))
 
 
 def _convert_to_plain(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -43,6 +43,8 @@ class Activity:
         config: The settings of the recording.
         starts: Number of times that ``start`` was called.
         is_stopped_first: True if ``stop`` was called before ``start``.
+        missed_requests: Number of batches without the request that the configuration names.
+        has_request: True if a batch held this request.
         sessions: Number of steps for which the recording was started.
         calls: The largest number of calls in a step, including calls that are not recorded, by name without
             count and phase.
@@ -51,12 +53,19 @@ class Activity:
     config: Config
     starts: int = 0
     is_stopped_first: bool = False
+    missed_requests: int = 0
+    has_request: bool = False
     sessions: int = 0
     calls: dict[str, int] = field(default_factory=dict)
 
     def add_start(self) -> None:
         """Count a call of ``start``."""
         self.starts += 1
+
+    def add_batch(self, *, has_request: bool) -> None:
+        """Note a batch of requests, with or without the request that is recorded."""
+        self.missed_requests += not has_request
+        self.has_request = self.has_request or has_request
 
     def add_stop(self) -> None:
         """Note a call of ``stop``."""
@@ -121,6 +130,8 @@ class Activity:
             return EmptyReason.DISABLED
         if self.config.level == "debug":
             return EmptyReason.NOTHING_SAVED
+        if self.missed_requests and not self.has_request:
+            return EmptyReason.REQUEST_ABSENT
         if self.starts:
             return EmptyReason.STEP_NOT_REACHED if self.config.steps else EmptyReason.REFUSED
         return EmptyReason.STOPPED_FIRST if self.is_stopped_first else EmptyReason.NOT_STARTED

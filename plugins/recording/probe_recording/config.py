@@ -21,6 +21,7 @@ from probe_recording.fields import MAX_NUMBER, Fields, warn
 from probe_recording.fields import ConfigWarning as ConfigWarning
 from probe_recording.name_selector import NameSelector
 from probe_recording.recorded_settings import select_settings
+from probe_recording.slices import DimensionSlice, read_slices
 
 if TYPE_CHECKING:
     from probe_recording.specs import TaskSpec
@@ -67,7 +68,7 @@ REFUSED = {
     "load": "probe does not replace the inputs of a module by recorded ones yet",
 }
 """Fields of msprobe without which a recording would not be what its user expects, each with the reason."""
-ELSEWHERE = frozenset({"online_run_ut_recompute", "slice", "request_id", "file_format"})
+ELSEWHERE = frozenset({"online_run_ut_recompute", "file_format"})
 """Fields of msprobe that probe does not use; each causes a warning if it is set to something."""
 
 _API = re.compile(
@@ -92,6 +93,8 @@ class Config:
         names: Parts of names (the field ``list``); a record is taken if its name contains one of them.
         tensor_names: Parts of names (``tensor_list``); such records save their tensors although the task is
             statistics.
+        slices: The slices of tensors that are recorded (``slice``); empty for whole tensors.
+        request: The request of a batch whose rows are recorded (``request_id``); empty for all rows.
         directions: Those of forward and backward that ``data_mode`` selects.
         sides: Those of input and output that ``data_mode`` selects.
         parameter_gradients: True to record the gradients of parameters.
@@ -129,6 +132,8 @@ class Config:
     scope: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     tensor_names: tuple[str, ...] = ()
+    slices: tuple[DimensionSlice, ...] = ()
+    request: str = ""
     directions: frozenset[str] = frozenset({"forward", "backward"})
     sides: frozenset[str] = frozenset({"input", "output"})
     parameter_gradients: bool = True
@@ -288,6 +293,8 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
         scope=section.names("scope") if task in TASKS else (),
         names=_record_names(section),
         tensor_names=section.names("tensor_list") if task == "statistics" and level != "debug" else (),
+        slices=read_slices(section) if task in ("statistics", "tensor") else (),
+        request=_parse_request(section) if task in ("statistics", "tensor") else "",
         directions=directions,
         sides=sides,
         parameter_gradients=gradients,
@@ -327,6 +334,10 @@ def _record_names(section: Fields) -> tuple[str, ...]:
     except ValueError as error:
         raise section.wrong("list", f"holds a wrong entry: {error}", 'For example "name-regex(linear|relu)".') from None
     return names
+
+
+def _parse_request(section: Fields) -> str:
+    return "" if section.value("request_id") is None else str(section.text("request_id", ""))
 
 
 def parse_steps(text: str) -> list[int | str]:
@@ -371,12 +382,28 @@ def _check_consistency(config: Config, subject: str) -> Config:
             f'{subject}: level "debug" needs the task statistics or tensor, not {config.task}.',
             'Set "task": "statistics".',
         )
+    if config.slices or config.request:
+        config = _check_slices(config, subject)
     if config.compile == "tap" and config.level != "L0":
         raise UserError(
             f'{subject}: "compile": "tap" works at level L0 only, because compiled code makes no API calls.',
             'Set "level": "L0", or "compile": "eager".',
         )
     return config
+
+
+def _check_slices(config: Config, subject: str) -> Config:
+    """Return the configuration without slices, after a warning, if its level records no parts of tensors."""
+    if config.online is not None:
+        raise UserError(
+            f'{subject}: "slice" and "request_id" cannot be combined with "online_run_ut", '
+            "which runs each call again with whole tensors.",
+            'Remove "slice" and "request_id".',
+        )
+    if config.modules or config.apis:
+        return config
+    warn(f'{subject}: "slice" and "request_id" need level L0, L1 or mix; they are ignored.')
+    return replace(config, slices=(), request="")
 
 
 def _parse_data_mode(section: Fields) -> tuple[frozenset[str], frozenset[str], bool]:

@@ -6,7 +6,7 @@ import atexit
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +14,12 @@ from typing import Any, Generic, TypeVar, cast
 
 from probe_core.errors import UserError, make_printable
 from probe_recording.config import Config, ConfigWarning, load_config
-from probe_recording.interface import allow_class_call, parse_token_range
+from probe_recording.config_reload import ConfigReload
+from probe_recording.interface import allow_class_call, check_rank_id, parse_token_range
+from probe_recording.messages import note
 from probe_recording.process import Process
 from probe_recording.recorder import Recorder
+from probe_recording.slices import check_scheduled_tokens
 from probe_recording.tasks import create_task_recorder
 
 R = TypeVar("R", bound=Recorder[Any])
@@ -61,6 +64,8 @@ class Debugger(ABC, Generic[R, M]):
     _instance: Any = None
     _recorder: R
     _settings: Config
+    _reload: ConfigReload | None = None
+    _is_step_open = False
 
     def __new__(cls: type[D], *args: Any, **kwargs: Any) -> D:
         """Return the debugger of this process, made on the first call."""
@@ -85,11 +90,13 @@ class Debugger(ABC, Generic[R, M]):
             if model is not None:
                 self._model = self._check_model(model)
             return
+        self._registered: list[tuple[Any, str, str]] = []
+        self.process = type(self.process)()
         try:
             config = self._load_config(*arguments)
             self._settings = config
-            plugin_recorder = create_task_recorder(config, self.framework, self.process)
-            self._recorder = self._new_recorder(config) if plugin_recorder is None else cast("R", plugin_recorder)
+            self._set_seed(config)
+            self._recorder = self._create_recorder(config)
             self._model = self._check_model(model)
         except UserError as error:
             type(self)._instance = None
@@ -98,7 +105,13 @@ class Debugger(ABC, Generic[R, M]):
             type(self)._instance = None
             raise
         atexit.register(self._recorder.finish)
+        if config.path is not None and config.enabled is not None:
+            self._reload = ConfigReload(config, _list_overrides(task, dump_path, level, step))
         self._finish_construction()
+
+    def _create_recorder(self, config: Config) -> R:
+        plugin_recorder = create_task_recorder(config, self.framework, self.process)
+        return self._new_recorder(config) if plugin_recorder is None else cast("R", plugin_recorder)
 
     def _load_config(
         self,
@@ -108,8 +121,7 @@ class Debugger(ABC, Generic[R, M]):
         level: str | None,
         step: list[int | str] | None,
     ) -> Config:
-        path = os.fspath(dump_path) if dump_path is not None else None
-        return load_config(config_path, task=task, dump_path=path, level=level, step=step)
+        return load_config(config_path, **_list_overrides(task, dump_path, level, step))
 
     def _refuse_others(self, config: Config) -> None:
         """Raise a UserError if ``config`` differs from the settings that this debugger was made with."""
@@ -128,43 +140,99 @@ class Debugger(ABC, Generic[R, M]):
     def _new_recorder(self, config: Config) -> R:
         """Return a new recorder of this framework."""
 
+    def _set_seed(self, config: Config) -> None:
+        """Set the random seed and deterministic algorithms that the configuration states."""
+
     def _finish_construction(self) -> None:
         """Do whatever else the framework needs once, after the debugger is constructed."""
 
     # -- the life of a step ----------------------------------------------------------------
 
     @allow_class_call
-    def start(self, model: M | Sequence[M] | None = None, token_range: Sequence[int] | None = None) -> None:
+    def start(
+        self,
+        model: M | Sequence[M] | None = None,
+        token_range: Sequence[int] | None = None,
+        rank_id: int | None = None,
+        scheduled_tokens: Mapping[str, int] | None = None,
+    ) -> None:
         """Start recording, if the current step and rank are selected.
 
         Args:
             model: The model or models whose modules are recorded; required at levels L0 and mix.
             token_range: The first and last token of a generation to record, counted from 0 by the forwards
                 of the model.
+            rank_id: The rank of this process, for engines that do not use the framework's process group.
+            scheduled_tokens: The number of rows of each request of the batch, in the order of the rows. Only
+                the rows of ``request_id`` of the configuration are recorded; a batch without it is not recorded.
 
         Raises:
-            UserError: The model is missing or of a wrong type, or the run cannot be written.
+            UserError: The model is missing, an argument is invalid, or the run cannot be written.
         """
-        self._start(model, token_range)
+        if rank_id is not None:
+            self.process.passed_rank = self._recorder.passed_rank = check_rank_id(rank_id)
+        tokens = None if scheduled_tokens is None else check_scheduled_tokens(scheduled_tokens)
+        self._start(model, token_range, tokens)
 
-    def _start(self, model: M | Sequence[M] | None, token_range: Sequence[int] | None) -> None:
+    def _start(
+        self,
+        model: M | Sequence[M] | None,
+        token_range: Sequence[int] | None,
+        scheduled_tokens: Mapping[str, int] | None = None,
+    ) -> None:
         """Start recording; ``start`` calls this so that warnings name the line of the script."""
         if model is not None:
             self._model = self._check_model(model)
-        config = self._recorder.config
-        if config.modules and self._model is None:
-            raise UserError(
-                f'start() needs the model at level "{config.level}", which records modules.',
-                f"Write debugger.start(model={self.variable}).",
-            )
-        if config.dataloader:
+        self._check_has_model(self._recorder.config)
+        if self._recorder.config.dataloader:
             warnings.warn(
                 "start() does nothing, because enable_dataloader starts each step by itself",
                 ConfigWarning,
                 stacklevel=3,
             )
             return
-        self._recorder.start(self._model, parse_token_range(token_range))
+        self._begin_step(parse_token_range(token_range), scheduled_tokens)
+
+    def _begin_step(
+        self, token_range: tuple[int, int] | None = None, scheduled_tokens: Mapping[str, int] | None = None
+    ) -> None:
+        """Start recording with the settings of the configuration file as it is now."""
+        if self._reload is not None and not self._is_step_open and not self._apply_changed_config(self._reload):
+            return
+        if self._recorder.select_request(scheduled_tokens):
+            self._is_step_open = True
+            self._recorder.start(self._model, token_range)
+
+    def _apply_changed_config(self, reload: ConfigReload) -> bool:
+        """Replace the recorder if the configuration file changed; return False if the file cannot be followed."""
+        if reload.update():
+            try:
+                self._check_has_model(reload.config)
+                self._replace_recorder(reload.config)
+            except UserError as error:  # a training that has begun must go on whatever the file says
+                reload.is_broken = True
+                note(f"probe: {error}\nNothing is recorded until the configuration changes.")
+        return not reload.is_broken
+
+    def _replace_recorder(self, config: Config) -> None:
+        """Continue with a new recorder, in the current step and with the same functions of the user."""
+        recorder, former = self._create_recorder(config), self._recorder
+        for holder, attribute, name in self._registered:
+            recorder.register(holder, attribute, name)
+        former.reports_missing = False
+        former.finish()
+        atexit.unregister(former.finish)
+        atexit.register(recorder.finish)
+        recorder.set_step(former.current_step)
+        recorder.passed_rank = self.process.passed_rank
+        self._recorder, self._settings = recorder, config
+
+    def _check_has_model(self, config: Config) -> None:
+        if config.modules and self._model is None:
+            raise UserError(
+                f'start() needs the model at level "{config.level}", which records modules.',
+                f"Write debugger.start(model={self.variable}).",
+            )
 
     @allow_class_call
     def stop(self) -> None:
@@ -182,7 +250,11 @@ class Debugger(ABC, Generic[R, M]):
     def step(self) -> None:
         """End the step: call counts restart at 0, and the next ``start`` writes to a new directory."""
         if not self._recorder.config.dataloader:
-            self._recorder.step()
+            self._end_step()
+
+    def _end_step(self) -> None:
+        self._recorder.step()
+        self._is_step_open = False
 
     @allow_class_call
     def set_init_step(self, step: int) -> None:
@@ -239,6 +311,9 @@ class Debugger(ABC, Generic[R, M]):
         """
         if not isinstance(name, str) or not name:
             raise UserError("save() needs a name that is not empty.", 'For example debugger.save(x, "x").')
+        if self._reload is not None and not self._is_step_open and not self._apply_changed_config(self._reload):
+            return
+        self._is_step_open = True
         self._recorder.save(variable, name, save_backward)
 
     @allow_class_call
@@ -282,6 +357,7 @@ class Debugger(ABC, Generic[R, M]):
                 "module_dump needs a name that is not empty.",
                 f'For example debugger.module_dump({self.noun}, "block").',
             )
+        self._is_step_open = True
         self._recorder.module_dump(module, dump_name)
 
     @allow_class_call
@@ -322,6 +398,7 @@ class Debugger(ABC, Generic[R, M]):
             )
         prefix = api_prefix or str(getattr(module, "__name__", type(module).__name__))
         self._recorder.register(module, api, f"{prefix}.{api}")
+        self._registered.append((module, api, f"{prefix}.{api}"))
 
     @allow_class_call
     def restore_custom_api(self, module: Any, api: str) -> None:
@@ -331,12 +408,21 @@ class Debugger(ABC, Generic[R, M]):
             module: The module or class that holds the function.
             api: The name of the function in it.
         """
+        self._registered = [item for item in self._registered if item[:2] != (module, api)]
         if not self._recorder.restore(module, api):
             warnings.warn(
                 f"{api} was not registered by register_custom_api, so there is nothing to restore",
                 ConfigWarning,
                 stacklevel=2,
             )
+
+
+def _list_overrides(
+    task: str | None, dump_path: str | Path | None, level: str | None, step: list[int | str] | None
+) -> dict[str, Any]:
+    """Return the top-level fields that arguments of the debugger replace."""
+    path = None if dump_path is None else os.fspath(dump_path)
+    return {"task": task, "dump_path": path, "level": level, "step": step}
 
 
 def _format_setting(value: Any) -> str:

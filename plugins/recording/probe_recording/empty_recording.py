@@ -34,6 +34,7 @@ class EmptyReason(Enum):
     NOTHING_SAVED = "save was never called at level debug"
     RANK_ABSENT = "no process has a rank that is selected"
     STEP_NOT_REACHED = "the program ended before a selected step"
+    REQUEST_ABSENT = "no batch holds the request that is selected"
     NO_OVERFLOW = "no overflow occurred"
     COMPILED = "all calls were made in compiled code"
     NO_CALLS = "no call was made that the level records"
@@ -93,6 +94,8 @@ class EmptyRecording:
             case EmptyReason.STEP_NOT_REACHED:
                 steps = _format_numbers(config.steps, "step")
                 return f"{steps} {_format_were(config.steps)} selected, and the program ended in step {self.last_step}."
+            case EmptyReason.REQUEST_ABSENT:
+                return f'no scheduled_tokens that start() received has "{config.request}", the "request_id".'
             case EmptyReason.NO_OVERFLOW:
                 return "no recorded call had nan or an infinity."
             case EmptyReason.COMPILED:

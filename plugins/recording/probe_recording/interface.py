@@ -41,6 +41,17 @@ def allow_class_call(method: Method) -> Method:
     return _ClassCallable(method)  # type: ignore[return-value]
 
 
+def check_rank_id(value: int | None) -> int | None:
+    """Return the rank that a script passes to ``start``, if it is valid.
+
+    Raises:
+        UserError: It is not a non-negative integer.
+    """
+    if value is None or (type(value) is int and value >= 0):
+        return value
+    raise UserError(f"rank_id must be a non-negative integer, not {value!r:.40}.", "For example rank_id=0.")
+
+
 def parse_token_range(value: Sequence[int] | None) -> tuple[int, int] | None:
     """Return the first and last token of a range that a script gives; None for all tokens.
 

@@ -15,9 +15,11 @@ class Process:
     Attributes:
         rank_variable: The environment variable in which launchers give a process its rank.
         size_variable: The environment variable with the number of processes.
+        passed_rank: The rank that the script passed to ``start``; None to find it out.
     """
 
     rank_variable, size_variable = "RANK", "WORLD_SIZE"
+    passed_rank: int | None = None
 
     def _group(self) -> tuple[int, int] | None:
         """Return rank and number of processes once the process group is initialised, else None."""
@@ -37,6 +39,8 @@ class Process:
     @property
     def label(self) -> str:
         """The name of this process' directories: ``rank`` if it runs alone, else ``rank{n}``."""
+        if self.passed_rank is not None:
+            return f"{SINGLE}{self.passed_rank}"
         if (group := self._group()) is not None:
             return f"{SINGLE}{group[0]}"
         rank, size = (os.environ.get(name, "") for name in (self.rank_variable, self.size_variable))

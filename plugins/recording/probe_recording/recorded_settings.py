@@ -19,7 +19,7 @@ REPEATED_FIELDS = (
     "conditions", "custom_op_namespaces", "custom_wrap_ops",
 )  # fmt: skip
 """Fields of ``config.json`` that decide what is recorded, besides task, level and step."""
-REPEATED_SECTION_FIELDS = ("scope", "list", "tensor_list", "data_mode", "summary_mode")
+REPEATED_SECTION_FIELDS = ("scope", "list", "tensor_list", "data_mode", "summary_mode", "slice", "request_id")
 """Such fields of a task's section."""
 
 _MAX_HEADER_BYTES = 1 << 20

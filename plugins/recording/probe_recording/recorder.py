@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -27,6 +27,7 @@ from probe_recording.run_claim import RunClaim, list_complete_steps
 from probe_recording.sending.sender import Sender
 from probe_recording.sending.session import SendingMixin
 from probe_recording.session import Session
+from probe_recording.slices import DimensionSlice, find_request_slice
 from probe_recording.threads import Threads
 from probe_recording.tokens import TokenNote
 from probe_recording.variables import save_variable
@@ -88,6 +89,7 @@ class Recorder(Process, ABC, Generic[S]):
         self._notices = Notices()
         self._conditions = self.new_conditions()
         self._single: ModuleHookInterface[S] | None = None
+        self._request_slices: tuple[DimensionSlice, ...] = ()
         self._token_window: TokenWindow[S] = TokenWindow(self._hook_calls)
         self.captures = [self._conditions]
         if hasattr(self, "_see"):
@@ -172,6 +174,11 @@ class Recorder(Process, ABC, Generic[S]):
         return self._states.state
 
     @property
+    def current_step(self) -> int:
+        """The number of the current step."""
+        return self._step
+
+    @property
     def is_over(self) -> bool:
         """True once no later step can be recorded."""
         if self.state is RecorderState.FINISHED or not self._carryover.overflows_left:
@@ -215,6 +222,24 @@ class Recorder(Process, ABC, Generic[S]):
         self._states.apply(Change.START)
         if token_range is not None and model is not None:
             self._token_window.install(session, model, token_range)
+
+    def select_request(self, scheduled_tokens: Mapping[str, int] | None) -> bool:
+        """Record only the rows of the request that the configuration names, until the next call.
+
+        Args:
+            scheduled_tokens: The number of rows of each request of the batch; None if there are no requests.
+
+        Returns:
+            False if the batch does not hold the request.
+        """
+        self._request_slices = ()
+        if not scheduled_tokens or not self.config.request:
+            return True
+        found = find_request_slice(self.config.request, scheduled_tokens)
+        self.activity.add_batch(has_request=found is not None)
+        if found is not None:
+            self._request_slices = (found,)
+        return found is not None
 
     def _check_later_steps(self) -> None:
         """Raise a UserError now if a later step is selected and its directory cannot be written."""
@@ -429,6 +454,8 @@ class Recorder(Process, ABC, Generic[S]):
             elif self.config.conditions:
                 self._conditions.begin(session)
             self._session = session
+        if self.config.slices or self.config.request:
+            self._session.collector.slices = (*self.config.slices, *self._request_slices)
         return self._session
 
     def _open_directory(self) -> StepDirectory:

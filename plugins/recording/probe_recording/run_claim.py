@@ -51,7 +51,8 @@ class RunClaim:
         """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""
         self._locks[label] = Lock(config.dump_path, label)
         if config.online is None:
-            count = self._process.process_count
+            is_rank_passed = self._process.passed_rank is not None
+            count = 0 if is_rank_passed else self._process.process_count  # 0 keeps the other ranks
             for sentence in remove_earlier_steps(config.dump_path, label, self.first_step, count):
                 note(sentence)
 

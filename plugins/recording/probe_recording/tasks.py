@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -59,6 +60,10 @@ class TaskRecorder:
 
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
         """Start observing the current step; ``model`` is None if the script passed none."""
+
+    def select_request(self, scheduled_tokens: Mapping[str, int] | None) -> bool:
+        """Return True, because only recorded runs are limited to a request."""
+        return True
 
     def stop(self) -> None:
         """Stop observing; ``start`` may be called again in the same step."""

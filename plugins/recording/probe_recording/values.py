@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from probe_recording.arrays import Array, measure
 from probe_recording.leaves import Four, Json, Plain, Save, TensorLeaf, Tree, scalar
+from probe_recording.slices import DimensionSlice, select_index
 
 MAX_DEPTH = 200
 """Number of nested containers that are recorded; deeper values are null."""
@@ -43,11 +44,13 @@ class Collector(ABC):
         plain: The classes of ordinary tensors, which ``tensor`` converts.
         known: Further classes of the framework, which ``special`` converts.
         told_by_key: Keys whose items ``keyword`` converts, such as ``dtype``.
+        slices: The slices of tensors that are recorded; empty for whole tensors.
     """
 
     plain: tuple[type, ...] = ()
     known: tuple[type, ...] = ()
     told_by_key: frozenset[str] = frozenset()
+    slices: tuple[DimensionSlice, ...] = ()
 
     def __init__(
         self,
@@ -99,6 +102,10 @@ class Collector(ABC):
         """
         return None
 
+    def _select_index(self, shape: Sequence[int]) -> tuple[slice, ...] | None:
+        """Return the index of the recorded part of a tensor; None for the whole tensor."""
+        return select_index(shape, self.slices) if self.slices else None
+
     def error(self, name: str, error: BaseException) -> None:
         """Report an exception of a value to the callback."""
         if self._failed is not None:
@@ -116,6 +123,8 @@ class Collector(ABC):
 
     def array(self, value: Array, name: str, save: Save | None) -> TensorLeaf:
         """Return the leaf of a numpy array, whose data are stored like those of a tensor."""
+        if (index := self._select_index(value.shape)) is not None:
+            value = value[index]
         leaf = TensorLeaf(ARRAY_TYPE, str(value.dtype), list(value.shape), None, self._measure_array(value))
         data = self._convert_to_storable(value) if self._measured and value.size else None
         if data is not None:
