@@ -19,6 +19,7 @@ import click
 import yaml
 from make_msprobe import options, spellings
 from probe_recording import config
+from probe_recording.slices import SLICE_FIELDS
 
 from probe_core.cli.main import cli, load_unsupported_commands
 from probe_core.errors import UserError
@@ -138,7 +139,7 @@ def field(entry: Entry, manager: Manager) -> Answer:
     if entry.name in config.ELSEWHERE:
         return Answer(State.DIFFERS, "accepted without effect, with a warning if it is set")
     plugin_tasks = {name: spec.fields for name, spec in config.find_plugin_tasks().items()}
-    fields = {"config.json": config.TOP_FIELDS, **config.SECTION_FIELDS, **plugin_tasks}
+    fields = {"config.json": config.TOP_FIELDS, "slice": SLICE_FIELDS, **config.SECTION_FIELDS, **plugin_tasks}
     return require_name(entry, fields[entry.of])
 
 
@@ -152,7 +153,10 @@ def value(entry: Entry, manager: Manager) -> Answer:
     """Look up a value of a field of ``config.json``."""
     if entry.of == "task" and entry.name in config.UNSUPPORTED_TASKS:
         return Answer(State.REFUSED, config.UNSUPPORTED_TASKS[entry.name])
-    values = {"task": {*config.TASKS, *config.find_plugin_tasks()}, "level": config.LEVELS}
+    values = {
+        "task": {*config.TASKS, *config.TASK_SYNONYMS, *config.find_plugin_tasks()}, "level": config.LEVELS,
+        "summary_mode": config.SUMMARIES, "risk_level": config.RISK_LEVELS,
+    }  # fmt: skip
     return require_name(entry, values[entry.of])
 
 

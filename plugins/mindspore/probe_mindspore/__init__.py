@@ -6,13 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from probe_mindspore.callbacks import MsprobeInitStep, MsprobeStep
     from probe_mindspore.debugger import PrecisionDebugger
     from probe_mindspore.keeping.watch import watch
     from probe_mindspore.seeds import seed_all
 
-__all__ = ["PrecisionDebugger", "seed_all", "watch"]
+__all__ = ["MsprobeInitStep", "MsprobeStep", "PrecisionDebugger", "seed_all", "watch"]
 
 _MODULES = {
+    "MsprobeInitStep": "probe_mindspore.callbacks",
+    "MsprobeStep": "probe_mindspore.callbacks",
     "PrecisionDebugger": "probe_mindspore.debugger",
     "seed_all": "probe_mindspore.seeds",
     "watch": "probe_mindspore.keeping.watch",

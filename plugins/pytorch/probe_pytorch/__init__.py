@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from probe_pytorch.compare import compare, compare_distributed
 
 if TYPE_CHECKING:
-    from probe_pytorch.debugger import PrecisionDebugger
+    from probe_pytorch.debugger import PrecisionDebugger, module_dump, module_dump_end
     from probe_pytorch.dispatch_check.check import DispatchCheck
     from probe_pytorch.keeping.watch import Watch, watch
     from probe_pytorch.seeds import seed_all
@@ -21,6 +21,8 @@ __all__ = [
     "Watch",
     "compare",
     "compare_distributed",
+    "module_dump",
+    "module_dump_end",
     "seed_all",
     "watch",
 ]
@@ -29,6 +31,8 @@ _TORCH_NAMES = {
     "DispatchCheck": "probe_pytorch.dispatch_check.check",
     "PrecisionDebugger": "probe_pytorch.debugger",
     "Watch": "probe_pytorch.keeping.watch",
+    "module_dump": "probe_pytorch.debugger",
+    "module_dump_end": "probe_pytorch.debugger",
     "seed_all": "probe_pytorch.seeds",
     "watch": "probe_pytorch.keeping.watch",
 }

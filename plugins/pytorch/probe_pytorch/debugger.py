@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from probe_recording import Config, Debugger
 from torch import nn
 
@@ -56,3 +58,25 @@ class PrecisionDebugger(Debugger[TorchRecorder, nn.Module]):
         if self._recorder.config.dataloader:
             self._batches = BatchSteps(self._end_step, self._begin_step)
             self._batches.install()
+
+
+_DEBUGGER: Any = PrecisionDebugger
+"""The class, whose methods act on the debugger of the process."""
+
+
+def module_dump(module: nn.Module, dump_name: str) -> None:
+    """Record one module and nothing inside it, with the debugger of the process, until ``module_dump_end``.
+
+    Args:
+        module: The module.
+        dump_name: The name of its records.
+
+    Raises:
+        UserError: There is no debugger, ``module`` is not a module, or the name is empty.
+    """
+    _DEBUGGER.module_dump(module, dump_name)
+
+
+def module_dump_end() -> None:
+    """End the recording of a single module, with the debugger of the process."""
+    _DEBUGGER.module_dump_end()

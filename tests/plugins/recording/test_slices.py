@@ -16,6 +16,7 @@ from probe_recording.slices import (
     read_slices,
     select_index,
 )
+from support.measuring import PROPERTY
 
 from probe_core.errors import UserError
 
@@ -34,6 +35,7 @@ def slice_with_numpy(array: Any, slices: list[DimensionSlice]) -> Any:
     return array
 
 
+@PROPERTY
 @given(st.lists(st.integers(0, 4), max_size=4), SLICES)
 def test_select_index_agrees_with_indices_of_each_dimension(shape: list[int], slices: list[DimensionSlice]) -> None:
     array = np.arange(np.prod(shape, dtype=int)).reshape(shape)

@@ -132,3 +132,17 @@ def test_values_of_other_kinds(tmp_path: Path) -> None:
     assert record["output"][0]["n"] == [
         {"type": "int", "value": 1}, [{"type": "float", "value": 2.5}, None]]  # fmt: skip
     assert holder.everything is everything
+
+
+def test_slices_limit_statistics_and_data(tmp_path: Path) -> None:
+    x = Tensor(np.arange(24, dtype=np.float32).reshape(6, 4))
+    section = {"slice": [{"dim": 0, "begin": 1, "end": 3}], "summary_mode": "md5"}
+    with recording(tmp_path / "run", task="tensor", level="L1", tensor=section) as found:
+        found.start()
+        mint.abs(x)
+        found.stop()
+        found.step()
+    (record,) = found.records().values()
+    leaf = record["output"][0]
+    assert leaf["shape"] == [2, 4] and (leaf["Min"], leaf["Max"]) == (4.0, 11.0)
+    np.testing.assert_array_equal(found.array(leaf), x.asnumpy()[1:3])

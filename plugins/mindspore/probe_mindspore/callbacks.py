@@ -1,0 +1,39 @@
+"""Callbacks of ``mindspore.train.Model`` that record its training steps (docs/mindspore.md#model-train)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindspore.train import Callback
+
+from probe_mindspore.debugger import PrecisionDebugger
+
+
+class MsprobeStep(Callback):  # type: ignore[misc]
+    """A callback that records each training step of ``Model.train`` as a step of the run.
+
+    Args:
+        debugger: The debugger of the process.
+    """
+
+    def __init__(self, debugger: PrecisionDebugger) -> None:
+        super().__init__()
+        self._debugger = debugger
+
+    def on_train_step_begin(self, run_context: Any) -> None:
+        """Start recording the model."""
+        self._debugger.start(run_context.original_args().network)
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Write the step."""
+        self._debugger.stop()
+        self._debugger.step()
+
+
+class MsprobeInitStep(Callback):  # type: ignore[misc]
+    """A callback that continues the numbers of steps in a training that is resumed."""
+
+    def on_train_begin(self, run_context: Any) -> None:
+        """Set the number of the first step to the number of steps that the model has trained."""
+        debugger: Any = PrecisionDebugger  # the method of the class acts on the debugger of the process
+        debugger.set_init_step(run_context.original_args().cur_step_num)
