@@ -259,7 +259,7 @@ class RunComparison:
             first = next(name for name in map(drop_count, self.target.names()) if name in shifted)
             self.notes.append(
                 f"one run calls {format_count(len(shifted), 'API')} more often, such as {first}; their rows may "
-                "be paired wrongly, and no verdict rests on them. Use -f (calls in order) or --match align."
+                "be paired incorrectly and do not affect the verdict. Use -f (calls in order) or --match align."
             )
         return frozenset(shifted)
 

@@ -117,7 +117,7 @@ class Accuracy(GroupPolicy):
         if code == "shape":
             return _create_failed_verdict(UNMATCHED, "the shapes differ")
         if code == "positions":
-            return _create_failed_verdict(NO, "nan or inf stand at different places")
+            return _create_failed_verdict(NO, "nan or inf at different positions")
         if code in ("target_zero", "golden_zero"):
             if absolute > self._zero_side["absolute"]:
                 return _create_failed_verdict(NO, f"one side is all zero, MaxAbsErr {absolute:.6g}")

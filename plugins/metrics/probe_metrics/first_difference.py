@@ -139,7 +139,7 @@ class FirstDifference(GroupPolicy):
         if not pair_sums.aligned:
             parts = measure_unmasked(pair)
             if parts is None:
-                return _create_error("nan or inf stand at different places")
+                return _create_error("nan or inf at different positions")
             verdict = self._judge_single_distance(*parts, target, golden, Quantity.UNMASKED_RMS)
             return verdict._replace(reasons=(*verdict.reasons, MASKED_REASON))
         are_whole = pair.target.dtype == pair.golden.dtype and pair.golden.dtype.kind in "iu"

@@ -79,7 +79,7 @@ class GradientGatherer(ABC):
         self._waiting = 0
 
     def output(self, position: int, input_number: int) -> Callable[[Any], None]:
-        """Return a hook that takes the gradient of an output.
+        """Return a hook that receives the gradient of an output.
 
         Args:
             position: The position of the output.

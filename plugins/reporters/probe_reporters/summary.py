@@ -46,8 +46,8 @@ FAILED_ON_ALL, FAILED, ERROR_COLUMN_NOTE = " failed on all ", " failed: ", "Err_
 """Parts of sentences on a metric that failed: on all rows, on one row, and what follows is what to do."""
 
 NOT_MEASURED_NOTE = (
-    "not measured: rows that no metric fits, such as numbers, texts and None; the verdict compares numbers "
-    "and texts all the same, and does not count None in both runs"
+    "not measured: rows that no metric fits, such as numbers, texts and None; the verdict still compares numbers "
+    "and texts, and ignores None in both runs"
 )
 """Sentence on the rows that were not measured, beside the values that were compared."""
 
@@ -126,7 +126,7 @@ class ComparisonSummary:
         if self.is_one_of_many and report.answer is not None and not brief:
             console.show(f"  {make_printable(report.answer.sentence, 400)}", wrap=True)
         if report.regions:
-            console.show(f"  calls that do not line up, in {format_count(len(report.regions), 'place')}:")
+            console.show(f"  calls that could not be aligned, in {format_count(len(report.regions), 'place')}:")
         for line in report.regions[:MAX_LISTED_REGIONS]:
             console.show(f"    {make_printable(line)}")
         for key, (is_warning, text) in collect_notes(report).items():

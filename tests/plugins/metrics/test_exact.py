@@ -213,7 +213,7 @@ def test_integers_that_follow_from_rounding(tmp_path: Path) -> None:
     assert report.advice is not None
     assert report.advice.node == f"{embed}.input.0", "rounding is no error of argmax"
     assert suspect.why.startswith(
-        "returns other whole numbers, which inputs that differ within rounding may cause (output.0: "
+        "returns different integers, which inputs that differ within rounding may cause (output.0: "
     )
     assert "inputs agree" not in suspect.why, "statistics that differ are no agreement"
 

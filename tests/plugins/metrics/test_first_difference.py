@@ -148,7 +148,7 @@ def test_nan_and_inf_must_stand_at_the_same_places(dtype: Any, special: float) -
     for target, other in ((there, golden), (golden, there), (there, elsewhere)):
         verdict = judge(target, other)
         assert (verdict.level, verdict.drift) == (Level.ERROR, None)
-        assert evidence(verdict) == "nan or inf stand at different places"
+        assert evidence(verdict) == "nan or inf at different positions"
 
 
 @pytest.mark.parametrize("pair", [(nan, inf), (inf, -inf), (-inf, nan)], ids=str)

@@ -27,7 +27,7 @@ def f16(*items: float) -> Array:
 
 APART = {name: ["positions"] * count for name, count in
          {"cosine": 1, "euclidean": 1, "max_error": 2, "error_ratio": 2, "rmse": 1, "mape": 1, "ulp": 3}.items()}  # fmt: skip
-"""Answers of all metrics if nan or inf stand at different places."""
+"""Answers of all metrics if nan or inf at different positions."""
 
 CASES = [
     case("by hand", [1.0, 2.0, 3.0], [1.0, 2.0, 4.0], cosine=[17 / math.sqrt(14 * 21)], euclidean=[1],

@@ -117,7 +117,7 @@ def find_unpaired_calls(facts: RankFacts, runs: ComparedRuns, *, with_arguments:
             ]
             if not (arguments and with_arguments) or any(item.is_other_kind for item in arguments):
                 continue
-            detail = f"was called with other arguments than the golden's {golden} ({format_arguments(arguments)})"
+            detail = f"was called with different arguments than the golden's {golden} ({format_arguments(arguments)})"
             evidence = build_argument_evidence(key, arguments[0])
         modules = runs.list_modules(key)
         yield Finding(key, "", Reason(Cause.DIFFERENTLY.value, detail), evidence, "", modules,

@@ -101,7 +101,7 @@ def _judge_again(compared: Compared, comparison: Finished, past: RankHistory) ->
         report = suspects.answer_after(past, compared.manager, report, runs, pair)
         answer = report.answer
         if answer is not None and answer.outcome is not alone.outcome:
-            text = f"{pair.name} by itself, as its own files state: {alone.sentence}"
+            text = f"{pair.name} alone, as its files state: {alone.sentence}"
             report = replace(report, answer=replace(answer, notes=(*answer.notes, Note(NoteKind.ROUNDING, text))))
         return replace(comparison, report=report)
     return comparison

@@ -110,5 +110,5 @@ def _show_cause(number: int, cause: Finding, table: str, *, names_rank: bool) ->
 def _show_calls(beginning: str, noun: str, count: int, first: str) -> None:
     """Print a number of calls, and the first of them."""
     name = make_printable(first, 200)
-    calls = f"1 {noun}: {name}" if count == 1 else f"{count:,} {noun}s; the first of them is {name}"
+    calls = f"1 {noun}: {name}" if count == 1 else f"{count:,} {noun}s; the first is {name}"
     console.show(f"        {beginning} {calls}", wrap=True)

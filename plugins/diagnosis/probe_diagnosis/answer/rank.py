@@ -30,7 +30,7 @@ from probe_diagnosis.timeline.coverage import SHIFTED
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import DifferenceKind
 
-NO_EFFECT_ENDING = ", but what the calls behind it return agrees"
+NO_EFFECT_ENDING = ", but the outputs of later calls agree"
 """End of a note on a difference that had no effect."""
 
 NO_TRACE_ENDING = ", but the loss and the gradients of parameters agree"
@@ -39,7 +39,7 @@ NO_TRACE_ENDING = ", but the loss and the gradients of parameters agree"
 ROUNDING_ENDING = ", but the loss and the gradients of parameters that follow agree within rounding"
 """End of a note on a difference that is rounding, as its effect shows."""
 
-ADVICE_ENDING = ", which is a cause of its own unless the program computed it from values that differ."
+ADVICE_ENDING = ", which is a separate cause unless the program computed this argument from values that differ."
 """End of the advice on a call behind values that differed before."""
 
 SECOND_GOLDEN_ADVICE = (

@@ -60,20 +60,20 @@ class Selection:
     def doubt(self) -> str:
         """The reason why the causes do not show that the runs diverged; empty if they do."""
         if self.is_doubtful and (self.is_continued or self.reach <= limits().grown):
-            return "what follows agrees in its statistics again, which does not show that the values agree"
+            return "later values agree in their statistics again, which does not show that the values agree"
         if not self.named:
             return ""
         because = self.named[0].because
         if all(node.because.value.by == Basis.CHECKSUM and not node.because.argument for node in self.named):
             return "checksums do not say whether that is more than rounding"
         if because.may_cancel:
-            return "what it receives is so much larger that the difference may be rounding"
+            return "its inputs are so much larger that the difference may be rounding"
         if self.is_grown and because.value.is_exact:
-            return "rounding of its inputs may decide such a choice otherwise"
+            return "rounding of its inputs may change such a choice"
         if self.is_grown and self.is_continued:
-            return "it may be rounding that has added up since the first step"
+            return "it may be accumulated rounding since the first step"
         if self.is_grown and max(because.times, self.reach) <= limits().grown:
-            return "it may be rounding that has added up"
+            return "it may be accumulated rounding"
         return ""
 
 

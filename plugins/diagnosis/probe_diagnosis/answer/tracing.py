@@ -66,7 +66,7 @@ class CallTracer:
         if receiver is not None:
             return receiver
         calls = [list(self._iterate_calls_before(side, facts)) for side in (0, 1)]
-        return self._blame_other_calls(cause, node, calls, f"stands right before {facts.op}") if any(calls) else cause
+        return self._blame_other_calls(cause, node, calls, f"directly precedes {facts.op}") if any(calls) else cause
 
     def _blame_other_calls(self, cause: Finding, node: Node, calls: list[list[str]], place: str) -> Finding:
         """Return the cause, said of the last of the calls that only one run makes or makes differently.
@@ -87,9 +87,9 @@ class CallTracer:
         module = node.facts.within[0] if node.facts.within else ""
         where = f"{place} (in {module})" if module and module not in modules else place
         if arguments:
-            description = f"was called with other arguments ({format_arguments(arguments)}), and {where}"
+            description = f"was called with different arguments ({format_arguments(arguments)}), and {where}"
         elif not self._is_alone(op, side):
-            description = f"{where}, not so in the {sides[1]}"
+            description = f"{where}, but not in the {sides[1]}"
         elif all(calls):
             description = f"is called where the golden calls {_format_names(calls[1])}, and {where}"
         else:
@@ -167,7 +167,7 @@ class CallTracer:
         if not key and not any(lone_calls):
             key = next(iter(arguments), "")
         if key:
-            follows = f"{op}, which receives what comes of it," if key in calls[0] else f"behind it, {op}"
+            follows = f"{op}, which receives a value computed from it," if key in calls[0] else f"behind it, {op}"
             shown = format_difference(arguments[key])
             done = f"was called with a different argument ({shown}), which its statistics do not show"
             statement = differs.prepend(f"{done}; {follows} ")
@@ -178,8 +178,8 @@ class CallTracer:
             only = f"is called in the {SIDES[side]} only"
             done = f"is called where the golden calls {lone_calls[1][0]}" if all(lone_calls) else only
             if not self._is_alone(key, side):
-                done = f"is called in another place in the {SIDES[1 - side]}"
-            statement = differs.prepend(f"{done}, and {op}, which receives what comes of it, ")
+                done = f"is called at another position in the {SIDES[1 - side]}"
+            statement = differs.prepend(f"{done}, and {op}, which receives a value computed from it, ")
             evidence |= {
                 name: lone_calls[n][0] for n, name in enumerate(("target_only", "golden_only")) if lone_calls[n]
             }
@@ -212,8 +212,8 @@ class CallTracer:
         key, only = calls[side][-1], f"is called in the {SIDES[side]} only"
         done = f"is called where the golden calls {_format_names(calls[1])}" if all(calls) else only
         if not self._is_alone(key, side):
-            done = f"is called in another place in the {SIDES[1 - side]}"
-        clause = f"{done}, beside {keys[0]}, which returns {describe_values(node.because.value)}"
+            done = f"is called at another position in the {SIDES[1 - side]}"
+        clause = f"{done}, next to {keys[0]}, which returns {describe_values(node.because.value)}"
         statement = Statement(clause, "", format_difference(node.because.value))
         return self._move_cause(cause, key, side, Cause.ONE_SIDED, statement, node)
 

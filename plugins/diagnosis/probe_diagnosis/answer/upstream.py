@@ -100,7 +100,7 @@ class UpstreamSearch:
         if altered is None:
             return None
         origin = create_finding(altered, self._runs.find_line)
-        more = Statement(f", but {cause.op} behind it differs by more than rounding explains")
+        more = Statement(f", but {cause.op} downstream of it differs by more than rounding explains")
         return _attach_consequence(cause, extend_statement(origin, more))
 
     def _explain_by_phase(self, cause: Finding, node: Node) -> Finding | None:

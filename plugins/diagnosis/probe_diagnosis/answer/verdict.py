@@ -207,7 +207,7 @@ def _describe_undecided(
     causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, interrupted: bool, multi_rank: bool
 ) -> str:
     if interrupted:
-        return "the comparison was interrupted, and nothing that was compared until then differs"
+        return "the comparison was interrupted, and no value compared before that differs"
     if causes and doubt:
         return f"{format_first_line(causes[0], multi_rank=multi_rank)}; {doubt}"
     if tally.failing_at:
@@ -218,11 +218,11 @@ def _describe_undecided(
     if tally.unexcused:
         were = "was" if tally.unexcused == 1 else "were"
         values = format_count(tally.unexcused, "value")
-        return f"nothing that was compared differs, but {values} {were} not{_describe_main_reason(tally)}"
+        return f"no compared value differs, but {values} {were} not compared{_describe_main_reason(tally)}"
     whose = "target" if tally.share == tally.least_share else "golden"
     return (
-        f"nothing that was compared differs, but only {tally.least_share:.0%} of the {whose}'s "
-        f"floating-point tensors were{_describe_main_reason(tally)}"
+        f"no compared value differs, but only {tally.least_share:.0%} of the {whose}'s "
+        f"floating-point tensors were compared{_describe_main_reason(tally)}"
     )
 
 

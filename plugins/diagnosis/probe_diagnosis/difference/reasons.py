@@ -16,7 +16,7 @@ from probe_diagnosis.timeline.views import UNJUDGED, Basis, CallView, Difference
 MAX_SHOWN_ARGUMENTS = 3
 """Largest number of differing arguments of a call that a sentence shows."""
 
-IN_REGION_NOTE = "paired within calls that do not line up"
+IN_REGION_NOTE = "paired within calls that could not be aligned"
 """Addition to the evidence of a value whose sides may not be meant to be the same."""
 
 MAY_BE_PERMUTED_NOTE = "the same statistics, so the values may be in another order, or differ by rounding"
@@ -56,12 +56,12 @@ class OutputAgreement(str, Enum):
 
 
 _AGREEMENT_ENDINGS = {
-    OutputAgreement.AGREES: ", and what it returns agrees within rounding",
-    OutputAgreement.AGREES_IN_STATISTICS: ", and what it returns agrees in its statistics",
-    OutputAgreement.AGREES_UNMASKED: ", and what it returns differs at most in what is masked",
-    OutputAgreement.NEAR_REFERENCE: ", and what it returns is as near to the reference as what the golden's returns",
-    OutputAgreement.DIFFERS: ", and what it returns differs",
-    OutputAgreement.NOT_COMPARED: "; what it returns was not compared",
+    OutputAgreement.AGREES: ", and its outputs agree within rounding",
+    OutputAgreement.AGREES_IN_STATISTICS: ", and its outputs agree in their statistics",
+    OutputAgreement.AGREES_UNMASKED: ", and its outputs differ at most in what is masked",
+    OutputAgreement.NEAR_REFERENCE: ", and its outputs are as near to the reference as those of the golden",
+    OutputAgreement.DIFFERS: ", and its outputs differ",
+    OutputAgreement.NOT_COMPARED: "; its outputs were not compared",
 }
 """Ends of the clause on a call that was made differently."""
 
@@ -250,7 +250,7 @@ class DivergenceReason:
             agreement = self._describe_agreement()
             return f"returns values that differ, {agreement}, but rounding of its inputs explains as much"
         if self.value.is_exact:
-            return "returns other whole numbers, which inputs that differ within rounding may cause"
+            return "returns different integers, which inputs that differ within rounding may cause"
         return (
             "is the first whose values differ by more than rounding explains; the difference grew call by "
             "call, and no single call explains it"
@@ -268,15 +268,15 @@ class DivergenceReason:
         """Return a clause on what came before, no more than was compared."""
         it = "them" if self.cause is Cause.TAKEN_IN else "it"
         if self.made:
-            return f"the different argument of {self.made} before it may have caused {it}"
+            return f"the different argument of the earlier call {self.made} may have caused {it}"
         if not self.earlier:
             if self.in_step:
                 return f"no earlier difference of this step explains {it}"
             return f"no earlier difference explains {it}"
         values = "1 earlier value was" if self.earlier == 1 else f"{self.earlier:,} earlier values were"
         if self.in_step:
-            return f"no difference that was found earlier in this step explains {it}; {values} not compared"
-        return f"no difference that was found earlier explains {it}; {values} not compared"
+            return f"no difference found earlier in this step explains {it}; {values} not compared"
+        return f"no difference found earlier explains {it}; {values} not compared"
 
     @property
     def argument_text(self) -> str:
@@ -318,11 +318,11 @@ class DivergenceReason:
             others = "other ranks may have sent them, and were not compared here"
             return f"delivers {describe_values(self.value)}; {others}"
         if not self.given:
-            sent = "although no difference was found in what was sent"
+            sent = "although no difference was found in the sent values"
         elif self.given <= 1:
-            sent = "although what was sent agrees within rounding"
+            sent = "although the sent values agree within rounding"
         else:
-            sent = "far more than what was sent does"
+            sent = "far more than the sent values"
         return f"delivers {describe_values(self.value)}, {sent}"
 
 

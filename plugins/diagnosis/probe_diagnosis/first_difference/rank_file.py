@@ -168,7 +168,7 @@ class RankFile:
 
 def _mark_mispaired(value: Difference) -> Difference:
     """Return an unjudged value, because its call may be paired with the wrong one."""
-    why = "this call may be paired with the wrong one; compare with --match align"
+    why = "this call may be paired with the wrong call; compare with --match align"
     return Difference(value.row, value.side, UNJUDGED, is_scalar=value.is_scalar, why=why)
 
 

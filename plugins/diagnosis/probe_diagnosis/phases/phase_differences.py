@@ -71,7 +71,7 @@ def describe_stage(
     times = f": all {len(phase_distances.times)} are {factor:.6g} times the golden's" if factor else ""
     changed, line = _describe_clipping(target, golden)
     clause = (
-        f"gradients {agree} when the backward pass is over, and differ when "
+        f"gradients {agree} at the end of the backward pass, and differ when "
         f"{target.applied.subject} takes them{times}{changed}"
     )
     if factor:

@@ -30,8 +30,8 @@ from probe_diagnosis.phases.phase_distances import PhaseDistances, format_names,
 from probe_diagnosis.phases.phases_file import PhasesFile, PhaseValue
 
 UNEXPLAINED_CLAUSE = (
-    "leaves other parameters, although its settings and the statistics of the gradients, the parameters and "
-    "the state that it takes are equal"
+    "computes other parameters, although its settings and the statistics of its gradients, parameters and "
+    "state are equal"
 )
 AGREE_CLAUSE, LESS_CLAUSE = "agree in their statistics within rounding", "differ far less"
 
@@ -162,7 +162,7 @@ class PhaseSearch:
         yield from self._find_lone_values(
             windows,
             "applied",
-            lambda names: f"{optimizer} takes the gradient of {format_names(names)}, which arrives in both runs,",
+            lambda names: f"{optimizer} receives the gradient of {format_names(names)}, which arrives in both runs,",
             arrived & stepped,
         )
 
@@ -250,7 +250,7 @@ class PhaseSearch:
         for key, values, names in settings:
             whose = "" if len(names) == len(taken.target) else f" of {format_names(names)}"
             hit = [name for name in moved if name in names]
-            after = ", and leaves other parameters" if hit else ""
+            after = ", and computes other parameters" if hit else ""
             sides = f"{format_setting(values[0])} against {format_setting(values[1])}"
             clause = f"{optimizer} steps with {key} {sides}{whose}{after}"
             statement = Statement(clause, "", format_worst(left, hit) if hit else "")

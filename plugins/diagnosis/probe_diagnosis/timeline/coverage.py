@@ -36,22 +36,22 @@ ROW_SHARED, ROW_REDUCED, ROW_SIZE, ROW_AXIS = OMISSIONS
 REASON_PHRASES = {
     TARGET_ONLY: "recorded in the target only",
     GOLDEN_ONLY: "recorded in the golden only",
-    SHIFTED: "in calls that one run makes more often, so that they may be paired wrongly",
-    UNINITIALISED: "of uninitialised memory, which holds nothing",
+    SHIFTED: "in calls that one run makes more often, which may be paired incorrectly",
+    UNINITIALISED: "in uninitialized memory, whose content is arbitrary",
     EMPTY: "without elements",
-    REGION: "in calls that do not line up, so that they may be paired wrongly",
-    ONE_NONE: "that one of the runs recorded as None",
+    REGION: "in calls that could not be aligned and may be paired incorrectly",
+    ONE_NONE: "that one run recorded as None",
     LEFT_OUT: "that a judge left out",
     PROCESS_START: "from before the model was first called in the resumed process",
     ROW_SHARED: "that all rows of a batch share, such as weights",
     ROW_REDUCED: "over all rows of a batch, such as the loss and the gradients of parameters",
     ROW_SIZE: "that are sizes of a batch",
-    ROW_AXIS: "of which it is not known which axis holds the samples",
-    NOT_RECORDED: "with neither tensor, checksum nor statistics on record in both runs",
+    ROW_AXIS: "whose axis of samples is unknown",
+    NOT_RECORDED: "without a tensor, checksum or statistics in both runs",
     "unreadable": "whose tensor file is missing or cannot be read",
     "no_target_file": "without a tensor file in the target",
     "no_golden_file": "without a tensor file in the golden",
-    "unreadable_data": "whose data is no numbers",
+    "unreadable_data": "whose data are not numbers",
     "metric_failed": "on which a metric failed",
 }
 """Phrases for the reasons why values were not compared, to be placed after a number of values."""
@@ -215,8 +215,8 @@ class CoverageTally:
         if not with_statistics:
             return ""
         if with_statistics == count:
-            return f" (only {'their' if count > 1 else 'its'} statistics are on record)"
-        return f" (only statistics of {with_statistics:,} of them are on record)"
+            return f" (only {'their' if count > 1 else 'its'} statistics were recorded)"
+        return f" (only statistics of {with_statistics:,} of them were recorded)"
 
     def plain(self) -> dict[str, Any]:
         """Return the counts as JSON data."""

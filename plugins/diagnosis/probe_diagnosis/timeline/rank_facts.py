@@ -30,7 +30,7 @@ from probe_diagnosis.timeline.value_table import (
 )
 from probe_diagnosis.timeline.views import Difference
 
-MISPAIRED_EVIDENCE = "this call may be paired with the wrong one"
+MISPAIRED_EVIDENCE = "this call may be paired with the wrong call"
 """Evidence of an unjudged value of a call that one run makes more often."""
 
 _OP_PATTERN = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?|.+?\.parameters_grad)\b")

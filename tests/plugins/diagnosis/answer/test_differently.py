@@ -28,8 +28,7 @@ def test_another_argument_within_rounding_is_named_and_the_values_agree(tmp_path
     assert found.sentence.endswith(f"; 1 call was made differently: {NORM[0]}")
     (cause,) = found.causes
     assert cause.reason.detail == (
-        "was called with a different argument (input.1: 1e-06 against 1e-05), and what it returns agrees "
-        "within rounding"
+        "was called with a different argument (input.1: 1e-06 against 1e-05), and its outputs agree within rounding"
     )
     assert cause.evidence["argument"] == f"{NORM[0]}.input.1"
     runs = [record(tmp_path / "again" / name, calls) for name, calls in (("t", target), ("g", golden))]
@@ -47,7 +46,7 @@ def test_a_backward_call_names_the_other_argument_of_its_forward_call(tmp_path: 
     (cause,) = found.causes
     assert cause.op == forward and cause.consequences == (backward,)
     assert cause.reason.detail == (
-        "was called with a different argument (input.1: True against False), and what it returns agrees "
+        "was called with a different argument (input.1: True against False), and its outputs agree "
         f"within rounding, but the backward call {backward} returns values that differ"
     )
     assert cause.evidence["argument_values"] == "True against False"
@@ -81,8 +80,8 @@ def test_another_dtype_within_rounding(tmp_path: Path) -> None:
     (cause,) = found.causes
     assert cause.op == low
     assert cause.reason.detail == (
-        "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and what it returns "
-        "agrees in its statistics"
+        "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and its outputs "
+        "agree in their statistics"
     )
 
 
@@ -107,9 +106,9 @@ def test_equal_truth_values_do_not_differ(tmp_path: Path) -> None:
     """Nothing that was compared says that what the call returns differs."""
     mask = np.array([True, False])
     target, golden = (CHAIN | {"Tensor.tril.0.forward": call(mask, one, out=mask)} for one in (1, 0))
-    for task, how in (("tensor", "within rounding"), ("statistics", "in its statistics")):
+    for task, how in (("tensor", "within rounding"), ("statistics", "in their statistics")):
         (cause,) = answer(tmp_path / task, target, golden, task).causes
-        assert cause.reason.detail.endswith(f", and what it returns agrees {how}")
+        assert cause.reason.detail.endswith(f", and its outputs agree {how}")
 
 
 def test_where_a_result_is_stored_is_no_difference(tmp_path: Path) -> None:
@@ -153,9 +152,7 @@ def test_another_constant_of_a_mask_is_a_note(task: str, tmp_path: Path) -> None
     assert found.outcome.value == "AGREE"
     assert not found.causes
     (note,) = found.notes
-    assert note.text.endswith(
-        "(input.1: -1000000000.0 against -inf), and what it returns differs at most in what is masked"
-    )
+    assert note.text.endswith("(input.1: -1000000000.0 against -inf), and its outputs differ at most in what is masked")
 
 
 @pytest.mark.parametrize(("axes", "outcome"), [((1, -1), 0), ((-1, 1), 0), ((0, -1), 1), ((1, 3), 1)])
@@ -180,7 +177,7 @@ def test_another_argument_behind_values_that_differed_before_is_to_be_looked_at(
     assert found.outcome.value == "DIVERGED" and found.causes[0].op == linear
     assert found.next[-1] == (
         f"Look at {NORM[0]}, too: it was called with a different argument (input.1: 1e-06 against 1e-05), which is a "
-        "cause of its own unless the program computed it from values that differ."
+        "separate cause unless the program computed this argument from values that differ."
     )
     same = {**target, **{name: call(X, 1e-5, out=X) for name in NORM[:2]}}
     assert not any("too: it was" in line for line in answer(tmp_path / "same", same, golden).next)

@@ -59,7 +59,7 @@ def test_parameters_may_differ_by_the_rounding_of_the_step_before(
     golden = [step(X, WEIGHT, coarse), step(LATER, WEIGHT, False)]
     told = verdict(probe, tmp_path, target, golden, "csv,html")  # the page asks for the verdict, too
     assert told.startswith(outcome)
-    by_itself = f"note: step1 by itself, as its own files state: DIVERGED: {LINEAR} receives values that"
+    by_itself = f"note: step1 alone, as its files state: DIVERGED: {LINEAR} receives values that"
     assert (by_itself in probe.out) is coarse
 
 
@@ -85,7 +85,7 @@ def test_growth_in_a_later_step_is_not_decided(probe: Probe, tmp_path: Path) -> 
     target = [step(X, WEIGHT, False), step(LATER, grown[0], False)]
     told = verdict(probe, tmp_path, target, golden)
     assert told.startswith("CANNOT TELL: step1: ")
-    assert "it may be rounding that has added up since the first step" in told
+    assert "it may be accumulated rounding since the first step" in told
 
 
 def test_a_step_that_diverges_leaves_later_verdicts_alone(probe: Probe, tmp_path: Path) -> None:

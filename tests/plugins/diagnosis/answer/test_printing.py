@@ -37,7 +37,7 @@ def test_all_that_an_answer_holds(capsys: pytest.CaptureFixture[str]) -> None:
         "        in Module.in.M.forward.0",
         "        a.py, line 3",
         "        the same argument differs in 1 other call: Torch.a.1.forward",
-        "        values differ in 1,200 later calls; the first of them is Torch.b.0.forward",
+        "        values differ in 1,200 later calls; the first is Torch.b.0.forward",
         "  note: odd",
         "  compared: 1,000 of 2,000 recorded values",
         "    not compared: 3 values lost",
@@ -90,7 +90,7 @@ def test_one_and_several_are_told_apart(capsys: pytest.CaptureFixture[str]) -> N
     )  # fmt: skip
     out = printed(capsys, Answer(Outcome.DIVERGED, "a", (cause,), Coverage(1, 1)))
     assert "        values differ in 1 later call: Torch.b.0.forward\n" in out
-    assert "        the same argument differs in 2 other calls; the first of them is Torch.a.1.forward\n" in out
+    assert "        the same argument differs in 2 other calls; the first is Torch.a.1.forward\n" in out
 
 
 def test_a_brief_answer_is_its_verdict_and_its_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ def test_a_difference_within_a_module_that_agrees_is_a_note(tmp_path: Path) -> N
     assert not found.causes
     (note,) = found.notes
     assert note.text.startswith(f"{A} returns values that differ, although its inputs agree (output.0: ")
-    assert note.text.endswith(", but what the calls behind it return agrees")
+    assert note.text.endswith(", but the outputs of later calls agree")
 
 
 def test_statistics_that_agree_again_do_not_show_that_values_do(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_statistics_that_agree_again_do_not_show_that_values_do(tmp_path: Path) 
     found = answer(tmp_path, target, golden, "statistics", INSIDE)
     assert found.outcome.value == "CANNOT TELL"
     assert found.sentence.endswith(
-        "; what follows agrees in its statistics again, which does not show that the values agree"
+        "; later values agree in their statistics again, which does not show that the values agree"
     )
     assert [cause.op for cause in found.causes] == [A]
 
@@ -121,7 +121,7 @@ def test_a_difference_that_grew_slowly(tmp_path: Path) -> None:
     assert found.outcome.value == "AGREE", found.sentence
     found = answer(tmp_path / "2", *grown(4))
     assert found.outcome.value == "CANNOT TELL"
-    assert found.sentence.endswith("; it may be rounding that has added up")
+    assert found.sentence.endswith("; it may be accumulated rounding")
     assert "no single call explains it" in found.causes[0].reason.detail
 
 
@@ -146,8 +146,8 @@ def test_a_gradient_behind_another_argument_is_not_said_to_come_from_nowhere(tmp
     assert cause.op == forward and cause.consequences == (gradient,)
     assert found.sentence == (
         "DIVERGED: Functional.layer_norm.0.forward was called with a different argument (input.1: 1e-06 "
-        "against 1e-05), and what it returns agrees within rounding, but Module.m.Linear.parameters_grad "
-        "behind it differs by more than rounding explains"
+        "against 1e-05), and its outputs agree within rounding, but Module.m.Linear.parameters_grad "
+        "downstream of it differs by more than rounding explains"
     )
     assert cause.evidence["earlier_call_with_another_argument"] == forward
     same = answer(tmp_path / "same", target | {forward: call(X, 1e-6, out=X)}, golden)
@@ -162,7 +162,7 @@ def test_an_argument_that_is_none_in_one_run_and_without_effect_is_a_note(tmp_pa
     assert not found.causes
     (note,) = found.notes
     assert note.text.startswith("Torch.sdpa.0.forward was called with a different argument (input.1: None against ")
-    assert note.text.endswith("and what it returns agrees within rounding")
+    assert note.text.endswith("and its outputs agree within rounding")
 
 
 def test_a_backward_pass_is_searched_behind_the_forward_pass(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_call_that_may_have_changed_values_in_place(tmp_path: Path) -> None:
     put = "Tensor.fill_.0.forward"
     cause = first(tmp_path, BEFORE | {put: call(Z), END: call(W, out=X)}, PLAIN)
     assert cause.op == put
-    assert f"is called in the target only, and stands right before {END}" in cause.reason.detail
+    assert f"is called in the target only, and directly precedes {END}" in cause.reason.detail
     assert "returns what" not in cause.reason.detail
 
 
@@ -98,7 +98,7 @@ def test_an_arrangement_that_statistics_do_not_show(tmp_path: Path) -> None:
     cause = first(tmp_path, target, golden, "statistics")
     assert cause.op == REPEAT
     assert cause.reason.detail.startswith(
-        f"is called where the golden calls {INTERLEAVE}, and {MATMUL}, which receives what comes of it, returns"
+        f"is called where the golden calls {INTERLEAVE}, and {MATMUL}, which receives a value computed from it, returns"
     )
 
 

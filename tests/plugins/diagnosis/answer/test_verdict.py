@@ -55,7 +55,7 @@ def test_verdict_agrees_with_a_single_value_in_number() -> None:
     )
     by_statistics = CoverageTally(2, 1, by_statistics=Counter(no_target_file=1), **lost)
     assert (
-        "1 value without a tensor file in the target (only its statistics are on record)"
+        "1 value without a tensor file in the target (only its statistics were recorded)"
         in by_statistics.format_reasons()[0]
     )
 
@@ -112,7 +112,7 @@ def test_runs_without_tensors_of_floating_point_are_judged_by_all_values() -> No
 
 def test_a_value_of_both_runs_that_was_not_measured() -> None:
     text = sentence([], [], tally(compared=98, **lacking(metric_failed=2)))
-    assert text.startswith("CANNOT TELL: nothing that was compared differs, but 2 values were not (2 values ")
+    assert text.startswith("CANNOT TELL: no compared value differs, but 2 values were not compared (2 values ")
 
 
 @pytest.mark.parametrize("golden", [None, 100])
@@ -120,7 +120,7 @@ def test_much_that_one_run_lacks(golden: int | None) -> None:
     """It counts for either run."""
     found = tally(40, 100 if golden is None else 40, golden, **lacking(target_only=60))
     assert sentence([], [], found).startswith(
-        f"CANNOT TELL: nothing that was compared differs, but only 40% of the {'golden' if golden else 'target'}'s"
+        f"CANNOT TELL: no compared value differs, but only 40% of the {'golden' if golden else 'target'}'s"
     )
     assert build_rank_answer([], [], tally(50, 100, **lacking(target_only=50))).outcome is Outcome.AGREE
 
@@ -134,9 +134,7 @@ def test_rows_that_fail_by_the_rule_of_the_table() -> None:
 
 def test_an_interrupted_comparison() -> None:
     answer = build_rank_answer([], [], tally(), interrupted=True)
-    assert answer.sentence == (
-        "CANNOT TELL: the comparison was interrupted, and nothing that was compared until then differs"
-    )
+    assert answer.sentence == ("CANNOT TELL: the comparison was interrupted, and no value compared before that differs")
     answer = build_rank_answer([CAUSE], [], tally(), interrupted=True)
     assert answer.outcome is Outcome.DIVERGED
     assert answer.missing == ("the comparison was interrupted before its end",)

@@ -29,7 +29,7 @@ def test_the_same_fault_of_all_ranks_is_named_on_all(analyze: Analysis, written:
 def test_a_collective_that_delivers_wrong_values(analyze: Analysis, written: Any) -> None:
     found = analyze(*written([program(got=1.05)] * 2, [GOOD] * 2))
     assert named(found) == [(f"rank_{rank}", "Distributed.all_reduce.0.forward") for rank in range(2)]
-    assert "although no difference was found in what was sent" in found["rank_0"][0]["reason"]
+    assert "although no difference was found in the sent values" in found["rank_0"][0]["reason"]
 
 
 def test_faults_stay_in_their_process_groups(analyze: Analysis, written: Any) -> None:

@@ -108,17 +108,17 @@ def test_another_argument_is_said_before_the_values() -> None:
 def test_a_call_that_was_made_differently_within_rounding() -> None:
     other = argument()._replace(row="Torch.a.0.forward.input.1")
     for returned, end in (
-        (OutputAgreement.AGREES, ", and what it returns agrees within rounding"),
-        (OutputAgreement.DIFFERS, ", and what it returns differs"),
-        (OutputAgreement.NOT_COMPARED, "; what it returns was not compared"),
+        (OutputAgreement.AGREES, ", and its outputs agree within rounding"),
+        (OutputAgreement.DIFFERS, ", and its outputs differ"),
+        (OutputAgreement.NOT_COMPARED, "; its outputs were not compared"),
     ):
         found = DivergenceReason(Cause.DIFFERENTLY, SHOWN, argument=other, returned=returned).statement.text
         assert found.endswith(f"(input.1: 1.05 against 1.0){end}")
     recast = SHOWN._replace(dtypes="torch.bfloat16 against torch.float32")
     found = DivergenceReason(Cause.DIFFERENTLY, recast, returned=OutputAgreement.AGREES).statement.text
     assert found == (
-        "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and what it returns "
-        "agrees within rounding"
+        "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and its outputs "
+        "agree within rounding"
     )
 
 
@@ -140,10 +140,10 @@ def test_the_first_argument_that_differs() -> None:
 def test_nothing_is_claimed_of_earlier_values_that_were_not_compared(cause: Cause, begin: str, it: str) -> None:
     assert statement(cause) == f"{begin}, and no earlier difference explains {it}"
     assert statement(cause, earlier=1) == (
-        f"{begin}, and no difference that was found earlier explains {it}; 1 earlier value was not compared"
+        f"{begin}, and no difference found earlier explains {it}; 1 earlier value was not compared"
     )
     assert statement(cause, earlier=1200) == (
-        f"{begin}, and no difference that was found earlier explains {it}; 1,200 earlier values were not compared"
+        f"{begin}, and no difference found earlier explains {it}; 1,200 earlier values were not compared"
     )
     assert DivergenceReason(cause, SHOWN, earlier=3).evidence["earlier_values_not_compared"] == 3
 
@@ -171,9 +171,9 @@ def test_a_difference_that_cancellation_explains_did_not_grow() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (0.0, "although no difference was found in what was sent"),
-        (0.5, "although what was sent agrees within rounding"),
-        (3.0, "far more than what was sent does"),
+        (0.0, "although no difference was found in the sent values"),
+        (0.5, "although the sent values agree within rounding"),
+        (3.0, "far more than the sent values"),
     ],
 )
 def test_what_was_sent(given: float, told: str) -> None:

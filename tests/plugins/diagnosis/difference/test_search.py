@@ -214,7 +214,7 @@ def test_gradients_are_made_last_wherever_they_are_recorded(name: str) -> None:
 @pytest.mark.parametrize(
     ("before", "end"),
     [
-        (torch("mul", [0, argument()], [0.5]), "the different argument of Torch.mul.0.forward before it may"),
+        (torch("mul", [0, argument()], [0.5]), "the different argument of the earlier call Torch.mul.0.forward may"),
         (torch("mul", [0, argument()], [0]), "no earlier difference explains it"),
         (torch("mul", [0, argument(False)], [0.5]), "no earlier difference explains it"),
         (torch("mul", [0, argument()], [0.5], is_shifted=True), "no earlier difference explains it"),
@@ -228,7 +228,7 @@ def test_another_argument_whose_effect_is_within_rounding_may_cause_a_gradient(b
 def test_another_argument_of_another_rank_may_cause_a_gradient() -> None:
     made, reduce = torch("mul", [0, argument()], [0.5]), call("all_reduce", [0.5], [0.5])
     ranks = [reduce, op("Module.l.Linear.parameters_grad", [], [FAULT])], [made, reduce]
-    assert "the different argument of Torch.mul.0.forward before it may have caused it" in why(*ranks)
+    assert "the different argument of the earlier call Torch.mul.0.forward may have caused it" in why(*ranks)
 
 
 def test_gradients_of_a_rank_that_learnt_of_a_fault() -> None:

@@ -83,7 +83,7 @@ def test_a_collective_that_delivers_wrong_values_is_named(api: str) -> None:
     assert named(wrong, wrong) == [(0, api), (1, api)]
     assert named(right, wrong) == [(1, api)]
     assert why(right, wrong).startswith(
-        "delivers values that differ, although no difference was found in what was sent ("
+        "delivers values that differ, although no difference was found in the sent values ("
     )
 
 

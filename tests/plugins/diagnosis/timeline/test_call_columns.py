@@ -22,7 +22,7 @@ from probe_core.model import Side
 
 SIZES = st.sampled_from([0.0, 1e-8, 0.5, 1.0, 3.0, math.inf])
 NOISES = st.sampled_from([0.0, 2.0**-17, 2.0**-5])
-TEXTS = st.sampled_from(["", "1 against 2", "paired within calls that do not line up"])
+TEXTS = st.sampled_from(["", "1 against 2", "paired within calls that could not be aligned"])
 
 
 @st.composite

@@ -57,10 +57,10 @@ def test_some_tensor_files_that_were_deleted(tmp_path: Path) -> None:
     found = compared(tmp_path, *runs)
     assert verdict(found) == "CANNOT TELL"
     assert found.answer is not None
-    assert "nothing that was compared differs, but 1 value was not" in found.answer.sentence
+    assert "no compared value differs, but 1 value was not" in found.answer.sentence
     assert found.answer.coverage.compared == 9
     (missing,) = found.answer.missing
-    assert missing.endswith(" (only its statistics are on record); the first is Torch.f3.0.forward.output.0")
+    assert missing.endswith(" (only its statistics were recorded); the first is Torch.f3.0.forward.output.0")
 
 
 def test_a_run_of_modules_against_one_of_all_calls(tmp_path: Path, probe: Probe) -> None:
@@ -73,7 +73,7 @@ def test_a_run_of_modules_against_one_of_all_calls(tmp_path: Path, probe: Probe)
     assert "Check that both runs are of the same model, record them with the same level and scope" in probe.out
     assert probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "suspect") == 1
     assert probe("compare", *reversed(runs), "-o", tmp_path / "o2") == 0
-    assert probe.out.startswith("CANNOT TELL: nothing that was compared differs, but only 6% of the golden's ")
+    assert probe.out.startswith("CANNOT TELL: no compared value differs, but only 6% of the golden's ")
 
 
 def test_two_rows_of_fifteen_hundred(tmp_path: Path, probe: Probe) -> None:
@@ -118,7 +118,7 @@ def test_tensors_without_elements_and_uninitialised_memory_are_harmless(tmp_path
     assert verdict(found) == "AGREE", found.answer
     assert found.answer is not None
     assert found.answer.coverage.excused == {"empty": 2, "uninitialised": 1}
-    assert "; besides, 2 values without elements; besides, 1 value of uninitialised memory" in (found.answer.sentence)
+    assert "; besides, 2 values without elements; besides, 1 value in uninitialized memory" in (found.answer.sentence)
 
 
 def test_values_without_any_data_are_named(tmp_path: Path) -> None:
@@ -127,9 +127,7 @@ def test_values_without_any_data_are_named(tmp_path: Path) -> None:
     found = answered(tmp_path, calls, calls, "statistics")
     assert verdict(found) == "AGREE"
     assert found.answer is not None
-    assert "besides, 1 value with neither tensor, checksum nor statistics on record in both runs" in (
-        found.answer.sentence
-    )
+    assert "besides, 1 value without a tensor, checksum or statistics in both runs" in (found.answer.sentence)
     assert found.answer.coverage.compared == 7
 
 
