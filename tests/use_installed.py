@@ -31,6 +31,24 @@ COMPILED = (
     "probe_pytorch._frames",
     "probe_pytorch._ptfile",
 )
+TRAINING = """
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(2):
+    optimizer.zero_grad()
+    model(torch.ones(3, 4)).square().mean().backward()
+    optimizer.step()
+"""
+GOLDEN_TEST = """
+import torch
+
+
+def test_model(probe_golden):
+    probe_golden.check(lambda x: torch.relu(x) * 1.0, torch.linspace(-1, 1, 8))
+"""
 COMPILERS = ("c++", "g++", "clang++")
 
 
@@ -58,6 +76,9 @@ def main() -> None:
     assert probe("show", "--print", "compared").strip().endswith(".html")
     if has_torch:
         check("pytorch", golden)
+        check_workflow()
+        if importlib.util.find_spec("pytest") is not None and importlib.util.find_spec("pytest_probe") is not None:
+            check_golden_test()
     if importlib.util.find_spec("mindspore") is not None:
         zipfile.ZipFile(DATA / "precheck-mindspore.zip").extractall("mindspore-runs")
         check("mindspore", Path("mindspore-runs/ms_mix_tensor"))
@@ -85,12 +106,39 @@ def check(framework: str, run: Path) -> None:
     assert forward.count("pass") > len(forward) / 2, forward
 
 
-def probe(*arguments: str | Path) -> str:
-    """Return the output of a command, which must end with 0."""
-    command = [str(Path(sysconfig.get_path("scripts")) / "probe"), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace")
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+def check_workflow() -> None:
+    """A script is checked against its golden, before and after a change of its numbers."""
+    script = Path("train.py")
+    script.write_text(TRAINING, encoding="utf-8")
+    probe("run", "-o", "script-golden", script)
+    check = ("check", "script-golden", "--", sys.executable, script)
+    assert "AGREE" in probe(*check)
+    script.write_text(TRAINING.replace("lr=0.1", "lr=0.2"), encoding="utf-8")
+    assert "train.py" in probe(*check, code=1)
+
+
+def check_golden_test() -> None:
+    """A test with ``probe_golden`` passes with its golden file, and fails after a change of its numbers."""
+    test = Path("test_model.py")
+    test.write_text(GOLDEN_TEST, encoding="utf-8")
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test)
+    run(*command, "--probe-update")
+    run(*command)
+    test.write_text(GOLDEN_TEST.replace("* 1.0", "* 1.5"), encoding="utf-8")
+    assert "DIVERGED" in run(*command, code=1)
+
+
+def probe(*arguments: str | Path, code: int = 0) -> str:
+    """Return the output of a command of probe, which must end with ``code``."""
+    return run(Path(sysconfig.get_path("scripts")) / "probe", *arguments, code=code)
+
+
+def run(*command: str | Path, code: int = 0) -> str:
+    """Return the output of a command, which must end with ``code``."""
+    words = [*map(str, command)]
+    done = subprocess.run(words, capture_output=True, text=True, encoding="utf-8", errors="replace")
+    if done.returncode != code:
+        sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done.stdout
 
 
