@@ -175,11 +175,7 @@ class Comparison:
         pages = (spec.make() for spec in self._manager.specs("reporters", ReporterSpec) if spec.page)
         for page in (page for page in pages if hasattr(page, "head")):
             return str(page.head(self))
-        lines = [
-            answer.sentence if answer else "No verdict.",
-            f"{format_count(counts.rows, 'row')}.",
-            *self.problems,
-        ]
+        lines = [answer.sentence if answer else "No verdict.", f"{format_count(counts.rows, 'row')}.", *self.problems]
         return "".join(f"<p>{escape(make_printable(line))}</p>" for line in lines)
 
     @property

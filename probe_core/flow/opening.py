@@ -44,6 +44,12 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
                 f"and the golden holds {_describe_contents(golden_run)}.",
                 "Record both runs with the same task (and the same summary_mode).",
             )
+        if target_run.header.slices != golden_run.header.slices:
+            parts = [run.header.slices or "whole tensors" for run in runs]
+            raise UserError(
+                f"The target holds {parts[0]}, and the golden holds {parts[1]}.",
+                'Record both runs with the same "slice" and "request_id".',
+            )
         for run in runs:
             if not run.starts[-1]:
                 raise UserError(f"{run.path} holds no values.", "Record it again; check scope and list in config.json.")

@@ -30,6 +30,7 @@ class Header:
         families: The families of calls that the recorder captures and others may not, each with the scopes
             of its records (docs/formats.md#families).
         unrecorded: The number of calls of each operator that the recorder saw and did not record.
+        slices: The parts of tensors that were recorded, as text; empty for whole tensors.
     """
 
     task: str
@@ -39,6 +40,7 @@ class Header:
     unfinished: str = ""
     families: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unrecorded: Mapping[str, int] = field(default_factory=dict)
+    slices: str = ""
 
 
 class Construct:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from probe_core.errors import UserError
-from probe_core.store.files import LOST_FIELD, PROBE_FIELD, UNFINISHED_FIELD
+from probe_core.store.files import LOST_FIELD, PROBE_FIELD, SLICES_FIELD, UNFINISHED_FIELD
 from probe_core.store.names import is_gradient
 from probe_recording.conditions import CONDITIONS_FILE, Conditions
 from probe_recording.config import Config
@@ -32,6 +32,7 @@ from probe_recording.loss import WriteFailure, describe_failure
 from probe_recording.overflow import has_overflow
 from probe_recording.recorded_settings import SETTINGS_FIELD
 from probe_recording.sites import Stack, StackTable
+from probe_recording.slices import describe_slices
 from probe_recording.step_phases import STEP_PHASES_FILE, StepPhases
 from probe_recording.tokens import TOKENS_FILE, TokenNote
 
@@ -118,6 +119,8 @@ class Session(ABC):
         self._directory = directory
         self._shown = shown
         self._notes: dict[str, Any] = {SETTINGS_FIELD: config.repeated} if config.repeated else {}
+        if slices := describe_slices(config.slices, has_request=bool(config.request)):
+            self._notes[SLICES_FIELD] = slices
         self.calls: dict[str, int] = {}
         self._order = itertools.count()
         self._entries: list[Entry] = []

@@ -45,6 +45,18 @@ def select_index(shape: Sequence[int], slices: Sequence[DimensionSlice]) -> tupl
     return tuple(ranges.get(dim, slice(None)) for dim in range(max(ranges) + 1))
 
 
+def describe_slices(slices: Sequence[DimensionSlice], *, has_request: bool) -> str:
+    """Return the parts of tensors that are recorded, as text; empty for whole tensors."""
+    texts = [_describe_slice(item) for item in slices]
+    return ", ".join(texts + ["the rows of a request"] * has_request)
+
+
+def _describe_slice(item: DimensionSlice) -> str:
+    end = "" if item.end is None else item.end
+    size = "" if item.size is None else f" of {item.size}"
+    return f"[{item.begin}:{end}]{size} in dimension {item.dim}"
+
+
 def read_slices(section: Fields) -> tuple[DimensionSlice, ...]:
     """Return the slices of the field ``slice`` of a task's section.
 

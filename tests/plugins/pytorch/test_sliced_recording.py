@@ -11,6 +11,7 @@ import torch
 from support.runs.recording import Recording, recording
 from torch.nn import functional as F
 
+import probe_core
 from probe_core.errors import UserError
 
 X = torch.arange(24, dtype=torch.float32).reshape(6, 4)
@@ -128,3 +129,20 @@ def test_saved_tensors_are_the_slices(tmp_path: Path) -> None:
         found.step()
     file = found.directory() / "dump_tensor_data" / output_of(found)["data_name"]
     assert torch.equal(torch.load(file, weights_only=True), X[:, 1:])
+
+
+def test_runs_with_different_slices_are_not_compared(tmp_path: Path) -> None:
+    paths = []
+    for number, slices in enumerate(([], [{"end": 2}], [{"end": 2}], [{"begin": 2}])):
+        with recording(tmp_path / f"run{number}", level="L1", statistics={"slice": slices}) as found:
+            found.start()
+            F.relu(X)
+            found.stop()
+        paths.append(found.directory() / "dump.json")
+    assert probe_core.compare(paths[1], paths[2]).answer.outcome.value == "AGREE"
+    for path, other, text in (
+        (paths[0], paths[1], r"holds whole tensors, and the golden holds \[0:2\] in dimension 0"),
+        (paths[1], paths[3], r"holds \[0:2\] in dimension 0, and the golden holds \[2:\] in dimension 0"),
+    ):
+        with pytest.raises(UserError, match=text):
+            probe_core.compare(path, other).answer  # noqa: B018

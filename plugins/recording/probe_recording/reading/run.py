@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, make_printable
 from probe_core.files.given import check_regular
 from probe_core.model import Mode, Record, Value
 from probe_core.model.run import Construct, Header, Run
@@ -23,6 +23,7 @@ from probe_core.store.files import (
     FAMILIES_FIELD,
     LOST_FIELD,
     PROBE_FIELD,
+    SLICES_FIELD,
     STACK_FILE,
     TENSOR_DIRECTORY,
     UNFINISHED_FIELD,
@@ -39,6 +40,7 @@ from probe_recording.reading.tensors import TensorLoader, open_tensors
 
 OVERFLOW_TASKS = ("overflow_check", "nan_check")
 """Tasks whose runs can be opened and not compared: they hold the records with nan or infinity alone."""
+MAX_SLICES_CHARACTERS = 1000
 PROGRESS_INTERVAL_BYTES = 4 << 20
 """Bytes read between two reports of progress."""
 
@@ -55,10 +57,10 @@ def pause_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _parse_notes(notes: Any) -> tuple[str, dict[str, frozenset[str]], dict[str, int]]:
-    """Return the notes of probe's recorder: why records are missing, families, and unrecorded calls."""
+def _parse_notes(notes: Any) -> tuple[str, dict[str, frozenset[str]], dict[str, int], str]:
+    """Return the notes of probe's recorder: why records are missing, families, unrecorded calls, and slices."""
     if not isinstance(notes, dict):
-        return "", {}, {}
+        return "", {}, {}, ""
     families, unrecorded = notes.get(FAMILIES_FIELD), notes.get(UNRECORDED_FIELD)
     return (
         _find_unfinished_reason(notes),
@@ -72,6 +74,7 @@ def _parse_notes(notes: Any) -> tuple[str, dict[str, frozenset[str]], dict[str, 
             for name, count in (unrecorded.items() if isinstance(unrecorded, dict) else ())
             if isinstance(count, int)
         },
+        make_printable(str(notes.get(SLICES_FIELD, "")), MAX_SLICES_CHARACTERS),
     )
 
 
