@@ -12,6 +12,7 @@ import gzip
 import inspect
 import json
 import os
+import re
 import tempfile
 import zipfile
 from functools import cache
@@ -50,10 +51,10 @@ ACCURACY = "Accuracy Reached or Not"
 MESSAGE = "Err_message"
 EDGES: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
     "tensor_L1_edge": [
-        ("nan at different places", "Torch.abs.0.forward.input.0", ("Cosine", ACCURACY, MESSAGE)),
-        ("nan, inf and -inf at the same places", "Torch.abs.1.forward.input.0", ("Cosine", "MaxAbsErr", ACCURACY)),
+        ("nan at different positions", "Torch.abs.0.forward.input.0", ("Cosine", ACCURACY, MESSAGE)),
+        ("nan, inf and -inf at the same positions", "Torch.abs.1.forward.input.0", ("Cosine", "MaxAbsErr", ACCURACY)),
         ("all nan on both sides", "Torch.abs.2.forward.input.0", ("Cosine", "MaxAbsErr", ACCURACY)),
-        ("inf in the target alone", "Torch.abs.3.forward.output.0", ("Cosine", ACCURACY, MESSAGE)),
+        ("inf only in the target", "Torch.abs.3.forward.output.0", ("Cosine", ACCURACY, MESSAGE)),
         ("0-d", "Torch.exp.0.forward.output.0", ("Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", ACCURACY, MESSAGE)),
         ("no elements on both sides", "Torch.exp.1.forward.input.0", ("Cosine", ACCURACY, MESSAGE)),
         ("no elements against two", "Torch.exp.2.forward.input.0", ("Bench Name", "Cosine", ACCURACY, MESSAGE)),
@@ -81,16 +82,16 @@ EDGES: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
          ("Cosine", "EucDist", "MaxRelativeErr", "NPU l2norm", ACCURACY)),
         ("one element", "Torch.tanh.0.forward.output.0", ("Cosine", "MaxAbsErr", ACCURACY, MESSAGE)),
         ("null", "Tensor.__setitem__.0.forward.output.0", ("NPU Dtype", "Cosine", ACCURACY, MESSAGE)),
-        ("in the target alone", "Torch.cos.0.forward.input.0",
+        ("only in the target", "Torch.cos.0.forward.input.0",
          ("Bench Name", "Requires_grad Consistent", "Cosine", ACCURACY, MESSAGE)),
-        ("in the golden alone", "Torch.sin.0.forward.input.0",
+        ("only in the golden", "Torch.sin.0.forward.input.0",
          ("NPU Name", "Requires_grad Consistent", "Cosine", ACCURACY, MESSAGE, "Data_name")),
     ],
     "stat_L1_edge": [
         ("nan on both sides", "Torch.abs.0.forward.input.0", ("Max diff", "MaxRelativeErr", "Result")),
         ("inf against a number", "Torch.abs.3.forward.input.0", ("Max diff", "MaxRelativeErr", "Result", MESSAGE)),
         ("the golden's statistic is 0", "Tensor.__add__.0.forward.output.0", ("Min diff", "MinRelativeErr", "Result")),
-        ("off by 100 % of the golden", "Torch.sum.0.forward.output.0", ("MinRelativeErr", "Result", MESSAGE)),
+        ("difference of 100 % of the golden", "Torch.sum.0.forward.output.0", ("MinRelativeErr", "Result", MESSAGE)),
         ("other shape", "Torch.neg.0.forward.input.0", ("Bench Name", "Max diff", "Result", MESSAGE)),
         ("bfloat16 against float32", "Torch.neg.1.forward.output.0", ("MaxRelativeErr", "Result", MESSAGE)),
         ("norms that overflowed on both sides", "Torch.add.1.forward.output.0",
@@ -98,7 +99,7 @@ EDGES: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
     ],
     "md5_L1_edge": [
         ("other shape, equal bytes", "Torch.neg.0.forward.output.0", ("Bench Name", "Result")),
-        ("null without partner", "Tensor.__setitem__.0.forward.output.0", ("NPU MD5", "Result")),
+        ("null without a partner", "Tensor.__setitem__.0.forward.output.0", ("NPU MD5", "Result")),
         ("equal", "Torch.abs.1.forward.input.0", ("NPU MD5", "Result")),
     ],
 }  # fmt: skip
@@ -198,16 +199,16 @@ def hooks(manager: Manager) -> list[str]:
 
 
 def edges() -> str:
-    """Return the page of edges: msprobe's recorded cells beside those of probe."""
+    """Return the page of edges: msprobe's recorded cells next to the cells of probe."""
     with gzip.open(DATA / "expected-8.3.3.jsonl.gz", "rt", encoding="utf-8") as file:
         results = [json.loads(line) for line in file]
     recorded = {item["case"]: item for item in results if item["mode"] == "default"}
     lines = [
         HEAD,
         "# Edges\n",
-        "Edge cases as msprobe (mindstudio-probe 8.3.3) and probe show them. The runs were recorded with",
-        "msprobe and are part of the tests; `tests/data/differences-8.3.3.yaml` gives the reason for each",
-        "difference. A dash: there is no such row.\n",
+        "With this page you can compare the cells that msprobe (mindstudio-probe 8.3.3) and probe write for unusual",
+        "values. The runs were recorded with msprobe and are part of the tests. `tests/data/differences-8.3.3.yaml`",
+        "states the reason for each difference. A dash means that the table has no such row.\n",
     ]
     with tempfile.TemporaryDirectory() as directory:
         zipfile.ZipFile(DATA / "runs-8.3.3.zip").extractall(directory)
@@ -240,6 +241,9 @@ def show(row: dict[str, Any] | None, columns: tuple[str, ...]) -> str:
     for column in columns:
         value = row[column]
         text = f"{value:.6g}" if isinstance(value, float) else str("" if value is None else value).strip()
+        repeated = re.fullmatch(r"(.+?\.)( \1)+", text)
+        if repeated:
+            text = f"{repeated[1]} ({text.count(repeated[1])} times)"
         texts.append(f"{column}: {text}" if text else f"{column}: (empty)")
     return "<br>".join(texts)
 
