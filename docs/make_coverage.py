@@ -1,7 +1,7 @@
-"""The page on what becomes of each tool, option, field, file and function of msprobe: ``make_reference.py`` writes it.
+"""The page on each tool, option, field, file and function of msprobe, which ``make_reference.py`` writes.
 
-The names are facts in ``tests/data/msprobe-surface.yaml``. Each is looked up in the code, which has it, refuses it with a
-reason, or has something else in its place; ``coverage.yaml`` says where functions and files are found, and what differs.
+``tests/data/msprobe-surface.yaml`` contains the names. Each name is looked up in the code, which has it, refuses it with a
+reason, or has a replacement. ``coverage.yaml`` states where functions and files are found, and what differs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import click
 import yaml
 from make_msprobe import options, spellings
+from page_links import link_page
 from probe_recording import config
 from probe_recording.slices import SLICE_FIELDS
 
@@ -32,9 +33,14 @@ ANSWERS: dict[str, Any] = yaml.safe_load((DOCS / "coverage.yaml").read_text("utf
 
 HEAD = """# What becomes of msprobe's tools
 
-Each tool, option, field, file and function that the documents of msprobe, ptdbg_ascend and torch_npu.hooks name, with one of
-three words: it *works*, it *works differently*, or it is *refused*: a sentence then says why, and what to do instead.
-[Coming from msprobe](from-msprobe.md) is the shorter page for a change of tools.
+Look up whether a tool, option, field, file or function of msprobe, ptdbg_ascend or torch_npu.hooks works in probe. The tables contain all
+names in the documents of these tools. The column *result* has one of three values:
+
+- *works*: it works unchanged.
+- *works differently*: the details describe the difference.
+- *refused*: probe does not have it. The details state the reason and the replacement.
+
+[Coming from msprobe](from-msprobe.md) is a shorter page on the same topic.
 """
 
 
@@ -113,12 +119,12 @@ def main_name(name: str, manager: Manager) -> str:
 def option(entry: Entry, manager: Manager) -> Answer:
     """Look up an option of a command."""
     if entry.of in load_unsupported_commands():
-        return Answer(State.REFUSED, f"see the command {entry.of}")
+        return Answer(State.REFUSED, f"see the command `{entry.of}`")
     return require_name(entry, options(manager, main_name(entry.of, manager)))
 
 
 def top_option(entry: Entry, manager: Manager) -> Answer:
-    """Look up an option that stands before the command."""
+    """Look up an option that precedes the command."""
     return require_name(entry, [text for one in cli.params for text in one.opts])
 
 
@@ -137,7 +143,7 @@ def field(entry: Entry, manager: Manager) -> Answer:
     if entry.of in ANSWERS["fields"]:
         return require_name(entry, known_fields(entry.of))
     if entry.name in config.ELSEWHERE:
-        return Answer(State.DIFFERS, "accepted without effect, with a warning if it is set")
+        return Answer(State.DIFFERS, "accepted without effect, with a warning if the field is set")
     plugin_tasks = {name: spec.fields for name, spec in config.find_plugin_tasks().items()}
     fields = {"config.json": config.TOP_FIELDS, "slice": SLICE_FIELDS, **config.SECTION_FIELDS, **plugin_tasks}
     return require_name(entry, fields[entry.of])
@@ -175,7 +181,8 @@ def function(entry: Entry, manager: Manager) -> Answer:
         for parameter in filter(None, parameters.split(", ")):
             if parameter not in accepted:
                 raise LookupError(f"{entry}: no parameter {parameter}")
-    return Answer(State.WORKS, f"`{home.partition(':')[0]}`")
+    package = "probe_mindspore" if entry.of.startswith("msprobe.mindspore") else home.partition(":")[0]
+    return Answer(State.WORKS, f"in `{package}`")
 
 
 def file(entry: Entry, manager: Manager) -> Answer:
@@ -183,7 +190,7 @@ def file(entry: Entry, manager: Manager) -> Answer:
     page, pattern = ANSWERS["files"][entry.name]
     if re.search(pattern, (DOCS / page.partition("#")[0]).read_text("utf-8")) is None:
         raise LookupError(f"{entry}: {page} does not name it")
-    return Answer(State.WORKS, f"[{page.partition('#')[0]}]({page})")
+    return Answer(State.WORKS, link_page(page))
 
 
 def variable(entry: Entry, manager: Manager) -> Answer:
@@ -192,7 +199,7 @@ def variable(entry: Entry, manager: Manager) -> Answer:
 
 
 def stated(entry: Entry, manager: Manager) -> Answer:
-    """Refuse to guess: what is no command, option, field, file or function must be stated."""
+    """Raise an error: ``coverage.yaml`` must state the result for other kinds of names."""
     raise LookupError(entry)
 
 
@@ -224,7 +231,7 @@ LOOKUPS = {
 
 
 def page(manager: Manager) -> str:
-    """Return the page: a table for each document, in which names that work alike share a line."""
+    """Return the page: a table for each document, in which names with the same result share a row."""
     lines = [HEAD]
     document = ""
     rows: dict[tuple[str, Answer], list[str]] = {}
@@ -234,7 +241,7 @@ def page(manager: Manager) -> str:
             rows = {}
             if entry is not None:
                 document = entry.document
-                lines += [f"\n## {document}\n", "| of | names | | |", "|---|---|---|---|"]
+                lines += [f"\n## {document}\n", "| kind | names | result | details |", "|---|---|---|---|"]
         if entry is not None:
             place = f"{entry.kind} of {entry.of}" if entry.of and " of " not in entry.kind else entry.kind
             rows.setdefault((place, answer_of(entry, manager)), []).append(entry.name)

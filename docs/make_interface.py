@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from page_links import link_page
 from probe_diagnosis.answer.file import SCHEMA, write_answer
 from probe_diagnosis.difference.reasons import Cause
 from probe_recording import config
@@ -75,7 +76,7 @@ SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):\n((?: {4}.*\n?|
 
 def interface() -> list[str]:
     """Return the functions and classes for programs, with their signatures and docstrings."""
-    lines = ["## Python", "", "Examples: [python.md](python.md), [Recording PyTorch](recording.md).", ""]
+    lines = ["## Python", "", "[From Python](python.md) and [Recording PyTorch](recording.md) show examples.", ""]
     for module, file, name in INTERFACE:
         node = defined(file, name)
         public = defined(*PUBLIC[name]) if name in PUBLIC else node
@@ -123,7 +124,7 @@ def signature(node: ast.FunctionDef | ast.ClassDef) -> str:
 def markdown(docstring: str) -> list[str]:
     """Return a docstring as lines of a page, the sections of its parameters as lists."""
     text = docstring.replace("``", "`") + "\n"
-    text = re.sub(r"\bdocs/([\w-]+\.md)(#[\w-]+)?", r"[\1](\1\2)", text)
+    text = re.sub(r"\bdocs/([\w-]+\.md(?:#[\w-]+)?)", lambda match: link_page(match[1]), text)
     plain = SECTION.sub("", text).strip()
     lines = [line for part in plain.split("\n\n") for line in paragraph(part)]
     for title, body in SECTION.findall(text):
@@ -150,7 +151,7 @@ def configuration() -> list[str]:
     lines = [
         "## Configuration",
         "",
-        "[Configuration](configuration.md) states the fields of `config.json` and their rules.",
+        "[Configuration](configuration.md) describes the fields of `config.json` and their rules.",
         "",
         "| field | default | values | meaning |",
         "|---|---|---|---|",
@@ -170,7 +171,7 @@ def configuration() -> list[str]:
         elif name not in ("path", "shown_path", "sides", "parameter_gradients", "settings", "repeated"):
             default = "required" if name == "dump_path" else shown(getattr(settings, name))
             if field == "data_mode":  # one field for three attributes
-                default, meaning = "all", "All, or the phases and the sides of calls that are recorded."
+                default, meaning = "all", "The phases and sides of calls that are recorded."
             values = "" if field in told else ", ".join(VALUES.get(field, ()))
             lines.append(f"| `{field}` | {default} | {values} | {meaning} |")
             told.add(field)
@@ -178,13 +179,13 @@ def configuration() -> list[str]:
     assert told == (config.TOP_FIELDS | set().union(*sections.values())) - {"check_mode"}, told
     lines += [
         "",
-        "Fields of the section that is named like the task:",
+        "The section with the name of the task has these fields:",
         "",
         "| section | fields |",
         "|---|---|",
     ]
     lines += [f"| `{section}` | {listed(fields)} |" for section, fields in sections.items()]
-    lines += ["", f"Accepted without effect: {listed(config.ELSEWHERE | {'check_mode'})}.", ""]
+    lines += ["", f"These fields are accepted without effect: {listed(config.ELSEWHERE | {'check_mode'})}.", ""]
     return lines
 
 
@@ -259,10 +260,10 @@ def answer_schema() -> str:
     schema = fields(filled(), ())
     rank = schema["properties"]["steps"]["items"]["properties"]["ranks"]["items"]["properties"]
     rank["verdict"] = {"enum": [*choices["verdict",], None], "description": told["ranks[]"]}
-    rank["error"] = {"type": "string", "description": "the reason, of a rank that could not be compared"}
+    rank["error"] = {"type": "string", "description": "the reason why the rank could not be compared"}
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"Answer of probe, schema {SCHEMA}",
+        "title": f"Answer file of probe, schema {SCHEMA}",
     }
     return json.dumps({**head, **schema}, indent=1, ensure_ascii=False)
 

@@ -1,6 +1,6 @@
-"""The page for users of msprobe, made from the commands, options, fields and columns: ``make_reference.py`` writes it.
+"""The page for users of msprobe, which ``make_reference.py`` writes from the commands, options, fields and columns.
 
-The commands and options of msprobe are data in this file. Their counterparts are looked up in the code, which must
+This file contains the commands and options of msprobe. Their counterparts are looked up in the code, which must
 accept every spelling.
 """
 
@@ -43,35 +43,35 @@ RELEASES = {
 }
 """Commands of msprobe with the spellings of their options."""
 ELSEWHERE = {
-    "graph, graph_visualize": "the [page](page.md) of a comparison shows the model as a tree",
-    "parse": "`probe convert` turns ACL dumps (`.bin`) into `.npy`; ATB dumps are not read. `probe parse` shows rows, "
-    "tensors and call stacks of dumps of older tools ([Older dumps](legacy.md)). `.pt`, `.npy` and safetensors files need "
-    "no conversion.",
-    "core.monitor.anomaly_processor (a module)": "`probe monitor-alerts`, or `probe anomaly-processor`",
-    "grad_probe": '[recording](gradients.md) with `"task": "grad_probe"`, and `probe grad compare`',
-    "config_check -c": "of two checkpoints: the same, or [`probe checkpoint`](checkpoints.md)",
+    "`msprobe graph`, `msprobe graph_visualize`": "the [page](page.md) of a comparison, which shows the model as a tree",
+    "`msprobe parse`": "`probe convert` converts ACL dumps (`.bin`) to `.npy`; ATB dumps cannot be read. `probe parse` prints "
+    "rows, tensors and call stacks of older dumps ([Older dumps](legacy.md)). `.pt`, `.npy` and safetensors files need no "
+    "conversion.",
+    "`python -m msprobe.core.monitor.anomaly_processor`": "`probe monitor-alerts`, or `probe anomaly-processor`",
+    "the task `grad_probe`": "the task [`grad_probe`](gradients.md), and `probe grad compare`",
+    "`msprobe config_check -c`, for two checkpoints": "the same, or [`probe checkpoint`](checkpoints.md)",
 }
-"""Other commands of msprobe, with what to do."""
+"""Other commands and modules of msprobe, as cells of a table, with the replacement."""
 COMPARE_26 = """
-Tables of `compare -tp T -gp G` are csv, and no advisor file is written. `-tensor_log` prints the causes and the summary;
-without it, only the verdict and the files are printed. `--rank` and `--step` work for all runs; msprobe has them for
-static graphs of MindSpore.
+`compare -tp T -gp G` writes csv tables and no advisor file. `-tensor_log` prints the causes and the summary. Without it, only the
+verdict and the files are printed. `--rank` and `--step` work for all runs; in msprobe they work for static graphs of MindSpore only.
 """
 """Text on the options of msprobe 26 in ``probe compare``."""
 
 HEAD = """# Coming from msprobe
 
-probe reads the recordings of msprobe (mindstudio-probe 1.0, 8.3 and 26) unchanged, and writes its tables. Most commands need one
-change: `msprobe` becomes `probe`. This page says what becomes of commands, options, fields and columns;
-[What becomes of msprobe's tools](coverage.md) lists every tool, option, field, file and function, and the [glossary](glossary.md) explains the words.
+Use the recordings, commands and configuration files of msprobe (mindstudio-probe 1.0, 8.3 and 26) with probe. probe reads the recordings
+unchanged, and writes the same tables. For most commands, replace `msprobe` by `probe`. This page lists the commands, options, fields and
+columns. [What becomes of msprobe's tools](coverage.md) lists every tool, option, field, file and function, and the
+[Glossary](glossary.md) explains the terms.
 
 ```bash
 probe compare --framework pytorch -i compare.json -o out -s -c -f -hl -dm map.yaml
 probe -f pytorch compare -i compare.json -o out
 ```
 
-What is new stands beside what you know: the [verdict](diagnosis.md#verdicts) as the first line on the terminal, the
-[answer file](answer-file.md), and, if you give the runs as two arguments, a [page](page.md) for the browser.
+In addition to msprobe's output, probe writes the [verdict](diagnosis.md#verdicts) as the first line on the terminal and an
+[answer file](answer-file.md). If you pass the runs as two arguments, it also writes a [page](page.md) for the browser.
 
 ## In a training script
 
@@ -80,56 +80,55 @@ What is new stands beside what you know: the [verdict](diagnosis.md#verdicts) as
 | `from msprobe.pytorch import PrecisionDebugger, seed_all` | `from probe_pytorch import PrecisionDebugger, seed_all` |
 | `from msprobe.pytorch import compare` | `from probe_pytorch import compare`, with the same parameters |
 | `from msprobe.pytorch import compare_distributed` | `from probe_pytorch import compare_distributed` |
-| `PtdbgDispatch`, the online dispatch check | [`probe_pytorch.DispatchCheck`](dispatch-check.md), with arguments of its own |
+| `PtdbgDispatch`, the online dispatch check | [`probe_pytorch.DispatchCheck`](dispatch-check.md), with different arguments |
 | `from msprobe.mindspore import PrecisionDebugger` | `from probe_mindspore import PrecisionDebugger` |
 | `from msprobe.pytorch import TrainerMon` | `from probe_check import TrainerMon`, with the same configuration and files ([Monitor a training](monitor.md)) |
-| `from msprobe.mindspore import TrainerMon` | the same, in PyNative mode |
+| `from msprobe.mindspore import TrainerMon` | `from probe_check import TrainerMon`, in PyNative mode |
 | `csv2db(CSV2DBConfig(…))`, `csv2tensorboard_by_step(…)` | `probe_check.csv2db(…)`, `probe_check.csv2tensorboard_by_step(…)` |
 
-[Debugger](configuration.md#debugger) lists the methods of the debugger. A script without any change is recorded by
-`probe run train.py`.
+[Debugger](configuration.md#debugger) lists the methods of the debugger. `probe run train.py` records an unchanged script.
 
-The [online pre-check](online.md) takes both `config.json` unchanged (`is_online` of `run_ut`, `online_run_ut` of `tensor`), and needs
-neither twisted nor pyOpenSSL. Both ends must be probe's: the frames are others, because those of msprobe are unpickled.
+The [online pre-check](online.md) accepts the two `config.json` files unchanged (`is_online` of `run_ut`, `online_run_ut` of `tensor`). It
+needs neither twisted nor pyOpenSSL. Use probe at both ends: its protocol differs from that of msprobe, whose messages must be unpickled.
 """
 
 DIFFERENT = """## What differs, and why
 
-The rows and columns are those of msprobe 8.3. Where a cell differs, it is because msprobe's cell was wrong or said nothing:
+Rows and columns are those of msprobe 8.3. Where a cell differs, the cell of msprobe is wrong or contains no information:
 
-| msprobe | probe | why |
+| msprobe | probe | reason |
 |---|---|---|
-| A golden value without a partner is in no row. | It has a row of its own. | An operator that is missing in the target must be seen. |
-| A pair of two shapes counts as unmatched, and the golden's cells are empty. | Both sides are shown; the cells say `shape unmatched`. | The shapes are what one looks for. |
-| An unmatched row says that requires_grad is inconsistent. | It says that there is no partner. | Nothing is known of the partner. |
-| Relative errors add a small number to a golden of 0: 4503599627370496. | They are `inf`. | The formula of the guide has no such number. |
+| A golden value without a partner has no row. | It has a row. | An operator that is missing in the target must be visible. |
+| If the shapes of a pair differ, the pair counts as unmatched, and the golden's cells are empty. | Both sides are shown, and the cells contain `shape unmatched`. | Users need the two shapes. |
+| An unmatched row reports that requires_grad is inconsistent. | The row reports that there is no partner. | Nothing is known about the partner. |
+| Relative errors add a small number to a golden of 0: 4503599627370496. | They are `inf`. | The formula of the guide does not contain such a number. |
 | Errors of float16 are computed in float16. | All errors are computed in float64. | An error must not overflow or round in the dtype under test. |
-| Statistics: `Warning` divides by the larger of both sides. | It divides by the golden, as the guide says. | 100 % too much went unnoticed. |
-| nan on one side of a statistic leaves Result empty (26: `pass`). | It is a `Warning`. | A nan is what one looks for. |
+| Statistics: `Warning` divides by the larger of the two sides. | It divides by the golden, as in the guide. | A difference of 100 % was not reported. |
+| If a statistic is nan on one side, Result is empty (in 26, it is `pass`). | It is a `Warning`. | Users search for nan. |
 | Relative errors of statistics are texts in xlsx: `12.5%`. | They are numbers in percent. | Texts cannot be sorted or plotted. |
-| A row without a partner is `pass` (26). | It has no result. | It was not compared. |
-| Integers and scalars that differ are not told. | `Err_message` says so. | [1, 2, 4] against [1, 2, 5] has a cosine near 1. |
-| `-f` fails on statistics, and may pair what had its own partner (26: `-fm`). | Whole calls are paired in order; identical runs pair one to one. | |
-| `-da` names calls that received a fault. | Calls are followed in the order of cause and effect over all ranks. | [Search](first-difference.md#search) |
-| `nan_analyze` reports masks, and misses nan in data and parameters. | Masks are no finding, and the origin is named. | [Differences to msprobe](nan-analyze.md#differences-to-msprobe) |
-| `config_check` exchanges both sides of environment variables, and stores all of them. | It does not, and stores the documented ones. | [Differences from msprobe](config-check.md#differences-from-msprobe) |
-| `run_ut` needs an NPU or a GPU. | It runs on a CPU as well. | |
-| A crash of `multi_run_ut` ends with exit code 0. | The call is named, and the exit code is 3. | [Exit codes](command-line.md#exit-codes) |
-| The directory of a single process is `proc{pid}` (26). | It is `rank`, as in 8.3. | Paths can be written in scripts. |
-| Training ends after the last selected step (1.0). | It goes on. | |
-| A receiver that cannot be reached kills the training (online, 1.0). | It goes on; calls without room are dropped and counted. | [Bounds](online.md#bounds) |
-| What arrives online is unpickled. | It is JSON and bytes. | Unpickling runs what a stranger sends. |
+| A row without a partner is `pass` (26). | It has no result. | The row was not compared. |
+| Integers and scalars that differ are not reported. | `Err_message` reports them. | [1, 2, 4] and [1, 2, 5] have a cosine near 1. |
+| `-f` (26: `-fm`) fails for statistics, and may pair values that have an exact partner. | Whole calls are paired in order, and identical runs pair one to one. | |
+| `-da` names calls that only received a fault. | Calls are searched in the order of cause and effect over all ranks. | [Search](first-difference.md#search) |
+| `nan_analyze` reports masks, and does not find nan in data and parameters. | Masks are not reported, and the origin is named. | [Differences to msprobe](nan-analyze.md#differences-to-msprobe) |
+| `config_check` swaps the two sides of environment variables, and stores all variables. | It does not swap them, and stores only the documented variables. | [Differences from msprobe](config-check.md#differences-from-msprobe) |
+| `run_ut` needs an NPU or a GPU. | It also runs on a CPU. | |
+| If `multi_run_ut` crashes, it ends with exit code 0. | The call is named, and the exit code is 3. | [Exit codes](command-line.md#exit-codes) |
+| The directory of a single process is `proc{pid}` (26). | It is `rank`, as in 8.3. | Scripts can then contain paths. |
+| Training ends after the last selected step (1.0). | It continues. | |
+| If the receiver cannot be reached, the training is killed (online, 1.0). | The training continues. Calls that do not fit into the buffer are dropped and counted. | [Bounds](online.md#bounds) |
+| Data that is received online is unpickled. | It consists of JSON and bytes. | Unpickling can run code of an untrusted sender. |
 
-[Edges](edges.md) shows the cells of both side by side. Recordings are packed into one file a step; to read them with msprobe's
-tools, set `"store": "files"`. Tables of msprobe 26 are csv by default, and probe writes xlsx: `--format csv` asks for csv.
+[Edges](edges.md) shows the cells of msprobe and probe in edge cases. Recordings of probe contain one tensor file per step. To read them with
+msprobe's tools, set `"store": "files"`. Tables of msprobe 26 are csv files by default. probe writes xlsx files; `--format csv` writes csv files.
 """
 
 
 TASKS = {
-    "free_benchmark": "the same for PyTorch, with [these differences](free-benchmark.md#differences-from-msprobe); "
-    "forward calls only for [MindSpore](free-benchmark.md#mindspore)",
+    "free_benchmark": "the same, with some differences for [PyTorch](free-benchmark.md#differences-from-msprobe) and "
+    "[MindSpore](free-benchmark.md#mindspore)",
 }
-"""Tasks that are not the same in every way."""
+"""Results for tasks that are not the same in all points."""
 
 
 def page(manager: Manager) -> str:
@@ -144,10 +143,10 @@ def commands(manager: Manager) -> list[str]:
     known = {spelling: name for name in manager.names("commands") for spelling in spellings(manager, name)}
     lines += [f"| `msprobe {name}` | `probe {known[name]}`, or `probe {name}` |" if known[name] != name
               else f"| `msprobe {name}` | `probe {name}` |" for name in names]  # fmt: skip
-    lines += [f"| `msprobe {name}` | {text} |" for name, text in ELSEWHERE.items()]
+    lines += [f"| {cell} | {text} |" for cell, text in ELSEWHERE.items()]
     lines += [
         "",
-        "`-f pytorch` before the command is accepted and seldom needed: the framework is detected.",
+        "`-f pytorch` before the command is accepted, but rarely needed, because probe detects the framework.",
         "",
     ]
     for release, given in RELEASES.items():
@@ -187,30 +186,32 @@ def grouped(texts: list[str], accepted: dict[str, str]) -> dict[str, list[str]]:
 
 def fields() -> list[str]:
     """Return tables of the fields of ``config.json``, and of its tasks."""
-    own = {"store", "compile", "support_wrap_ops", "step_phases", *PROBE_FIELDS}
+    own = {"store", "compile", "support_wrap_ops", "step_phases", "conditions", *PROBE_FIELDS}
     sections = set().union(*config.SECTION_FIELDS.values())
     used = sorted((config.TOP_FIELDS | sections) - config.ELSEWHERE - own - {"check_mode"})
     ignored = sorted(config.ELSEWHERE | {"check_mode"})
     lines = ["## config.json", "", "| fields | in probe |", "|---|---|"]
     lines.append(f"| {', '.join(f'`{name}`' for name in used)} | the same |")
-    lines.append(f"| {', '.join(f'`{name}`' for name in ignored)} | accepted without effect, with a warning if set |")
-    lines.append(f"| {', '.join(f'`{name}`' for name in sorted(own))} | probe's own |")
+    lines.append(
+        f"| {', '.join(f'`{name}`' for name in ignored)} | accepted without effect, with a warning if they are set |"
+    )
+    lines.append(f"| {', '.join(f'`{name}`' for name in sorted(own))} | only in probe |")
     lines += ["", "| task | in probe |", "|---|---|"]
     tasks = (*config.TASKS, *sorted(config.find_plugin_tasks()))
     lines += [f"| `{task}` | {TASKS.get(task, 'the same')} |" for task in tasks]
     lines += [f"| `{old}` | `{new}` |" for old, new in config.TASK_SYNONYMS.items()]
     lines += [f"| `{task}` | refused: {reason} |" for task, reason in config.UNSUPPORTED_TASKS.items()]
-    return [*lines, "", "Every field: [configuration.md](configuration.md).", ""]
+    return [*lines, "", "[Configuration](configuration.md#config-json) describes every field.", ""]
 
 
 def columns() -> list[str]:
     """Return the columns of the tables."""
-    lines = ["## Columns", "", "Headers and their order are those of msprobe 8.3:", ""]
+    lines = ["## Columns", "", "The headers and their order are the same as in msprobe 8.3:", ""]
     for mode in Mode:
         lines += [f"- **{mode.value}**: {', '.join(column.header for column in COLUMNS[mode])}"]
     lines += [
         "",
-        "msprobe 26 calls `Accuracy Reached or Not` `Result`, with the values pass, warning and error.",
+        "In msprobe 26, the column `Accuracy Reached or Not` is called `Result`, with the values pass, warning and error.",
         "",
     ]
     return lines

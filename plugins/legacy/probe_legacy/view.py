@@ -1,4 +1,4 @@
-"""A view of an older tool's dump for matching with a run of today (docs/legacy.md#beside-a-run-of-today).
+"""A view of an older tool's dump for matching with a run of today (docs/legacy.md#compare-with-current-runs).
 
 ptdbg_ascend up to 3.x and torch_npu.hooks also recorded the calls that a call makes inside, and numbered them
 with all others; and they recorded gradients in the order of the backward graph. The view sets inner calls
