@@ -271,7 +271,7 @@ def answer_schema() -> str:
 def kinds() -> list[str]:
     """Return the kinds of causes as docs/answer-file.md lists them; all that the search knows are among them."""
     page = (ROOT / "docs" / "answer-file.md").read_text("utf-8")
-    (cell,) = re.findall(r"^\| `kind` \| ([^|]+) \|", page, re.MULTILINE)
+    (cell,) = re.findall(r"^\| `kind` \| ([^|]+) \| [^|]+ \|$", page, re.MULTILINE)
     found = re.findall(r"`(\w+)`", cell)
     missing = {one.value.replace(" ", "_") for one in Cause} - {*found}
     assert not missing, f"docs/answer-file.md does not list these kinds: {missing}"
