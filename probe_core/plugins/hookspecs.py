@@ -177,6 +177,18 @@ def probe_executors() -> list[specs.ExecutorSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
+def probe_schedulers() -> list[specs.SchedulerSpec]:  # type: ignore[empty-body]
+    """Return schedulers, which distribute comparisons over workers. Called when a comparison begins.
+
+    Of several schedulers, that of the first plugin is used.
+
+    Example::
+
+        return [SchedulerSpec(name="queue", summary="ranks on my queue", factory="my_package.queue:Scheduler")]
+    """
+
+
+@hookspec
 def probe_reporters() -> list[specs.ReporterSpec]:  # type: ignore[empty-body]
     """Return output formats, selected with ``--format NAME``. Called when a comparison is planned.
 

@@ -260,6 +260,19 @@ class Executor(Protocol):
         """
 
 
+class Scheduler(Protocol):
+    """A distribution of the comparisons of a plan over workers."""
+
+    def find_interrupted(self, plan: Plan) -> str | None:
+        """Return the time stamp of the interrupted comparison that ``plan`` resumes; None if there is none."""
+
+    def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[Finished]:
+        """Yield each comparison when it ends, in any order.
+
+        An error of one comparison is part of its result. Results of an earlier command are yielded first.
+        """
+
+
 class TableWriter(Protocol):
     """A result file that is being written."""
 

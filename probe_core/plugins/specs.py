@@ -375,6 +375,11 @@ class ExecutorSpec(Spec):
     killed: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SchedulerSpec(Spec):
+    """A scheduler of the comparisons of a plan (makes a ``protocols.Scheduler`` for each plan)."""
+
+
 KINDS: Mapping[str, type[Spec]] = {
     "readers": ReaderSpec,
     "matchers": MatcherSpec,
@@ -391,5 +396,6 @@ KINDS: Mapping[str, type[Spec]] = {
     "commands": CommandSpec,
     "dumpers": DumperSpec,
     "executors": ExecutorSpec,
+    "schedulers": SchedulerSpec,
 }
 """The spec class of each kind of contribution."""

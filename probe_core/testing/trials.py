@@ -22,7 +22,7 @@ from probe_core.model.report import LineNumbers, ReportDraft
 from probe_core.model.watched import FAILED_REASON, MeasurementCheck
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Manager, Plugin
-from probe_core.plugins.protocols import Compared
+from probe_core.plugins.protocols import Compared, Finished
 from probe_core.plugins.specs import (
     AnswerSpec,
     CommandSpec,
@@ -203,6 +203,14 @@ def _try_executor(trial: Trial) -> None:
         raise TrialError(f"its workers returned {result!r:.40} for 6 * 7")
 
 
+def _try_scheduler(trial: Trial) -> None:
+    """Let the scheduler make a single comparison."""
+    scheduler = trial.spec.make()
+    results = [*scheduler.run(trial.create_plan(Mode.TENSOR), trial.manager, [trial.create_pair(Mode.TENSOR)])]
+    if [type(result) for result in results] != [Finished]:
+        raise TrialError(f"run must yield a Finished for each pair, not {results!r:.80}")
+
+
 def _try_option(trial: Trial) -> None:
     spec: OptionSpec = trial.spec
     function = spec.make()
@@ -234,6 +242,7 @@ TRIALS: Mapping[str, Callable[[Trial], None]] = {
     "reporters": _try_reporter,
     "readers": _try_reader,
     "executors": _try_executor,
+    "schedulers": _try_scheduler,
     "options": _try_option,
     "commands": _try_command,
 }

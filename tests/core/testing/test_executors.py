@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_scheduling.hooks import probe_executors
 from support.conformance import failing
 
 from probe_core.errors import UserError
-from probe_core.plugins.builtins import probe_executors
 from probe_core.plugins.specs import (
     ExecutorSpec,
     Place,

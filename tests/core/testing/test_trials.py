@@ -34,6 +34,7 @@ from probe_core.plugins.specs import (
     Pool,
     ReaderSpec,
     ReporterSpec,
+    SchedulerSpec,
     Spec,
     TableSpec,
     ViewSpec,
@@ -71,7 +72,7 @@ class Broken:
     def judge(self, *, nothing: Any) -> Any:
         raise AssertionError
 
-    sniff = open = match = views = measure = mark = add = witness = check = judge
+    sniff = open = match = views = measure = mark = add = witness = check = run = judge
 
 
 def broken_action() -> None:
@@ -90,6 +91,7 @@ BROKEN: dict[str, Spec] = {
     "highlighters": HighlightSpec("mine", "mine", Broken),
     "reporters": ReporterSpec("mine", "mine", Broken, suffix=".mine"),
     "executors": ExecutorSpec("mine", "mine", Broken),
+    "schedulers": SchedulerSpec("mine", "mine", Broken),
     "tables": TableSpec("tensor", "mine", lambda: ["no column"], policy="trial"),
     "options": OptionSpec("mine", "mine", lambda: 3, command="compare", options=()),
     "commands": CommandSpec("mine", "mine", Broken),

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.measuring import PROPERTY
-from support.sampling import examples
-
-from probe_core.errors import UserError
-from probe_core.plugins.specs import Pool
-from probe_core.ranks.executors import ProcessExecutor, ThreadExecutor
-from probe_core.ranks.spread import (
+from probe_scheduling.executors import ProcessExecutor, ThreadExecutor
+from probe_scheduling.spread import (
     PENDING_CALLS_PER_WORKER,
     create_lost_error,
     open_pool,
     yield_as_finished,
     yield_in_order,
 )
+from support.measuring import PROPERTY
+from support.sampling import examples
+
+from probe_core.errors import UserError
+from probe_core.plugins.specs import Pool
 
 QUICK = settings(PROPERTY, max_examples=examples(40))
 RETURN, RAISE, KILL = "return", "raise", "kill"
@@ -201,7 +201,7 @@ def test_an_interruption_waits_for_what_is_under_way(monkeypatch: pytest.MonkeyP
             raise KeyboardInterrupt
         return wait(futures, return_when=return_when)
 
-    monkeypatch.setattr("probe_core.ranks.spread.wait", interrupted)
+    monkeypatch.setattr("probe_scheduling.spread.wait", interrupted)
     given_out = []
     with pytest.raises(KeyboardInterrupt):
         for number, _ in yield_as_finished(lambda: ThreadExecutor().open(2, None), work, [(n,) for n in range(9)]):

@@ -19,9 +19,9 @@ from probe_core.model.results import BatchResults
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.protocols import Finished
 from probe_core.plugins.specs import Pool
-from probe_core.ranks.executors import allow_interrupts
-from probe_core.ranks.spread import yield_in_order
 from probe_core.store.layout import RunPair
+from probe_scheduling.executors import allow_interrupts
+from probe_scheduling.spread import yield_in_order
 
 if TYPE_CHECKING:
     from probe_core.flow.comparison import RunComparison

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_scheduling.report_json import parse_report, serialize_report
 from support.runs.comparing import compare
 from support.runs.recorded import forward, tensor, write_run
 from support.runs.resumed import (  # noqa: F401
@@ -28,7 +29,6 @@ from support.runs.resumed import (  # noqa: F401
 
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager
-from probe_core.ranks.report_json import parse_report, serialize_report
 
 # -- in one process --------------------------------------------------------------------------------
 
