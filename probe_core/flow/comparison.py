@@ -16,7 +16,6 @@ from probe_core.errors import UserError, find_nearest_names, format_count, forma
 from probe_core.flow.ahead import group_pairs, measure_ahead
 from probe_core.flow.judging import JudgeChain
 from probe_core.flow.opening import open_runs
-from probe_core.flow.table import MAX_SHEET_ROWS
 from probe_core.flow.tools import Tools
 from probe_core.flow.viewing import check_views, create_views, select_records
 from probe_core.matching.matching import ROW_COST, Matching, Region, RowOrder
@@ -24,6 +23,7 @@ from probe_core.model import Advice, Column, Mode, Op, Suspect
 from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan, StackMode
+from probe_core.model.rows import MAX_SHEET_ROWS
 from probe_core.model.run import Run
 from probe_core.model.watched import MeasurementCheck
 from probe_core.plugins.blame import PluginError, blame_plugin
@@ -115,8 +115,9 @@ class RunComparison:
         self._shifted = self._find_shifted()
         self.highlights = self._can_highlight()
         self.has_stacks = self._use_stacks()
-        self.table = self._tools.create_table(self.has_stacks)
         self.shown: Sequence[tuple[str, str]] = self._tools.shown
+        self.added_columns: Sequence[tuple[str, str]] = self._tools.added_columns
+        self.label_policies: Sequence[str] = self._tools.label_policies
 
     def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
         """Yield the batches of a comparison of two other runs, judged by the same judges."""

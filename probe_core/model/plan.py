@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
@@ -11,6 +12,12 @@ from typing import Any
 from probe_core.files.location import is_remote
 
 DEFAULT_FORMATS = ("xlsx",)
+TIME_STAMP_FORMAT = "%Y%m%d%H%M%S"
+
+
+def get_time_stamp() -> str:
+    """Return the current time in the format of the result files' names."""
+    return time.strftime(TIME_STAMP_FORMAT)
 
 
 class StackMode(str, Enum):

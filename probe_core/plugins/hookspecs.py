@@ -200,6 +200,18 @@ def probe_reporters() -> list[specs.ReporterSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
+def probe_outputs() -> list[specs.OutputSpec]:  # type: ignore[empty-body]
+    """Return outputs, which write the result files of comparisons. Called when a comparison begins.
+
+    Of several outputs, that of the first plugin is used.
+
+    Example::
+
+        return [OutputSpec(name="mine", summary="rows in my database", factory="my_package.rows:Database")]
+    """
+
+
+@hookspec
 def probe_tables() -> list[specs.TableSpec]:  # type: ignore[empty-body]
     """Return tables, the columns of the results for each mode. Called when a comparison begins.
 

@@ -229,6 +229,11 @@ class Manager:
         """Return the specs of all contributions of a kind."""
         return [item.spec for item in self.contributions(kind) if isinstance(item.spec, as_type)]
 
+    def make_first(self, kind: str, as_type: type[S]) -> Any:
+        """Return what the first contribution of a kind makes; None if no plugin gives any."""
+        specs = self.specs(kind, as_type)
+        return specs[0].make() if specs else None
+
     def names(self, kind: str) -> list[str]:
         """Return the names of all contributions of a kind."""
         return list(dict.fromkeys(item.spec.name for item in self.contributions(kind)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from probe_core.matching.matching import Matching
     from probe_core.matching.views import Views
     from probe_core.model import (
+        Advice,
         Cell,
         Colour,
         Column,
@@ -105,6 +107,8 @@ class Opened(Protocol):
         is_debug: True for variables that a script saved on their own.
         has_stacks: True if the table shows call stacks.
         shown: The metrics of the table with their columns.
+        added_columns: The metrics that the plan adds to the table, with their columns.
+        label_policies: The policies whose labels have columns of their own.
         target: The run under test.
         golden: The reference run.
     """
@@ -115,6 +119,8 @@ class Opened(Protocol):
     is_debug: bool
     has_stacks: bool
     shown: Sequence[tuple[str, str]]
+    added_columns: Sequence[tuple[str, str]]
+    label_policies: Sequence[str]
     target: Run
     golden: Run
 
@@ -271,6 +277,68 @@ class Scheduler(Protocol):
 
         An error of one comparison is part of its result. Results of an earlier command are yielded first.
         """
+
+
+class CellTable(Protocol):
+    """The columns of a table, whose cells are made from rows."""
+
+    headers: Sequence[str]
+
+    def yield_rows(self, batch: RowBatch, *, all_digits: bool = False) -> Iterator[Sequence[Cell]]:
+        """Yield the cells of each row of a batch."""
+
+
+class ResultFiles:
+    """The result files of one comparison; this base class writes none.
+
+    Attributes:
+        faults: Sentences on the files that a plugin failed to write.
+    """
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+
+    def line(self, row: int) -> str:
+        """Return the position of a row, counted from 0, in the first file; empty if there is no file."""
+        return ""
+
+    def write(self, batch: RowBatch) -> None:
+        """Append the rows of a batch to all files."""
+
+    def close(self, answer: Answer | None, *, interrupted: bool = False) -> list[Path]:
+        """Complete the files, with the answer in files that hold answers, and return their paths."""
+        return []
+
+    def write_advice(self, advice: Advice) -> list[Path]:
+        """Write the advisor's file, and return its path."""
+        return []
+
+    def discard(self) -> None:
+        """Remove all files."""
+
+
+class Output(Protocol):
+    """The conversion of the rows of comparisons into tables and result files."""
+
+    def reserve_time_stamp(
+        self, plan: Plan, parts: Set[str], *, is_resumed: bool = False
+    ) -> AbstractContextManager[str]:
+        """Return a context that reserves the plan's time stamp, or the next free one, for result files.
+
+        Args:
+            plan: The plan.
+            parts: The subdirectories of the output that hold results.
+            is_resumed: True to complete the results of exactly this time stamp.
+
+        Raises:
+            UserError: The output directory is not writable, or the comparison to resume is still running.
+        """
+
+    def create_table(self, opened: Opened) -> CellTable:
+        """Return the table of the mode of two runs."""
+
+    def open_files(self, opened: Opened, pair: RunPair, draft: ReportDraft) -> ResultFiles:
+        """Return the result files of a comparison, which are written while ``draft`` is filled."""
 
 
 class TableWriter(Protocol):

@@ -308,6 +308,11 @@ class TableSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class OutputSpec(Spec):
+    """The output of comparisons (makes a ``protocols.Output``)."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReporterSpec(Spec):
     """A reporter (makes a ``protocols.Reporter``).
 
@@ -392,6 +397,7 @@ KINDS: Mapping[str, type[Spec]] = {
     "options": OptionSpec,
     "highlighters": HighlightSpec,
     "tables": TableSpec,
+    "outputs": OutputSpec,
     "reporters": ReporterSpec,
     "commands": CommandSpec,
     "dumpers": DumperSpec,

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 from probe_core import engine
 from probe_core.errors import UserError
 from probe_core.files.atomic import refuse_link, remove_leftovers, remove_private_directories
-from probe_core.files.claim import claim_time_stamp
 from probe_core.model.answers import Answer
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Compared, Finished
-from probe_core.plugins.specs import AnswerSpec, ExecutorSpec, SchedulerSpec
+from probe_core.plugins.specs import AnswerSpec, ExecutorSpec, OutputSpec, SchedulerSpec
 from probe_core.progress import report_progress
 from probe_core.store.layout import Pairing, RunPair, pair_runs
 
 if TYPE_CHECKING:
-    from probe_core.plugins.protocols import Answerer, Conclusion, Scheduler
+    from probe_core.plugins.protocols import Answerer, Conclusion, Output, Scheduler
 
 
 class SerialScheduler:
@@ -88,13 +87,12 @@ class Ranks:
         Raises:
             UserError: The plan needs the scheduler of a plugin, and there is none.
         """
-        spec = next(iter(self.manager.specs("schedulers", SchedulerSpec)), None)
         if self.plan.executor is not None:
             self.manager.find("executors", self.plan.executor, ExecutorSpec)
-        if spec is None and (self.plan.resume or self.plan.executor is not None):
+        scheduler: Scheduler | None = self.manager.make_first("schedulers", SchedulerSpec)
+        if scheduler is None and (self.plan.resume or self.plan.executor is not None):
             raise self.manager.create_missing_error("schedulers", "workers")
-        scheduler: Scheduler = SerialScheduler() if spec is None else spec.make()
-        return scheduler
+        return scheduler or SerialScheduler()
 
     @property
     def has_several_pairs(self) -> bool:
@@ -109,7 +107,11 @@ class Ranks:
             UserError: The output directory is not writable, or the comparison to resume is still running.
         """
         parts = {pair.part for pair in self.pairing.pairs}
-        with claim_time_stamp(self.plan.output, self.plan.time_stamp, parts, is_resumed=self._resumes) as time_stamp:
+        output: Output | None = self.manager.make_first("outputs", OutputSpec)
+        if output is None:
+            yield
+            return
+        with output.reserve_time_stamp(self.plan, parts, is_resumed=self._resumes) as time_stamp:
             self.plan = replace(self.plan, time_stamp=time_stamp)
             yield
 

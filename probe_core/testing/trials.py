@@ -31,6 +31,7 @@ from probe_core.plugins.specs import (
     MetricSpec,
     Needs,
     OptionSpec,
+    OutputSpec,
     ReaderSpec,
     Spec,
     ViewSpec,
@@ -142,7 +143,13 @@ def _try_matcher(trial: Trial) -> None:
         trial.compare(mode, **chosen)
 
 
+def _require_output(trial: Trial) -> None:
+    if trial.manager.make_first("outputs", OutputSpec) is None:
+        raise trial.manager.create_missing_error("outputs", "tables")
+
+
 def _try_table(trial: Trial) -> None:
+    _require_output(trial)
     trial.compare(Mode(trial.spec.name))
 
 
@@ -175,6 +182,7 @@ def _try_answer(trial: Trial) -> None:
 
 
 def _try_reporter(trial: Trial) -> None:
+    _require_output(trial)
     for mode in Mode:
         plan = trial.create_plan(mode, formats=(trial.spec.name,), highlight=True)
         report = compare_quietly(plan, trial.manager, trial.create_pair(mode)).report
@@ -236,6 +244,7 @@ TRIALS: Mapping[str, Callable[[Trial], None]] = {
     "highlighters": _try_in_all_modes,
     "views": _try_in_all_modes,
     "matchers": _try_matcher,
+    "outputs": _try_in_all_modes,
     "tables": _try_table,
     "finders": _try_finder,
     "answers": _try_answer,

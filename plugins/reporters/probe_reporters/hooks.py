@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
-from probe_core.plugins.specs import AnswerSpec, CommandSpec, ReporterSpec, TableSpec
+from probe_core.plugins.specs import AnswerSpec, CommandSpec, OutputSpec, ReporterSpec, TableSpec
 
 BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognises UTF-8; default false")
 
@@ -13,6 +13,12 @@ BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which E
 def probe_answers() -> list[AnswerSpec]:
     """Return the summary of a comparison of several ranks."""
     return [AnswerSpec("summary", "the summary of all ranks", "probe_reporters.summary:SummaryAnswerer", given="last")]
+
+
+@hookimpl
+def probe_outputs() -> list[OutputSpec]:
+    """Return the output of comparisons as tables."""
+    return [OutputSpec("tables", "tables in the formats of reporters", "probe_reporters.output:TableOutput")]
 
 
 @hookimpl

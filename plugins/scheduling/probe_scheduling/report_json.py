@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from probe_core.files.location import parse_location
-from probe_core.model.answers import Answer
+from probe_core.model import Reason
+from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_core.model.plan import convert_to_plain
 from probe_core.model.report import Report
 
@@ -23,7 +25,7 @@ def serialize_report(report: Report) -> dict[str, Any]:
         name: convert_to_plain(getattr(report, name)) for name in _get_field_types(Report) if name not in OMITTED_FIELDS
     }
     answer = report.answer
-    return values | {"answer": None if answer is None else answer.plain()}
+    return values | {"answer": None if answer is None else serialize_answer(answer)}
 
 
 def parse_report(data: Any) -> Report:
@@ -38,7 +40,33 @@ def parse_report(data: Any) -> Report:
         if name not in OMITTED_FIELDS
     }
     answer = data["answer"]
-    return Report(**values, answer=None if answer is None else Answer.of(answer))
+    return Report(**values, answer=None if answer is None else parse_answer(answer))
+
+
+def serialize_answer(answer: Answer) -> dict[str, Any]:
+    """Return an answer as plain data."""
+    return asdict(answer) | {"outcome": answer.outcome.value}
+
+
+def parse_answer(plain: Mapping[str, Any]) -> Answer:
+    """Return the answer that plain data describes.
+
+    Raises:
+        LookupError, TypeError, ValueError: The data does not describe an answer.
+    """
+    return Answer(
+        Outcome(plain["outcome"]), str(plain["text"]), tuple(map(_parse_finding, plain["causes"])),
+        Coverage(**plain["coverage"]), tuple(plain["missing"]), tuple(plain["next"]),
+        tuple(Note(NoteKind(kind), str(text), str(op)) for kind, text, op in plain["notes"]),
+        dict(plain["baseline"]), tuple(plain["incomplete"]), tuple(map(_parse_finding, plain["withdrawn"])),
+        tuple(Condition(*condition) for condition in plain["conditions"]), tuple(plain["unknown_conditions"]),
+        dict(plain["reference"]),
+    )  # fmt: skip
+
+
+def _parse_finding(plain: Mapping[str, Any]) -> Finding:
+    parts: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
+    return Finding(**parts | {"reason": Reason(*plain["reason"])})
 
 
 def _get_field_types(dataclass: type) -> dict[str, Any]:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from probe_core import engine
 from probe_core.errors import UserError
 from probe_core.files.atomic import remove_leftovers
-from probe_core.flow.pipeline import compare_pair, create_finder
+from probe_core.flow.pipeline import compare_pair
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Finished
-from probe_core.plugins.specs import ExecutorSpec, Place, Pool, ViewSpec
+from probe_core.plugins.specs import ExecutorSpec, FinderSpec, Place, Pool, ViewSpec
 from probe_core.ranks.ranks import compare_one_by_one
 from probe_core.store.layout import RunPair
 from probe_scheduling.journal import Journal
@@ -58,7 +58,7 @@ class WorkerScheduler:
         results: list[Finished] = []
         unfinished: list[RunPair] = []
         for pair in pairs:
-            finished = journal.find_finished(pair, create_finder(manager))
+            finished = journal.find_finished(pair, manager.make_first("finders", FinderSpec))
             if finished is None:
                 unfinished.append(pair)
             else:

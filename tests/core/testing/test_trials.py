@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_reporters.hooks import probe_outputs
 
 from probe_core.cli.main import cli
 from probe_core.errors import UserError
@@ -29,6 +30,7 @@ from probe_core.plugins.specs import (
     Needs,
     Option,
     OptionSpec,
+    OutputSpec,
     Place,
     PolicySpec,
     Pool,
@@ -48,6 +50,10 @@ NUMBERS = count()
 """Numbers that distinguish the modules of hooks, since a module of one name is loaded once."""
 
 
+OUTPUT = types.ModuleType("trial_output")
+OUTPUT.probe_outputs = probe_outputs  # type: ignore[attr-defined]
+
+
 def plugin(kind: str, *specs: Spec) -> Manager:
     """Return the core with a plugin that gives ``specs``."""
     module = types.ModuleType(f"trial_hooks_{next(NUMBERS)}")
@@ -57,6 +63,8 @@ def plugin(kind: str, *specs: Spec) -> Manager:
 
     give.__name__ = f"probe_{kind}"
     setattr(module, f"probe_{kind}", hookimpl(give))
+    if kind in ("reporters", "tables"):
+        return manager_of(mine=module, output=OUTPUT)
     return manager_of(mine=module)
 
 
@@ -72,7 +80,7 @@ class Broken:
     def judge(self, *, nothing: Any) -> Any:
         raise AssertionError
 
-    sniff = open = match = views = measure = mark = add = witness = check = run = judge
+    sniff = open = match = views = measure = mark = add = witness = check = run = create_table = judge
 
 
 def broken_action() -> None:
@@ -92,6 +100,7 @@ BROKEN: dict[str, Spec] = {
     "reporters": ReporterSpec("mine", "mine", Broken, suffix=".mine"),
     "executors": ExecutorSpec("mine", "mine", Broken),
     "schedulers": SchedulerSpec("mine", "mine", Broken),
+    "outputs": OutputSpec("mine", "mine", Broken),
     "tables": TableSpec("tensor", "mine", lambda: ["no column"], policy="trial"),
     "options": OptionSpec("mine", "mine", lambda: 3, command="compare", options=()),
     "commands": CommandSpec("mine", "mine", Broken),

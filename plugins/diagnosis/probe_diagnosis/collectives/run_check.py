@@ -7,10 +7,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from probe_reporters import write_table
+
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, remove_leftovers, write_atomically
 from probe_core.flow.opening import open_run
-from probe_core.flow.writing import write_table
 from probe_core.model import Mode
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from probe_core.flow.table import Table
+from probe_reporters import Table
+
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared, Opened

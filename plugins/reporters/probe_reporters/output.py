@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Sequence, Set
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from probe_core.files.atomic import AtomicFile, create_write_error, make_directory, write_atomically
-from probe_core.flow.table import Table
 from probe_core.model import Advice, Cell
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.model.report import ReportDraft
 from probe_core.plugins.blame import create_plugin_error
-from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import AnswerWriter, Opened, Reporter
+from probe_core.plugins.protocols import AnswerWriter, Opened, Reporter, ResultFiles
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import escape_invisible
 from probe_core.store.layout import RunPair
+from probe_reporters.table import Table
+from probe_reporters.time_stamps import claim_time_stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,34 @@ def write_table(
         raise
 
 
-class OutputFiles:
-    """The result files of one comparison, one for each format of the plan.
+class TableOutput:
+    """Output of comparisons as tables."""
 
-    Attributes:
-        faults: Sentences on the files that a plugin failed to write.
-    """
+    def reserve_time_stamp(
+        self, plan: Plan, parts: Set[str], *, is_resumed: bool = False
+    ) -> AbstractContextManager[str]:
+        """Return a context that reserves the plan's time stamp, or the next free one, for result files."""
+        return claim_time_stamp(plan.output, plan.time_stamp, parts, is_resumed=is_resumed)
 
-    def __init__(
-        self, plan: Plan, manager: Manager, pair: RunPair, table: Table, draft: ReportDraft, opened: Opened
-    ) -> None:
-        is_debug = opened.is_debug
+    def create_table(self, opened: Opened) -> Table:
+        """Return the table of the mode of two runs, with a column for each further metric and policy."""
+        columns, texts = opened.columns(opened.mode), opened.manager.reason_texts
+        return Table(
+            opened.mode, columns, texts,
+            stack=opened.has_stacks, extra=opened.added_columns, labels=opened.label_policies,
+        )  # fmt: skip
+
+    def open_files(self, opened: Opened, pair: RunPair, draft: ReportDraft) -> ResultFiles:
+        """Return the result files of a comparison, one for each format of the plan."""
+        return OutputFiles(opened, pair, self.create_table(opened), draft)
+
+
+class OutputFiles(ResultFiles):
+    """The result files of one comparison, one for each format of the plan."""
+
+    def __init__(self, opened: Opened, pair: RunPair, table: Table, draft: ReportDraft) -> None:
+        super().__init__()
+        plan, manager, is_debug = opened.plan, opened.manager, opened.is_debug
         self._directory = plan.output / pair.part
         self._time_stamp = plan.time_stamp
         self._file_prefix = "debug_" if pair.one_of_two else ""
@@ -79,7 +96,6 @@ class OutputFiles:
         self._draft = draft
         self._label = f"_{pair.label}" if pair.label else ""
         self._sinks: list[_Sink] = []
-        self.faults: list[str] = []
         omitted = is_debug and plan.answers  # -da omits variables
         formats = plan.formats or (DEFAULT_FORMATS if omitted else ())
         specs = [manager.find("reporters", name, ReporterSpec) for name in formats]
@@ -200,11 +216,11 @@ class OutputFiles:
             raise error
         self.faults.append(f"{blame.what} Its file is not written. {blame.fix}")
 
-    def write_advice(self, advice: Advice) -> Path:
+    def write_advice(self, advice: Advice) -> list[Path]:
         """Write the advisor's file: the line and name of the row, and the advice."""
         path = self._directory / f"{self._file_prefix}advisor{self._label}_{self._time_stamp}.txt"
         where = f"Line: {escape_invisible(str(advice.line))}\nSuspect Nodes: {escape_invisible(advice.node)}\n"
         text = where + escape_invisible(f"Expert Advice: {advice.text}\n", keep="\n")
         with write_atomically(path, "The result") as temporary:
             temporary.write_text(text, "utf-8")
-        return path
+        return [path]

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from probe_scheduling.report_json import parse_answer, serialize_answer
 
 from probe_core.model import Reason
 from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
@@ -40,8 +41,8 @@ FULL = Answer(
 def test_plain_data_and_back(outcome: Outcome) -> None:
     """Through JSON, as the journal and the workers do; the answer is the same object as before."""
     for answer in (FULL, Answer(Outcome.AGREE, "all", (), Coverage(0, 0))):
-        answer = Answer.of({**answer.plain(), "outcome": outcome.value})
-        again = Answer.of(json.loads(json.dumps(answer.plain())))
+        answer = parse_answer({**serialize_answer(answer), "outcome": outcome.value})
+        again = parse_answer(json.loads(json.dumps(serialize_answer(answer))))
         assert again == answer and again.outcome is outcome
         assert all(isinstance(cause.reason, Reason) for cause in again.causes)
 
@@ -58,7 +59,7 @@ def test_plain_data_and_back(outcome: Outcome) -> None:
 )
 def test_data_that_describes_no_answer(broken: dict[str, Any]) -> None:
     with pytest.raises((LookupError, TypeError, ValueError)):
-        Answer.of({**FULL.plain(), **broken})
-    for name in FULL.plain():
+        parse_answer({**serialize_answer(FULL), **broken})
+    for name in serialize_answer(FULL):
         with pytest.raises(LookupError):
-            Answer.of({key: value for key, value in FULL.plain().items() if key != name})
+            parse_answer({key: value for key, value in serialize_answer(FULL).items() if key != name})

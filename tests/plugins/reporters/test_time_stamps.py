@@ -13,11 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from probe_reporters.time_stamps import add_second, claim_time_stamp
 from support.programs import preloaded
 from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import forward, tensor, write_run
-
-from probe_core.files.claim import add_second, claim_time_stamp
 
 STAMP = "20251231235959"
 NEXT = "20260101000000"
@@ -152,7 +151,7 @@ def test_claims_of_killed_processes_go(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     code = f"""
 import os, pathlib, sys
-from probe_core.files.claim import claim_time_stamp
+from probe_reporters.time_stamps import claim_time_stamp
 with claim_time_stamp(pathlib.Path(sys.argv[1]), {STAMP!r}):
     os._exit(1)
 """
@@ -210,6 +209,6 @@ def test_the_demonstration(probe: Any, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_a_pipe_in_the_place_of_a_claim_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".20250101000000.claim")
-    code = f"from pathlib import Path; from probe_core.files.claim import claim_time_stamp\nwith claim_time_stamp(Path({str(tmp_path)!r}), '{STAMP}') as found: print(found)"
+    code = f"from pathlib import Path; from probe_reporters.time_stamps import claim_time_stamp\nwith claim_time_stamp(Path({str(tmp_path)!r}), '{STAMP}') as found: print(found)"
     done = preloaded.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == f"{STAMP}\n", done.stderr
