@@ -30,7 +30,7 @@ PYTHON = BIN / "python"
 OLDEST_PYTHON = (3, 10)
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
 LOWEST_PYTHONS = ((3, 10), (3, 11))
-KITS = ("scheduling", "reporters", "recording", "matching", "precheck", "diagnosis")
+KITS = ("ranks", "reporters", "recording", "matching", "precheck", "diagnosis")
 PLUGINS = (
     "pytorch",
     "mindspore",

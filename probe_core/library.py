@@ -236,7 +236,7 @@ class Comparison:
                 continue
             with closing(run_comparison):
                 judge_chain = JudgeChain(self._manager, run_comparison.highlights, run_comparison.blame)
-                watch, table = run_comparison.create_check(), output.create_table(run_comparison)
+                watch, table = output.create_check(run_comparison), output.create_table(run_comparison)
                 for batch in run_comparison.batches(pair.rank):
                     judge_chain.apply(batch)
                     watch.look(batch)

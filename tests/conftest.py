@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_scheduling.scheduler import Distribution
+from probe_ranks.scheduler import Distribution
 from support import DATA, TESTS
 from support.probe import Probe
 from support.programs.imported import CHECKED_WITH, compared_with

@@ -23,9 +23,9 @@ from probe_core.model import Advice, Column, Mode, Op, Suspect
 from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan, StackMode
+from probe_core.model.report import MetricUse
 from probe_core.model.rows import MAX_SHEET_ROWS
 from probe_core.model.run import Run
-from probe_core.model.watched import MeasurementCheck
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Matcher
@@ -118,6 +118,7 @@ class RunComparison:
         self.shown: Sequence[tuple[str, str]] = self._tools.shown
         self.added_columns: Sequence[tuple[str, str]] = self._tools.added_columns
         self.label_policies: Sequence[str] = self._tools.label_policies
+        self.metric_uses: Sequence[MetricUse] = self._tools.metric_uses
 
     def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
         """Yield the batches of a comparison of two other runs, judged by the same judges."""
@@ -169,10 +170,6 @@ class RunComparison:
         """Return the columns of the table of ``mode``."""
         columns: Sequence[Column] = self.manager.find("tables", mode.value, TableSpec).make()
         return columns
-
-    def create_check(self) -> MeasurementCheck:
-        """Return an object that checks whether rows are measured, and whether each metric measures any."""
-        return MeasurementCheck(self.mode, self.manager.reason_texts, self._tools.create_metric_checks())
 
     def take_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Add tensor files that a worker could not read."""

@@ -17,7 +17,7 @@ from probe_core.flow.judging import JudgeChain
 from probe_core.model import Advice
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
-from probe_core.model.report import LineNumbers, Report, ReportDraft
+from probe_core.model.report import LineNumbers, Report, ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Answerer, Finder, Finished, Output, ResultFiles, RowFinder, Witness
@@ -124,17 +124,17 @@ def _write(
     comparison: RunComparison, batches: Iterator[RowBatch], manager: Manager, pair: RunPair, finder: Finder | None
 ) -> Report:
     plan = comparison.plan
+    output: Output | None = manager.make_first("outputs", OutputSpec)
     draft = ReportDraft(
         pair.name,
         comparison.target.path,
         comparison.golden.path,
         comparison.mode,
         comparison.row_count,
-        comparison.create_check(),
+        RowCheck() if output is None else output.create_check(comparison),
         notes=comparison.notes,
         regions=comparison.regions,
     )
-    output: Output | None = manager.make_first("outputs", OutputSpec)
     result_files = ResultFiles() if output is None else output.open_files(comparison, pair, draft)
     if finder is None:
         reason = str(manager.create_missing_error("finders", "suspects")).replace("\n", " ")

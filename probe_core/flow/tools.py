@@ -14,8 +14,8 @@ from probe_core.model import Column, Level, Measurement, Mode, Reason, Verdict
 from probe_core.model.batches import OBSTACLES, RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan
+from probe_core.model.report import MetricUse
 from probe_core.model.results import LineMeasurements, MeasurementColumn, VerdictColumn
-from probe_core.model.watched import MetricCheck
 from probe_core.plugins.blame import PluginError, blame_plugin, create_plugin_error
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.parameters import split_parameters
@@ -230,11 +230,12 @@ class Tools:
                 column.codes[:] = 1
         return columns
 
-    def create_metric_checks(self) -> list[MetricCheck]:
-        """Return objects that check whether each metric measures any row."""
+    @property
+    def metric_uses(self) -> list[MetricUse]:
+        """The metrics in use."""
         return [
-            MetricCheck(metric.asked, str(metric.spec.origin), metric.names, metric.asked in self._asked)
-            for metric in self._metrics
+            MetricUse(active.asked, str(active.spec.origin), active.names, active.asked in self._asked)
+            for active in self._metrics
         ]
 
     def _find_columns(self, names: Sequence[str]) -> list[tuple[str, str]]:

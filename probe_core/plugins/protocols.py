@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from probe_core.model.batches import RowBatch
     from probe_core.model.measure import OpenPair
     from probe_core.model.plan import Plan
-    from probe_core.model.report import Report, ReportDraft
+    from probe_core.model.report import MetricUse, Report, ReportDraft, RowCheck
     from probe_core.model.run import Run
     from probe_core.plugins.manager import Manager
     from probe_core.plugins.specs import Place, Pool
-    from probe_core.store.layout import Pairing, RunPair
+    from probe_core.store.layout import Pairing, RecordFiles, RunPair
 
 
 class Reader(Protocol):
@@ -109,6 +109,7 @@ class Opened(Protocol):
         shown: The metrics of the table with their columns.
         added_columns: The metrics that the plan adds to the table, with their columns.
         label_policies: The policies whose labels have columns of their own.
+        metric_uses: The metrics that are measured.
         target: The run under test.
         golden: The reference run.
     """
@@ -121,6 +122,7 @@ class Opened(Protocol):
     shown: Sequence[tuple[str, str]]
     added_columns: Sequence[tuple[str, str]]
     label_policies: Sequence[str]
+    metric_uses: Sequence[MetricUse]
     target: Run
     golden: Run
 
@@ -267,7 +269,10 @@ class Executor(Protocol):
 
 
 class Scheduler(Protocol):
-    """A distribution of the comparisons of a plan over workers."""
+    """A search for the record files of a plan, and a distribution of their comparisons over workers."""
+
+    def pair_runs(self, plan: Plan, formats: RecordFiles) -> Pairing:
+        """Return the record files to compare, by step and rank; ``formats`` are the names of record files."""
 
     def find_interrupted(self, plan: Plan) -> str | None:
         """Return the time stamp of the interrupted comparison that ``plan`` resumes; None if there is none."""
@@ -336,6 +341,9 @@ class Output(Protocol):
 
     def create_table(self, opened: Opened) -> CellTable:
         """Return the table of the mode of two runs."""
+
+    def create_check(self, opened: Opened) -> RowCheck:
+        """Return an object that checks whether rows are measured, and whether each metric measures any."""
 
     def open_files(self, opened: Opened, pair: RunPair, draft: ReportDraft) -> ResultFiles:
         """Return the result files of a comparison, which are written while ``draft`` is filled."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe_core import engine
@@ -14,18 +15,29 @@ from probe_core.files.atomic import refuse_link, remove_leftovers, remove_privat
 from probe_core.model.answers import Answer
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
-from probe_core.plugins.manager import Manager
+from probe_core.plugins.distributions import create_missing_error, find_provider
+from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
 from probe_core.plugins.protocols import Compared, Finished
 from probe_core.plugins.specs import AnswerSpec, ExecutorSpec, OutputSpec, SchedulerSpec
 from probe_core.progress import report_progress
-from probe_core.store.layout import Pairing, RunPair, pair_runs
+from probe_core.store.layout import Pairing, RecordFiles, RunPair
 
 if TYPE_CHECKING:
     from probe_core.plugins.protocols import Answerer, Conclusion, Output, Scheduler
 
 
 class SerialScheduler:
-    """Scheduler that makes one comparison after another in this process."""
+    """Scheduler of two runs of a single rank, which are compared in this process."""
+
+    def pair_runs(self, plan: Plan, formats: RecordFiles) -> Pairing:
+        """Return the only pair of record files.
+
+        Raises:
+            UserError: A path holds no record file or several, or the plan selects steps or ranks.
+        """
+        if plan.steps or plan.ranks:
+            raise _create_ranks_error("Selecting steps and ranks")
+        return Pairing([RunPair(_find_record_file(plan.target, formats), _find_record_file(plan.golden, formats))])
 
     def find_interrupted(self, plan: Plan) -> str | None:
         """Return None, because nothing is noted for a comparison to resume."""
@@ -37,6 +49,22 @@ class SerialScheduler:
 
         engine.use_threads(plan.jobs)
         yield from compare_one_by_one(pairs, partial(compare_pair, plan, manager))
+
+
+def _find_record_file(path: Path, formats: RecordFiles) -> Path:
+    """Return ``path`` itself, or the only file of recorded calls in a directory."""
+    names = tuple(file_names[0] for file_names in formats)
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.name.endswith(names)]
+    if len(files) > 1:
+        raise _create_ranks_error("Comparing several ranks")
+    if not files:
+        raise UserError(f"There is no {' or '.join(names)} in {path}.", "Give a dump.json, or its directory.")
+    return files[0]
+
+
+def _create_ranks_error(subject: str) -> UserError:
+    """Return the error for work that needs the scheduler of a plugin."""
+    return create_missing_error(subject, find_provider("schedulers", "workers") or "", PLUGINS_VARIABLE)
 
 
 def compare_one_by_one(pairs: Sequence[RunPair], compare: Callable[[RunPair], Finished]) -> Iterator[Finished]:
@@ -70,11 +98,9 @@ class Ranks:
     _answer: Answer | None = None
 
     def __post_init__(self) -> None:
-        plan, formats = self.plan, self.manager.record_files()
-        self.pairing = pair_runs(
-            plan.target, plan.golden, plan.steps, plan.ranks, formats, plan.pair_ranks, plan.step_offset
-        )
+        plan = self.plan
         self._scheduler = self._create_scheduler()
+        self.pairing = self._scheduler.pair_runs(plan, self.manager.record_files())
         if plan.resume and self.has_several_pairs:
             time_stamp = self._scheduler.find_interrupted(plan)
             if time_stamp is not None:

@@ -18,8 +18,7 @@ from probe_core.errors import UserError
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.pipeline import add_rows, compare_quietly
 from probe_core.model import Mode
-from probe_core.model.report import LineNumbers, ReportDraft
-from probe_core.model.watched import FAILED_REASON, MeasurementCheck
+from probe_core.model.report import LineNumbers, ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Manager, Plugin
 from probe_core.plugins.protocols import Compared, Finished
@@ -44,6 +43,9 @@ from probe_core.testing.trial_runs import FRAMEWORK
 REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, ExecutorSpec, AnswerSpec)
 """Specs whose contributions may refuse the trial with a UserError, because they need a file, a scheduler or
 runs of another kind."""
+
+FAILED_REASON = "metric_failed"
+"""Code of the reason of a cell whose metric failed."""
 
 MAX_CALL_SECONDS = 120
 """Time limit of a call of an executor, including the start of its worker."""
@@ -158,7 +160,7 @@ def _try_finder(trial: Trial) -> None:
         pair = trial.create_pair(mode)
         finder = trial.spec.make()
         with closing(RunComparison(trial.create_plan(mode), trial.manager, pair.target, pair.golden)) as comparison:
-            draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.row_count, MeasurementCheck(mode))
+            draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.row_count, RowCheck())
             for batch in trial.yield_batches(comparison):
                 add_rows(finder, batch, LineNumbers(str, 0))
                 draft.add(batch)

@@ -19,6 +19,7 @@ from probe_core.plugins.protocols import AnswerWriter, Opened, Reporter, ResultF
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import escape_invisible
 from probe_core.store.layout import RunPair
+from probe_reporters.checks import MeasurementCheck, MetricCheck
 from probe_reporters.table import Table
 from probe_reporters.time_stamps import claim_time_stamp
 
@@ -77,6 +78,10 @@ class TableOutput:
             opened.mode, columns, texts,
             stack=opened.has_stacks, extra=opened.added_columns, labels=opened.label_policies,
         )  # fmt: skip
+
+    def create_check(self, opened: Opened) -> MeasurementCheck:
+        """Return an object that checks whether rows are measured, and whether each metric measures any."""
+        return MeasurementCheck(opened.mode, opened.manager.reason_texts, [*map(MetricCheck, opened.metric_uses)])
 
     def open_files(self, opened: Opened, pair: RunPair, draft: ReportDraft) -> ResultFiles:
         """Return the result files of a comparison, one for each format of the plan."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_scheduling.hooks import probe_executors
+from probe_ranks.hooks import probe_executors
 from support.conformance import failing
 
 from probe_core.errors import UserError

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from probe_dask.hooks import probe_executors
-from probe_scheduling.spread import open_pool
+from probe_ranks.spread import open_pool
 from support.programs.interrupts import let_interrupts_in
 from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import forward, tensor, write_run

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from probe_ranks import find_ranks
 from probe_reporters import write_table
 
 from probe_core.errors import UserError
@@ -17,7 +18,6 @@ from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Reporter
 from probe_core.plugins.specs import ReporterSpec
-from probe_core.store.layout import find_ranks
 from probe_diagnosis.collectives.check import CommunicationCheck, check_communication
 
 HEADERS = ("Step", "Rank", "Call", "Should have received", "Received")

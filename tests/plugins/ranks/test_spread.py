@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probe_scheduling.executors import ProcessExecutor, ThreadExecutor
-from probe_scheduling.spread import (
+from probe_ranks.executors import ProcessExecutor, ThreadExecutor
+from probe_ranks.spread import (
     PENDING_CALLS_PER_WORKER,
     create_lost_error,
     open_pool,
@@ -201,7 +201,7 @@ def test_an_interruption_waits_for_what_is_under_way(monkeypatch: pytest.MonkeyP
             raise KeyboardInterrupt
         return wait(futures, return_when=return_when)
 
-    monkeypatch.setattr("probe_scheduling.spread.wait", interrupted)
+    monkeypatch.setattr("probe_ranks.spread.wait", interrupted)
     given_out = []
     with pytest.raises(KeyboardInterrupt):
         for number, _ in yield_as_finished(lambda: ThreadExecutor().open(2, None), work, [(n,) for n in range(9)]):

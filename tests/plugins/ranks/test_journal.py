@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_scheduling.report_json import parse_report, serialize_report
+from probe_ranks.report_json import parse_report, serialize_report
 from support.runs.comparing import compare
 from support.runs.recorded import forward, tensor, write_run
 from support.runs.resumed import (  # noqa: F401

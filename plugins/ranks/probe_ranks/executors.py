@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 from probe_core import engine
 from probe_core.errors import UserError
 from probe_core.plugins.specs import Place, Pool
-from probe_scheduling import processes
+from probe_ranks import processes
 
 T = TypeVar("T")
 
-PRELOADED_MODULES = ("probe_scheduling.worker", "probe_core.flow.pipeline", "ml_dtypes", "yaml")
+PRELOADED_MODULES = ("probe_ranks.worker", "probe_core.flow.pipeline", "ml_dtypes", "yaml")
 """Modules that every process needs and that do not depend on the environment; the server that processes are
 forked from imports them once."""
 

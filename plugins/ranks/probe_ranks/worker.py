@@ -20,8 +20,8 @@ from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.protocols import Finished
 from probe_core.plugins.specs import Pool
 from probe_core.store.layout import RunPair
-from probe_scheduling.executors import allow_interrupts
-from probe_scheduling.spread import yield_in_order
+from probe_ranks.executors import allow_interrupts
+from probe_ranks.spread import yield_in_order
 
 if TYPE_CHECKING:
     from probe_core.flow.comparison import RunComparison

@@ -164,7 +164,7 @@ def test_no_temporary_files_are_left(probe: Any, pair: Any, tmp_path: Path) -> N
 def test_executors_are_listed(probe: Any) -> None:
     assert probe("plugins", "--json") == 0
     listed = {plugin["name"]: list(plugin["contributes"].get("executors", ())) for plugin in json.loads(probe.out)}
-    assert listed["scheduling"] == ["threads", "processes"]
+    assert listed["ranks"] == ["threads", "processes"]
     assert probe("plugins") == 0
     assert "processes of this machine" in probe.out
 

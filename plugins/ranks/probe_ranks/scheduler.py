@@ -22,9 +22,10 @@ from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Finished
 from probe_core.plugins.specs import ExecutorSpec, FinderSpec, Place, Pool, ViewSpec
 from probe_core.ranks.ranks import compare_one_by_one
-from probe_core.store.layout import RunPair
-from probe_scheduling.journal import Journal
-from probe_scheduling.spread import create_lost_error, open_pool, yield_as_finished
+from probe_core.store.layout import Pairing, RecordFiles, RunPair
+from probe_ranks.journal import Journal
+from probe_ranks.layout import pair_runs
+from probe_ranks.spread import create_lost_error, open_pool, yield_as_finished
 
 if TYPE_CHECKING:
     from probe_core.plugins.protocols import Executor
@@ -41,6 +42,10 @@ class WorkerScheduler:
 
     def __init__(self) -> None:
         self._journal: Journal | None = None
+
+    def pair_runs(self, plan: Plan, formats: RecordFiles) -> Pairing:
+        """Return the record files to compare, by step and rank."""
+        return pair_runs(plan.target, plan.golden, plan.steps, plan.ranks, formats, plan.pair_ranks, plan.step_offset)
 
     def find_interrupted(self, plan: Plan) -> str | None:
         """Return the time stamp of the interrupted comparison of the same plan; None if there is none."""
@@ -112,7 +117,7 @@ class Distribution:
 
     def _compare_whole_ranks(self, pairs: list[RunPair]) -> Iterator[Finished]:
         """Let each worker compare whole ranks."""
-        from probe_scheduling.worker import compare_in_worker
+        from probe_ranks.worker import compare_in_worker
 
         place = self._executor.place
         threads = 1 if place is Place.CLUSTER else max(1, self._jobs // min(self._jobs, len(pairs)))
@@ -139,7 +144,7 @@ class Distribution:
 
     def _compare_in_chunks(self, pair: RunPair) -> Finished:
         """Let all workers measure chunks of one comparison."""
-        from probe_scheduling.worker import measure_in_pool
+        from probe_ranks.worker import measure_in_pool
 
         with open_pool(self._open_pool) as pool:
             return compare_pair(self.plan, self.manager, pair, partial(measure_in_pool, pool, pair))

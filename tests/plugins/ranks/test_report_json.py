@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from probe_scheduling.report_json import parse_answer, serialize_answer
+from probe_ranks.report_json import parse_answer, serialize_answer
 
 from probe_core.model import Reason
 from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome

@@ -20,7 +20,7 @@ from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Finder, Finished
 from probe_core.store.files import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
 from probe_core.store.layout import RunPair
-from probe_scheduling.report_json import parse_report, serialize_report
+from probe_ranks.report_json import parse_report, serialize_report
 
 JOURNAL_PREFIX = "compare_progress_"
 CHANGEABLE_FIELDS = frozenset({"time_stamp", "jobs", "executor", "scheduler", "resume", "output", "ranks", "steps"})

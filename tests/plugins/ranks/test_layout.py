@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from probe_ranks.layout import pair_runs
 from support.measuring import PROPERTY
 from support.sampling import examples
 
 from probe_core.errors import UserError
 from probe_core.store.files import DEFAULT_RECORD_FILES
-from probe_core.store.layout import Pairing, pair_runs
+from probe_core.store.layout import Pairing
 
 DUMP, DEBUG = DEFAULT_RECORD_FILES
 ONE = (DUMP,)

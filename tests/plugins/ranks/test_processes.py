@@ -9,7 +9,7 @@ import textwrap
 from multiprocessing import util
 from pathlib import Path
 
-from probe_scheduling.processes import ISOLATION_FLAGS, isolate_start
+from probe_ranks.processes import ISOLATION_FLAGS, isolate_start
 
 
 def test_clean_start_isolates_interpreters_and_restores_all() -> None:
@@ -30,7 +30,7 @@ def test_worker_processes_of_a_program_have_its_import_path(tmp_path: Path) -> N
             import sys
             sys.path.insert(0, "/a/path/of/the/program")
             from operator import attrgetter
-            from probe_scheduling.executors import ProcessExecutor
+            from probe_ranks.executors import ProcessExecutor
             pool = ProcessExecutor().open(1, None).executor
             path = pool.submit(eval, "__import__('sys').path").result()
             pool.shutdown()

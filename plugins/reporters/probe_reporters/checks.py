@@ -11,6 +11,7 @@ from probe_core.errors import format_count
 from probe_core.model import Level, Mode, Reason
 from probe_core.model.batches import RowBatch
 from probe_core.model.messages import ReasonTexts
+from probe_core.model.report import MetricUse, RowCheck, find_measured_rows
 
 FAILED_REASON = "metric_failed"
 UNMATCHED_REASONS = ("no_target", "no_golden", "golden_unmatched")
@@ -21,23 +22,20 @@ class MetricCheck:
     """A metric that has not measured any row so far.
 
     Attributes:
-        name: The name of the metric.
-        origin: The distribution that it comes from, and its version.
-        columns: The keys of its measurements in a row.
-        is_asked: True if ``--metric`` named it, False if only the table needs it.
+        metric: The metric.
+        failures: The number of rows on which it failed.
+        first_error: The first error.
+        reasons: The reasons for which it measured no row, with the numbers of rows.
     """
 
-    name: str
-    origin: str
-    columns: tuple[str, ...]
-    is_asked: bool
+    metric: MetricUse
     failures: int = 0
     first_error: str = ""
     reasons: Counter[str] = field(default_factory=Counter)
 
     def has_number(self, batch: RowBatch, texts: ReasonTexts) -> bool:
         """Return True if the metric measured a row; if not, note the reasons."""
-        columns = [batch.results.measurements[column] for column in self.columns]
+        columns = [batch.results.measurements[column] for column in self.metric.columns]
         if any(column.has_value.any() for column in columns):
             return True
         for codes in zip(*(column.codes.tolist() for column in columns)):
@@ -57,11 +55,12 @@ class MetricCheck:
     @property
     def problem(self) -> str:
         """The sentence on a metric that gave no number; empty if nobody asked for it."""
-        subject = f'The metric "{self.name}" of {self.origin}' if self.origin else f'The metric "{self.name}"'
+        origin = f" of {self.metric.origin}" if self.metric.origin else ""
+        subject = f'The metric "{self.metric.name}"{origin}'
         if self.failures:
             what = f"failed on all {self.failures:,} rows that it was to measure"
             return f"{subject} {what}, so its columns hold no number: {self.first_error}."
-        if not self.is_asked:
+        if not self.metric.is_requested:
             return ""
         why = self.reasons.most_common(1)
         shown = f" ({why[0][1]:,} x {why[0][0].rstrip('.')})" if why else ""
@@ -69,7 +68,7 @@ class MetricCheck:
 
 
 @dataclass(slots=True)
-class MeasurementCheck:
+class MeasurementCheck(RowCheck):
     """The rows of a comparison, checked one by one for measurements."""
 
     mode: Mode
@@ -83,9 +82,7 @@ class MeasurementCheck:
     def look(self, batch: RowBatch) -> int:
         """Check a batch, and return the number of its rows that were measured."""
         self.metrics = [metric for metric in self.metrics if not metric.has_number(batch, self.texts)]
-        verdicts = batch.verdicts
-        is_judged = verdicts.map_verdicts(lambda verdict: verdict.measured and verdict.level is not Level.SKIP)
-        is_measured = is_judged & batch.is_matched
+        is_measured, verdicts = find_measured_rows(batch), batch.verdicts
         if not self.measured:
             first = int(is_measured.argmax()) if is_measured.any() else len(batch)
             for line in range(first):
