@@ -23,6 +23,7 @@ import make_coverage
 import make_interface
 import make_msprobe
 from probe_precheck import tables as precheck
+from probe_reporters import ReasonTexts
 from probe_reporters.tables import COLUMNS
 
 from probe_core.cli.extending import add_plugin_options
@@ -139,7 +140,7 @@ def tables() -> list[str]:
         names = ", ".join(c.chinese if c.chinese == c.english else f"{c.chinese} ({c.english})" for c in columns)
         lines += [f"**{title}**: {names}", ""]
     lines += ["## Messages", "", "| code | Err_message | cell of a tensor metric |", "|---|---|---|"]
-    texts = ours().reason_texts.by_code
+    texts = ReasonTexts.load(ours()).by_code
     for code, text in texts.items():
         if text.message and not code.startswith("mark_"):
             lines.append(f"| {code} | {text.message} | {text.cell} |")

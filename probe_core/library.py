@@ -95,8 +95,6 @@ def create_plan(manager: Manager, target: Path, golden: Path, options: Mapping[s
     values = {name: _convert_value(name, value) for name, value in passed_options.items() if name in OPTION_NAMES}
     if "stack" in values:
         values["stack"] = StackMode.SHOW if values["stack"] else StackMode.HIDE
-    if "scheduler" in values:
-        values.setdefault("executor", manager.find_scheduled_executor())
     values["options"] = {name: value for spec in specs for name, value in spec.defaults.items()}
     plan = Plan(target, golden, values.pop("output", Path(DEFAULT_OUTPUT)), get_time_stamp(), **values)
     plugin_values: dict[str, dict[str, Any]] = {}
@@ -296,7 +294,7 @@ class Comparison:
         """Compare all pairs, and yield their reports; the tables are there until the block ends."""
         directory = create_private_directory()
         try:
-            plan = replace(self.plan, output=directory, formats=formats, advise=False, answer=False, resume=False)
+            plan = replace(self.plan, output=directory, formats=formats, advise=False, answer=False)
             if any([result.interrupted for result in self._run(replace(plan, answers=()))]):
                 raise KeyboardInterrupt
             for result in self._finished:

@@ -54,10 +54,6 @@ class Plan:
         pair_ranks: How ranks pair: ``auto``, ``number`` or ``order`` (docs/pairing.md#ranks).
         answers: The names of the questions about the whole comparison (``AnswerSpec``).
         jobs: Number of processes or threads; 0 for one per processor.
-        executor: The executor to use; None for processes if there are several files to compare, otherwise
-            this process.
-        scheduler: The address of a cluster's scheduler, if the executor has one.
-        resume: True to resume an interrupted comparison of the same runs; finished results are kept.
         options: The values of plugins' options by their names in the plan (``OptionSpec.defaults``).
     """
 
@@ -81,9 +77,6 @@ class Plan:
     pair_ranks: str = "auto"
     answers: tuple[str, ...] = ()
     jobs: int = 0
-    executor: str | None = None
-    scheduler: str | None = None
-    resume: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def with_options(self, **values: Any) -> Plan:

@@ -165,18 +165,6 @@ def probe_highlighters() -> list[specs.HighlightSpec]:  # type: ignore[empty-bod
 
 
 @hookspec
-def probe_executors() -> list[specs.ExecutorSpec]:  # type: ignore[empty-body]
-    """Return executors, selected with ``--executor NAME``, which run comparisons, for example on a cluster.
-
-    The factory makes an object whose ``open`` returns workers with the interface of ``concurrent.futures``.
-
-    Example::
-
-        return [ExecutorSpec(name="cluster", summary="my cluster", factory="my_package:Cluster")]
-    """
-
-
-@hookspec
 def probe_schedulers() -> list[specs.SchedulerSpec]:  # type: ignore[empty-body]
     """Return schedulers, which distribute comparisons over workers. Called when a comparison begins.
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib import metadata
 from types import FunctionType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,15 +25,14 @@ from probe_core import __version__
 from probe_core.errors import UserError, describe_error, suggest_name
 from probe_core.plugins import builtins, hookspecs
 from probe_core.plugins.blame import Origin, PluginError, describe_fix
-from probe_core.plugins.distributions import create_missing_error, find_provider, list_contributions
+from probe_core.plugins.distributions import create_missing_error, find_provider
 from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
 from probe_core.plugins.parameters import parse_parameters, split_parameters
-from probe_core.plugins.specs import KINDS, ExecutorSpec, ReaderSpec, Spec, address, problem_of
+from probe_core.plugins.specs import KINDS, ReaderSpec, Spec, address, problem_of
 from probe_core.store.files import DEFAULT_RECORD_FILES
 from probe_core.store.frames import FRAMEWORK_FRAMES
 
 if TYPE_CHECKING:
-    from probe_core.model.messages import ReasonTexts, Text
     from probe_core.store.layout import RecordFiles
 
 T = TypeVar("T")
@@ -166,16 +164,17 @@ class Manager:
         except BaseException as error:  # a plugin must not end the command, not even with SystemExit
             self._leave_out(plugin, describe_error(error))
 
-    @cached_property
-    def reason_texts(self) -> ReasonTexts:
-        """The texts of reason codes; of several plugins with a code, the text of the first one is used."""
-        from probe_core.model.messages import ReasonTexts, check_texts
+    def merge_mappings(self, hook: str, check: Callable[[Any], Mapping[str, T]]) -> dict[str, T]:
+        """Return the mappings of all plugins as one; of several values of a key, that of the first plugin is used.
 
-        texts: dict[str, Text] = {}
-        for implementation in self._pluggy.hook.probe_reasons.get_hookimpls():
+        A plugin is left out if its hook, or ``check`` of its mapping, raises an exception.
+        """
+        merged: dict[str, T] = {}
+        caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
+        for implementation in caller.get_hookimpls():
             with self._guard(self.plugins[implementation.plugin_name]):
-                texts = {**check_texts(implementation.function()), **texts}
-        return ReasonTexts.with_plugins(texts)
+                merged = {**check(implementation.function()), **merged}
+        return merged
 
     def _leave_out(self, plugin: Plugin, problem: str, fix: str = "") -> None:
         self.plugins[plugin.name] = plugin
@@ -262,11 +261,6 @@ class Manager:
         """Return the names of the record files of all readers, those of the core's own format first."""
         files = (spec.record_files for spec in self.specs("readers", ReaderSpec))
         return tuple(dict.fromkeys((DEFAULT_RECORD_FILES, *files)))
-
-    def find_scheduled_executor(self) -> str | None:
-        """Return the executor that ``--scheduler`` selects, installed or not; None if there is none."""
-        names = [spec.name for spec in self.specs("executors", ExecutorSpec) if spec.has_scheduler]
-        return next(iter([*names, *list_contributions("executors")]), None)
 
     def create_missing_error(self, kind: str, name: str) -> UserError:
         """Return the error for a contribution that no plugin gives: a package to install, or valid names."""

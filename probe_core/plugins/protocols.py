@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from probe_core.exports import create_deprecated_exporter
+
 if TYPE_CHECKING:
     from probe_core.errors import UserError
     from probe_core.matching.matching import Matching
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from probe_core.model import (
         Advice,
         Cell,
-        Colour,
         Column,
         Mark,
         Measurement,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from probe_core.model.report import MetricUse, Report, ReportDraft, RowCheck
     from probe_core.model.run import Run
     from probe_core.plugins.manager import Manager
-    from probe_core.plugins.specs import Place, Pool
     from probe_core.store.layout import Pairing, RecordFiles, RunPair
 
 
@@ -244,30 +244,6 @@ class PlanOption(Protocol):
         """Return the plan to carry out; ``option_names`` are the names of the options that the user gave."""
 
 
-class MergeOption(Protocol):
-    """A function that does extra work in ``merge_result`` for the options of a plugin."""
-
-    def __call__(self, manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
-        """Do the work and return the exit code."""
-
-
-class Executor(Protocol):
-    """A place to run comparisons, such as processes of this machine or a cluster."""
-
-    place: Place
-
-    def open(self, jobs: int, scheduler: str | None) -> Pool:
-        """Return a pool of workers; functions, arguments and results of their calls can be pickled.
-
-        Args:
-            jobs: Number of calls at a time, or fewer if there are fewer workers; 0 for all workers.
-            scheduler: The address given with ``--scheduler``.
-
-        Raises:
-            UserError: The scheduler cannot be reached, or has no workers.
-        """
-
-
 class Scheduler(Protocol):
     """A search for the record files of a plan, and a distribution of their comparisons over workers."""
 
@@ -349,38 +325,8 @@ class Output(Protocol):
         """Return the result files of a comparison, which are written while ``draft`` is filled."""
 
 
-class TableWriter(Protocol):
-    """A result file that is being written."""
-
-    def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
-        """Append one row."""
-
-    def close(self) -> None:
-        """Complete the file at the path it was opened for."""
-
-    def abandon(self) -> None:
-        """Close the file without completing it; the caller removes it."""
-
-
-class AnswerWriter(TableWriter, Protocol):
-    """A result file that holds the answer as well (``ReporterSpec.answers``)."""
-
-    def answer(self, answer: Answer) -> None:
-        """Take in the answer, after the last row and before ``close``."""
-
-
-class PageWriter(TableWriter, Protocol):
-    """A page, which shows more than the cells of a table."""
-
-    def look(self, draft: ReportDraft, op: Op, row: Row) -> None:
-        """Take in a row, before its cells; ``draft`` is complete at ``close``."""
-
-
-class Reporter(Protocol):
-    """An output format for tables."""
-
-    def open(self, path: Path, headers: Sequence[str], row_count: int) -> TableWriter:
-        """Begin a table of ``row_count`` rows at ``path``."""
-
-    def line(self, row: int, row_count: int) -> str:
-        """Return the position of a row, counted from 0, in the finished file, for people."""
+__getattr__ = create_deprecated_exporter(
+    __name__,
+    dict.fromkeys(("AnswerWriter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters")
+    | {"Executor": "probe_ranks"},
+)

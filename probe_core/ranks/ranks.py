@@ -18,7 +18,7 @@ from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.distributions import create_missing_error, find_provider
 from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
 from probe_core.plugins.protocols import Compared, Finished
-from probe_core.plugins.specs import AnswerSpec, ExecutorSpec, OutputSpec, SchedulerSpec
+from probe_core.plugins.specs import AnswerSpec, OutputSpec, SchedulerSpec
 from probe_core.progress import report_progress
 from probe_core.store.layout import Pairing, RecordFiles, RunPair
 
@@ -99,26 +99,13 @@ class Ranks:
 
     def __post_init__(self) -> None:
         plan = self.plan
-        self._scheduler = self._create_scheduler()
-        self.pairing = self._scheduler.pair_runs(plan, self.manager.record_files())
-        if plan.resume and self.has_several_pairs:
-            time_stamp = self._scheduler.find_interrupted(plan)
-            if time_stamp is not None:
-                self.plan = replace(plan, time_stamp=time_stamp)
-                self._resumes = True
-
-    def _create_scheduler(self) -> Scheduler:
-        """Return the scheduler of the first plugin that provides one, or that of the core.
-
-        Raises:
-            UserError: The plan needs the scheduler of a plugin, and there is none.
-        """
-        if self.plan.executor is not None:
-            self.manager.find("executors", self.plan.executor, ExecutorSpec)
         scheduler: Scheduler | None = self.manager.make_first("schedulers", SchedulerSpec)
-        if scheduler is None and (self.plan.resume or self.plan.executor is not None):
-            raise self.manager.create_missing_error("schedulers", "workers")
-        return scheduler or SerialScheduler()
+        self._scheduler = scheduler or SerialScheduler()
+        self.pairing = self._scheduler.pair_runs(plan, self.manager.record_files())
+        time_stamp = self._scheduler.find_interrupted(plan) if self.has_several_pairs else None
+        if time_stamp is not None:
+            self.plan = replace(plan, time_stamp=time_stamp)
+            self._resumes = True
 
     @property
     def has_several_pairs(self) -> bool:

@@ -75,7 +75,7 @@ class TrialManager(Manager):
         }
         named: dict[str, Contribution] = {}
         installed = super().contributions(kind)
-        if kind == "tables":  # every comparison uses them, so a broken table would fail all trials
+        if kind in ("tables", "outputs"):  # every comparison uses them, so a broken one would fail all trials
             installed = [item for item in installed if item.spec.origin.is_of_probe]
         for item in chain(tried, installed, further.get(kind, ())):
             named.setdefault(item.spec.name, item)

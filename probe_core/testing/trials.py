@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
@@ -25,7 +24,6 @@ from probe_core.plugins.protocols import Compared, Finished
 from probe_core.plugins.specs import (
     AnswerSpec,
     CommandSpec,
-    ExecutorSpec,
     MatcherSpec,
     MetricSpec,
     Needs,
@@ -40,15 +38,12 @@ from probe_core.store.layout import Pairing
 from probe_core.testing.trial import Trial, TrialError, TrialFault, TrialManager
 from probe_core.testing.trial_runs import FRAMEWORK
 
-REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, ExecutorSpec, AnswerSpec)
-"""Specs whose contributions may refuse the trial with a UserError, because they need a file, a scheduler or
+REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, AnswerSpec)
+"""Specs whose contributions may refuse the trial with a UserError, because they need a file or
 runs of another kind."""
 
 FAILED_REASON = "metric_failed"
 """Code of the reason of a cell whose metric failed."""
-
-MAX_CALL_SECONDS = 120
-"""Time limit of a call of an executor, including the start of its worker."""
 
 CALLED_OPTION_COMMANDS = ("compare", "merge_result")
 """Commands of the core, for whose options the factory is a function."""
@@ -145,14 +140,14 @@ def _try_matcher(trial: Trial) -> None:
         trial.compare(mode, **chosen)
 
 
-def _require_output(trial: Trial) -> None:
-    if trial.manager.make_first("outputs", OutputSpec) is None:
-        raise trial.manager.create_missing_error("outputs", "tables")
+def _has_output(trial: Trial) -> bool:
+    """Return False if no plugin makes tables, so that columns and formats cannot be tried."""
+    return bool(trial.manager.specs("outputs", OutputSpec))
 
 
 def _try_table(trial: Trial) -> None:
-    _require_output(trial)
-    trial.compare(Mode(trial.spec.name))
+    if _has_output(trial):
+        trial.compare(Mode(trial.spec.name))
 
 
 def _try_finder(trial: Trial) -> None:
@@ -184,8 +179,7 @@ def _try_answer(trial: Trial) -> None:
 
 
 def _try_reporter(trial: Trial) -> None:
-    _require_output(trial)
-    for mode in Mode:
+    for mode in Mode if _has_output(trial) else ():
         plan = trial.create_plan(mode, formats=(trial.spec.name,), highlight=True)
         report = compare_quietly(plan, trial.manager, trial.create_pair(mode)).report
         if report is not None and report.faults:
@@ -201,16 +195,6 @@ def _try_reader(trial: Trial) -> None:
     if not isinstance(sure, int):
         raise TrialError(f"sniff must return a number from 0 to 100, not {type(sure).__name__}")
     reader.open(trial.directory / "absent" / stranger.name)
-
-
-def _try_executor(trial: Trial) -> None:
-    pool = trial.spec.make().open(1, None)
-    try:
-        result = pool.executor.submit(operator.mul, 6, 7).result(MAX_CALL_SECONDS)
-    finally:
-        pool.executor.shutdown(wait=True, cancel_futures=True)
-    if result != 42 or pool.size < 1:
-        raise TrialError(f"its workers returned {result!r:.40} for 6 * 7")
 
 
 def _try_scheduler(trial: Trial) -> None:
@@ -252,7 +236,6 @@ TRIALS: Mapping[str, Callable[[Trial], None]] = {
     "answers": _try_answer,
     "reporters": _try_reporter,
     "readers": _try_reader,
-    "executors": _try_executor,
     "schedulers": _try_scheduler,
     "options": _try_option,
     "commands": _try_command,

@@ -61,8 +61,7 @@ def test_the_columns_of_the_tables() -> None:
 
 def test_the_messages_of_the_tables() -> None:
     from probe_metrics.reasons import REASONS as OTHERS
-
-    from probe_core.model.messages import REASON_TEXTS
+    from probe_reporters.reason_texts import REASON_TEXTS
 
     messages, marks = section("tables", "messages"), section("tables", "highlighting")
     for code, text in {**REASON_TEXTS, **OTHERS}.items():

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from probe_core import engine
 from probe_core.errors import UserError
-from probe_core.plugins.specs import Place, Pool
 from probe_ranks import processes
+from probe_ranks.specs import Place, Pool
 
 T = TypeVar("T")
 

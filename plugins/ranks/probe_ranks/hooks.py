@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import ExecutorSpec, SchedulerSpec
+from probe_core.plugins.specs import Option, OptionSpec, SchedulerSpec
+from probe_ranks.specs import ExecutorSpec
 
 
 @hookimpl
@@ -19,4 +20,25 @@ def probe_executors() -> list[ExecutorSpec]:
     return [
         ExecutorSpec("threads", "threads of this process", "probe_ranks.executors:ThreadExecutor"),
         ExecutorSpec("processes", "processes of this machine", "probe_ranks.executors:ProcessExecutor"),
+    ]
+
+
+@hookimpl
+def probe_options() -> list[OptionSpec]:
+    """Return the options of compare that choose workers."""
+    return [
+        OptionSpec(
+            "workers",
+            "where several ranks are compared",
+            "probe_ranks.options:set_workers",
+            command="compare",
+            options=(
+                Option("executor", ("--executor",), "Where to run comparisons: threads, processes, …", "text", "NAME"),
+                Option(
+                    "scheduler", ("--scheduler",), "Scheduler of a cluster, such as tcp://host:8786.", "text", "ADDRESS"
+                ),
+                Option("resume", ("--resume",), "Resume an interrupted comparison; finished ranks are kept."),
+            ),
+            defaults={"executor": None, "scheduler": None, "resume": False},
+        )
     ]

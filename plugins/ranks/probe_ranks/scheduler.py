@@ -6,11 +6,11 @@ fewer, on a cluster or with ``--executor processes``, all workers measure chunks
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 from probe_core import engine
 from probe_core.errors import UserError
@@ -18,17 +18,16 @@ from probe_core.files.atomic import remove_leftovers
 from probe_core.flow.pipeline import compare_pair
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
+from probe_core.plugins.distributions import list_contributions
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Finished
-from probe_core.plugins.specs import ExecutorSpec, FinderSpec, Place, Pool, ViewSpec
+from probe_core.plugins.specs import FinderSpec, ViewSpec
 from probe_core.ranks.ranks import compare_one_by_one
 from probe_core.store.layout import Pairing, RecordFiles, RunPair
 from probe_ranks.journal import Journal
 from probe_ranks.layout import pair_runs
+from probe_ranks.specs import Executor, ExecutorSpec, Place, Pool
 from probe_ranks.spread import create_lost_error, open_pool, yield_as_finished
-
-if TYPE_CHECKING:
-    from probe_core.plugins.protocols import Executor
 
 LOADED_KINDS = (
     "readers", "matchers", "views", "tables", "metrics", "policies", "judges", "finders", "highlighters",
@@ -49,7 +48,7 @@ class WorkerScheduler:
 
     def find_interrupted(self, plan: Plan) -> str | None:
         """Return the time stamp of the interrupted comparison of the same plan; None if there is none."""
-        self._journal = Journal.resume(plan)
+        self._journal = Journal.resume(plan) if plan.options.get("resume") else None
         return None if self._journal is None else self._journal.time_stamp
 
     def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[Finished]:
@@ -80,6 +79,18 @@ class WorkerScheduler:
             journal.end()
 
 
+def find_executor_name(options: Mapping[str, Any], manager: Manager) -> str | None:
+    """Return the executor that the options name; for a scheduler alone, the first executor that has one.
+
+    The executor of a distribution that is not installed counts as well. None if the options name neither.
+    """
+    name: str | None = options.get("executor")
+    if name is not None or options.get("scheduler") is None:
+        return name
+    names = [spec.name for spec in manager.specs("executors", ExecutorSpec) if spec.has_scheduler]
+    return next(iter([*names, *list_contributions("executors")]), None)
+
+
 @dataclass
 class Distribution:
     """Comparisons distributed over the workers of the plan's executor.
@@ -94,7 +105,7 @@ class Distribution:
 
     def compare_single(self, pair: RunPair) -> Finished:
         """Compare the only pair of record files, here or in chunks by workers."""
-        if self.plan.executor is None or self._executor.place is Place.HERE:
+        if self._executor_name is None or self._executor.place is Place.HERE:
             engine.use_threads(self.plan.jobs)
             return compare_pair(self.plan, self.manager, pair)
         return self._compare_in_chunks(pair)
@@ -103,11 +114,11 @@ class Distribution:
         """Compare several pairs of record files, and yield each as it ends."""
         if not pairs:
             return
-        if self.plan.executor is None and self._jobs == 1:
+        if self._executor_name is None and self._jobs == 1:
             engine.use_threads(1)
             yield from compare_one_by_one(pairs, partial(compare_pair, self.plan, self.manager))
             return
-        if self.plan.executor is not None and self._executor.place is not Place.HERE:
+        if self._executor_name is not None and self._executor.place is not Place.HERE:
             with open_pool(self._open_pool) as pool:
                 size = pool.size
             if len(pairs) < size:
@@ -154,21 +165,25 @@ class Distribution:
         return self.plan.jobs or engine.count_cores()
 
     @cached_property
+    def _executor_name(self) -> str | None:
+        return find_executor_name(self.plan.options, self.manager)
+
+    @cached_property
     def _executor(self) -> Executor:
         executor: Executor = self._executor_spec.make()
         return executor
 
     @property
     def _executor_spec(self) -> ExecutorSpec:
-        return self.manager.find("executors", self.plan.executor or "processes", ExecutorSpec)
+        return self.manager.find("executors", self._executor_name or "processes", ExecutorSpec)
 
     def _open_pool(self) -> Pool:
         jobs = self.plan.jobs
-        if self.plan.executor is None:  # no more processes than ranks
+        if self._executor_name is None:  # no more processes than ranks
             jobs = min(self._jobs, self.pair_count)
         view_kinds = [kind for spec in self.manager.specs("views", ViewSpec) for kind in spec.asks]
         for kind in (*LOADED_KINDS, *view_kinds):  # warn of broken plugins here, and not in each worker
             self.manager.contributions(kind)
         spec = self._executor_spec
         with blame_plugin(spec.title, spec.origin):
-            return self._executor.open(jobs, self.plan.scheduler)
+            return self._executor.open(jobs, self.plan.options.get("scheduler"))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from probe_core.errors import UserError
-from probe_core.plugins.specs import Pool
+from probe_ranks.specs import Pool
 
 T = TypeVar("T")
 PENDING_CALLS_PER_WORKER = 2

@@ -18,9 +18,9 @@ from probe_core.model.plan import Plan
 from probe_core.model.results import BatchResults
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.protocols import Finished
-from probe_core.plugins.specs import Pool
 from probe_core.store.layout import RunPair
 from probe_ranks.executors import allow_interrupts
+from probe_ranks.specs import Pool
 from probe_ranks.spread import yield_in_order
 
 if TYPE_CHECKING:

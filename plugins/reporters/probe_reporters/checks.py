@@ -10,8 +10,8 @@ import numpy as np
 from probe_core.errors import format_count
 from probe_core.model import Level, Mode, Reason
 from probe_core.model.batches import RowBatch
-from probe_core.model.messages import ReasonTexts
 from probe_core.model.report import MetricUse, RowCheck, find_measured_rows
+from probe_reporters.reason_texts import ReasonTexts
 
 FAILED_REASON = "metric_failed"
 UNMATCHED_REASONS = ("no_target", "no_golden", "golden_unmatched")

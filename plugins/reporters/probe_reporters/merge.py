@@ -19,11 +19,11 @@ from probe_core.files.atomic import AtomicFile, create_write_error, make_directo
 from probe_core.model import Cell, Mode, Percent
 from probe_core.model.plan import TIME_STAMP_FORMAT
 from probe_core.model.rows import MAX_SHEET_ROWS
-from probe_core.plugins.protocols import TableWriter
 from probe_core.progress import report_progress
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
 from probe_reporters.lines import sheet_row, styled_row
+from probe_reporters.protocols import TableWriter
 from probe_reporters.results import (
     MERGEABLE_COLUMNS,
     NAME_HEADER,

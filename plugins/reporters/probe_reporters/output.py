@@ -15,11 +15,13 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.model.report import ReportDraft
 from probe_core.plugins.blame import create_plugin_error
-from probe_core.plugins.protocols import AnswerWriter, Opened, Reporter, ResultFiles
+from probe_core.plugins.protocols import Opened, ResultFiles
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import escape_invisible
 from probe_core.store.layout import RunPair
 from probe_reporters.checks import MeasurementCheck, MetricCheck
+from probe_reporters.protocols import AnswerWriter, Reporter
+from probe_reporters.reason_texts import ReasonTexts
 from probe_reporters.table import Table
 from probe_reporters.time_stamps import claim_time_stamp
 
@@ -73,7 +75,7 @@ class TableOutput:
 
     def create_table(self, opened: Opened) -> Table:
         """Return the table of the mode of two runs, with a column for each further metric and policy."""
-        columns, texts = opened.columns(opened.mode), opened.manager.reason_texts
+        columns, texts = opened.columns(opened.mode), ReasonTexts.load(opened.manager)
         return Table(
             opened.mode, columns, texts,
             stack=opened.has_stacks, extra=opened.added_columns, labels=opened.label_policies,
@@ -81,7 +83,7 @@ class TableOutput:
 
     def create_check(self, opened: Opened) -> MeasurementCheck:
         """Return an object that checks whether rows are measured, and whether each metric measures any."""
-        return MeasurementCheck(opened.mode, opened.manager.reason_texts, [*map(MetricCheck, opened.metric_uses)])
+        return MeasurementCheck(opened.mode, ReasonTexts.load(opened.manager), [*map(MetricCheck, opened.metric_uses)])
 
     def open_files(self, opened: Opened, pair: RunPair, draft: ReportDraft) -> ResultFiles:
         """Return the result files of a comparison, one for each format of the plan."""

@@ -22,8 +22,9 @@ from probe_core.plugins.specs import ReporterSpec
 from probe_reporters.output import write_table
 
 if TYPE_CHECKING:
-    from probe_core.plugins.protocols import Opened, Reporter
+    from probe_core.plugins.protocols import Opened
     from probe_core.store.layout import RunPair
+    from probe_reporters.protocols import Reporter
 
 HEADERS = (
     "Step", "Rank", "File", "Mode", "Rows", "Ops", "Fail", "To check", "Pass", "Not measured", "Matched",

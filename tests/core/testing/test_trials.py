@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import (
     AnswerSpec,
     CommandSpec,
-    ExecutorSpec,
     FinderSpec,
     HighlightSpec,
     JudgeSpec,
@@ -31,9 +29,7 @@ from probe_core.plugins.specs import (
     Option,
     OptionSpec,
     OutputSpec,
-    Place,
     PolicySpec,
-    Pool,
     ReaderSpec,
     ReporterSpec,
     SchedulerSpec,
@@ -75,12 +71,10 @@ def failures(kind: str, *specs: Spec) -> list[ContributionFailure]:
 class Broken:
     """An object whose methods do not exist, or take other arguments."""
 
-    place = Place.HERE
-
     def judge(self, *, nothing: Any) -> Any:
         raise AssertionError
 
-    sniff = open = match = views = measure = mark = add = witness = check = run = create_table = judge
+    sniff = open = match = views = measure = mark = add = witness = check = run = create_check = judge
 
 
 def broken_action() -> None:
@@ -98,7 +92,6 @@ BROKEN: dict[str, Spec] = {
     "answers": AnswerSpec("mine", "mine", Broken),
     "highlighters": HighlightSpec("mine", "mine", Broken),
     "reporters": ReporterSpec("mine", "mine", Broken, suffix=".mine"),
-    "executors": ExecutorSpec("mine", "mine", Broken),
     "schedulers": SchedulerSpec("mine", "mine", Broken),
     "outputs": OutputSpec("mine", "mine", Broken),
     "tables": TableSpec("tensor", "mine", lambda: ["no column"], policy="trial"),
@@ -120,7 +113,7 @@ def test_check_reports_what_fails_in_every_comparison(kind: str) -> None:
 def test_every_kind_of_the_core_but_recorders_has_a_trial() -> None:
     assert set(manager_of().kinds) - set(TRIALS) <= {"dumpers", "references", "runners", "status_rules",
                                                      "standards", "name_rules", "detectors", "tasks", "interceptors",
-                                                     "condition_captures", "recorders"}  # fmt: skip
+                                                     "condition_captures", "recorders", "executors"}  # fmt: skip
 
 
 def test_command_exits_with_2_if_a_contribution_fails_in_use(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,20 +170,10 @@ class Refusing:
         raise UserError("It needs a file.", "Give one.")
 
 
-class Lazy:
-    """An executor with one thread."""
-
-    place = Place.HERE
-
-    def open(self, jobs: int, scheduler: str | None) -> Pool:
-        return Pool(ThreadPoolExecutor(1), 1)
-
-
 @pytest.mark.parametrize(
     ("kind", "spec"),
     [
         ("matchers", MatcherSpec("mine", "mine", Refusing)),
-        ("executors", ExecutorSpec("mine", "mine", Lazy)),
         ("options", OptionSpec("mine", "mine", lambda: broken_action, command="compare", options=())),
     ],
 )

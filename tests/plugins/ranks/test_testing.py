@@ -8,17 +8,15 @@ from typing import Any
 
 import pytest
 from probe_ranks.hooks import probe_executors
-from support.conformance import failing
-
-from probe_core.errors import UserError
-from probe_core.plugins.specs import (
+from probe_ranks.specs import (
     ExecutorSpec,
     Place,
     Pool,
 )
-from probe_core.testing import (
-    ExecutorConformance,
-)
+from probe_ranks.testing import ExecutorConformance
+from support.conformance import failing
+
+from probe_core.errors import UserError
 
 # -- executors -------------------------------------------------------------------------------------
 
