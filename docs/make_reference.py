@@ -30,7 +30,8 @@ from probe_core.cli.extending import add_plugin_options
 from probe_core.cli.main import EXIT_CODES, cli, run
 from probe_core.model import Mode
 from probe_core.plugins import hookspecs
-from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
+from probe_core.plugins.distributions import PLUGINS_VARIABLE
+from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import CommandSpec, MetricSpec, PolicySpec
 
 DOCS = Path(__file__).resolve().parent

@@ -2,6 +2,6 @@
 
 from probe_core.exports import create_deprecated_exporter
 
-HOMES = {"neutralise": "probe_reporters", "replace_surrogates": "probe_reporters"}
-
-__getattr__ = create_deprecated_exporter(__name__, HOMES)
+__getattr__ = create_deprecated_exporter(
+    __name__, dict.fromkeys(("neutralise", "replace_surrogates"), "probe_reporters")
+)

@@ -19,7 +19,7 @@ from probe_core.flow.opening import open_runs
 from probe_core.flow.tools import Tools
 from probe_core.flow.viewing import check_views, create_views, select_records
 from probe_core.matching.matching import ROW_COST, Matching, Region, RowOrder
-from probe_core.model import Advice, Column, Mode, Op, Suspect
+from probe_core.model import Column, Mode, Op
 from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan, StackMode
@@ -96,7 +96,7 @@ class RunComparison:
         run_views = create_views(plan, manager, self.target, self.golden)
         self.notes += run_views.notes
         self.target, self.golden = run_views.compared or (self.target, self.golden)
-        self._hints, self._write_pairs = run_views.hints, run_views.write_pairs
+        self.hints, self._write_pairs = run_views.hints, run_views.write_pairs
         self._matcher = run_views.matcher
         by_option = (spec.name for spec in manager.specs("matchers", MatcherSpec) if spec.is_selected_by(plan.options))
         spec = manager.find("matchers", next(by_option, run_views.matcher), MatcherSpec)
@@ -152,19 +152,6 @@ class RunComparison:
         """Split the target's ops into about ``count`` ranges of equal cost, as (start, stop)."""
         costs = self._order.compute_costs()
         return [*self._order.yield_spans(0, len(self._order.ops), costs.sum() / max(1, count), costs)]
-
-    def look(self, batch: RowBatch) -> None:
-        """Add notes on known differences between frameworks that may explain the rows of a batch."""
-        self.notes += self._hints.of(batch)
-
-    def explain(self, suspects: Sequence[Suspect]) -> None:
-        """Add notes on known differences between frameworks that may explain the suspects."""
-        self.notes += self._hints.of_suspects(suspects)
-
-    def advised(self, advice: Advice) -> Advice:
-        """Return the advice extended by the known differences between the frameworks."""
-        differences = [f"Known difference: {text}." for text in self._hints.explaining]
-        return replace(advice, text="\n".join([advice.text, *differences]))
 
     def columns(self, mode: Mode) -> Sequence[Column]:
         """Return the columns of the table of ``mode``."""

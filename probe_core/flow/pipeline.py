@@ -112,7 +112,7 @@ def _add_answer(draft: ReportDraft, finder: Finder | None, comparison: RunCompar
                 draft.answer = finder.answer(draft, comparison, pair)
         except PluginError as error:
             draft.problems.append(f"{error.what} There is no verdict. {error.fix}")
-    comparison.explain(finder.found)
+    comparison.notes += comparison.hints.of_suspects(finder.found)
 
 
 def _discard(writers: Sequence[ResultFiles | _PluginWitness]) -> None:
@@ -147,7 +147,7 @@ def _write(
             for batch in batches:
                 judge_chain.apply(batch)
                 result_files.write(batch)
-                comparison.look(batch)
+                comparison.notes += comparison.hints.of(batch)
                 if finder is not None:
                     add_rows(finder, batch, LineNumbers(result_files.line, draft.counts.rows))
                 draft.add(batch)
@@ -181,5 +181,6 @@ def _add_advice(report: Report, comparison: RunComparison, result_files: ResultF
     advice = next(iter(comparison.manager.notify("probe_advise", returns=Advice, report=report)), None)
     if advice is None:
         return report
-    advice = comparison.advised(advice)
+    differences = [f"Known difference: {text}." for text in comparison.hints.explaining]
+    advice = replace(advice, text="\n".join([advice.text, *differences]))
     return replace(report, advice=advice, files=(*report.files, *result_files.write_advice(advice)))

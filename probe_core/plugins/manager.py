@@ -25,7 +25,7 @@ from probe_core import __version__
 from probe_core.errors import UserError, describe_error, suggest_name
 from probe_core.plugins import builtins, hookspecs
 from probe_core.plugins.blame import Origin, PluginError, describe_fix
-from probe_core.plugins.distributions import create_missing_error, find_provider
+from probe_core.plugins.distributions import PLUGINS_VARIABLE, create_missing_error, find_provider
 from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
 from probe_core.plugins.parameters import parse_parameters, split_parameters
 from probe_core.plugins.specs import KINDS, ReaderSpec, Spec, address, problem_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S", bound=Spec)
 
-PLUGINS_VARIABLE = "PROBE_PLUGINS"
 CORE_PLUGIN = "core"
 
 
@@ -266,7 +265,7 @@ class Manager:
         """Return the error for a contribution that no plugin gives: a package to install, or valid names."""
         distribution = find_provider(kind, name)
         if distribution is not None:
-            return create_missing_error(f'The {format_kind(kind)} "{name}"', distribution, PLUGINS_VARIABLE)
+            return create_missing_error(f'The {format_kind(kind)} "{name}"', distribution)
         names = self.names(kind)
         close = suggest_name(name, names) or next(
             (candidate for candidate in names if candidate.startswith(name)), None
@@ -290,7 +289,7 @@ class Manager:
         distribution = next(filter(None, (find_provider("flags", text) for text in spellings)), None)
         if distribution is None:
             return None
-        return create_missing_error(f'The option "{name}"', distribution, PLUGINS_VARIABLE)
+        return create_missing_error(f'The option "{name}"', distribution)
 
     def notify(self, hook: str, returns: type[object] | None = None, **arguments: Any) -> list[Any]:
         """Call a hook on every plugin and return the answers that are not None; exceptions become warnings.

@@ -16,7 +16,7 @@ from probe_core.model.answers import Answer
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.distributions import create_missing_error, find_provider
-from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
+from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Compared, Finished
 from probe_core.plugins.specs import AnswerSpec, OutputSpec, SchedulerSpec
 from probe_core.progress import report_progress
@@ -64,7 +64,7 @@ def _find_record_file(path: Path, formats: RecordFiles) -> Path:
 
 def _create_ranks_error(subject: str) -> UserError:
     """Return the error for work that needs the scheduler of a plugin."""
-    return create_missing_error(subject, find_provider("schedulers", "workers") or "", PLUGINS_VARIABLE)
+    return create_missing_error(subject, find_provider("schedulers", "workers") or "")
 
 
 def compare_one_by_one(pairs: Sequence[RunPair], compare: Callable[[RunPair], Finished]) -> Iterator[Finished]:

@@ -102,7 +102,7 @@ def test_the_limits_of_the_first_difference() -> None:
     ],
 )
 def test_the_thresholds_of_the_standards(key: str, anchor: str) -> None:
-    limits = loaded("plugins/metrics/probe_metrics/precheck/thresholds.yaml")
+    limits = loaded("plugins/metrics/probe_metrics/standards/thresholds.yaml")
     first, later = (release for name, release in limits.items() if isinstance(release, dict) and "ulp" in release)
     for release, text in ((first, section("standards", anchor)), (later, section("standards", "releases"))):
         found = numbers(release[key]) if release is first else numbers(release.get(key, {}))
@@ -112,7 +112,7 @@ def test_the_thresholds_of_the_standards(key: str, anchor: str) -> None:
 
 
 def test_the_lists_of_the_standards() -> None:
-    lists = loaded("plugins/metrics/probe_metrics/precheck/apis.yaml")
+    lists = loaded("plugins/metrics/probe_metrics/standards/apis.yaml")
     text = section("standards", "methods")
     for name, title in (
         ("absolute_threshold", "absolute threshold"),

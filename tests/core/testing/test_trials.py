@@ -60,7 +60,7 @@ def plugin(kind: str, *specs: Spec) -> Manager:
     give.__name__ = f"probe_{kind}"
     setattr(module, f"probe_{kind}", hookimpl(give))
     if kind in ("reporters", "tables"):
-        return manager_of(mine=module, output=OUTPUT)
+        return manager_of(**{"mine": module, "probe-reporters": OUTPUT})
     return manager_of(mine=module)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from probe_precheck import Judgement, Numbers, Output
 
-from probe_metrics.precheck.elements import Elements, compute_share
-from probe_metrics.precheck.inf_nan import InfNanTally
-from probe_metrics.precheck.thresholds import get_for_dtype, load_thresholds
-from probe_metrics.precheck.verdicts import find_worst_status, judge_zero_rates
+from probe_metrics.standards.elements import Elements, compute_share
+from probe_metrics.standards.inf_nan import InfNanTally
+from probe_metrics.standards.thresholds import get_for_dtype, load_thresholds
+from probe_metrics.standards.verdicts import find_worst_status, judge_zero_rates
 
 RATE_STATUS_COLUMNS = {
     "inf_nan_error_rate": "inf_nan_status",

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_metrics.precheck.distribution import measure_largest_distance
-from probe_metrics.precheck.first_stage import FirstStage
+from probe_metrics.standards.distribution import measure_largest_distance
+from probe_metrics.standards.first_stage import FirstStage
 from probe_precheck.model import Array, Judged, Output, Status
 from probe_precheck.specs import StatusRuleSpec
 from pytest import approx

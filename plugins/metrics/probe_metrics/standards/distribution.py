@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from probe_precheck import Array
 
-from probe_metrics.precheck.elements import BFLOAT16, Flat
+from probe_metrics.standards.elements import BFLOAT16, Flat
 
 
 def zeros_agree(bench: Array, device: Array, limits: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from probe_metrics.precheck.mint_stage import MintStage, measure_closeness
+from probe_metrics.standards.mint_stage import MintStage, measure_closeness
 from probe_precheck.assignment import Assignment
 from probe_precheck.checking import rule_of, tables_of
 from probe_precheck.judging import Judge

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from probe_metrics.precheck.absolute_threshold import AbsoluteThreshold
-from probe_metrics.precheck.accumulative_error import AccumulativeError
-from probe_metrics.precheck.benchmark_ratio import BenchmarkRatio
-from probe_metrics.precheck.binary_consistency import BinaryConsistency
-from probe_metrics.precheck.dual_thousandth import DualThousandth
-from probe_metrics.precheck.first_stage import FirstStage
-from probe_metrics.precheck.thresholds import load_thresholds
-from probe_metrics.precheck.ulp import UlpError
+from probe_metrics.standards.absolute_threshold import AbsoluteThreshold
+from probe_metrics.standards.accumulative_error import AccumulativeError
+from probe_metrics.standards.benchmark_ratio import BenchmarkRatio
+from probe_metrics.standards.binary_consistency import BinaryConsistency
+from probe_metrics.standards.dual_thousandth import DualThousandth
+from probe_metrics.standards.first_stage import FirstStage
+from probe_metrics.standards.thresholds import load_thresholds
+from probe_metrics.standards.ulp import UlpError
 from probe_precheck import model
 from probe_precheck.tables import NUMBERS
 from pytest import approx

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from probe_precheck import Array, Judged, Message, Output, Status, measure, rounding_message
 
-from probe_metrics.precheck.binary_consistency import TOPK_API, TOPK_HINT, measure_error_rate
-from probe_metrics.precheck.closeness import measure_cosine, measure_extrema, measure_shares_below
-from probe_metrics.precheck.distribution import distributions_agree, zeros_agree
-from probe_metrics.precheck.elements import Elements, Flat
-from probe_metrics.precheck.thresholds import get_for_dtype, load_first_stage
-from probe_metrics.precheck.verdicts import to_status
+from probe_metrics.standards.binary_consistency import TOPK_API, TOPK_HINT, measure_error_rate
+from probe_metrics.standards.closeness import measure_cosine, measure_extrema, measure_shares_below
+from probe_metrics.standards.distribution import distributions_agree, zeros_agree
+from probe_metrics.standards.elements import Elements, Flat
+from probe_metrics.standards.thresholds import get_for_dtype, load_first_stage
+from probe_metrics.standards.verdicts import to_status
 
 TYPE_DIFFERS = Message("bench and npu output type is different.")
 NO_BENCH = Message("Bench output is None, skip this test.")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from probe_precheck import Output
 
-from probe_metrics.precheck.elements import Elements, Flat
+from probe_metrics.standards.elements import Elements, Flat
 
 
 class Extrema(NamedTuple):

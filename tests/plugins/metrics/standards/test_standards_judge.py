@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from probe_metrics.precheck.thresholds import load_thresholds
+from probe_metrics.standards.thresholds import load_thresholds
 from probe_precheck.model import Judgement, Numbers, Status, UnusableCell
 from probe_precheck.specs import StandardSpec
 from probe_precheck.tables import COMPARE_DETAILS

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from probe_precheck import Array, Judged, Message, Output, Status
 
-from probe_metrics.precheck.distribution import distributions_agree, zeros_agree
-from probe_metrics.precheck.elements import Elements, Flat
-from probe_metrics.precheck.first_stage import (
+from probe_metrics.standards.distribution import distributions_agree, zeros_agree
+from probe_metrics.standards.elements import Elements, Flat
+from probe_metrics.standards.first_stage import (
     FLOAT,
     INF_NAN_DIFFER,
     NO_BENCH,
@@ -22,9 +22,9 @@ from probe_metrics.precheck.first_stage import (
     judge_incomparable,
     judge_value,
 )
-from probe_metrics.precheck.solo import SoloVerdict
-from probe_metrics.precheck.thresholds import load_first_stage, load_section
-from probe_metrics.precheck.verdicts import to_status
+from probe_metrics.standards.solo import SoloVerdict
+from probe_metrics.standards.thresholds import load_first_stage, load_section
+from probe_metrics.standards.verdicts import to_status
 
 
 class MintStage:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from probe_precheck import Judgement, Message, Numbers, Output
 
-from probe_metrics.precheck.elements import Block, Elements, Flat, compute_share
-from probe_metrics.precheck.ratio import compare_numbers
-from probe_metrics.precheck.thresholds import get_for_dtype, load_thresholds
-from probe_metrics.precheck.verdicts import GPU_FAILS_SUFFIX, to_status
+from probe_metrics.standards.elements import Block, Elements, Flat, compute_share
+from probe_metrics.standards.ratio import compare_numbers
+from probe_metrics.standards.thresholds import get_for_dtype, load_thresholds
+from probe_metrics.standards.verdicts import GPU_FAILS_SUFFIX, to_status
 
 EXPONENT_MASK, EXPONENT_BIAS, MANTISSA_BITS = np.int64(0x7FF), np.int64(1023), np.int64(52)
 """Layout of float64: mask of the exponent, its bias, and number of mantissa bits."""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from probe_precheck import FORWARD, Judged, Message, Output, Status, measure, rounding_message
 
-from probe_metrics.precheck.binary_consistency import measure_error_rate
-from probe_metrics.precheck.distribution import round_to_device
-from probe_metrics.precheck.first_stage import FLOAT, classify_dtype
-from probe_metrics.precheck.thresholds import get_for_dtype, load_section, load_thresholds
-from probe_metrics.precheck.verdicts import to_status
+from probe_metrics.standards.binary_consistency import measure_error_rate
+from probe_metrics.standards.distribution import round_to_device
+from probe_metrics.standards.first_stage import FLOAT, classify_dtype
+from probe_metrics.standards.thresholds import get_for_dtype, load_section, load_thresholds
+from probe_metrics.standards.verdicts import to_status
 
 Numbers = Mapping[str, float | int]
 SOLO_RELEASE = "guide"

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from probe_precheck import Judgement, Message, Numbers, Output, Status
 
-from probe_metrics.precheck.elements import Block, Elements, compute_share, measure_error_balance
-from probe_metrics.precheck.inf_nan import InfNanTally
-from probe_metrics.precheck.ratio import Ratio, compare_numbers
-from probe_metrics.precheck.thresholds import get_for_dtype, load_thresholds
-from probe_metrics.precheck.verdicts import (
+from probe_metrics.standards.elements import Block, Elements, compute_share, measure_error_balance
+from probe_metrics.standards.inf_nan import InfNanTally
+from probe_metrics.standards.ratio import Ratio, compare_numbers
+from probe_metrics.standards.thresholds import get_for_dtype, load_thresholds
+from probe_metrics.standards.verdicts import (
     COMPARED_COLUMNS,
     create_limit_message,
     create_zero_rate_message,

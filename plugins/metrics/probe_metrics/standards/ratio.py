@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from probe_precheck import Message
 
-from probe_metrics.precheck.verdicts import MEASURED_COLUMNS
+from probe_metrics.standards.verdicts import MEASURED_COLUMNS
 
 
 class Ratio(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_metrics.precheck.benchmark_ratio import BenchmarkRatio
-from probe_metrics.precheck.first_stage import FirstStage, RoundingMessage
+from probe_metrics.standards.benchmark_ratio import BenchmarkRatio
+from probe_metrics.standards.first_stage import FirstStage, RoundingMessage
 from probe_precheck import Array, Numbers, Output, Status
 from support.cases import every
 from support.programs.numpy_kernels import gelu_slope, softmax

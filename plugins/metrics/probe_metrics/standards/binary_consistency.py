@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from probe_precheck import Judgement, Message, Numbers, Output
 
-from probe_metrics.precheck.elements import BFLOAT16, compute_share
-from probe_metrics.precheck.verdicts import find_worst_status, judge_zero_rates
+from probe_metrics.standards.elements import BFLOAT16, compute_share
+from probe_metrics.standards.verdicts import find_worst_status, judge_zero_rates
 
 TOPK_API = "topk"
 TOPK_HINT = Message(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from probe_metrics.precheck.elements import Block, Elements, compute_share
+from probe_metrics.standards.elements import Block, Elements, compute_share
 
 
 class InfNanTally:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from probe_precheck import Judgement, Message, Numbers, Output
 
-from probe_metrics.precheck.closeness import measure_shares_below
-from probe_metrics.precheck.elements import Elements
-from probe_metrics.precheck.thresholds import load_thresholds
-from probe_metrics.precheck.verdicts import GPU_FAILS_SUFFIX, find_number, to_status
+from probe_metrics.standards.closeness import measure_shares_below
+from probe_metrics.standards.elements import Elements
+from probe_metrics.standards.thresholds import load_thresholds
+from probe_metrics.standards.verdicts import GPU_FAILS_SUFFIX, find_number, to_status
 
 
 class DualThousandth:

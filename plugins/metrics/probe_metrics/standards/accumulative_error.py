@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from probe_precheck import Judgement, Numbers, Output, Status
 
-from probe_metrics.precheck.absolute_threshold import RATE_STATUS_COLUMNS, measure_error_rates
-from probe_metrics.precheck.elements import Elements, measure_error_balance
-from probe_metrics.precheck.thresholds import get_for_dtype, load_thresholds
-from probe_metrics.precheck.verdicts import (
+from probe_metrics.standards.absolute_threshold import RATE_STATUS_COLUMNS, measure_error_rates
+from probe_metrics.standards.elements import Elements, measure_error_balance
+from probe_metrics.standards.thresholds import get_for_dtype, load_thresholds
+from probe_metrics.standards.verdicts import (
     MEASURED_COLUMNS,
     create_limit_message,
     find_number,
