@@ -30,12 +30,11 @@ PYTHON = BIN / "python"
 OLDEST_PYTHON = (3, 10)
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
 LOWEST_PYTHONS = ((3, 10), (3, 11))
-KITS = ("recording", "matching", "precheck", "diagnosis")
+KITS = ("ranks", "reporters", "recording", "matching", "precheck", "diagnosis")
 PLUGINS = (
     "pytorch",
     "mindspore",
     "metrics",
-    "reporters",
     "page",
     "explain",
     "online",

@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
+from probe_core.plugins.distributions import PLUGINS_VARIABLE
+from probe_core.plugins.manager import Manager
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "probe_core" / "plugins" / "distributions.yaml"

@@ -24,13 +24,15 @@ import make_coverage
 import make_interface
 import make_msprobe
 from probe_precheck import tables as precheck
+from probe_reporters import ReasonTexts
 from probe_reporters.tables import COLUMNS
 
 from probe_core.cli.extending import add_plugin_options
 from probe_core.cli.main import EXIT_CODES, cli, run
 from probe_core.model import Mode
 from probe_core.plugins import hookspecs
-from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
+from probe_core.plugins.distributions import PLUGINS_VARIABLE
+from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import CommandSpec, MetricSpec, PolicySpec
 
 DOCS = Path(__file__).resolve().parent
@@ -145,7 +147,7 @@ def tables() -> list[str]:
         names = ", ".join(c.chinese if c.chinese == c.english else f"{c.chinese} ({c.english})" for c in columns)
         lines += [f"**{title}**: {names}", ""]
     lines += ["## Messages", "", "| code | Err_message | cell of a tensor metric |", "|---|---|---|"]
-    texts = ours().reason_texts.by_code
+    texts = ReasonTexts.load(ours()).by_code
     for code, text in texts.items():
         if text.message and not code.startswith("mark_"):
             lines.append(f"| {code} | {text.message} | {text.cell} |")

@@ -16,20 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError, format_count, make_printable, suggest_name
 from probe_core.files.atomic import create_private_directory, make_directory, write_atomically
-from probe_core.files.claim import get_time_stamp
 from probe_core.files.given import parse_numbers
 from probe_core.files.location import parse_location
 from probe_core.model import Cell, Level, RowCounts, Suspect
-from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
-from probe_core.plugins.specs import Option, OptionSpec, ReporterSpec
+from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode, get_time_stamp
+from probe_core.plugins.specs import Option, OptionSpec, OutputSpec, ReporterSpec
 
 if TYPE_CHECKING:
-    from probe_core.flow.table import Table
     from probe_core.model.answers import Answer
     from probe_core.model.batches import RowBatch
     from probe_core.model.report import Report
     from probe_core.plugins.manager import Manager
-    from probe_core.plugins.protocols import Conclusion, Finished
+    from probe_core.plugins.protocols import CellTable, Conclusion, Finished, Output
     from probe_core.store.layout import RunPair
 
 DEFAULT_OUTPUT = "./output"
@@ -97,8 +95,6 @@ def create_plan(manager: Manager, target: Path, golden: Path, options: Mapping[s
     values = {name: _convert_value(name, value) for name, value in passed_options.items() if name in OPTION_NAMES}
     if "stack" in values:
         values["stack"] = StackMode.SHOW if values["stack"] else StackMode.HIDE
-    if "scheduler" in values:
-        values.setdefault("executor", manager.find_scheduled_executor())
     values["options"] = {name: value for spec in specs for name, value in spec.defaults.items()}
     plan = Plan(target, golden, values.pop("output", Path(DEFAULT_OUTPUT)), get_time_stamp(), **values)
     plugin_values: dict[str, dict[str, Any]] = {}
@@ -216,12 +212,15 @@ class Comparison:
                     for level, cells in islice(rows, len(batch.lines(number))):
                         yield {**place, "level": level, **dict(zip(table.headers, cells))}
 
-    def _yield_batches(self) -> Generator[tuple[RunPair, Table, RowBatch], None, None]:
+    def _yield_batches(self) -> Generator[tuple[RunPair, CellTable, RowBatch], None, None]:
         """Yield the judged batches of each pair."""
         from probe_core import engine
         from probe_core.flow.comparison import RunComparison
         from probe_core.flow.judging import JudgeChain
 
+        output: Output | None = self._manager.make_first("outputs", OutputSpec)
+        if output is None:
+            raise self._manager.create_missing_error("outputs", "tables")
         engine.use_threads(self.plan.jobs)
         for pair in self.pairs:
             try:
@@ -231,11 +230,11 @@ class Comparison:
                 continue
             with closing(run_comparison):
                 judge_chain = JudgeChain(self._manager, run_comparison.highlights, run_comparison.blame)
-                watch = run_comparison.create_check()
+                watch, table = output.create_check(run_comparison), output.create_table(run_comparison)
                 for batch in run_comparison.batches(pair.rank):
                     judge_chain.apply(batch)
                     watch.look(batch)
-                    yield pair, run_comparison.table, batch
+                    yield pair, table, batch
                 for problem in watch.problems(run_comparison.row_count):
                     warnings.warn(problem, stacklevel=3)
 
@@ -291,7 +290,7 @@ class Comparison:
         """Compare all pairs, and yield their reports; the tables are there until the block ends."""
         directory = create_private_directory()
         try:
-            plan = replace(self.plan, output=directory, formats=formats, advise=False, answer=False, resume=False)
+            plan = replace(self.plan, output=directory, formats=formats, advise=False, answer=False)
             if any([result.interrupted for result in self._run(replace(plan, answers=()))]):
                 raise KeyboardInterrupt
             for result in self._finished:

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_ranks.scheduler import Distribution
 from support import DATA, TESTS
 from support.probe import Probe
 from support.programs.imported import CHECKED_WITH, compared_with
 from support.runs.results import read_jsonl
 from support.sampling import SLOW
-
-from probe_core.ranks.ranks import Ranks
 
 HEAVY = re.compile(r"^\s*(?:import|from) (?:torch|mindspore|distributed|subprocess|multiprocessing|playwright)\b", re.M)
 LONG = re.compile(r"^from hypothesis import given", re.M)
@@ -137,16 +136,16 @@ def _one_by_one() -> Iterator[property]:
 
     Starting two processes takes 0.4 s of CPU time more than comparing small runs.
     """
-    usual: Any = Ranks._jobs
+    usual: Any = Distribution._jobs
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ranks, "_jobs", property(lambda ranks: ranks.plan.jobs or 1))
+        patch.setattr(Distribution, "_jobs", property(lambda distribution: distribution.plan.jobs or 1))
         yield usual
 
 
 @pytest.fixture
 def processes(_one_by_one: property, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a comparison of several ranks without ``--jobs`` start processes, as it does outside of the tests."""
-    monkeypatch.setattr(Ranks, "_jobs", _one_by_one)
+    monkeypatch.setattr(Distribution, "_jobs", _one_by_one)
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,9 @@ import zipfile
 from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
-KITS = ("probe_recording", "probe_matching", "probe_precheck", "probe_diagnosis")
+KITS = ("probe_ranks", "probe_reporters", "probe_recording", "probe_matching", "probe_precheck", "probe_diagnosis")
 PLUGINS = (
-    "probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters", "probe_page", "probe_explain",
+    "probe_pytorch", "probe_mindspore", "probe_metrics", "probe_page", "probe_explain",
     "probe_online", "probe_watch", "probe_check", "probe_workflow", "probe_legacy",
 )  # fmt: skip
 PACKAGES = ("probe_core", *KITS, *PLUGINS)

@@ -65,9 +65,6 @@ def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -
     "and no number in common]")  # fmt: skip
 @option("--jobs", silent=["-j"], type=click.IntRange(min=1), metavar="N",
     help="Limit the number of processes.  [default: one per CPU core]")  # fmt: skip
-@option("--executor", metavar="NAME", help="Where to run comparisons: threads, processes, …")
-@option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
-@option("--resume", is_flag=True, help="Resume an interrupted comparison; finished ranks are kept.")
 @option("--fail-on", type=click.Choice(["warning", "error", FAIL_ON_SUSPECT, FAIL_ON_INCOMPLETE]),
     help="Exit with 1 if a row has this level or a worse one, a call is named as a cause (suspect), or "
     "values were not compared (incomplete); always on NOT COMPARABLE and CANNOT TELL.")  # fmt: skip

@@ -16,16 +16,16 @@ from probe_core.errors import UserError, find_nearest_names, format_count, forma
 from probe_core.flow.ahead import group_pairs, measure_ahead
 from probe_core.flow.judging import JudgeChain
 from probe_core.flow.opening import open_runs
-from probe_core.flow.table import MAX_SHEET_ROWS
 from probe_core.flow.tools import Tools
 from probe_core.flow.viewing import check_views, create_views, select_records
 from probe_core.matching.matching import ROW_COST, Matching, Region, RowOrder
-from probe_core.model import Advice, Column, Mode, Op, Suspect
+from probe_core.model import Column, Mode, Op
 from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan, StackMode
+from probe_core.model.report import MetricUse
+from probe_core.model.rows import MAX_SHEET_ROWS
 from probe_core.model.run import Run
-from probe_core.model.watched import MeasurementCheck
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Matcher
@@ -96,7 +96,7 @@ class RunComparison:
         run_views = create_views(plan, manager, self.target, self.golden)
         self.notes += run_views.notes
         self.target, self.golden = run_views.compared or (self.target, self.golden)
-        self._hints, self._write_pairs = run_views.hints, run_views.write_pairs
+        self.hints, self._write_pairs = run_views.hints, run_views.write_pairs
         self._matcher = run_views.matcher
         by_option = (spec.name for spec in manager.specs("matchers", MatcherSpec) if spec.is_selected_by(plan.options))
         spec = manager.find("matchers", next(by_option, run_views.matcher), MatcherSpec)
@@ -115,8 +115,10 @@ class RunComparison:
         self._shifted = self._find_shifted()
         self.highlights = self._can_highlight()
         self.has_stacks = self._use_stacks()
-        self.table = self._tools.create_table(self.has_stacks)
         self.shown: Sequence[tuple[str, str]] = self._tools.shown
+        self.added_columns: Sequence[tuple[str, str]] = self._tools.added_columns
+        self.label_policies: Sequence[str] = self._tools.label_policies
+        self.metric_uses: Sequence[MetricUse] = self._tools.metric_uses
 
     def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
         """Yield the batches of a comparison of two other runs, judged by the same judges."""
@@ -151,27 +153,10 @@ class RunComparison:
         costs = self._order.compute_costs()
         return [*self._order.yield_spans(0, len(self._order.ops), costs.sum() / max(1, count), costs)]
 
-    def look(self, batch: RowBatch) -> None:
-        """Add notes on known differences between frameworks that may explain the rows of a batch."""
-        self.notes += self._hints.of(batch)
-
-    def explain(self, suspects: Sequence[Suspect]) -> None:
-        """Add notes on known differences between frameworks that may explain the suspects."""
-        self.notes += self._hints.of_suspects(suspects)
-
-    def advised(self, advice: Advice) -> Advice:
-        """Return the advice extended by the known differences between the frameworks."""
-        differences = [f"Known difference: {text}." for text in self._hints.explaining]
-        return replace(advice, text="\n".join([advice.text, *differences]))
-
     def columns(self, mode: Mode) -> Sequence[Column]:
         """Return the columns of the table of ``mode``."""
         columns: Sequence[Column] = self.manager.find("tables", mode.value, TableSpec).make()
         return columns
-
-    def create_check(self) -> MeasurementCheck:
-        """Return an object that checks whether rows are measured, and whether each metric measures any."""
-        return MeasurementCheck(self.mode, self.manager.reason_texts, self._tools.create_metric_checks())
 
     def take_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Add tensor files that a worker could not read."""

@@ -14,15 +14,14 @@ from typing import NamedTuple, cast
 
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.judging import JudgeChain
-from probe_core.flow.writing import OutputFiles
 from probe_core.model import Advice
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
-from probe_core.model.report import LineNumbers, Report, ReportDraft
+from probe_core.model.report import LineNumbers, Report, ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Answerer, Finder, Finished, RowFinder, Witness
-from probe_core.plugins.specs import AnswerSpec, FinderSpec
+from probe_core.plugins.protocols import Answerer, Finder, Finished, Output, ResultFiles, RowFinder, Witness
+from probe_core.plugins.specs import AnswerSpec, FinderSpec, OutputSpec
 from probe_core.progress import report_progress
 from probe_core.store.layout import RunPair
 
@@ -46,7 +45,7 @@ def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, batch_source: B
     started = time.monotonic()
     comparison = RunComparison(plan, manager, pair.target, pair.golden)
     try:
-        finder = create_finder(manager)
+        finder: Finder | None = manager.make_first("finders", FinderSpec)
         batches = comparison.batches(pair.rank) if batch_source is None else batch_source(comparison)
         report = _write(comparison, batches, manager, pair, finder)
     finally:
@@ -93,13 +92,6 @@ def _create_witnesses(comparison: RunComparison, manager: Manager, pair: RunPair
     return witnesses
 
 
-def create_finder(manager: Manager) -> Finder | None:
-    """Return the finder of suspects of the first plugin that provides one."""
-    specs = manager.specs("finders", FinderSpec)
-    finder: Finder | None = specs[0].make() if specs else None
-    return finder
-
-
 def add_rows(finder: Finder, batch: RowBatch, lines: LineNumbers) -> None:
     """Add the rows of a batch, whose positions in the result files are ``lines``, to a finder."""
     if hasattr(finder, "add_batch"):
@@ -120,10 +112,10 @@ def _add_answer(draft: ReportDraft, finder: Finder | None, comparison: RunCompar
                 draft.answer = finder.answer(draft, comparison, pair)
         except PluginError as error:
             draft.problems.append(f"{error.what} There is no verdict. {error.fix}")
-    comparison.explain(finder.found)
+    comparison.notes += comparison.hints.of_suspects(finder.found)
 
 
-def _discard(writers: Sequence[OutputFiles | _PluginWitness]) -> None:
+def _discard(writers: Sequence[ResultFiles | _PluginWitness]) -> None:
     for writer in writers:
         writer.discard()
 
@@ -132,17 +124,18 @@ def _write(
     comparison: RunComparison, batches: Iterator[RowBatch], manager: Manager, pair: RunPair, finder: Finder | None
 ) -> Report:
     plan = comparison.plan
+    output: Output | None = manager.make_first("outputs", OutputSpec)
     draft = ReportDraft(
         pair.name,
         comparison.target.path,
         comparison.golden.path,
         comparison.mode,
         comparison.row_count,
-        comparison.create_check(),
+        RowCheck() if output is None else output.create_check(comparison),
         notes=comparison.notes,
         regions=comparison.regions,
     )
-    output = OutputFiles(plan, manager, pair, comparison.table, draft, comparison)
+    result_files = ResultFiles() if output is None else output.open_files(comparison, pair, draft)
     if finder is None:
         reason = str(manager.create_missing_error("finders", "suspects")).replace("\n", " ")
         draft.notes.append(f"there is no verdict. {reason}")
@@ -153,10 +146,10 @@ def _write(
         try:
             for batch in batches:
                 judge_chain.apply(batch)
-                output.write(batch)
-                comparison.look(batch)
+                result_files.write(batch)
+                comparison.notes += comparison.hints.of(batch)
                 if finder is not None:
-                    add_rows(finder, batch, LineNumbers(output.line, draft.counts.rows))
+                    add_rows(finder, batch, LineNumbers(result_files.line, draft.counts.rows))
                 draft.add(batch)
                 for witness in witnesses:
                     witness.write(batch)
@@ -166,9 +159,9 @@ def _write(
             draft.interrupted = True
         is_partial = draft.interrupted
         _add_answer(draft, finder, comparison, pair)
-        files = output.close(draft.answer if plan.answer else None, interrupted=is_partial)
+        files = result_files.close(draft.answer if plan.answer else None, interrupted=is_partial)
     except BaseException:
-        _discard([output, *witnesses])
+        _discard([result_files, *witnesses])
         raise
     files += [witness.close(interrupted=is_partial) for witness in witnesses]
     files += comparison.write_pairs(pair)
@@ -178,15 +171,16 @@ def _write(
         unreadable=tuple(comparison.unreadable),
         unreadable_count=comparison.unreadable_count,
         files=tuple(files),
-        faults=tuple(output.faults),
+        faults=tuple(result_files.faults),
     )
-    return _add_advice(report, comparison, output) if plan.advise and not report.interrupted else report
+    return _add_advice(report, comparison, result_files) if plan.advise and not report.interrupted else report
 
 
-def _add_advice(report: Report, comparison: RunComparison, output: OutputFiles) -> Report:
+def _add_advice(report: Report, comparison: RunComparison, result_files: ResultFiles) -> Report:
     """Write the advice of the first plugin that returns one to a file, and return the report with it."""
     advice = next(iter(comparison.manager.notify("probe_advise", returns=Advice, report=report)), None)
     if advice is None:
         return report
-    advice = comparison.advised(advice)
-    return replace(report, advice=advice, files=(*report.files, output.write_advice(advice)))
+    differences = [f"Known difference: {text}." for text in comparison.hints.explaining]
+    advice = replace(advice, text="\n".join([advice.text, *differences]))
+    return replace(report, advice=advice, files=(*report.files, *result_files.write_advice(advice)))

@@ -10,13 +10,12 @@ import numpy as np
 
 from probe_core.errors import UserError
 from probe_core.flow.ahead import GroupFunction
-from probe_core.flow.table import Table, find_metrics
 from probe_core.model import Column, Level, Measurement, Mode, Reason, Verdict
 from probe_core.model.batches import OBSTACLES, RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan
+from probe_core.model.report import MetricUse
 from probe_core.model.results import LineMeasurements, MeasurementColumn, VerdictColumn
-from probe_core.model.watched import MetricCheck
 from probe_core.plugins.blame import PluginError, blame_plugin, create_plugin_error
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.parameters import split_parameters
@@ -80,6 +79,8 @@ class Tools:
     Attributes:
         names: The names of the metrics.
         shown: The metrics of the table, with their columns.
+        added_columns: The metrics that the plan adds to the table, with their columns.
+        label_policies: The policies whose labels have columns of their own.
         ahead: Functions of metrics to be called with large pairs before these are measured.
     """
 
@@ -91,11 +92,10 @@ class Tools:
         answer_specs: Sequence[AnswerSpec | FinderSpec],
         blame: Callable[[PluginError, str], None],
     ) -> None:
-        self._mode, self._texts = mode, manager.reason_texts
         self._blame = blame
         self._blamed: set[str] = set()
         table = manager.find("tables", mode.value, TableSpec)
-        self._columns: Sequence[Column] = table.make()
+        columns: Sequence[Column] = table.make()
         policies = [manager.find("policies", name, PolicySpec) for name in plan.policies]
         unusable = [name for name, spec in zip(plan.policies, policies) if mode not in spec.modes]
         policies = [spec for spec in policies if mode in spec.modes]
@@ -103,16 +103,16 @@ class Tools:
             raise _create_policy_error(unusable[0], manager.find("policies", unusable[0], PolicySpec), mode)
         chosen = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
         self._policy = _ActivePolicy.from_spec(chosen, mode)
-        self._label_policies = policies[1:]
+        self.label_policies = tuple(spec.name for spec in policies[1:])
         names = dict.fromkeys(name for spec in answer_specs for name in spec.policies)
-        further = [*self._label_policies, *(manager.find("policies", name, PolicySpec) for name in names)]
+        further = [*policies[1:], *(manager.find("policies", name, PolicySpec) for name in names)]
         self._further = [_ActivePolicy.from_spec(spec, mode) for spec in {spec.name: spec for spec in further}.values()]
-        table_metrics = find_metrics(self._columns)
+        table_metrics = _find_metrics(columns)
         further_metrics = [name for spec in policies for name in spec.metrics] + list(plan.metrics)
-        self._added = tuple(dict.fromkeys(name for name in further_metrics if name not in table_metrics))
+        added = tuple(dict.fromkeys(name for name in further_metrics if name not in table_metrics))
         metric_names = [
             *table_metrics,
-            *self._added,
+            *added,
             *chosen.metrics,
             *(name for spec in answer_specs for name in spec.metrics.get(mode, ())),
             *_find_highlighter_metrics(plan, manager, mode),
@@ -121,13 +121,8 @@ class Tools:
         self._metrics = [_create_metric(name, manager, mode) for name in dict.fromkeys(metric_names)]
         self.names = frozenset(active.spec.name for active in self._metrics)
         self.shown: Sequence[tuple[str, str]] = self._find_columns(table_metrics)
+        self.added_columns: Sequence[tuple[str, str]] = self._find_columns(added)
         self.ahead = self._find_group_functions()
-
-    def create_table(self, stack: bool) -> Table:
-        """Return the table, with a column for each further metric and for each further policy."""
-        labels = tuple(spec.name for spec in self._label_policies)
-        extra = self._find_columns(self._added)
-        return Table(self._mode, self._columns, self._texts, stack=stack, extra=extra, labels=labels)
 
     @property
     def opens_pairs(self) -> bool:
@@ -235,11 +230,12 @@ class Tools:
                 column.codes[:] = 1
         return columns
 
-    def create_metric_checks(self) -> list[MetricCheck]:
-        """Return objects that check whether each metric measures any row."""
+    @property
+    def metric_uses(self) -> list[MetricUse]:
+        """The metrics in use."""
         return [
-            MetricCheck(metric.asked, str(metric.spec.origin), metric.names, metric.asked in self._asked)
-            for metric in self._metrics
+            MetricUse(active.asked, str(active.spec.origin), active.names, active.asked in self._asked)
+            for active in self._metrics
         ]
 
     def _find_columns(self, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -285,6 +281,12 @@ class Tools:
             if blame is not None:
                 self._blame(blame, "Its cells in such rows are N/A, and Err_message shows the error.")
         return Measurement.failed(error, active.asked)
+
+
+def _find_metrics(columns: Sequence[Column]) -> tuple[str, ...]:
+    """Return the metrics that columns show, each once, in their order."""
+    sources = (column.source.partition(".")[0] for column in columns)
+    return tuple(dict.fromkeys(name for name in sources if name not in ("target", "golden", "row")))
 
 
 def _find_highlighter_metrics(plan: Plan, manager: Manager, mode: Mode) -> list[str]:

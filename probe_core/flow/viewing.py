@@ -9,7 +9,7 @@ from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.distributions import create_missing_error, find_provider
-from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
+from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Viewer
 from probe_core.plugins.specs import ViewSpec
 
@@ -64,7 +64,7 @@ def _describe_missing_mapping(manager: Manager, target: Run, golden: Run) -> str
     distribution = find_provider("flags", TRANSLATING_OPTION)
     if distribution is None or distribution in {plugin.distribution for plugin in manager.plugins.values()}:
         return ""
-    absent = create_missing_error("Mapping the names of one to the other", distribution, PLUGINS_VARIABLE)
+    absent = create_missing_error("Mapping the names of one to the other", distribution)
     return (
         f"the target is of {frameworks[0]} and the golden of {frameworks[1]}; equal names are paired. "
         f"{absent.what} {absent.fix}"

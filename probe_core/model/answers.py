@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -159,29 +159,3 @@ class Answer:
     def sentence(self) -> str:
         """The verdict as a sentence that begins with the outcome."""
         return f"{self.outcome.value}: {self.text}"
-
-    def plain(self) -> dict[str, Any]:
-        """Return the answer as plain data."""
-        return asdict(self) | {"outcome": self.outcome.value}
-
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Answer:
-        """Return the answer that plain data describes.
-
-        Raises:
-            LookupError, TypeError, ValueError: The data does not describe an answer.
-        """
-        return cls(
-            Outcome(plain["outcome"]), str(plain["text"]), tuple(map(_create_finding, plain["causes"])),
-            Coverage(**plain["coverage"]), tuple(plain["missing"]), tuple(plain["next"]),
-            tuple(Note(NoteKind(kind), str(text), str(op)) for kind, text, op in plain["notes"]),
-            dict(plain["baseline"]), tuple(plain["incomplete"]), tuple(map(_create_finding, plain["withdrawn"])),
-            tuple(Condition(*condition) for condition in plain["conditions"]), tuple(plain["unknown_conditions"]),
-            dict(plain["reference"]),
-        )  # fmt: skip
-
-
-def _create_finding(plain: Mapping[str, Any]) -> Finding:
-    """Return the finding that plain data describes."""
-    parts: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
-    return Finding(**parts | {"reason": Reason(*plain["reason"])})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
@@ -11,6 +12,12 @@ from typing import Any
 from probe_core.files.location import is_remote
 
 DEFAULT_FORMATS = ("xlsx",)
+TIME_STAMP_FORMAT = "%Y%m%d%H%M%S"
+
+
+def get_time_stamp() -> str:
+    """Return the current time in the format of the result files' names."""
+    return time.strftime(TIME_STAMP_FORMAT)
 
 
 class StackMode(str, Enum):
@@ -47,10 +54,6 @@ class Plan:
         pair_ranks: How ranks pair: ``auto``, ``number`` or ``order`` (docs/pairing.md#ranks).
         answers: The names of the questions about the whole comparison (``AnswerSpec``).
         jobs: Number of processes or threads; 0 for one per processor.
-        executor: The executor to use; None for processes if there are several files to compare, otherwise
-            this process.
-        scheduler: The address of a cluster's scheduler, if the executor has one.
-        resume: True to resume an interrupted comparison of the same runs; finished results are kept.
         options: The values of plugins' options by their names in the plan (``OptionSpec.defaults``).
     """
 
@@ -74,9 +77,6 @@ class Plan:
     pair_ranks: str = "auto"
     answers: tuple[str, ...] = ()
     jobs: int = 0
-    executor: str | None = None
-    scheduler: str | None = None
-    resume: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def with_options(self, **values: Any) -> Plan:

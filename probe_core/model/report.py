@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from probe_core.exports import create_deprecated_exporter
 from probe_core.model import GRAVITY, Advice, Level, Mode, RowCounts, Suspect
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
-from probe_core.model.watched import MeasurementCheck
+from probe_core.model.columns import Array
 
 
 class LineNumbers(Sequence[str]):
@@ -91,6 +91,44 @@ class Report:
         return not self.problems
 
 
+class MetricUse(NamedTuple):
+    """A metric that a comparison measures.
+
+    Attributes:
+        name: The name of the metric, with its parameters.
+        origin: The distribution that it comes from, and its version.
+        columns: The keys of its measurements in a row.
+        is_requested: True if ``--metric`` named it, False if only the table needs it.
+    """
+
+    name: str
+    origin: str
+    columns: tuple[str, ...]
+    is_requested: bool
+
+
+def find_measured_rows(batch: RowBatch) -> Array:
+    """Return True for the rows of a batch that were measured and judged."""
+    is_judged = batch.verdicts.map_verdicts(lambda verdict: verdict.measured and verdict.level is not Level.SKIP)
+    return is_judged & batch.is_matched
+
+
+class RowCheck:
+    """A check whether rows are measured, and metrics measure any; this base class only counts rows."""
+
+    def look(self, batch: RowBatch) -> int:
+        """Check a batch, and return the number of its rows that were measured."""
+        return int(find_measured_rows(batch).sum())
+
+    def notes(self) -> list[str]:
+        """Return sentences on rows of tables without a column for them."""
+        return []
+
+    def problems(self, rows: int) -> list[str]:
+        """Return the reasons why a comparison of ``rows`` rows gives no verdict; empty if it gives one."""
+        return []
+
+
 @dataclass(slots=True)
 class ReportDraft:
     """The outcome of a comparison whose rows are being written; its fields become those of ``Report``."""
@@ -100,7 +138,7 @@ class ReportDraft:
     golden: Path
     mode: Mode
     row_count: int
-    check: MeasurementCheck
+    check: RowCheck
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     regions: list[str] = field(default_factory=list)

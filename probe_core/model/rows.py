@@ -118,7 +118,7 @@ class Pair(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """A reason code of ``messages.ReasonTexts`` with its detail, behind a verdict or a missing value."""
+    """A reason code (``messages.Text``) with its detail, behind a verdict or a missing value."""
 
     code: str
     detail: str = ""
@@ -279,6 +279,11 @@ class Row(NamedTuple):
     stack: tuple[str, ...] | None = None
     further: Mapping[str, Verdict] = {}
     was: tuple[Changed, ...] = ()
+
+
+MAX_SHEET_ROWS = 1_048_500
+"""Largest number of rows of one sheet, without its header; a longer table is split and not highlighted
+(docs/tables.md#limits)."""
 
 
 @dataclass(frozen=True, slots=True)

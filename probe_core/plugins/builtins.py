@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import CommandSpec, ExecutorSpec, MatcherSpec
+from probe_core.plugins.specs import CommandSpec, MatcherSpec
 
 
 @hookimpl
 def probe_matchers() -> list[MatcherSpec]:
     """Return the matcher that needs no plugin."""
     return [MatcherSpec("exact", "equal names", "probe_core.matching.exact:ExactMatcher")]
-
-
-@hookimpl
-def probe_executors() -> list[ExecutorSpec]:
-    """Return the executors that work on every machine."""
-    return [
-        ExecutorSpec("threads", "threads of this process", "probe_core.ranks.executors:ThreadExecutor"),
-        ExecutorSpec("processes", "processes of this machine", "probe_core.ranks.executors:ProcessExecutor"),
-    ]
 
 
 @hookimpl

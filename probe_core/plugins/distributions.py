@@ -11,6 +11,9 @@ from typing import Any
 from probe_core.errors import UserError
 from probe_core.files.packaged import load_yaml
 
+PLUGINS_VARIABLE = "PROBE_PLUGINS"
+"""The environment variable that selects the plugins to load."""
+
 
 @cache
 def _load_distributions() -> Mapping[str, Mapping[str, list[str]]]:
@@ -43,13 +46,12 @@ def describe_installation(distribution: str) -> str:
     return f"In a clone of probe: pip install {clone}; from a folder of wheels: {wheels}"
 
 
-def create_missing_error(subject: str, distribution: str, switch: str) -> UserError:
+def create_missing_error(subject: str, distribution: str) -> UserError:
     """Return the error for a contribution whose distribution is not installed or is left out.
 
     Args:
         subject: The contribution, such as ``The format "xlsx"``.
         distribution: The distribution of this repository that gives it.
-        switch: The environment variable that selects the plugins to load.
     """
     try:
         version = metadata.version(distribution)
@@ -58,8 +60,8 @@ def create_missing_error(subject: str, distribution: str, switch: str) -> UserEr
             f"{subject} comes with {distribution}, which is not installed.", describe_installation(distribution)
         )
     name = distribution.removeprefix("probe-")
-    chosen = os.environ.get(switch, name).replace(" ", "").split(",")
+    chosen = os.environ.get(PLUGINS_VARIABLE, name).replace(" ", "").split(",")
     left_out, fix = ("is installed and left out", "See probe plugins for the reason.")
     if name not in chosen:
-        left_out, fix = f"{switch} leaves out", f"Add {name} to {switch}."
+        left_out, fix = f"{PLUGINS_VARIABLE} leaves out", f"Add {name} to {PLUGINS_VARIABLE}."
     return UserError(f"{subject} comes with {distribution} {version}, which {left_out}.", fix)

@@ -165,14 +165,14 @@ def probe_highlighters() -> list[specs.HighlightSpec]:  # type: ignore[empty-bod
 
 
 @hookspec
-def probe_executors() -> list[specs.ExecutorSpec]:  # type: ignore[empty-body]
-    """Return executors, selected with ``--executor NAME``, which run comparisons, for example on a cluster.
+def probe_schedulers() -> list[specs.SchedulerSpec]:  # type: ignore[empty-body]
+    """Return schedulers, which distribute comparisons over workers. Called when a comparison begins.
 
-    The factory makes an object whose ``open`` returns workers with the interface of ``concurrent.futures``.
+    Of several schedulers, that of the first plugin is used.
 
     Example::
 
-        return [ExecutorSpec(name="cluster", summary="my cluster", factory="my_package:Cluster")]
+        return [SchedulerSpec(name="queue", summary="ranks on my queue", factory="my_package.queue:Scheduler")]
     """
 
 
@@ -184,6 +184,18 @@ def probe_reporters() -> list[specs.ReporterSpec]:  # type: ignore[empty-body]
 
         return [ReporterSpec(name="tsv", summary="tab separated", suffix=".tsv",
                              factory="my_package.tsv:TsvReporter")]
+    """
+
+
+@hookspec
+def probe_outputs() -> list[specs.OutputSpec]:  # type: ignore[empty-body]
+    """Return outputs, which write the result files of comparisons. Called when a comparison begins.
+
+    Of several outputs, that of the first plugin is used.
+
+    Example::
+
+        return [OutputSpec(name="mine", summary="rows in my database", factory="my_package.rows:Database")]
     """
 
 

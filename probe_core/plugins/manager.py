@@ -12,10 +12,9 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib import metadata
 from types import FunctionType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,21 +25,19 @@ from probe_core import __version__
 from probe_core.errors import UserError, describe_error, suggest_name
 from probe_core.plugins import builtins, hookspecs
 from probe_core.plugins.blame import Origin, PluginError, describe_fix
-from probe_core.plugins.distributions import create_missing_error, find_provider, list_contributions
+from probe_core.plugins.distributions import PLUGINS_VARIABLE, create_missing_error, find_provider
 from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
 from probe_core.plugins.parameters import parse_parameters, split_parameters
-from probe_core.plugins.specs import KINDS, ExecutorSpec, ReaderSpec, Spec, address, problem_of
+from probe_core.plugins.specs import KINDS, ReaderSpec, Spec, address, problem_of
 from probe_core.store.files import DEFAULT_RECORD_FILES
 from probe_core.store.frames import FRAMEWORK_FRAMES
 
 if TYPE_CHECKING:
-    from probe_core.model.messages import ReasonTexts, Text
     from probe_core.store.layout import RecordFiles
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Spec)
 
-PLUGINS_VARIABLE = "PROBE_PLUGINS"
 CORE_PLUGIN = "core"
 
 
@@ -166,16 +163,17 @@ class Manager:
         except BaseException as error:  # a plugin must not end the command, not even with SystemExit
             self._leave_out(plugin, describe_error(error))
 
-    @cached_property
-    def reason_texts(self) -> ReasonTexts:
-        """The texts of reason codes; of several plugins with a code, the text of the first one is used."""
-        from probe_core.model.messages import ReasonTexts, check_texts
+    def merge_mappings(self, hook: str, check: Callable[[Any], Mapping[str, T]]) -> dict[str, T]:
+        """Return the mappings of all plugins as one; of several values of a key, that of the first plugin is used.
 
-        texts: dict[str, Text] = {}
-        for implementation in self._pluggy.hook.probe_reasons.get_hookimpls():
+        A plugin is left out if its hook, or ``check`` of its mapping, raises an exception.
+        """
+        merged: dict[str, T] = {}
+        caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
+        for implementation in caller.get_hookimpls():
             with self._guard(self.plugins[implementation.plugin_name]):
-                texts = {**check_texts(implementation.function()), **texts}
-        return ReasonTexts.with_plugins(texts)
+                merged = {**check(implementation.function()), **merged}
+        return merged
 
     def _leave_out(self, plugin: Plugin, problem: str, fix: str = "") -> None:
         self.plugins[plugin.name] = plugin
@@ -229,6 +227,11 @@ class Manager:
         """Return the specs of all contributions of a kind."""
         return [item.spec for item in self.contributions(kind) if isinstance(item.spec, as_type)]
 
+    def make_first(self, kind: str, as_type: type[S]) -> Any:
+        """Return what the first contribution of a kind makes; None if no plugin gives any."""
+        specs = self.specs(kind, as_type)
+        return specs[0].make() if specs else None
+
     def names(self, kind: str) -> list[str]:
         """Return the names of all contributions of a kind."""
         return list(dict.fromkeys(item.spec.name for item in self.contributions(kind)))
@@ -258,16 +261,11 @@ class Manager:
         files = (spec.record_files for spec in self.specs("readers", ReaderSpec))
         return tuple(dict.fromkeys((DEFAULT_RECORD_FILES, *files)))
 
-    def find_scheduled_executor(self) -> str | None:
-        """Return the executor that ``--scheduler`` selects, installed or not; None if there is none."""
-        names = [spec.name for spec in self.specs("executors", ExecutorSpec) if spec.has_scheduler]
-        return next(iter([*names, *list_contributions("executors")]), None)
-
     def create_missing_error(self, kind: str, name: str) -> UserError:
         """Return the error for a contribution that no plugin gives: a package to install, or valid names."""
         distribution = find_provider(kind, name)
         if distribution is not None:
-            return create_missing_error(f'The {format_kind(kind)} "{name}"', distribution, PLUGINS_VARIABLE)
+            return create_missing_error(f'The {format_kind(kind)} "{name}"', distribution)
         names = self.names(kind)
         close = suggest_name(name, names) or next(
             (candidate for candidate in names if candidate.startswith(name)), None
@@ -291,7 +289,7 @@ class Manager:
         distribution = next(filter(None, (find_provider("flags", text) for text in spellings)), None)
         if distribution is None:
             return None
-        return create_missing_error(f'The option "{name}"', distribution, PLUGINS_VARIABLE)
+        return create_missing_error(f'The option "{name}"', distribution)
 
     def notify(self, hook: str, returns: type[object] | None = None, **arguments: Any) -> list[Any]:
         """Call a hook on every plugin and return the answers that are not None; exceptions become warnings.

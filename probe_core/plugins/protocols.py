@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from probe_core.exports import create_deprecated_exporter
 
 if TYPE_CHECKING:
     from probe_core.errors import UserError
     from probe_core.matching.matching import Matching
     from probe_core.matching.views import Views
     from probe_core.model import (
+        Advice,
         Cell,
-        Colour,
         Column,
         Mark,
         Measurement,
@@ -29,11 +32,10 @@ if TYPE_CHECKING:
     from probe_core.model.batches import RowBatch
     from probe_core.model.measure import OpenPair
     from probe_core.model.plan import Plan
-    from probe_core.model.report import Report, ReportDraft
+    from probe_core.model.report import MetricUse, Report, ReportDraft, RowCheck
     from probe_core.model.run import Run
     from probe_core.plugins.manager import Manager
-    from probe_core.plugins.specs import Place, Pool
-    from probe_core.store.layout import Pairing, RunPair
+    from probe_core.store.layout import Pairing, RecordFiles, RunPair
 
 
 class Reader(Protocol):
@@ -105,6 +107,9 @@ class Opened(Protocol):
         is_debug: True for variables that a script saved on their own.
         has_stacks: True if the table shows call stacks.
         shown: The metrics of the table with their columns.
+        added_columns: The metrics that the plan adds to the table, with their columns.
+        label_policies: The policies whose labels have columns of their own.
+        metric_uses: The metrics that are measured.
         target: The run under test.
         golden: The reference run.
     """
@@ -115,6 +120,9 @@ class Opened(Protocol):
     is_debug: bool
     has_stacks: bool
     shown: Sequence[tuple[str, str]]
+    added_columns: Sequence[tuple[str, str]]
+    label_policies: Sequence[str]
+    metric_uses: Sequence[MetricUse]
     target: Run
     golden: Run
 
@@ -236,62 +244,89 @@ class PlanOption(Protocol):
         """Return the plan to carry out; ``option_names`` are the names of the options that the user gave."""
 
 
-class MergeOption(Protocol):
-    """A function that does extra work in ``merge_result`` for the options of a plugin."""
+class Scheduler(Protocol):
+    """A search for the record files of a plan, and a distribution of their comparisons over workers."""
 
-    def __call__(self, manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
-        """Do the work and return the exit code."""
+    def pair_runs(self, plan: Plan, formats: RecordFiles) -> Pairing:
+        """Return the record files to compare, by step and rank; ``formats`` are the names of record files."""
 
+    def find_interrupted(self, plan: Plan) -> str | None:
+        """Return the time stamp of the interrupted comparison that ``plan`` resumes; None if there is none."""
 
-class Executor(Protocol):
-    """A place to run comparisons, such as processes of this machine or a cluster."""
+    def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[Finished]:
+        """Yield each comparison when it ends, in any order.
 
-    place: Place
-
-    def open(self, jobs: int, scheduler: str | None) -> Pool:
-        """Return a pool of workers; functions, arguments and results of their calls can be pickled.
-
-        Args:
-            jobs: Number of calls at a time, or fewer if there are fewer workers; 0 for all workers.
-            scheduler: The address given with ``--scheduler``.
-
-        Raises:
-            UserError: The scheduler cannot be reached, or has no workers.
+        An error of one comparison is part of its result. Results of an earlier command are yielded first.
         """
 
 
-class TableWriter(Protocol):
-    """A result file that is being written."""
+class CellTable(Protocol):
+    """The columns of a table, whose cells are made from rows."""
 
-    def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
-        """Append one row."""
+    headers: Sequence[str]
 
-    def close(self) -> None:
-        """Complete the file at the path it was opened for."""
-
-    def abandon(self) -> None:
-        """Close the file without completing it; the caller removes it."""
+    def yield_rows(self, batch: RowBatch, *, all_digits: bool = False) -> Iterator[Sequence[Cell]]:
+        """Yield the cells of each row of a batch."""
 
 
-class AnswerWriter(TableWriter, Protocol):
-    """A result file that holds the answer as well (``ReporterSpec.answers``)."""
+class ResultFiles:
+    """The result files of one comparison; this base class writes none.
 
-    def answer(self, answer: Answer) -> None:
-        """Take in the answer, after the last row and before ``close``."""
+    Attributes:
+        faults: Sentences on the files that a plugin failed to write.
+    """
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+
+    def line(self, row: int) -> str:
+        """Return the position of a row, counted from 0, in the first file; empty if there is no file."""
+        return ""
+
+    def write(self, batch: RowBatch) -> None:
+        """Append the rows of a batch to all files."""
+
+    def close(self, answer: Answer | None, *, interrupted: bool = False) -> list[Path]:
+        """Complete the files, with the answer in files that hold answers, and return their paths."""
+        return []
+
+    def write_advice(self, advice: Advice) -> list[Path]:
+        """Write the advisor's file, and return its path."""
+        return []
+
+    def discard(self) -> None:
+        """Remove all files."""
 
 
-class PageWriter(TableWriter, Protocol):
-    """A page, which shows more than the cells of a table."""
+class Output(Protocol):
+    """The conversion of the rows of comparisons into tables and result files."""
 
-    def look(self, draft: ReportDraft, op: Op, row: Row) -> None:
-        """Take in a row, before its cells; ``draft`` is complete at ``close``."""
+    def reserve_time_stamp(
+        self, plan: Plan, parts: Set[str], *, is_resumed: bool = False
+    ) -> AbstractContextManager[str]:
+        """Return a context that reserves the plan's time stamp, or the next free one, for result files.
+
+        Args:
+            plan: The plan.
+            parts: The subdirectories of the output that hold results.
+            is_resumed: True to complete the results of exactly this time stamp.
+
+        Raises:
+            UserError: The output directory is not writable, or the comparison to resume is still running.
+        """
+
+    def create_table(self, opened: Opened) -> CellTable:
+        """Return the table of the mode of two runs."""
+
+    def create_check(self, opened: Opened) -> RowCheck:
+        """Return an object that checks whether rows are measured, and whether each metric measures any."""
+
+    def open_files(self, opened: Opened, pair: RunPair, draft: ReportDraft) -> ResultFiles:
+        """Return the result files of a comparison, which are written while ``draft`` is filled."""
 
 
-class Reporter(Protocol):
-    """An output format for tables."""
-
-    def open(self, path: Path, headers: Sequence[str], row_count: int) -> TableWriter:
-        """Begin a table of ``row_count`` rows at ``path``."""
-
-    def line(self, row: int, row_count: int) -> str:
-        """Return the position of a row, counted from 0, in the finished file, for people."""
+__getattr__ = create_deprecated_exporter(
+    __name__,
+    dict.fromkeys(("AnswerWriter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters")
+    | {"Executor": "probe_ranks"},
+)

@@ -11,16 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import Any, Union
 
 from probe_core.errors import UserError
+from probe_core.exports import create_deprecated_exporter
 from probe_core.model.values import Mode
 from probe_core.plugins.blame import Origin, blame_plugin
 from probe_core.plugins.parameters import Parameter
 from probe_core.store.files import DEFAULT_RECORD_FILES
-
-if TYPE_CHECKING:
-    from concurrent import futures
 
 Factory = Union[str, Callable[..., Any]]
 
@@ -215,7 +213,7 @@ class OptionSpec(ImportedSpec):
     """Options of a command that belong together.
 
     The factory is the function that is called if one of them is given: for ``compare`` a
-    ``protocols.PlanOption``, for ``merge_result`` a ``protocols.MergeOption``.
+    ``protocols.PlanOption``, for ``merge_result`` a ``probe_reporters.MergeOption``.
 
     Attributes:
         command: The command.
@@ -308,13 +306,18 @@ class TableSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class OutputSpec(Spec):
+    """The output of comparisons (makes a ``protocols.Output``)."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReporterSpec(Spec):
-    """A reporter (makes a ``protocols.Reporter``).
+    """A reporter (makes a ``probe_reporters.Reporter``).
 
     Attributes:
         suffix: The suffix of its files.
         all_digits: True for files that programs read, whose numbers are not rounded to 6 or 12 decimals.
-        answers: True if its writers are ``protocols.AnswerWriter``.
+        answers: True if its writers are ``probe_reporters.AnswerWriter``.
         page: True for a page: it makes ``PageWriter``, and ``head(comparison)``, the verdict as HTML. With a
             method ``open_page(path, headers, opened)``, its writers may read the two runs until they are closed.
         check: The address of a function that raises UserError if the format cannot be written here.
@@ -347,32 +350,9 @@ class DumperSpec(ImportedSpec):
     tasks: tuple[str, ...] = ()
 
 
-class Place(Enum):
-    """Locations of the workers of a pool."""
-
-    HERE = "in this process"
-    MACHINE = "in processes of this machine"
-    CLUSTER = "on other machines, or as good as"
-
-
-class Pool(NamedTuple):
-    """An executor of calls, and the number of calls that it makes at a time."""
-
-    executor: futures.Executor
-    size: int
-
-
 @dataclass(frozen=True, slots=True)
-class ExecutorSpec(Spec):
-    """A place to run comparisons (makes a ``protocols.Executor``).
-
-    Attributes:
-        has_scheduler: True if ``--scheduler`` selects it.
-        killed: The names of the exceptions raised if workers die during a call.
-    """
-
-    has_scheduler: bool = False
-    killed: tuple[str, ...] = ()
+class SchedulerSpec(Spec):
+    """A scheduler of the comparisons of a plan (makes a ``protocols.Scheduler`` for each plan)."""
 
 
 KINDS: Mapping[str, type[Spec]] = {
@@ -387,9 +367,12 @@ KINDS: Mapping[str, type[Spec]] = {
     "options": OptionSpec,
     "highlighters": HighlightSpec,
     "tables": TableSpec,
+    "outputs": OutputSpec,
     "reporters": ReporterSpec,
     "commands": CommandSpec,
     "dumpers": DumperSpec,
-    "executors": ExecutorSpec,
+    "schedulers": SchedulerSpec,
 }
 """The spec class of each kind of contribution."""
+
+__getattr__ = create_deprecated_exporter(__name__, dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks"))

@@ -16,7 +16,6 @@ from probe_core.exports import create_exporter
 if TYPE_CHECKING:
     from probe_core.testing.arrays import EDGES, edge_pairs
     from probe_core.testing.conformance import MetricConformance
-    from probe_core.testing.executors import ExecutorConformance
     from probe_core.testing.judges import JudgeConformance
     from probe_core.testing.manager import manager_of
     from probe_core.testing.matchers import MatcherConformance
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EDGES",
     "ArrayRun",
-    "ExecutorConformance",
     "HighlighterConformance",
     "JudgeConformance",
     "MatcherConformance",

@@ -61,7 +61,7 @@ class MetricConformance:
 
     def test_numbers_or_reasons_but_no_nan(self) -> None:
         """Check that each measurement is a value other than nan, or a reason with a text."""
-        texts = Manager().reason_texts.by_code
+        texts = Manager().merge_mappings("probe_reasons", dict)
         for name, target, golden in edge_pairs():
             for item in self.measured(target, golden):
                 assert (item.value is None) != (item.reason is None), name

@@ -16,13 +16,13 @@ from typing import Any
 
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.judging import JudgeChain
-from probe_core.flow.table import MESSAGE_COLUMN
 from probe_core.model import Advice, Column, Level, Mode, Row, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Contribution, Manager, Plugin
 from probe_core.plugins.specs import (
+    OutputSpec,
     PolicySpec,
     ReaderSpec,
     Spec,
@@ -75,7 +75,7 @@ class TrialManager(Manager):
         }
         named: dict[str, Contribution] = {}
         installed = super().contributions(kind)
-        if kind == "tables":  # every comparison uses them, so a broken table would fail all trials
+        if kind in ("tables", "outputs"):  # every comparison uses them, so a broken one would fail all trials
             installed = [item for item in installed if item.spec.origin.is_of_probe]
         for item in chain(tried, installed, further.get(kind, ())):
             named.setdefault(item.spec.name, item)
@@ -97,7 +97,7 @@ class TrialManager(Manager):
 
 
 def _create_columns() -> list[Column]:
-    return [Column("Name", "target.name"), MESSAGE_COLUMN]
+    return [Column("Name", "target.name"), Column("Err_message", "row.message")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,11 @@ class Trial:
             PluginError: A judge or highlighter failed.
         """
         judge_chain = JudgeChain(self.manager, highlight, _raise)
+        output = self.manager.make_first("outputs", OutputSpec)
+        table = None if output is None else output.create_table(comparison)
         for batch in comparison.batches():
             judge_chain.apply(batch)
-            deque(comparison.table.yield_rows(batch), 0)
+            deque(table.yield_rows(batch) if table else (), 0)
             _ = [(mark.colour, tuple(mark.reasons)) for mark in batch.marks.values()]
             yield batch
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
@@ -18,19 +17,18 @@ from probe_core.errors import UserError
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.pipeline import add_rows, compare_quietly
 from probe_core.model import Mode
-from probe_core.model.report import LineNumbers, ReportDraft
-from probe_core.model.watched import FAILED_REASON, MeasurementCheck
+from probe_core.model.report import LineNumbers, ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Manager, Plugin
-from probe_core.plugins.protocols import Compared
+from probe_core.plugins.protocols import Compared, Finished
 from probe_core.plugins.specs import (
     AnswerSpec,
     CommandSpec,
-    ExecutorSpec,
     MatcherSpec,
     MetricSpec,
     Needs,
     OptionSpec,
+    OutputSpec,
     ReaderSpec,
     Spec,
     ViewSpec,
@@ -40,12 +38,12 @@ from probe_core.store.layout import Pairing
 from probe_core.testing.trial import Trial, TrialError, TrialFault, TrialManager
 from probe_core.testing.trial_runs import FRAMEWORK
 
-REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, ExecutorSpec, AnswerSpec)
-"""Specs whose contributions may refuse the trial with a UserError, because they need a file, a scheduler or
+REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, AnswerSpec)
+"""Specs whose contributions may refuse the trial with a UserError, because they need a file or
 runs of another kind."""
 
-MAX_CALL_SECONDS = 120
-"""Time limit of a call of an executor, including the start of its worker."""
+FAILED_REASON = "metric_failed"
+"""Code of the reason of a cell whose metric failed."""
 
 CALLED_OPTION_COMMANDS = ("compare", "merge_result")
 """Commands of the core, for whose options the factory is a function."""
@@ -142,8 +140,14 @@ def _try_matcher(trial: Trial) -> None:
         trial.compare(mode, **chosen)
 
 
+def _has_output(trial: Trial) -> bool:
+    """Return False if no plugin makes tables, so that columns and formats cannot be tried."""
+    return bool(trial.manager.specs("outputs", OutputSpec))
+
+
 def _try_table(trial: Trial) -> None:
-    trial.compare(Mode(trial.spec.name))
+    if _has_output(trial):
+        trial.compare(Mode(trial.spec.name))
 
 
 def _try_finder(trial: Trial) -> None:
@@ -151,7 +155,7 @@ def _try_finder(trial: Trial) -> None:
         pair = trial.create_pair(mode)
         finder = trial.spec.make()
         with closing(RunComparison(trial.create_plan(mode), trial.manager, pair.target, pair.golden)) as comparison:
-            draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.row_count, MeasurementCheck(mode))
+            draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.row_count, RowCheck())
             for batch in trial.yield_batches(comparison):
                 add_rows(finder, batch, LineNumbers(str, 0))
                 draft.add(batch)
@@ -175,7 +179,7 @@ def _try_answer(trial: Trial) -> None:
 
 
 def _try_reporter(trial: Trial) -> None:
-    for mode in Mode:
+    for mode in Mode if _has_output(trial) else ():
         plan = trial.create_plan(mode, formats=(trial.spec.name,), highlight=True)
         report = compare_quietly(plan, trial.manager, trial.create_pair(mode)).report
         if report is not None and report.faults:
@@ -193,14 +197,12 @@ def _try_reader(trial: Trial) -> None:
     reader.open(trial.directory / "absent" / stranger.name)
 
 
-def _try_executor(trial: Trial) -> None:
-    pool = trial.spec.make().open(1, None)
-    try:
-        result = pool.executor.submit(operator.mul, 6, 7).result(MAX_CALL_SECONDS)
-    finally:
-        pool.executor.shutdown(wait=True, cancel_futures=True)
-    if result != 42 or pool.size < 1:
-        raise TrialError(f"its workers returned {result!r:.40} for 6 * 7")
+def _try_scheduler(trial: Trial) -> None:
+    """Let the scheduler make a single comparison."""
+    scheduler = trial.spec.make()
+    results = [*scheduler.run(trial.create_plan(Mode.TENSOR), trial.manager, [trial.create_pair(Mode.TENSOR)])]
+    if [type(result) for result in results] != [Finished]:
+        raise TrialError(f"run must yield a Finished for each pair, not {results!r:.80}")
 
 
 def _try_option(trial: Trial) -> None:
@@ -228,12 +230,13 @@ TRIALS: Mapping[str, Callable[[Trial], None]] = {
     "highlighters": _try_in_all_modes,
     "views": _try_in_all_modes,
     "matchers": _try_matcher,
+    "outputs": _try_in_all_modes,
     "tables": _try_table,
     "finders": _try_finder,
     "answers": _try_answer,
     "reporters": _try_reporter,
     "readers": _try_reader,
-    "executors": _try_executor,
+    "schedulers": _try_scheduler,
     "options": _try_option,
     "commands": _try_command,
 }

@@ -111,11 +111,11 @@ def test_a_metric_that_raises_on_every_row_is_warned_of(runs: Any, monkeypatch: 
 # -- options ---------------------------------------------------------------------------------------
 
 VALUES: dict[str, Any] = {
-    "advise": False, "answer": False, "executor": "threads",
+    "advise": False, "answer": False,
     "formats": "csv",
     "framework": "pytorch", "highlight": True, "jobs": 3,
     "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there", "pair_ranks": "order",
-    "policies": "accuracy", "ranks": range(2), "resume": True, "scheduler": "tcp://x:1", "stack": True,
+    "policies": "accuracy", "ranks": range(2), "stack": True,
     "stack_path": "stack.json", "steps": 1,
 }  # fmt: skip
 
@@ -127,7 +127,8 @@ def test_every_option_reaches_the_plan() -> None:
 
     assert sorted(VALUES) == OPTION_NAMES
     mappings = {"api_mapping": True, "cell_mapping": "cells.yaml", "mapping": {"a": "b"}}
-    plan = create_plan(Manager(), Path("t"), Path("g"), mappings | VALUES).describe()
+    workers = {"executor": "threads", "resume": True, "scheduler": "tcp://x:1"}
+    plan = create_plan(Manager(), Path("t"), Path("g"), mappings | workers | VALUES).describe()
     assert {name: plan[name] for name in ("advise", "answer", "highlight", "resume", "jobs", "executor", "scheduler")} == {
         "advise": False, "answer": False, "highlight": True, "resume": True, "jobs": 3, "executor": "threads", "scheduler": "tcp://x:1",
     }  # fmt: skip

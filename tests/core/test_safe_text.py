@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from probe_matching.written import _format_yaml
 from probe_recording import sites
 from probe_recording.directory import StepDirectory
+from probe_reporters.spreadsheet_text import neutralise
 from support import ROOT
 from support.cases import every
 from support.measuring import PROPERTY
@@ -23,7 +24,6 @@ from support.runs.hostile_runs import EVERYTHING, dangers
 from probe_core.cli import console
 from probe_core.errors import UserError, make_printable
 from probe_core.safe_text import escape_invisible, format_safe_json
-from probe_core.spreadsheet_text import neutralise
 
 ANY_TEXT = st.text(st.integers(0, 0x10FFFF).map(chr), max_size=20)
 

@@ -12,8 +12,7 @@ from probe_recording.reading.leaves import leaf_of
 import probe_core
 from probe_core.model.dtypes import get_dtype_kind, is_foreign_spelling, is_same_dtype
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import ExecutorSpec, ReaderSpec
+from probe_core.plugins.specs import ReaderSpec
 from probe_core.store.frames import FRAMEWORK_FRAMES
 from probe_core.testing import manager_of
 
@@ -52,20 +51,11 @@ class _Hooks:
     def probe_readers(self) -> list[ReaderSpec]:
         return [ReaderSpec("mine", "mine", dict, record_files=("calls.mine",), framework_frames=("-packages/mine/",))]
 
-    @hookimpl
-    def probe_executors(self) -> list[ExecutorSpec]:
-        return [ExecutorSpec("cluster", "mine", dict, has_scheduler=True)]
 
-
-def test_a_plugin_contributes_its_files_frames_and_scheduler() -> None:
+def test_a_plugin_contributes_its_files_and_frames() -> None:
     frames = ("File /x/site-packages/mine/nn.py, line 1", "File /home/train.py, line 2")
     assert own_frame(frames) == frames[0]
     manager = manager_of(mine=_Hooks())  # type: ignore[arg-type]
     assert manager.record_files() == (("dump.json", "debug.json"), ("calls.mine",))
     assert own_frame(frames) == frames[1]
     FRAMEWORK_FRAMES.discard("-packages/mine/")
-    assert manager.find_scheduled_executor() == "cluster"
-
-
-def test_the_scheduler_of_a_distribution_that_is_not_installed() -> None:
-    assert Manager([]).find_scheduled_executor() == "dask", "its name, and with it the command that installs it"

@@ -9,7 +9,7 @@ import pytest
 from support import ROOT
 
 from probe_core.cli.main import load_unsupported_commands
-from probe_core.plugins.manager import PLUGINS_VARIABLE
+from probe_core.plugins.distributions import PLUGINS_VARIABLE
 
 sys.path.append(str(ROOT / "docs"))
 import make_coverage

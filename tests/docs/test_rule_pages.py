@@ -61,8 +61,7 @@ def test_the_columns_of_the_tables() -> None:
 
 def test_the_messages_of_the_tables() -> None:
     from probe_metrics.reasons import REASONS as OTHERS
-
-    from probe_core.model.messages import REASON_TEXTS
+    from probe_reporters.reason_texts import REASON_TEXTS
 
     messages, marks = section("tables", "messages"), section("tables", "highlighting")
     for code, text in {**REASON_TEXTS, **OTHERS}.items():
@@ -103,7 +102,7 @@ def test_the_limits_of_the_first_difference() -> None:
     ],
 )
 def test_the_thresholds_of_the_standards(key: str, anchor: str) -> None:
-    limits = loaded("plugins/metrics/probe_metrics/precheck/thresholds.yaml")
+    limits = loaded("plugins/metrics/probe_metrics/standards/thresholds.yaml")
     first, later = (release for name, release in limits.items() if isinstance(release, dict) and "ulp" in release)
     for release, text in ((first, section("standards", anchor)), (later, section("standards", "releases"))):
         found = numbers(release[key]) if release is first else numbers(release.get(key, {}))
@@ -113,7 +112,7 @@ def test_the_thresholds_of_the_standards(key: str, anchor: str) -> None:
 
 
 def test_the_lists_of_the_standards() -> None:
-    lists = loaded("plugins/metrics/probe_metrics/precheck/apis.yaml")
+    lists = loaded("plugins/metrics/probe_metrics/standards/apis.yaml")
     text = section("standards", "methods")
     for name, title in (
         ("absolute_threshold", "absolute threshold"),

@@ -171,6 +171,7 @@ def test_the_examples_of_the_hooks_return_what_the_hooks_ask_for() -> None:
     import probe_diagnosis.specs
     import probe_matching
     import probe_precheck.specs
+    import probe_ranks.specs
     import probe_recording.specs
 
     from probe_core.model.messages import Text
@@ -182,6 +183,7 @@ def test_the_examples_of_the_hooks_return_what_the_hooks_ask_for() -> None:
         specs,
         protocols,
         probe_precheck.specs,
+        probe_ranks.specs,
         probe_diagnosis.specs,
         probe_recording.specs,
         probe_matching,

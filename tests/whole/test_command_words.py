@@ -255,7 +255,8 @@ def test_exit_codes_stand_in_one_table() -> None:
 def chinese_messages() -> list[str]:
     """Return the Chinese texts of all messages in the code of runners and rules, values left as ``{}``."""
     found = []
-    for path in sorted((DOCS.parent / "plugins").glob("*/probe_*/precheck/*.py")):
+    plugins = DOCS.parent / "plugins"
+    for path in sorted([*plugins.glob("*/probe_*/precheck/*.py"), *plugins.glob("*/probe_*/standards/*.py")]):
         if path.name in AFTER_DETAILS:
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from probe_ranks import Place, Pool
+
 from probe_core.errors import UserError
-from probe_core.plugins.specs import Place, Pool
 
 SCHEDULER_TIMEOUT_SECONDS = 15
 """Seconds to wait for an answer of the scheduler."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from probe_ranks import ExecutorSpec
+
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import ExecutorSpec
 
 
 @hookimpl

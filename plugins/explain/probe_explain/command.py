@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from probe_reporters import claim_time_stamp
 
 from probe_core.cli import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED
 from probe_core.cli.options import Location, NumberRanges
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
-from probe_core.files.claim import claim_time_stamp, get_time_stamp
+from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from probe_reporters import Reporter, write_table
+
 from probe_core import __version__
 from probe_core.errors import format_count
 from probe_core.files.atomic import make_directory, remove_leftovers, write_atomically, write_text
-from probe_core.flow.writing import write_table
 from probe_core.model import Cell
 from probe_core.plugins.blame import blame_plugin
-from probe_core.plugins.protocols import Reporter
 from probe_core.plugins.specs import ReporterSpec
 from probe_explain.run import Explanation
 from probe_explain.verdict import ExplainCause, ExplainVerdict

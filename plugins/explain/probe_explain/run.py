@@ -19,6 +19,7 @@ from probe_precheck import (
     runner_of,
     supervise,
 )
+from probe_ranks import find_ranks
 
 from probe_core.engine import count_cores
 from probe_core.errors import UserError, find_nearest_names
@@ -27,7 +28,6 @@ from probe_core.model import Mode
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
 from probe_core.progress import report_progress
-from probe_core.store.layout import find_ranks
 from probe_explain.replaying import CallResult, ReplaySetup, create_skipped_result, find_replayer
 
 PRELOADED_MODULES = ("probe_explain.replaying", "probe_precheck.yardstick")

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from probe_reporters import claim_time_stamp
 
 from probe_core.cli import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import format_count
-from probe_core.files.claim import claim_time_stamp, get_time_stamp
+from probe_core.model.plan import get_time_stamp
 
 if TYPE_CHECKING:
     from probe_legacy.acl.convert import Place

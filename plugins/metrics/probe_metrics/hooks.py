@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ULP_LIMIT = Parameter("limit", float, "distance in ulp that an element may have; by dtype unless given")
 MEASURE_AHEAD_PATH = "probe_metrics.kernel:measure_ahead"
 GUIDE_NAME = "whole-net comparison guide, 8.3"
-APIS_FILE = "probe_metrics.precheck:apis.yaml"
+APIS_FILE = "probe_metrics.standards:apis.yaml"
 MINT_RESULT_COLUMNS = tuple((key, header, header) for key, header in (
     ("name", "API Name"), ("forward", "Forward Test Success"), ("backward", "Backward Test Success"),
     ("message", "Message"), ("standard", "Standard"),
@@ -107,21 +107,21 @@ def probe_standards() -> list[StandardSpec]:
 
     return [
         StandardSpec("binary_consistency", "no element differs",
-                     "probe_metrics.precheck.binary_consistency:BinaryConsistency",
+                     "probe_metrics.standards.binary_consistency:BinaryConsistency",
                      "二进制一致法", "Binary Consistency", APIS_FILE, "exact"),
         StandardSpec("absolute_threshold", "no element's error is over its bound",
-                     "probe_metrics.precheck.absolute_threshold:AbsoluteThreshold",
+                     "probe_metrics.standards.absolute_threshold:AbsoluteThreshold",
                      "绝对阈值法", "Absolute Threshold", APIS_FILE),
         StandardSpec("ulp", "few elements with a large error in ulp, or fewer than on the GPU",
-                     "probe_metrics.precheck.ulp:UlpError", "ULP误差比对法", "ULP Error", APIS_FILE),
+                     "probe_metrics.standards.ulp:UlpError", "ULP误差比对法", "ULP Error", APIS_FILE),
         StandardSpec("dual_thousandth", "nearly all elements are within a thousandth",
-                     "probe_metrics.precheck.dual_thousandth:DualThousandth",
+                     "probe_metrics.standards.dual_thousandth:DualThousandth",
                      "双千指标法", "Dual Thousandth", APIS_FILE),
         StandardSpec("accumulative_error", "errors of long sums within one bound, to either side alike",
-                     "probe_metrics.precheck.accumulative_error:AccumulativeError",
+                     "probe_metrics.standards.accumulative_error:AccumulativeError",
                      "累积误差比对法", "Accumulative Error", APIS_FILE),
         StandardSpec("benchmark_ratio", "errors no larger than the GPU's, by their ratio",
-                     "probe_metrics.precheck.benchmark_ratio:BenchmarkRatio",
+                     "probe_metrics.standards.benchmark_ratio:BenchmarkRatio",
                      "标杆比对法", "Benchmark Ratio", APIS_FILE, "rest"),
     ]  # fmt: skip
 
@@ -133,9 +133,9 @@ def probe_status_rules() -> list[StatusRuleSpec]:
 
     return [
         StatusRuleSpec("first_stage", "cosine, largest error and shares of small relative errors; exact for "
-                       "integers", "probe_metrics.precheck.first_stage:FirstStage"),
+                       "integers", "probe_metrics.standards.first_stage:FirstStage"),
         StatusRuleSpec("mint_stage", "cosine and largest error for mindspore, and the verdict of the API's "
-                       "standard beside it", "probe_metrics.precheck.mint_stage:MintStage", "mindspore",
+                       "standard beside it", "probe_metrics.standards.mint_stage:MintStage", "mindspore",
                        result=MINT_RESULT_COLUMNS, details=MINT_DETAILS_COLUMNS),
     ]  # fmt: skip
 

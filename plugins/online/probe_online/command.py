@@ -11,7 +11,7 @@ from probe_precheck import Settings, Status
 from probe_core.cli import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 from probe_core.errors import UserError
-from probe_core.files.claim import get_time_stamp
+from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_online import settings as online
 from probe_online import words

@@ -21,10 +21,10 @@ from probe_precheck import (
     tables_of,
 )
 from probe_recording import create_receiver_context
+from probe_reporters import claim_time_stamp
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, remove_leftovers
-from probe_core.files.claim import claim_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_online.desk import Desk
 from probe_online.files import ResultDirectory

@@ -18,7 +18,8 @@ import click
 from probe_core.errors import UserError
 from probe_core.model import Cell, Colour, Measurement, Mode, Op, Percent, Row
 from probe_core.model.report import ReportDraft
-from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager, PluginWarning
+from probe_core.plugins.distributions import PLUGINS_VARIABLE
+from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.protocols import Opened
 from probe_page.columns import Columns
 from probe_page.document import Document, write_page

@@ -13,7 +13,7 @@ from probe_core.errors import UserError
 from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
 from probe_core.plugins.blame import Origin, PluginError, blame_plugin, create_plugin_error
 from probe_core.plugins.distributions import create_missing_error
-from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager, PluginWarning, warn
+from probe_core.plugins.manager import Manager, PluginWarning, warn
 from probe_precheck.model import Message, strip_framework
 from probe_precheck.protocols import Standard
 from probe_precheck.settings import RELEASES, release_named
@@ -62,7 +62,7 @@ class Assignment:
                 self._chosen.pop(name, None)
                 warn(error, "It is left out, so other standards judge its APIs.")
         if not self._chosen:
-            raise create_missing_error("A precision standard", "probe-metrics", PLUGINS_VARIABLE)
+            raise create_missing_error("A precision standard", "probe-metrics")
         self._blamed: set[str] = set()
         self._by_api: dict[str, str] = {}
         self._owners: dict[str, Origin] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from probe_core.errors import Defect, UserError
 from probe_core.plugins.distributions import create_missing_error, find_provider
-from probe_core.plugins.manager import PLUGINS_VARIABLE, Manager
+from probe_core.plugins.manager import Manager
 from probe_precheck.assignment import Assignment
 from probe_precheck.judging import Judge
 from probe_precheck.memory import OUT_OF_MEMORY
@@ -80,7 +80,7 @@ def find_rule_spec(manager: Manager, framework: str) -> StatusRuleSpec:
         for spec in specs:
             if isinstance(spec, StatusRuleSpec) and spec.framework == wanted:
                 return manager.find("status_rules", spec.name, StatusRuleSpec)
-    raise create_missing_error("A rule for the status of an output", "probe-metrics", PLUGINS_VARIABLE)
+    raise create_missing_error("A rule for the status of an output", "probe-metrics")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from probe_reporters import neutralise
+
 from probe_core.errors import UserError, make_printable
 from probe_core.files.given import read_regular_file
-from probe_core.spreadsheet_text import neutralise
 from probe_precheck.model import Message
 from probe_precheck.tables import Column
 

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from probe_reporters import add_second, neutralise
+
 from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import (
     create_file,
@@ -24,8 +26,6 @@ from probe_core.files.atomic import (
     remove_leftovers,
     replace_file,
 )
-from probe_core.files.claim import add_second
-from probe_core.spreadsheet_text import neutralise
 from probe_precheck import csvfile
 from probe_precheck.csvfile import BLANK, format_messages, format_number, read_table
 from probe_precheck.model import Detail, Result

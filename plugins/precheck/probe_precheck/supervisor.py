@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
+from probe_ranks import choose_start_method, collect_variables, mark_temporary_directory
+
 from probe_core.errors import UserError
-from probe_core.ranks import processes
 from probe_precheck.worker import END_TIMEOUT_SECONDS, Worker
 from probe_precheck.worker_process import MessageKind, Setup, WorkerMessage, describe_exception, serve
 
@@ -130,10 +131,10 @@ class Processes:
     ) -> None:
         if workers < 1:
             raise ValueError("workers must be at least 1")
-        method = method or processes.choose_start_method()
+        method = method or choose_start_method()
         context: Any = multiprocessing.get_context(method)
         if method == "forkserver":
-            processes.mark_temporary_directory()
+            mark_temporary_directory()
             context.set_forkserver_preload([serve.__module__, *preload])
         self._context = context
         self._setup = setup
@@ -147,7 +148,7 @@ class Processes:
         self._failed_starts = dict.fromkeys(self._free, 0)
         self._timeout = timeout
         self._start_timeout = max(MIN_START_TIMEOUT_SECONDS, START_TIMEOUT_FACTOR * timeout)
-        self._variables = processes.collect_variables()
+        self._variables = collect_variables()
         self._selector = selectors.DefaultSelector()
         self._bell, self._woken = socket.socketpair()
         for end in (self._bell, self._woken):

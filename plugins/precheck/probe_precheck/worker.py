@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from multiprocessing import forkserver, reduction
 from typing import Any, NamedTuple, cast
 
+from probe_ranks import hold_interrupts, isolate_start, start_resource_tracker
+
 from probe_core.errors import make_printable
-from probe_core.ranks import processes
 from probe_precheck.worker_process import LENGTH, MessageKind, WorkerMessage, serve
 
 RECEIVE_BYTES = 256 * 1024
@@ -111,14 +112,14 @@ class Worker:
             OSError: The system has no memory, file or process left for it.
             EOFError: The server that forks it has died.
         """
-        processes.start_resource_tracker()
-        with processes.isolate_start():
+        start_resource_tracker()
+        with isolate_start():
             if self._is_forked:
-                with processes.hold_interrupts():
+                with hold_interrupts():
                     forkserver.ensure_running()
                 self._process.start()  # waits for the server, which may have much to import
             else:
-                with processes.hold_interrupts():
+                with hold_interrupts():
                     self._process.start()
         self._its_channel.close()
 

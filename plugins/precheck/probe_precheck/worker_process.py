@@ -16,8 +16,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from probe_ranks import end_with_parent, replace_variables, unblock_interrupts
+
 from probe_core.errors import UserError, make_printable
-from probe_core.ranks import processes
 from probe_precheck.memory import limit_process
 
 Setup = Callable[[int], Callable[[Any], Any]]
@@ -74,9 +75,9 @@ def _set_up_process(log: int, variables: Mapping[str, str]) -> None:
     os.dup2(log, 2)
     os.close(log)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    processes.unblock_interrupts()
-    processes.end_with_parent()
-    processes.replace_variables(variables)
+    unblock_interrupts()
+    end_with_parent()
+    replace_variables(variables)
     os.setpgid(0, 0)  # processes that a job starts are killed with it
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

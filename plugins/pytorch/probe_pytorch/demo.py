@@ -10,6 +10,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 import click
+from probe_ranks import ISOLATION_FLAGS
 
 from probe_core.cli import console
 from probe_core.cli.main import EXIT_FINISHED
@@ -19,7 +20,6 @@ from probe_core.files.atomic import make_directory, write_text
 from probe_core.library import Comparison, create_plan
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
-from probe_core.ranks.processes import ISOLATION_FLAGS
 
 INTRODUCTION = """\
 A one-block transformer was trained twice{how}. The golden run divides attention scores by

@@ -10,9 +10,9 @@ from math import ceil
 from typing import Any
 from unicodedata import east_asian_width
 
-from probe_core.flow.table import CellColumn
 from probe_core.model import Cell, Colour
 from probe_core.model.answers import Answer, Finding
+from probe_reporters.table import CellColumn
 
 ANSWER_SHEET_NAME = "answer"
 """Name of the sheet, which is the last and is shown first."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from probe_core.flow.table import CellColumn
 from probe_core.model import Cell, Colour
 from probe_core.model.batches import RowBatch
-from probe_core.spreadsheet_text import neutralise
 from probe_reporters.lines import csv_line, csv_rows
+from probe_reporters.spreadsheet_text import neutralise
+from probe_reporters.table import CellColumn
 
 BUFFER_BYTES = 1 << 20
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.flow.table import STATISTICS, CellColumn, Table
 from probe_core.model import Cell, Level, Percent
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import BIG_INTEGER, FLOAT, INTEGER, MAX_EXACT_INTEGER, Array, convert_to_float
 from probe_core.model.rows import Measurement
-from probe_core.spreadsheet_text import replace_surrogates
 from probe_core.store.frames import FRAMEWORK_FRAMES
 from probe_core.store.layout import RunPair
+from probe_reporters.spreadsheet_text import replace_surrogates
+from probe_reporters.table import STATISTICS, CellColumn, Table
 
 DISTANCE_POLICY = "first_difference"
 """The policy whose distances a frame shows; without it, those of the table's own policy."""

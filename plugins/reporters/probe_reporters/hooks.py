@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
-from probe_core.plugins.specs import AnswerSpec, CommandSpec, ReporterSpec, TableSpec
+from probe_core.plugins.specs import AnswerSpec, CommandSpec, OutputSpec, ReporterSpec, TableSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from probe_core.model.messages import Text
 
 BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognises UTF-8; default false")
 
@@ -13,6 +20,12 @@ BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which E
 def probe_answers() -> list[AnswerSpec]:
     """Return the summary of a comparison of several ranks."""
     return [AnswerSpec("summary", "the summary of all ranks", "probe_reporters.summary:SummaryAnswerer", given="last")]
+
+
+@hookimpl
+def probe_outputs() -> list[OutputSpec]:
+    """Return the output of comparisons as tables."""
+    return [OutputSpec("tables", "tables in the formats of reporters", "probe_reporters.output:TableOutput")]
 
 
 @hookimpl
@@ -47,6 +60,14 @@ def probe_tables() -> list[TableSpec]:
         ),
         TableSpec("md5", "checksums side by side", "probe_reporters.tables:get_md5_columns", "checksum"),
     ]
+
+
+@hookimpl
+def probe_reasons() -> Mapping[str, Text]:
+    """Return the texts of the reason codes of the core."""
+    from probe_reporters.reason_texts import REASON_TEXTS
+
+    return REASON_TEXTS
 
 
 @hookimpl

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from probe_core.model import Cell, Colour
 from probe_core.safe_text import format_safe_json
-from probe_core.spreadsheet_text import replace_surrogates
+from probe_reporters.spreadsheet_text import replace_surrogates
 
 
 class JsonlReporter:

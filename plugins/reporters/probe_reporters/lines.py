@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from probe_core import engine
-from probe_core.flow.table import CellColumn
 from probe_core.model import Cell
 from probe_core.model.columns import Array
 from probe_reporters import plain_lines
+from probe_reporters.table import CellColumn
 
 _lines = engine.import_compiled("probe_reporters._lines") or plain_lines
 

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from probe_core.errors import UserError, find_nearest_names
 from probe_core.files.atomic import AtomicFile, create_write_error, make_directory, remove_leftovers
-from probe_core.files.claim import TIME_STAMP_FORMAT, claim_time_stamp
-from probe_core.flow.table import MAX_SHEET_ROWS
 from probe_core.model import Cell, Mode, Percent
-from probe_core.plugins.protocols import TableWriter
+from probe_core.model.plan import TIME_STAMP_FORMAT
+from probe_core.model.rows import MAX_SHEET_ROWS
 from probe_core.progress import report_progress
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
 from probe_reporters.lines import sheet_row, styled_row
+from probe_reporters.protocols import TableWriter
 from probe_reporters.results import (
     MERGEABLE_COLUMNS,
     NAME_HEADER,
@@ -36,6 +36,7 @@ from probe_reporters.results import (
     read_rows,
 )
 from probe_reporters.text import format_excel_text
+from probe_reporters.time_stamps import claim_time_stamp
 from probe_reporters.xlsx import (
     _SHEET_DATA,
     _STYLE,

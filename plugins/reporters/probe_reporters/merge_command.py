@@ -15,7 +15,7 @@ from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, format_count, suggest_name
 from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
 from probe_core.plugins.manager import Manager
-from probe_core.spreadsheet_text import neutralise
+from probe_reporters.spreadsheet_text import neutralise
 
 if TYPE_CHECKING:
     from probe_reporters.merge import MergeConfig

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from probe_core.flow.table import CellColumn, Table
 from probe_core.model import Cell, Colour
 from probe_core.model.batches import RowBatch
 from probe_core.store.layout import RunPair
@@ -19,6 +18,7 @@ from probe_reporters.frame_libraries import (
     import_frame_library,
     import_pyarrow,
 )
+from probe_reporters.table import CellColumn, Table
 
 ROW_GROUP_ROWS = 1 << 16
 """Number of rows after which a row group is written."""

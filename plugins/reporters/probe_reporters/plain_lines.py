@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from probe_core.flow.table import INTEGER_CODE, NUMBER_CODE, PERCENT_CODE, CellColumn
 from probe_core.model import Cell, Percent
 from probe_core.model.columns import Array
+from probe_reporters.table import INTEGER_CODE, NUMBER_CODE, PERCENT_CODE, CellColumn
 
 Prepare = Callable[[str], str]
 """A function applied to each text before it is quoted or escaped."""

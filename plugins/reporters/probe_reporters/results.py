@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.flow.table import CONSISTENT_COLUMN, format_statistic
 from probe_core.model import Cell, Mode, Percent
-from probe_core.spreadsheet_text import neutralise
 from probe_reporters.answer_sheet import ANSWER_SHEET_NAME as ANSWER
+from probe_reporters.spreadsheet_text import neutralise
+from probe_reporters.table import CONSISTENT_COLUMN, format_statistic
 from probe_reporters.tables import COLUMNS
 
 FORMATS = ("jsonl", "csv", "xlsx")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from probe_core.cli import console
 from probe_core.errors import UserError, format_count, format_list, make_printable
 from probe_core.files.atomic import AtomicFile, create_write_error, make_directory
-from probe_core.flow.writing import write_table
 from probe_core.model import Cell, Level
 from probe_core.model.answers import Outcome
 from probe_core.model.report import Report
@@ -20,10 +19,12 @@ from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import warn
 from probe_core.plugins.protocols import Compared, Finished
 from probe_core.plugins.specs import ReporterSpec
+from probe_reporters.output import write_table
 
 if TYPE_CHECKING:
-    from probe_core.plugins.protocols import Opened, Reporter
+    from probe_core.plugins.protocols import Opened
     from probe_core.store.layout import RunPair
+    from probe_reporters.protocols import Reporter
 
 HEADERS = (
     "Step", "Rank", "File", "Mode", "Rows", "Ops", "Fail", "To check", "Pass", "Not measured", "Matched",

@@ -5,8 +5,8 @@ Headers and their order are those of the msprobe 8.3 guide (docs/tables.md#colum
 
 from __future__ import annotations
 
-from probe_core.flow.table import CONSISTENT_COLUMN, MESSAGE_COLUMN, STACK_COLUMN
 from probe_core.model import Column, Mode
+from probe_reporters.table import CONSISTENT_COLUMN, MESSAGE_COLUMN, STACK_COLUMN
 
 
 def _create_side_columns(header: str, field: str, names: tuple[str, str] = ("NPU", "Bench")) -> tuple[Column, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probe_core.spreadsheet_text import neutralise
+from probe_reporters.spreadsheet_text import neutralise
 
 MAX_CELL_LENGTH = 32_767
 """Largest number of characters in a cell of Excel."""

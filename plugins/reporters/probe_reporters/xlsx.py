@@ -23,11 +23,10 @@ import numpy as np
 import xlsxwriter
 from xlsxwriter.utility import xl_rowcol_to_cell
 
-from probe_core.flow.table import MAX_SHEET_ROWS, CellColumn
-from probe_core.flow.table import PERCENT_CODE as PERCENTAGE
 from probe_core.model import Cell, Colour, Percent
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
+from probe_core.model.rows import MAX_SHEET_ROWS
 from probe_reporters.answer_sheet import (
     ANSWER_COLUMN_WIDTHS,
     ANSWER_SHEET_NAME,
@@ -39,6 +38,8 @@ from probe_reporters.answer_sheet import (
 )
 from probe_reporters.lines import sheet_row, sheet_rows, styled_row
 from probe_reporters.results import find_percent_columns
+from probe_reporters.table import PERCENT_CODE as PERCENTAGE
+from probe_reporters.table import CellColumn
 from probe_reporters.text import format_excel_text
 
 FILL_COLOURS = {Colour.RED: "#FF0000", Colour.YELLOW: "#FFFF00"}

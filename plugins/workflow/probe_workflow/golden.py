@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from probe_ranks import find_ranks
 from probe_recording import RecordedSettings, read_settings
 
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
-from probe_core.store.layout import find_ranks
 
 _STEP = re.compile(r"step(\d+)$")
 COMPARED_TASKS = ("statistics", "tensor")

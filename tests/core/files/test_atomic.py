@@ -24,7 +24,7 @@ from probe_core.files.atomic import AtomicFile
 AtomicFile(Path(sys.argv[1]) / "compare_result_20260101000000.csv").temporary.write_text("half")
 if sys.argv[2] == "socket":
     import multiprocessing
-    from probe_core.ranks import executors
+    from probe_ranks import executors
     pool = executors.ProcessExecutor().open(1, None)
     pool.executor.submit(int).result()
 print("ready", flush=True)

@@ -158,7 +158,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("pytorch,reporters,precheck", "run_ut -api_info NPU -d cpu", "comes with probe-metrics", "./plugins/metrics"),
         ("metrics,reporters", "demo", 'The command "demo" comes with probe-pytorch', "./plugins/pytorch"),
         ("metrics,pytorch", "merge_result -h", 'The command "merge_result" comes with probe-reporters', "./plugins/reporters"),
-        ("pytorch,metrics,reporters", "compare NPU BENCH -o OUT --executor dask --scheduler tcp://h:1",
+        ("pytorch,metrics,reporters,ranks", "compare NPU BENCH -o OUT --executor dask --scheduler tcp://h:1",
          'The executor "dask" comes with probe-dask', "./plugins/dask"),
         *(
             ("pytorch,metrics,reporters", f"compare NPU BENCH -o OUT {options}", f"{what} comes with probe-matching", "./plugins/matching")

@@ -127,13 +127,13 @@ def test_a_mapping_that_fits_no_rank_is_one_error(probe: Any, steps: Pair, tmp_p
 def test_ranks_are_reported_in_order_whichever_ends_first(
     failing: str | None, probe: Any, steps: Pair, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    from probe_core.ranks import ranks
+    from probe_ranks import scheduler
 
     def reversed_order(*arguments: Any) -> Iterable[tuple[int, Any]]:
         return reversed(list(as_they_end(*arguments)))
 
-    as_they_end = ranks.yield_as_finished
-    monkeypatch.setattr(ranks, "yield_as_finished", reversed_order)
+    as_they_end = scheduler.yield_as_finished
+    monkeypatch.setattr(scheduler, "yield_as_finished", reversed_order)
     if failing is not None:
         (steps[0] / failing / "dump.json").write_text("{")
     code = probe("compare", *steps, "-o", tmp_path / "o", "--executor", "threads", "-j", "2")
@@ -153,15 +153,15 @@ def test_what_was_finished_earlier_is_reported_in_its_place(probe: Any, steps: P
 
 
 def test_an_interruption_reports_what_has_ended(probe: Any, steps: Pair, tmp_path: Path, monkeypatch: Any) -> None:
-    from probe_core.ranks import ranks
+    from probe_ranks import scheduler
 
     def interrupted(*arguments: Any) -> Iterable[tuple[int, Any]]:
         outcomes = list(as_they_end(*arguments))
         yield from outcomes[:0:-1]
         raise KeyboardInterrupt
 
-    as_they_end = ranks.yield_as_finished
-    monkeypatch.setattr(ranks, "yield_as_finished", interrupted)
+    as_they_end = scheduler.yield_as_finished
+    monkeypatch.setattr(scheduler, "yield_as_finished", interrupted)
     assert probe("compare", *steps, "-o", tmp_path / "o", "--executor", "threads", "-j", "1") == 130
     expected = [f"step{step}/rank{rank}" for step in (0, 2, 3) for rank in (0, 1)]
     assert re.findall(r"^(step\S+): .* rows of", probe.out, re.M) == expected[1:]
@@ -258,3 +258,37 @@ def test_the_summary_tells_both_sorts_of_files_apart(probe: Any, both: Any, tmp_
         for row in summary(tmp_path / "o")
     ]
     assert len({json.dumps(name) for name in names}) == 4
+
+
+# -- without the kit that schedules ------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROBE_PLUGINS", "pytorch,metrics,reporters,diagnosis,precheck,recording")
+
+
+@pytest.mark.usefixtures("without_scheduler")
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_one_rank_is_compared_without_a_scheduler(level: int, probe: Any, pair: Any, tmp_path: Path) -> None:
+    paths = [(path / "rank1" / "dump.json", path / "rank1", path)[level] for path in pair([1], [1])]
+    assert probe("compare", *paths, "-o", tmp_path / "o", "--jobs", "2", "--format", "csv", "-c") == 0
+    assert results(tmp_path / "o") == [""]
+
+
+@pytest.mark.usefixtures("without_scheduler")
+@pytest.mark.parametrize("option", ["--jobs=2", "--rank=0", "--resume", "--executor=processes"])
+def test_several_ranks_without_a_scheduler_name_its_distribution(
+    option: str, probe: Any, pair: Any, tmp_path: Path
+) -> None:
+    assert probe("compare", *pair([0, 1], [0, 1]), "-o", tmp_path / "o", option) == 2
+    (line,) = errors(probe.err)
+    assert "comes with probe-ranks" in line and not results(tmp_path / "o")
+
+
+@pytest.mark.usefixtures("without_scheduler")
+def test_a_directory_without_records_is_an_error_without_a_scheduler(probe: Any, pair: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert probe("compare", tmp_path / "empty", pair([0], [0])[1], "-o", tmp_path / "o") == 2
+    (line,) = errors(probe.err)
+    assert "There is no dump.json" in line and "empty" in line

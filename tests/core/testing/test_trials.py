@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_reporters.hooks import probe_outputs
 
 from probe_core.cli.main import cli
 from probe_core.errors import UserError
@@ -20,7 +20,6 @@ from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import (
     AnswerSpec,
     CommandSpec,
-    ExecutorSpec,
     FinderSpec,
     HighlightSpec,
     JudgeSpec,
@@ -29,11 +28,11 @@ from probe_core.plugins.specs import (
     Needs,
     Option,
     OptionSpec,
-    Place,
+    OutputSpec,
     PolicySpec,
-    Pool,
     ReaderSpec,
     ReporterSpec,
+    SchedulerSpec,
     Spec,
     TableSpec,
     ViewSpec,
@@ -47,6 +46,10 @@ NUMBERS = count()
 """Numbers that distinguish the modules of hooks, since a module of one name is loaded once."""
 
 
+OUTPUT = types.ModuleType("trial_output")
+OUTPUT.probe_outputs = probe_outputs  # type: ignore[attr-defined]
+
+
 def plugin(kind: str, *specs: Spec) -> Manager:
     """Return the core with a plugin that gives ``specs``."""
     module = types.ModuleType(f"trial_hooks_{next(NUMBERS)}")
@@ -56,6 +59,8 @@ def plugin(kind: str, *specs: Spec) -> Manager:
 
     give.__name__ = f"probe_{kind}"
     setattr(module, f"probe_{kind}", hookimpl(give))
+    if kind in ("reporters", "tables"):
+        return manager_of(**{"mine": module, "probe-reporters": OUTPUT})
     return manager_of(mine=module)
 
 
@@ -66,12 +71,10 @@ def failures(kind: str, *specs: Spec) -> list[ContributionFailure]:
 class Broken:
     """An object whose methods do not exist, or take other arguments."""
 
-    place = Place.HERE
-
     def judge(self, *, nothing: Any) -> Any:
         raise AssertionError
 
-    sniff = open = match = views = measure = mark = add = witness = check = judge
+    sniff = open = match = views = measure = mark = add = witness = check = run = create_check = judge
 
 
 def broken_action() -> None:
@@ -89,7 +92,8 @@ BROKEN: dict[str, Spec] = {
     "answers": AnswerSpec("mine", "mine", Broken),
     "highlighters": HighlightSpec("mine", "mine", Broken),
     "reporters": ReporterSpec("mine", "mine", Broken, suffix=".mine"),
-    "executors": ExecutorSpec("mine", "mine", Broken),
+    "schedulers": SchedulerSpec("mine", "mine", Broken),
+    "outputs": OutputSpec("mine", "mine", Broken),
     "tables": TableSpec("tensor", "mine", lambda: ["no column"], policy="trial"),
     "options": OptionSpec("mine", "mine", lambda: 3, command="compare", options=()),
     "commands": CommandSpec("mine", "mine", Broken),
@@ -109,7 +113,7 @@ def test_check_reports_what_fails_in_every_comparison(kind: str) -> None:
 def test_every_kind_of_the_core_but_recorders_has_a_trial() -> None:
     assert set(manager_of().kinds) - set(TRIALS) <= {"dumpers", "references", "runners", "status_rules",
                                                      "standards", "name_rules", "detectors", "tasks", "interceptors",
-                                                     "condition_captures", "recorders"}  # fmt: skip
+                                                     "condition_captures", "recorders", "executors"}  # fmt: skip
 
 
 def test_command_exits_with_2_if_a_contribution_fails_in_use(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,20 +170,10 @@ class Refusing:
         raise UserError("It needs a file.", "Give one.")
 
 
-class Lazy:
-    """An executor with one thread."""
-
-    place = Place.HERE
-
-    def open(self, jobs: int, scheduler: str | None) -> Pool:
-        return Pool(ThreadPoolExecutor(1), 1)
-
-
 @pytest.mark.parametrize(
     ("kind", "spec"),
     [
         ("matchers", MatcherSpec("mine", "mine", Refusing)),
-        ("executors", ExecutorSpec("mine", "mine", Lazy)),
         ("options", OptionSpec("mine", "mine", lambda: broken_action, command="compare", options=())),
     ],
 )

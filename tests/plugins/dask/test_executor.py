@@ -20,14 +20,14 @@ from typing import Any
 
 import pytest
 from probe_dask.hooks import probe_executors
+from probe_ranks.spread import open_pool
+from probe_ranks.testing import ExecutorConformance
 from support.programs.interrupts import let_interrupts_in
 from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import forward, tensor, write_run
 
 from probe_core import engine
 from probe_core.errors import UserError
-from probe_core.ranks.spread import open_pool
-from probe_core.testing import ExecutorConformance
 
 distributed = pytest.importorskip("distributed")
 executor = pytest.importorskip("probe_dask.executor")

@@ -11,9 +11,8 @@ from support.measuring import accuracy, tensor_value
 
 from probe_core.model import Level, Mode, Op, RowCounts, Side, Suspect
 from probe_core.model.answers import Answer, Coverage, Outcome
-from probe_core.model.report import LineNumbers, Report, ReportDraft
+from probe_core.model.report import LineNumbers, Report, ReportDraft, RowCheck
 from probe_core.model.single import create_batch
-from probe_core.model.watched import MeasurementCheck
 from probe_core.testing import pair_of_values
 
 
@@ -85,7 +84,7 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     found = advise(report)
     assert (found.line, found.node) == ("2", name)
     assert found.text.startswith("No row fails by the rule of the table, but this one is suspect: returns")
-    shifted = ReportDraft("", Path("a"), Path("b"), Mode.TENSOR, 1, MeasurementCheck(Mode.TENSOR))
+    shifted = ReportDraft("", Path("a"), Path("b"), Mode.TENSOR, 1, RowCheck())
     batch = create_batch([pair], Op("Torch.add.0.forward", (), True), [accuracy("shape", "shape")])
     shifted.add(batch)
     assert advise(shifted.build()).text.startswith("No row fails by the rule of the table, but some differ (1).")

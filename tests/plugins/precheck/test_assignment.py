@@ -19,7 +19,7 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.testing import manager_of
 
-FACTS = ROOT / "plugins/metrics/probe_metrics/precheck/apis.yaml"
+FACTS = ROOT / "plugins/metrics/probe_metrics/standards/apis.yaml"
 SINGLE, HALF, BRAIN = "torch.float32", "torch.float16", "torch.bfloat16"
 
 

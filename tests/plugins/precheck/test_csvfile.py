@@ -12,10 +12,10 @@ from probe_precheck import csvfile
 from probe_precheck.csvfile import format_messages, format_number, read_table
 from probe_precheck.model import Message
 from probe_precheck.tables import Column
+from probe_reporters.spreadsheet_text import neutralise
 from support.cases import every
 
 from probe_core.errors import UserError
-from probe_core.spreadsheet_text import neutralise
 
 # -- numbers ----------------------------------------------------------------------------------
 

@@ -134,8 +134,8 @@ def test_broken_standards(members: dict[str, Any], says: str) -> None:
         ({"summary": ""}, "must have a summary"),
         ({"columns": (("key", "text"),)}, "a column is (key, Chinese header, English header)"),
         ({"columns": (("a", "b", "c"),) * 2}, "two columns of one key"),
-        ({"apis": "probe_metrics.precheck:nothing.yaml"}, "cannot be read"),
-        ({"apis": "probe_metrics.precheck:apis.yaml", "judges": "listed"}, "lists no API for it"),
+        ({"apis": "probe_metrics.standards:nothing.yaml"}, "cannot be read"),
+        ({"apis": "probe_metrics.standards:apis.yaml", "judges": "listed"}, "lists no API for it"),
         ({"name": ""}, "a name and a summary must be texts"),
     ],
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_ranks import ISOLATION_FLAGS
 from support.runs.scripts import (
     TRAIN,
     filled_steps,
@@ -21,8 +22,6 @@ from support.runs.scripts import (
     records,
     script,
 )
-
-from probe_core.ranks.processes import ISOLATION_FLAGS
 
 OWN = re.compile(r"probe_pytorch|probe_core|runpy")
 # -- the script runs as it would --------------------------------------------------------------------

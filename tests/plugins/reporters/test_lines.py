@@ -24,12 +24,11 @@ from openpyxl import load_workbook
 from openpyxl.utils import get_column_letter
 from openpyxl.utils.escape import unescape
 from probe_reporters import plain_lines
+from probe_reporters.spreadsheet_text import neutralise
+from probe_reporters.table import INTEGER_CODE, NUMBER_CODE, PERCENT_CODE, CellColumn
 from probe_reporters.text import MAX_CELL_LENGTH, format_excel_text
 from support.cases import every
 from support.measuring import PROPERTY
-
-from probe_core.flow.table import INTEGER_CODE, NUMBER_CODE, PERCENT_CODE, CellColumn
-from probe_core.spreadsheet_text import neutralise
 
 if importlib.util.find_spec("probe_reporters._lines") is None and "CI" not in os.environ:
     pytest.skip("probe_reporters._lines is not built: there was no C++ compiler", allow_module_level=True)

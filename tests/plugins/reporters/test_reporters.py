@@ -12,10 +12,10 @@ import pytest
 from openpyxl import load_workbook
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
+from probe_reporters.spreadsheet_text import neutralise, replace_surrogates
 from support.cases import every
 
 from probe_core.model import Colour
-from probe_core.spreadsheet_text import neutralise, replace_surrogates
 
 HEADERS = ("NPU Name", "Cosine", "Err_message")
 

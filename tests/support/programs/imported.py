@@ -8,11 +8,11 @@ from importlib import import_module
 from importlib.util import find_spec
 
 PACKAGES = (
-    "probe_core.cli", "probe_core.flow", "probe_core.matching", "probe_core.ranks", "probe_core.store", "probe_matching",
+    "probe_core.cli", "probe_core.flow", "probe_core.matching", "probe_core.ranks", "probe_core.store", "probe_ranks", "probe_matching",
     "probe_diagnosis", "probe_recording.reading", "probe_page",
 )  # fmt: skip
 NAMES = (
-    *PACKAGES, "probe_core.library", "probe_core.spreadsheet_text", "probe_metrics.hooks", "probe_reporters.hooks",
+    *PACKAGES, "probe_core.library", "probe_reporters.spreadsheet_text", "probe_metrics.hooks", "probe_reporters.hooks",
     "probe_explain.hooks", "probe_online.hooks", "probe_watch.hooks", "probe_check.hooks", "probe_workflow.hooks", "probe_mindspore.hooks", "probe_pytorch.hooks", "probe_pytorch.reader",
     "probe_legacy.reading.hooks", "probe_precheck.hooks", "probe_dask.hooks", "probe_mindspore.reader",
     "xlsxwriter", "jinja2", "email.parser", "decimal", "upath",

@@ -7,10 +7,11 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from probe_reporters import neutralise
+
 from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import Cell
 from probe_core.files.atomic import write_atomically
-from probe_core.spreadsheet_text import neutralise
 
 WORKBOOK_FILE = "result.xlsx"
 SUMMARY_SHEET = "summary"

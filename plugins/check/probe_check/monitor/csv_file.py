@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from probe_reporters import neutralise
+
 from probe_check.monitor.figures import Figures
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_path_error, open_file, write_text
 from probe_core.files.given import read_regular_file
-from probe_core.spreadsheet_text import neutralise
 
 _FILE_NAME = re.compile(r"([a-z_]+)_(\d{1,12})-(\d{1,12})\.csv")
 MAX_ROW_BYTES = 1 << 16

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from probe_ranks import pair_runs
+
 from probe_core.errors import UserError
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
-from probe_core.store.layout import RunPair, pair_runs
+from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.again import ALIGN, FUZZY, collect_facts, has_row_mapping, simplify_plan
 from probe_diagnosis.answer.same_files import is_same_file
 from probe_diagnosis.asking import NAME, create_conflict_error

@@ -7,16 +7,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from probe_ranks import find_ranks
+from probe_reporters import Reporter, write_table
+
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, remove_leftovers, write_atomically
 from probe_core.flow.opening import open_run
-from probe_core.flow.writing import write_table
 from probe_core.model import Mode
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Reporter
 from probe_core.plugins.specs import ReporterSpec
-from probe_core.store.layout import find_ranks
 from probe_diagnosis.collectives.check import CommunicationCheck, check_communication
 
 HEADERS = ("Step", "Rank", "Call", "Should have received", "Received")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from probe_core.flow.table import Table
+from probe_reporters import ReasonTexts, Table
+
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared, Opened
@@ -57,7 +58,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
 
 def _create_table(opened: Opened) -> Table:
     """Return the columns of a rank's file: statistics or checksums, and for tensors their metrics as well."""
-    texts = opened.manager.reason_texts
+    texts = ReasonTexts.load(opened.manager)
     if opened.mode is not Mode.TENSOR:
         return Table(opened.mode, opened.columns(opened.mode), texts, stack=opened.has_stacks)
     columns = opened.columns(Mode.STATISTICS)

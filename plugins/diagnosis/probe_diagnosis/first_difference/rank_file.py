@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from probe_reporters import Table
+
 from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, create_write_error
-from probe_core.flow.table import Table
 from probe_core.model import Cell, Level, Record, Row, Side, Slot
 from probe_core.model.batches import RowBatch
 from probe_diagnosis.collectives.calls import CommunicationCall, Peer, api_of, load_apis, parse_call

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from probe_reporters import neutralise
 
 from probe_core.errors import UnreadableTensor, UserError, make_printable
 from probe_core.files.atomic import make_directory, write_atomically
 from probe_core.progress import report_progress
 from probe_core.safe_text import format_safe_json
-from probe_core.spreadsheet_text import neutralise
 from probe_legacy.acl.data_types import load_data_types
 from probe_legacy.acl.debug import describe_overflows, report_of
 from probe_legacy.acl.dump import AclDump, NameParts, format_ending, parse_dump_name

@@ -10,9 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from probe_ranks import match_ranks
+
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.store.layout import match_ranks
 
 KEYS = ("npu_pkl_path", "bench_pkl_path", "npu_dump_data_dir", "bench_dump_data_dir")
 OPTIONS = ("stack_mode", "auto_analyze", "fuzzy_match")

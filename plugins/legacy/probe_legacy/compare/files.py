@@ -6,12 +6,12 @@ import csv
 import math
 from pathlib import Path
 
+from probe_reporters import Reporter, neutralise
+
 from probe_core.files.atomic import write_atomically
 from probe_core.model import Cell
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Reporter
 from probe_core.plugins.specs import ReporterSpec
-from probe_core.spreadsheet_text import neutralise
 from probe_legacy.compare.dump import LegacyTable
 
 DIGITS = 16

@@ -163,7 +163,7 @@ def cad(source: Path, output: Path, script: str | None) -> int:
     Files whose names are not {type}.{operator}.{task}.{stream}.{time} are left out.
     """
     from probe_core.errors import UserError
-    from probe_core.files.claim import get_time_stamp
+    from probe_core.model.plan import get_time_stamp
     from probe_legacy.acl.convert import place_by_operator
     from probe_legacy.acl.tree import find_dumps
 
@@ -187,8 +187,10 @@ def vc(mine: Path, golden: Path, output: Path, script: str | None) -> int:
     Dumps of one operator are paired in the order of their times. The table batch_compare_{time stamp}.csv
     has a row for each array. Runs of today are compared by probe compare.
     """
+    from probe_reporters import claim_time_stamp
+
     from probe_core.errors import format_count
-    from probe_core.files.claim import claim_time_stamp, get_time_stamp
+    from probe_core.model.plan import get_time_stamp
     from probe_legacy.parse.kernels import compare
 
     with claim_time_stamp(output, get_time_stamp()) as stamp, console.show_progress():

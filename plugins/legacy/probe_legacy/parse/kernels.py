@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from probe_recording import load_npy
+from probe_reporters import neutralise
 
 from probe_core.errors import UnreadableTensor, UserError, make_printable
 from probe_core.files.atomic import write_atomically
 from probe_core.progress import report_progress
-from probe_core.spreadsheet_text import neutralise
 from probe_legacy.acl.convert import describe_problem
 from probe_legacy.acl.dump import AclDump, parse_dump_name
 from probe_legacy.acl.header import INPUT, OUTPUT, Section

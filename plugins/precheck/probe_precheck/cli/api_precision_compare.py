@@ -6,12 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import click
+from probe_reporters import claim_time_stamp
 
 from probe_core.cli import console, extending
 from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, format_count, make_printable
-from probe_core.files.claim import claim_time_stamp, get_time_stamp
+from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_precheck.cli.releases import ReleaseChoice
 from probe_precheck.settings import LANGUAGES, RELEASES

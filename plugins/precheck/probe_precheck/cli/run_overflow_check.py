@@ -14,7 +14,7 @@ from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, format_count, make_printable
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.files.claim import get_time_stamp
+from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_precheck.cli.run_ut import CPU, find_dump_file
 from probe_precheck.overflow import Overflow, OverflowPlan, OverflowResult, check_overflows

@@ -22,7 +22,7 @@ from probe_core.cli.main import (
 )
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, make_printable
-from probe_core.files.claim import get_time_stamp
+from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import OptionSpec
 from probe_precheck.cli import words

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from probe_reporters import neutralise
+
 from probe_core.errors import UserError, format_count, format_list
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.safe_text import format_safe_json
-from probe_core.spreadsheet_text import neutralise
 from probe_watch.grad_probe import sentences
 from probe_watch.grad_probe.answer import convert_to_json
 from probe_watch.grad_probe.page import render_page

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from probe_ranks import find_ranks, parse_rank_number
 
 from probe_core.cli import console
 from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
@@ -20,7 +21,6 @@ from probe_core.files.atomic import make_directory, remove_leftovers, write_text
 from probe_core.flow.opening import open_run
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
-from probe_core.store.layout import find_ranks, parse_rank_number
 from probe_watch.nan_analysis import msprobe_file, result_file, sentences
 from probe_watch.nan_analysis.analysis import analyze_step
 from probe_watch.nan_analysis.findings import NonFiniteAnalysis

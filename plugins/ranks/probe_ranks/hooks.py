@@ -1,0 +1,44 @@
+"""Hooks of probe-ranks: the scheduler of several ranks, and the executors that work on every machine."""
+
+from __future__ import annotations
+
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.specs import Option, OptionSpec, SchedulerSpec
+from probe_ranks.specs import ExecutorSpec
+
+
+@hookimpl
+def probe_schedulers() -> list[SchedulerSpec]:
+    """Return the scheduler that distributes comparisons over the workers of an executor."""
+    summary = "several ranks at the same time, resumed after an interruption"
+    return [SchedulerSpec("workers", summary, "probe_ranks.scheduler:WorkerScheduler")]
+
+
+@hookimpl
+def probe_executors() -> list[ExecutorSpec]:
+    """Return the executors that work on every machine."""
+    return [
+        ExecutorSpec("threads", "threads of this process", "probe_ranks.executors:ThreadExecutor"),
+        ExecutorSpec("processes", "processes of this machine", "probe_ranks.executors:ProcessExecutor"),
+    ]
+
+
+@hookimpl
+def probe_options() -> list[OptionSpec]:
+    """Return the options of compare that choose workers."""
+    return [
+        OptionSpec(
+            "workers",
+            "where several ranks are compared",
+            "probe_ranks.options:set_workers",
+            command="compare",
+            options=(
+                Option("executor", ("--executor",), "Where to run comparisons: threads, processes, …", "text", "NAME"),
+                Option(
+                    "scheduler", ("--scheduler",), "Scheduler of a cluster, such as tcp://host:8786.", "text", "ADDRESS"
+                ),
+                Option("resume", ("--resume",), "Resume an interrupted comparison; finished ranks are kept."),
+            ),
+            defaults={"executor": None, "scheduler": None, "resume": False},
+        )
+    ]

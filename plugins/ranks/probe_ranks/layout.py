@@ -1,0 +1,462 @@
+"""Search for the record files of two runs, and their pairing by step and rank (docs/pairing.md#ranks).
+
+A path may be a ``dump.json`` or ``debug.json``, a rank directory, a step directory, or the root of a dump
+with one or several steps, possibly below ``graph`` and ``pynative``. Steps and ranks pair by their numbers.
+If two runs have equally many ranks and no number in common, their ranks pair in order. A single
+``rank`` or ``proc123`` has no number and pairs with the only rank of the other side, or with its rank 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from probe_core.errors import UserError, format_list
+from probe_core.store.files import (
+    CONDITIONS_FILE,
+    CONSTRUCT_FILE,
+    DEFAULT_RECORD_FILES,
+    ERROR_FILE,
+    STACK_FILE,
+    TENSOR_DIRECTORY,
+)
+from probe_core.store.layout import PAIR_RANKS, SINGLE_LABEL, Pairing, RecordFiles, RunPair
+
+MODE_DIRECTORIES = ("graph", "pynative")
+_FILES_BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, CONDITIONS_FILE, ERROR_FILE)
+_STEP = re.compile(r"step(\d{1,9})$")
+_RANK = re.compile(r"(?:rank(\d{0,9})|proc(\d{1,9}))$")
+
+
+@dataclass(frozen=True, slots=True)
+class _RankFiles:
+    """A rank of one run; ``given`` is True if the user named it and not a directory above it."""
+
+    name: str
+    number: int | None
+    files: tuple[Path, ...]
+    given: bool = False
+
+
+_Steps = dict[str, Path]
+"""The step directories by their names below a path; ``""`` for a path that is itself a step or less."""
+
+
+def parse_rank_number(name: str) -> int | None:
+    """Return the number in a rank directory's name; None for a bare ``rank`` and for a process."""
+    match = _RANK.match(name)
+    return int(match[1]) if match and match[1] else None
+
+
+def pair_runs(
+    target: Path,
+    golden: Path,
+    steps: Collection[int] = (),
+    ranks: Collection[int] = (),
+    formats: RecordFiles = (DEFAULT_RECORD_FILES,),
+    pair_ranks: str = PAIR_RANKS[0],
+    step_offset: int = 0,
+) -> Pairing:
+    """Pair the record files of two runs.
+
+    Args:
+        target: The run under test.
+        golden: The reference run.
+        steps: The steps to compare; empty for all that both have.
+        ranks: The ranks of the target to compare; empty for all that both have.
+        formats: The names of record files.
+        pair_ranks: A choice of ``PAIR_RANKS``.
+        step_offset: The number to add to a step of the target for the step of the golden that it pairs with.
+
+    Raises:
+        UserError: A path cannot be read or holds no run, or both runs have no step or rank in common.
+    """
+    if pair_ranks not in PAIR_RANKS:
+        message = f"invalid value for pair_ranks: expected auto, number or order, got {pair_ranks!r:.40}."
+        raise UserError(message, "Choose one of these:", PAIR_RANKS)
+    pairing = Pairing(formats=formats)
+    golden_steps = [step + step_offset for step in steps]
+    sides = (
+        _select_steps(_find_steps(target, formats), target, steps),
+        _select_steps(_find_steps(golden, formats), golden, golden_steps),
+    )
+    common = _find_common_steps(sides, (target, golden), pairing, step_offset)
+    refused: list[UserError] = []
+    for target_step, golden_step in common:
+        part = (target_step or golden_step) if len(common) > 1 else ""
+        try:
+            step_paths = sides[0][target_step], sides[1][golden_step]
+            _pair_ranks(*step_paths, part, frozenset(ranks), pairing, pair_ranks)
+        except UserError as error:
+            refused.append(error)
+    if refused and not pairing.pairs:
+        raise refused[0]
+    for refusal in refused:
+        if isinstance(refusal, _UnrecordedStepError):
+            pairing.missing.append(f"{refusal.what} Its recording ended before the first record; it is left out.")
+        else:
+            pairing.damaged.append(refusal.what)
+    if not pairing.pairs:
+        problems = [*pairing.damaged, *pairing.missing]
+        others = "Give the directories of two ranks to compare ranks of different numbers."
+        fix = others if problems else "Check both paths."
+        raise UserError(f"{target} and {golden} have no rank in common.", fix, problems)
+    return pairing
+
+
+def find_ranks(
+    path: Path, steps: Collection[int] = (), formats: RecordFiles = (DEFAULT_RECORD_FILES,)
+) -> dict[str, dict[int, Path]]:
+    """Return the record file of each rank of one run, by the name of the step and the rank's number.
+
+    Raises:
+        UserError: The path cannot be read or holds no run, or two ranks have the same number.
+    """
+    files: dict[str, dict[int, Path]] = {}
+    for name, step in _select_steps(_find_steps(path, formats), path, steps).items():
+        pairing = Pairing(formats=formats)
+        ranks = _index_by_number(_list_ranks(step, (), pairing), step, (), pairing)
+        if pairing.damaged:
+            raise UserError(pairing.damaged[0], "Correct that directory or move it away, and check again.")
+        records = {number: _find_records(rank, formats) for number, rank in ranks.items()}
+        files[name] = {number: file for number, file in records.items() if file is not None}
+    return files
+
+
+def _find_records(rank: _RankFiles, formats: RecordFiles) -> Path | None:
+    return next((file for file in rank.files if _find_file_kind(file, formats) == 0), None)
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def _find_steps(path: Path, formats: RecordFiles) -> _Steps:
+    """Return the steps below ``path``; under ``""`` the path itself if it is a step, a rank or a file."""
+    fix = "Give a dump.json, or the directory of a run."
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+        problem = getattr(error, "strerror", None) or "no such path"
+        if isinstance(error, FileNotFoundError):
+            problem = "it does not exist"
+        raise UserError(f'"{path}" cannot be read: {problem}.', fix) from None
+    if not path.is_file() and not path.is_dir():
+        raise UserError(f'"{path}" is neither a file nor a directory.', fix)
+    if path.is_file():
+        if not path.name.endswith(_flatten_names(formats)):
+            raise UserError(
+                f"{path} is not a record file.",
+                "Give a file whose name ends in one of these, or its directory:",
+                _flatten_names(formats),
+            )
+        return {"": path}
+    names = _list_names(path)
+    if len(names) == 1 and re.search(r"_v\d[\w.]*$", names[0]):
+        return _find_steps(path / names[0], formats)
+    if not any(name in names for name in _flatten_names(formats)):
+        steps = {name: path / name for name in _sort_by_number(names, _STEP) if (path / name).is_dir()}
+        for part in MODE_DIRECTORIES:
+            if part in names and (path / part).is_dir():
+                inner = [path / part / name for name in _sort_by_number(_list_names(path / part), _STEP)]
+                steps |= {f"{part}/{step.name}": step for step in inner if step.is_dir()}
+        if steps:
+            return steps
+        if not _sort_by_number(names, _RANK) and not _find_record_files(path, names, formats):
+            raise _create_no_run_error(path, formats)
+    return {"": path}
+
+
+def _create_no_run_error(path: Path, formats: RecordFiles, suffix: str = "") -> UserError:
+    return UserError(
+        f"There is no {' or '.join(_flatten_names(formats))} in {path}{suffix}.",
+        "Give a dump.json, or a rank, step or dump directory that holds one.",
+    )
+
+
+def _select_steps(steps: _Steps, path: Path, wanted: Collection[int]) -> _Steps:
+    if not wanted:
+        return steps
+    if "" in steps:
+        raise UserError(
+            f"{path} is not the root of a dump, so no step of it can be chosen.",
+            "Leave --step out, or give the directory that holds the step directories.",
+        )
+    chosen = {name: step for name, step in steps.items() if _parse_step_number(name) in wanted}
+    lacking = sorted(set(wanted) - {_parse_step_number(name) for name in chosen})
+    if lacking:
+        raise UserError(f"{path} has no step {format_list(lacking)}.", "Choose among its steps:", list(steps))
+    return chosen
+
+
+def _parse_step_number(name: str) -> int:
+    return int(name.rpartition("step")[2])
+
+
+def _find_common_steps(
+    sides: tuple[_Steps, _Steps], paths: tuple[Path, Path], pairing: Pairing, offset: int
+) -> list[tuple[str, str]]:
+    """Return the steps to compare: those of equal numbers plus the offset, or two that the user named."""
+    target_steps, golden_steps = sides
+    if "" in target_steps or "" in golden_steps:
+        for steps, path in zip(sides, paths):
+            if len(steps) > 1:
+                raise UserError(
+                    f"{path} holds several steps, and the other path is a single one.",
+                    "Give one of them, or choose one with --step:",
+                    [str(step) for step in steps.values()],
+                )
+        return [(next(iter(target_steps)), next(iter(golden_steps)))]
+    partners = {name: _shift_step(name, offset) for name in target_steps}
+    common = [(name, partner) for name, partner in partners.items() if partner in golden_steps]
+    if not common:
+        raise UserError(
+            f"{paths[0]} holds {', '.join(target_steps)} and {paths[1]} holds {', '.join(golden_steps)}.",
+            "They share no step. Give the directories of two steps to compare different ones.",
+        )
+    for side_name, side_steps, paired in zip(("target", "golden"), sides, zip(*common)):
+        unpaired = [name for name in side_steps if name not in paired]
+        if unpaired:
+            pairing.missing.append(f"Only the {side_name} has {format_list(unpaired)}.")
+    return common
+
+
+def _shift_step(name: str, offset: int) -> str:
+    """Return the name of a step whose number is larger by an offset."""
+    return f"{name.rpartition('step')[0]}step{_parse_step_number(name) + offset}" if offset else name
+
+
+# -- ranks -----------------------------------------------------------------------------------------
+
+
+def match_ranks(targets: Collection[int], goldens: Collection[int], pair_ranks: str = PAIR_RANKS[0]) -> dict[int, int]:
+    """Return the golden rank of each target rank that has one (docs/pairing.md#ranks).
+
+    Args:
+        targets: The numbers of the target's ranks.
+        goldens: The numbers of the golden's ranks.
+        pair_ranks: A choice of ``PAIR_RANKS``.
+
+    Raises:
+        UserError: The ranks must pair in order, and the runs have different numbers of them.
+    """
+    common = set(targets) & set(goldens)
+    is_even = len(set(targets)) == len(set(goldens))
+    if pair_ranks == "order" and not is_even:
+        raise UserError(
+            f"The target has {len(set(targets))} ranks and the golden {len(set(goldens))}, "
+            "so they cannot be paired in order.",
+            "Leave out --pair-ranks order, or give the directories of two ranks.",
+        )
+    if pair_ranks == "order" or (pair_ranks == "auto" and is_even and not common):
+        return dict(zip(sorted(set(targets)), sorted(set(goldens))))
+    return {number: number for number in sorted(common)}
+
+
+def _find_rank_numbers(path: Path, formats: RecordFiles) -> list[int]:
+    """Return the numbers of the ranks in a step, or of a path that is one rank."""
+    names = [path.parent.name] if path.is_file() else _list_names(path)
+    if path.is_file() or _find_record_files(path, names, formats):
+        names = [path.parent.name if path.is_file() else path.name]
+    else:
+        names = [name for name in _sort_by_number(names, _RANK) if (path / name).is_dir()]
+    return [parse_rank_number(name) or 0 for name in names]
+
+
+def _pair_ranks(
+    target_step: Path,
+    golden_step: Path,
+    part: str,
+    wanted: frozenset[int],
+    pairing: Pairing,
+    pair_ranks: str = PAIR_RANKS[0],
+) -> None:
+    """Add the record files of two steps, or of two other paths, to the pairing."""
+    formats = pairing.formats
+    matches = match_ranks(
+        _find_rank_numbers(target_step, formats), _find_rank_numbers(golden_step, formats), pair_ranks
+    )
+    wanted_goldens = frozenset(matches.get(number, number) for number in wanted)
+    targets = _list_ranks(target_step, wanted, pairing)
+    goldens = _list_ranks(golden_step, wanted_goldens, pairing)
+    is_single = len(targets) == len(goldens) == 1 and not (wanted and _has_several_ranks(target_step, golden_step))
+    if is_single and any(rank.number is None or rank.given for rank in (*targets, *goldens)):
+        number = next((rank.number for rank in (*targets, *goldens) if rank.number is not None), 0)
+        common = {number: (targets[0], goldens[0])}
+        matches = {number: number}
+        unpaired: tuple[Sequence[int], Sequence[int]] = (), ()
+    else:
+        first = _index_by_number(targets, target_step, goldens, pairing)
+        second = _index_by_number(goldens, golden_step, targets, pairing)
+        matches = {
+            target_rank: partner_rank
+            for target_rank, partner_rank in matches.items()
+            if target_rank in first and partner_rank in second
+        }
+        common = {
+            target_rank: (first[target_rank], second[partner_rank]) for target_rank, partner_rank in matches.items()
+        }
+        unpaired = sorted(first.keys() - common.keys()), sorted(second.keys() - set(matches.values()))
+    lacking = sorted(wanted - common.keys())
+    if lacking:
+        everything = Pairing(formats=pairing.formats)
+        _pair_ranks(target_step, golden_step, part, frozenset(), everything, pair_ranks)
+        raise UserError(
+            f"Not both of {target_step} and {golden_step} have rank {format_list(lacking)}.",
+            "Choose ranks with --rank that both have:",
+            [str(number) for number in dict.fromkeys(pair.rank for pair in everything.pairs)],
+        )
+    where = f" in {part}" if part else ""
+    for side_name, numbers in zip(("target", "golden"), unpaired):
+        if numbers and not wanted:
+            pairing.missing.append(f"Only the {side_name} has rank {format_list(numbers)}{where}.")
+    renumbered = [
+        f"{target_rank} with {partner_rank}"
+        for target_rank, partner_rank in matches.items()
+        if target_rank != partner_rank
+    ]
+    if renumbered:
+        pairing.notes.append(f"The ranks are paired in order{where}: {format_list(renumbered)}.")
+    for number, (target, golden) in common.items():
+        if not wanted or number in wanted:
+            golden_suffix = f"-rank{matches[number]}" if matches[number] != number else ""
+            label = SINGLE_LABEL if is_single else f"rank{number}{golden_suffix}"
+            files = _pair_files(target, golden, f"rank {number}{where}", pairing)
+            for place, file_pair in enumerate(files):
+                pairing.pairs.append(RunPair(*file_pair, part, label, number, matches[number], place > 0))
+
+
+def _has_several_ranks(*paths: Path) -> bool:
+    """Return True if a step holds more than one rank."""
+    return any(len(_sort_by_number(_list_names(path), _RANK)) > 1 for path in paths if not path.is_file())
+
+
+def _list_ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_RankFiles]:
+    """Return the wanted ranks in a step directory; the only one for a rank directory or a file."""
+    if path.is_file():
+        return [_RankFiles(path.parent.name, parse_rank_number(path.parent.name), (path,), given=True)]
+    names = _list_names(path)
+    record_files = _find_record_files(path, names, pairing.formats)
+    if record_files:
+        return [_RankFiles(path.name, parse_rank_number(path.name), record_files, given=True)]
+    directories = [name for name in _sort_by_number(names, _RANK) if (path / name).is_dir()]
+    ranks: list[_RankFiles] = []
+    unreadable: list[UserError] = []
+    damaged_count, is_begun = len(pairing.damaged), _STEP.match(path.name) is not None
+    for name in directories:
+        if wanted and parse_rank_number(name) not in (None, *wanted):
+            continue
+        try:
+            inside = _list_names(path / name)
+        except UserError as error:
+            pairing.damaged.append(error.what)
+            unreadable.append(error)
+            is_begun = False
+            continue
+        files = _find_record_files(path / name, inside, pairing.formats)
+        if files:
+            ranks.append(_RankFiles(name, parse_rank_number(name), files))
+        else:
+            is_begun = is_begun and _is_unrecorded(inside)
+            pairing.damaged.append(f"There is no {' or '.join(_flatten_names(pairing.formats))} in {path / name}.")
+    if not ranks and not (directories and wanted):
+        nothing = _create_no_run_error(path, pairing.formats, " or its ranks" if directories else "")
+        problem = unreadable[0] if unreadable else nothing
+        if is_begun and directories:  # a killed recording is no damage
+            del pairing.damaged[damaged_count:]
+            raise _UnrecordedStepError(problem.what, problem.fix)
+        raise problem
+    return ranks
+
+
+class _UnrecordedStepError(UserError):
+    """A step whose recording started, but without records of any rank."""
+
+
+def _is_unrecorded(names: Sequence[str]) -> bool:
+    """Return True if a rank directory holds only files that are written before the first record."""
+    return all(name in _FILES_BEFORE_RECORDS or name.endswith(".part") for name in names)
+
+
+def _index_by_number(
+    ranks: Sequence[_RankFiles], path: Path, others: Sequence[_RankFiles], pairing: Pairing
+) -> dict[int, _RankFiles]:
+    """Return the ranks by number; the only one without a number is rank 0, unless the user named it."""
+    if others and len(ranks) == 1 and ranks[0].given and ranks[0].number is None:
+        raise UserError(
+            f"{path} is one rank, and the other run has several.",
+            "Give one of them, or choose it with --rank:",
+            [str(file) for rank in others for file in rank.files],
+        )
+    by_number: dict[int, _RankFiles] = {}
+    doubled: dict[int, str] = {}
+    for rank in ranks:
+        number = rank.number or 0
+        if number in by_number:
+            names = f"{by_number[number].name} and {rank.name}"
+            doubled[number] = f"{path} holds two ranks of number {number}: {names}."
+        by_number[number] = rank
+    pairing.damaged += doubled.values()  # reported and not compared
+    return {number: rank for number, rank in by_number.items() if number not in doubled}
+
+
+def _pair_files(target: _RankFiles, golden: _RankFiles, subject: str, pairing: Pairing) -> list[tuple[Path, Path]]:
+    """Pair the record files of two ranks by kind; two files that the user named pair whatever their kind."""
+    if target.given and golden.given and len(target.files) == len(golden.files) == 1:
+        return [(target.files[0], golden.files[0])]
+    targets, goldens = (
+        {_find_file_kind(file, pairing.formats): file for file in rank.files} for rank in (target, golden)
+    )
+    pairs = [(file, goldens[kind]) for kind, file in targets.items() if kind in goldens]
+    if not pairs:
+        pairing.damaged.append(
+            f"The target holds {target.files[0].name} of {subject}, and the golden {golden.files[0].name}; "
+            "compare dump.json with dump.json, or debug.json with debug.json."
+        )
+    for side_name, side_files, partner_files in (("target", targets, goldens), ("golden", goldens, targets)):
+        unpaired = [file.name for kind, file in side_files.items() if kind not in partner_files]
+        if pairs and unpaired:
+            pairing.missing.append(f"Only the {side_name} has {', '.join(unpaired)} of {subject}.")
+    return pairs
+
+
+def _find_file_kind(path: Path, formats: RecordFiles) -> int:
+    """Return the kind of a record file: 0 for calls, 1 for saved variables."""
+    return next(kind for names in formats for kind, name in enumerate(names) if path.name.endswith(name))
+
+
+def _flatten_names(formats: RecordFiles) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for names in formats for name in names))
+
+
+def _find_record_files(directory: Path, names: Sequence[str], formats: RecordFiles) -> tuple[Path, ...]:
+    """Return the record files among ``names``, one of each kind, earlier formats first, suffixes last."""
+    files: dict[int, Path] = {}
+    for format in formats:
+        for kind, name in enumerate(format):
+            if name in names:
+                files.setdefault(kind, directory / name)
+    suffixes = tuple(name for name in _flatten_names(formats) if name[0] == "." and not _sort_by_number(names, _RANK))
+    matches = [] if files else sorted(name for name in names if name.endswith(suffixes))
+    if len(matches) > 1:
+        raise UserError(f"{directory} holds several record files.", "Give one of them:", matches)
+    return tuple(files[kind] for kind in sorted(files)) or tuple(directory / name for name in matches)
+
+
+# -- directories -----------------------------------------------------------------------------------
+
+
+def _list_names(path: Path) -> list[str]:
+    """Return the names in a directory, in no order."""
+    try:
+        return [entry.name for entry in path.iterdir()]
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.", "Check its permissions.") from None
+
+
+def _sort_by_number(names: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
+    """Return the names that match the pattern, by their numbers."""
+    numbered = ((pattern.match(name), name) for name in names)
+    matching_names = [(int(next(filter(None, match.groups()), -1)), name) for match, name in numbered if match]
+    return [name for _, name in sorted(matching_names)]

@@ -1,0 +1,57 @@
+"""Interfaces of reporters, and of the options of ``merge_result``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from probe_core.model import Cell, Colour, Op, Row
+    from probe_core.model.answers import Answer
+    from probe_core.model.report import ReportDraft
+    from probe_core.plugins.manager import Manager
+
+
+class MergeOption(Protocol):
+    """A function that does extra work in ``merge_result`` for the options of a plugin."""
+
+    def __call__(self, manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
+        """Do the work and return the exit code."""
+
+
+class TableWriter(Protocol):
+    """A result file that is being written."""
+
+    def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
+        """Append one row."""
+
+    def close(self) -> None:
+        """Complete the file at the path it was opened for."""
+
+    def abandon(self) -> None:
+        """Close the file without completing it; the caller removes it."""
+
+
+class AnswerWriter(TableWriter, Protocol):
+    """A result file that holds the answer as well (``ReporterSpec.answers``)."""
+
+    def answer(self, answer: Answer) -> None:
+        """Take in the answer, after the last row and before ``close``."""
+
+
+class PageWriter(TableWriter, Protocol):
+    """A page, which shows more than the cells of a table."""
+
+    def look(self, draft: ReportDraft, op: Op, row: Row) -> None:
+        """Take in a row, before its cells; ``draft`` is complete at ``close``."""
+
+
+class Reporter(Protocol):
+    """An output format for tables."""
+
+    def open(self, path: Path, headers: Sequence[str], row_count: int) -> TableWriter:
+        """Begin a table of ``row_count`` rows at ``path``."""
+
+    def line(self, row: int, row_count: int) -> str:
+        """Return the position of a row, counted from 0, in the finished file, for people."""

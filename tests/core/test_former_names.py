@@ -1,0 +1,36 @@
+"""Names that moved out of the core: they work with a warning until the next release."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+FORMER_HOMES = {
+    "probe_core.flow.table": ("probe_reporters", ["CellColumn", "Table"]),
+    "probe_core.spreadsheet_text": ("probe_reporters", ["neutralise", "replace_surrogates"]),
+    "probe_core.plugins.protocols": ("probe_reporters", ["AnswerWriter", "MergeOption", "PageWriter", "Reporter"]),
+    "probe_core.plugins.specs": ("probe_ranks", ["ExecutorSpec", "Place", "Pool"]),
+    "probe_core.store.layout": ("probe_ranks", ["find_ranks", "match_ranks", "pair_runs", "parse_rank_number"]),
+    "probe_core.testing.executors": ("probe_ranks.testing", ["ExecutorConformance"]),
+}
+
+
+@pytest.mark.parametrize("module", FORMER_HOMES)
+def test_former_import_gives_the_moved_object_with_a_warning(module: str) -> None:
+    home, names = FORMER_HOMES[module]
+    for name in names:
+        with pytest.warns(DeprecationWarning, match=rf"{module}\.{name} moved to {home}\.{name}"):
+            moved = getattr(import_module(module), name)
+        assert moved is getattr(import_module(home), name)
+
+
+def test_former_place_of_the_executor_protocol() -> None:
+    with pytest.warns(DeprecationWarning, match=r"protocols\.Executor moved to probe_ranks\.Executor"):
+        assert import_module("probe_core.plugins.protocols").Executor is import_module("probe_ranks").Executor
+
+
+def test_conformance_of_executors_is_found_at_its_former_place() -> None:
+    with pytest.warns(DeprecationWarning, match=r"moved to probe_ranks\.testing"):
+        former = import_module("probe_core.testing.executors").ExecutorConformance
+    assert former is import_module("probe_ranks.testing").ExecutorConformance
