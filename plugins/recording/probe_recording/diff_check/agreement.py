@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from probe_core.model import Kind, Level, Pair, Slot
+from probe_core.model.dtypes import is_same_dtype
 from probe_core.model.single import create_batch
 from probe_recording.installed import load_policy
 from probe_recording.reading.columns import RunColumnsBuilder
@@ -44,6 +45,8 @@ class Agreement:
             return False
         if any(not pair.matched and _is_tensor(pair.target or pair.golden) for pair in pairs):
             return False
+        if any(map(_have_other_dtypes, pairs)):
+            return False
         matched = [pair for pair in pairs if pair.matched]
         verdicts = self._policy.judge_batch(create_batch(matched))
         return all(verdicts[line].level is not Level.ERROR for line in range(len(matched)))
@@ -60,6 +63,14 @@ def _pair_slots(targets: tuple[Slot, ...], goldens: tuple[Slot, ...]) -> list[Pa
     golden_by_place = {(slot.side, slot.path): slot for slot in goldens}
     pairs = [Pair(slot, golden_by_place.pop((slot.side, slot.path), None)) for slot in targets]
     return [*pairs, *(Pair(None, slot) for slot in golden_by_place.values())]
+
+
+def _have_other_dtypes(pair: Pair) -> bool:
+    """Return True for two tensors of different dtypes, which the policy compares by the coarser one."""
+    target, golden = pair.target, pair.golden
+    if target is None or golden is None or not (_is_tensor(target) and _is_tensor(golden)):
+        return False
+    return not is_same_dtype(target.value.dtype, golden.value.dtype)
 
 
 def _is_tensor(slot: Slot | None) -> bool:

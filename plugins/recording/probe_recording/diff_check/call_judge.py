@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from probe_recording.diff_check.agreement import Agreement
-from probe_recording.diff_check.call_stream import MAX_WAITING_CALLS, CallStream, GoldenCall, PairedCall
+from probe_recording.diff_check.call_stream import CallStream, GoldenCall, PairedCall
 from probe_recording.diff_check.golden_run import GoldenRun
 from probe_recording.diff_check.golden_step import GoldenStep
 from probe_recording.diff_check.recorded_call import RecordedCall
+
+MAX_UNPAIRED_CALLS = 8
+"""Number of calls without a partner whose tensors are held until a later call differs."""
+
+MAX_CALLS_APART = 32
+"""Number of calls after which a call without a partner cannot be the reason that a later call differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +45,16 @@ class Decision:
 class CallJudge:
     """A judge of the calls of a process, in the order of time.
 
-    A call that differs keeps its tensors. So does a call without a partner if the next call with a partner
-    differs.
+    A call that differs keeps its tensors. So does a call without a partner if one of the calls that follow differs.
 
     Args:
         golden: The golden.
-        call_count: Number of calls that keep their tensors.
+        call_count: Number of differing calls that keep their tensors; calls without a partner do not count.
 
     Attributes:
         golden: The golden.
         kept: The calls that keep their tensors.
+        differing_count: Number of calls among them that differ from their partner.
         compared_count: Number of records that were compared.
         unpaired_count: Number of records without a partner.
         missing_steps: The steps that the golden does not have for the rank.
@@ -57,7 +64,7 @@ class CallJudge:
     def __init__(self, golden: GoldenRun, call_count: int) -> None:
         self.golden = golden
         self.kept: list[KeptCall] = []
-        self.compared_count = self.unpaired_count = 0
+        self.differing_count = self.compared_count = self.unpaired_count = 0
         self.missing_steps: list[int] = []
         self.left_out_count = 0
         self._call_count = call_count
@@ -67,12 +74,12 @@ class CallJudge:
         self._number = 0
         self._waiting_streams: dict[int, CallStream] = {}
         self._partners: dict[str, str | None] = {}
-        self._unpaired: list[PairedCall] = []
+        self._unpaired: deque[PairedCall] = deque()
 
     @property
     def is_finished(self) -> bool:
         """True once no further call keeps its tensors, or if there is nothing to compare with."""
-        return self._step is None or len(self.kept) >= self._call_count
+        return self._step is None or self.differing_count >= self._call_count
 
     def begin_step(self, step: int, rank: int) -> None:
         """Compare with a step of the golden from now on.
@@ -82,7 +89,7 @@ class CallJudge:
         """
         self.end_step()
         self._step_number = step
-        if len(self.kept) >= self._call_count:
+        if self.differing_count >= self._call_count:
             return
         file = self.golden.find_file(step, rank)
         if file is None:
@@ -97,7 +104,7 @@ class CallJudge:
         if self._step is not None:
             self._step.close()
         self._step = None
-        self._unpaired = []
+        self._unpaired.clear()
         self._partners = {}
         return decisions
 
@@ -166,20 +173,28 @@ class CallJudge:
         return pairs
 
     def _decide(self, pairs: Iterable[PairedCall]) -> list[Decision]:
-        """Return the decisions that follow from pairs; calls without a partner wait for the next one."""
+        """Return the decisions that follow from pairs; calls without a partner wait for those that follow."""
         decisions: list[Decision] = []
         for pair in self._note_partners(sorted(pairs, key=lambda pair: pair.call.number)):
+            decisions += self._drop_unpaired(pair.call.number - MAX_CALLS_APART)
             if pair.golden_key is None:
                 self.unpaired_count += 1
                 self._unpaired.append(pair)
-                if len(self._unpaired) > MAX_WAITING_CALLS:
-                    decisions.append(Decision(self._unpaired.pop(0).call.key, False))
                 continue
             self.compared_count += 1
-            earlier, self._unpaired = self._unpaired, []
-            for candidate in (*earlier, pair):
-                is_kept = not pair.agrees and len(self.kept) < self._call_count
-                decisions.append(Decision(candidate.call.key, is_kept))
-                if is_kept:
-                    self.kept.append(KeptCall(self._step_number, candidate.call.key, candidate.golden_key))
+            if pair.agrees or self.differing_count >= self._call_count:
+                decisions.append(Decision(pair.call.key, False))
+                continue
+            self.differing_count += 1
+            decisions += [self._keep(kept) for kept in (*self._unpaired, pair)]
+            self._unpaired.clear()
         return decisions
+
+    def _keep(self, pair: PairedCall) -> Decision:
+        self.kept.append(KeptCall(self._step_number, pair.call.key, pair.golden_key))
+        return Decision(pair.call.key, True)
+
+    def _drop_unpaired(self, before: int) -> Iterator[Decision]:
+        """Drop calls without a partner that are too many, or whose number is smaller than ``before``."""
+        while self._unpaired and (self._unpaired[0].call.number < before or len(self._unpaired) > MAX_UNPAIRED_CALLS):
+            yield Decision(self._unpaired.popleft().call.key, False)
