@@ -3,9 +3,11 @@
 ``faults`` records each case of the benchmark ``faults`` against its golden, once with statistics and once with
 checksums. A fault is caught if the tensors of its cause are on disk. The cause is the one that names the fault, in a
 comparison of full dumps. A control, whose values differ by rounding, must keep no tensor with statistics.
-``repeats`` records a training step 100 times against itself. ``size`` compares the size of the tensors with that of a
-full dump, for a Llama of 8 layers with hidden size 512. ``cost`` measures the CPU time of a step that agrees, for
-this Llama and one of 4 layers with hidden size 128.
+``repeats`` records a training step 100 times against itself, in both modes, and once with an inserted call. ``size``
+compares the size of the tensors on disk with that of a full dump, for a fault in the first layer of a Llama of 8
+layers with hidden size 512, sequence 256 and batch 4. ``cost`` measures the CPU time of a step of this Llama, and of
+one with 4 layers and hidden size 128, that agrees with its golden, as a multiple of a step that is recorded with
+checksums; with statistics likewise.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -30,6 +34,60 @@ from faults.score import first_lines  # noqa: E402
 SUMMARIES = ("statistics", "md5")
 PARTS = ("faults", "repeats", "size", "cost")
 REPEATS = 100
+STEPPER = """
+import json, sys, time, warnings
+warnings.simplefilter("ignore")
+part, place, summary, hidden, layers, length, count = sys.argv[1:4] + [int(text) for text in sys.argv[4:]]
+import torch
+from probe_pytorch import PrecisionDebugger
+from transformers import LlamaConfig, LlamaForCausalLM
+torch.set_num_threads(1)
+def make_debugger(name, task="statistics", golden=None):
+    section = {"summary_mode": summary} | ({"bench_path": golden} if golden else {})
+    section = {} if task == "tensor" else section
+    with open(f"{place}/{name}.json", "w") as file:
+        json.dump({"task": task, "dump_path": f"{place}/{name}", "level": "mix", task: section}, file)
+    PrecisionDebugger._instance = None
+    return PrecisionDebugger(config_path=f"{place}/{name}.json")
+def run(debugger, steps, fault=1.0, inserted=False):
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(hidden_size=hidden, intermediate_size=hidden * 43 // 16,
+        num_hidden_layers=layers, num_attention_heads=hidden // 64 + 2, num_key_value_heads=hidden // 64 + 2,
+        head_dim=64, vocab_size=1000, max_position_embeddings=2 * length))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
+    words = torch.randint(0, 1000, (4, length))
+    mlp = model.model.layers[0].mlp
+    mlp.register_forward_hook(lambda module, args, output: output * fault if fault != 1.0 else
+                              (output.mean(), output + output)[0] * 0 + output if inserted == "used" else
+                              (output + output, output)[1] if inserted else None)
+    times = []
+    for _ in range(steps):
+        begun = time.process_time()
+        debugger.start(model=model)
+        model(input_ids=words, labels=words).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        debugger.stop()
+        debugger.step()
+        times.append(time.process_time() - begun)
+    debugger._recorder.finish()
+    return times[1:]
+if part == "repeats":
+    run(make_debugger("golden"), 1)
+    for number in range(count):
+        run(make_debugger(f"run{number}", golden=f"{place}/golden"), 1)
+    run(make_debugger("inserted", golden=f"{place}/golden"), 1, inserted=True)
+elif part == "size":
+    run(make_debugger("golden"), 1)
+    run(make_debugger("full", "tensor"), 1, fault=1.01)
+    run(make_debugger("against", golden=f"{place}/golden"), 1, fault=1.01)
+else:
+    plain = run(make_debugger("golden"), count)
+    print(json.dumps([plain, run(make_debugger("against", golden=f"{place}/golden"), count),
+                      run(make_debugger("again"), count)]))
+"""
+SIZES = {"tiny": (128, 4, 64, 9), "step-M": (512, 8, 256, 4)}
+"""Hidden size, layers, length of sequences, and number of steps of a measurement."""
 
 
 class AgainstRecording(Recording):
@@ -118,6 +176,55 @@ def score_faults(names: list[str], work: Path) -> None:
               f"{sum(bool(result.kept) for result in controls)} of {len(controls)} controls keep tensors")  # fmt: skip
 
 
+def run_stepper(part: str, place: Path, summary: str, size: str, count: int = 0) -> str:
+    """Run a part in a process of its own; return what it prints."""
+    *shape, steps = SIZES[size]
+    command = [sys.executable, "-c", STEPPER, part, str(place), summary, *map(str, shape), str(count or steps)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr[-3000:])
+    return done.stdout
+
+
+def score_repeats() -> None:
+    """Print how many equal repetitions keep tensors."""
+    for summary in SUMMARIES:
+        with tempfile.TemporaryDirectory(prefix="probe-against-") as place:
+            run_stepper("repeats", Path(place), summary, "tiny", REPEATS)
+            keeping = [run for run in Path(place).glob("run*/") if list_kept(run)]
+            inserted = [cause.op for cause in list_kept(Path(place) / "inserted")]
+            print(f"{summary:10} {len(keeping)} of {REPEATS} repetitions keep tensors; inserted call: {inserted}")
+
+
+def measure_size() -> None:
+    """Print the bytes of the tensors that are kept, and of a full dump."""
+    for summary in SUMMARIES:
+        with tempfile.TemporaryDirectory(prefix="probe-against-") as place:
+            run_stepper("size", Path(place), summary, "step-M")
+            full, kept = (
+                sum(file.stat().st_size for file in Path(place, run).rglob("tensors.safetensors"))
+                for run in ("full", "against")
+            )
+            calls = [cause.op for cause in list_kept(Path(place) / "against")]
+            print(f"{summary:10} {kept:,} of {full:,} bytes, 1/{full / kept:.0f}: {calls}")
+
+
+def measure_cost() -> None:
+    """Print the CPU time of a step that is compared, as a multiple of one that is recorded in the same mode."""
+    for size in SIZES:
+        for summary in SUMMARIES:
+            ratios, plains = [], []
+            for _ in range(3):
+                with tempfile.TemporaryDirectory(prefix="probe-against-") as place:
+                    first, against, second = json.loads(
+                        run_stepper("cost", Path(place), summary, size).splitlines()[-1]
+                    )
+                plain = statistics.median([*first, *second])
+                ratios.append(statistics.median(against) / plain)
+                plains.append(plain)
+            print(f"{size:7} {summary:10} {statistics.median(ratios):.2f}x of {statistics.median(plains) * 1e3:.0f} ms")
+
+
 def main() -> None:
     """Run the parts of the benchmark that the command line names."""
     parser = argparse.ArgumentParser(description="Score recording against a golden.")
@@ -127,7 +234,11 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="probe-against-") as temporary:
         work = (given.work or Path(temporary)).resolve()
-        score_faults(given.cases, work)
+        parts = {"repeats": score_repeats, "size": measure_size, "cost": measure_cost}
+        if given.part in parts:
+            parts[given.part]()
+        else:
+            score_faults(given.cases, work)
 
 
 if __name__ == "__main__":
