@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from probe_recording.diff_check.agreement import Agreement
 from probe_recording.diff_check.call_stream import CallStream, GoldenCall, PairedCall
@@ -70,6 +70,7 @@ class CallJudge:
         self._call_count = call_count
         self._agreement = Agreement()
         self._step_number = 0
+        self._is_missing = False
         self._step: GoldenStep | None = None
         self._number = 0
         self._waiting_streams: dict[int, CallStream] = {}
@@ -92,10 +93,8 @@ class CallJudge:
         if self.differing_count >= self._call_count:
             return
         file = self.golden.find_file(step, rank)
-        if file is None:
-            self.missing_steps.append(step)
-            return
-        self._step = GoldenStep(file)
+        self._is_missing = file is None
+        self._step = None if file is None else GoldenStep(file)
 
     def end_step(self) -> list[Decision]:
         """Decide on all calls that still wait."""
@@ -108,13 +107,22 @@ class CallJudge:
         self._partners = {}
         return decisions
 
-    def take(self, call: RecordedCall) -> list[Decision]:
-        """Compare a call, and return the decisions that are possible now, on this call and on earlier ones."""
+    def take(self, key: str, text: str, parent: str | None) -> list[Decision]:
+        """Compare a record, and return the decisions that are possible now, on this record and on earlier ones.
+
+        Args:
+            key: The name of the record.
+            text: Its JSON, without the names of tensor files.
+            parent: The record of the surrounding module; None outside of modules.
+        """
         if self.is_finished:
-            return [Decision(call.key, False)]
+            if self._is_missing:
+                self._is_missing = False
+                self.missing_steps.append(self._step_number)
+            return [Decision(key, False)]
         self._number += 1
-        call = replace(call, number=self._number)
-        pairs = [*(self._take_forward(call) if call.is_forward else self._take_other(call))]
+        call = RecordedCall(key, text, parent, self._number)
+        pairs = [*(self._take_forward(call) if call.form.is_forward else self._take_other(call))]
         if any(not pair.agrees and pair.golden_key is not None for pair in pairs):
             pairs += self._settle_all()
         return self._decide(pairs)
@@ -128,7 +136,7 @@ class CallJudge:
 
     def _take_forward(self, call: RecordedCall) -> Iterator[PairedCall]:
         assert self._step is not None
-        if call.is_module:  # all calls inside it have been made
+        if call.form.is_module:  # all calls inside it have been made
             inner = self._step.find_stream(call.key)
             self._waiting_streams.pop(id(inner), None)
             yield from inner.settle()
@@ -168,7 +176,7 @@ class CallJudge:
 
     def _note_partners(self, pairs: list[PairedCall]) -> list[PairedCall]:
         for pair in pairs:
-            if pair.call.is_forward and pair.golden_key != pair.call.key:
+            if pair.call.form.is_forward and pair.golden_key != pair.call.key:
                 self._partners[pair.call.key] = pair.golden_key
         return pairs
 

@@ -61,9 +61,10 @@ class CallStream:
             call: The call.
             agrees: A function that compares a call with one of the golden.
         """
+        kind = call.form.kind
         for place in range(self._next, min(self._next + LOOK_AHEAD, len(self._golden_calls))):
             candidate = self._golden_calls[place]
-            if candidate.kind == call.kind and agrees(call, candidate):
+            if candidate.kind == kind and agrees(call, candidate):
                 yield from self.settle(place)
                 self._next = place + 1
                 yield PairedCall(call, candidate.key, True)
@@ -83,7 +84,7 @@ class CallStream:
         candidates = self._golden_calls[
             start : min(start + LOOK_AHEAD, len(self._golden_calls)) if end is None else end
         ]
-        partners = pair_kinds([call.kind for call in calls], [candidate.kind for candidate in candidates])
+        partners = pair_kinds([call.form.kind for call in calls], [candidate.kind for candidate in candidates])
         for place, call in enumerate(calls):
             partner = partners.get(place)
             if partner is not None:

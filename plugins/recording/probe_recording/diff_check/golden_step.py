@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from probe_core.store.names import canonicalize
 from probe_recording.diff_check.call_stream import CallStream, GoldenCall
-from probe_recording.diff_check.recorded_call import RecordedCall, drop_data_names, get_kind
+from probe_recording.diff_check.recorded_call import drop_data_names, get_form
 from probe_recording.reading.run import DumpRun
 
 
@@ -27,8 +27,9 @@ class GoldenStep:
         self._has_modules = bool(self._run.construct.modules())
         by_parent: dict[str | None, list[GoldenCall]] = defaultdict(list)
         for index, key in enumerate(self._run.names()):
-            if RecordedCall(key, "").is_forward:
-                by_parent[self._find_parent(key)].append(GoldenCall(index, key, get_kind(key)))
+            form = get_form(key)
+            if form.is_forward:
+                by_parent[self._find_parent(key)].append(GoldenCall(index, key, form.kind))
         self._streams = {parent: CallStream(calls) for parent, calls in by_parent.items()}
         self._gradients = {canonicalize(key): key for key in self._run.names() if canonicalize(key) != key}
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from probe_recording.diff_check.call_judge import CallJudge, Decision
-from probe_recording.diff_check.recorded_call import RecordedCall, drop_data_names
+from probe_recording.diff_check.recorded_call import drop_data_names
 from probe_recording.entry import Entry
 from probe_recording.leaves import Save, encode, quote
 from probe_recording.session import Session
@@ -59,7 +59,8 @@ class HeldTensors(TensorSelection):
     def _hold(self, key: str, fleeting: bool, name: str, tensor: Any) -> str | None:
         with self._session.lock:
             record = self._records.setdefault(key, _HeldRecord())
-            self._release(record, [name])
+            if name in record.copied:
+                self._release(record, [name])
             record.tensors[name] = tensor
             if fleeting and not self._copy(record, name):
                 return None
@@ -98,7 +99,7 @@ class HeldTensors(TensorSelection):
         with self._session.quiet():
             self._session.read_back()
             for entry, parent in unread:
-                self._apply(self._judge.take(self._encode(entry, parent)))
+                self._apply(self._judge.take(entry.key, self._encode(entry), parent))
                 entry.fields = {}
                 record = self._records.get(entry.key)
                 if record is not None:
@@ -109,19 +110,19 @@ class HeldTensors(TensorSelection):
         self.compare()
         for entry in open_entries:
             if entry.order >= 0:
-                self._apply(self._judge.take(self._encode(entry, None)))
+                self._apply(self._judge.take(entry.key, self._encode(entry), None))
         self._apply(self._judge.end_step())
         self._records.clear()
 
-    def _encode(self, entry: Entry, parent: str | None) -> RecordedCall:
-        """Return a record as it is compared; until it is decided on, it names no tensor files that are held."""
+    def _encode(self, entry: Entry) -> str:
+        """Return the JSON of a record without the names of tensor files; until it is decided on, it is written so."""
         full_text = encode(entry.fields)
         text = drop_data_names(full_text)
         record = self._records.get(entry.key)
         entry.text = f"{quote(entry.key)}: {full_text if record is None else text}"
         if record is not None:
             record.entry, record.text = entry, full_text
-        return RecordedCall(entry.key, text, parent)
+        return text
 
     def encode_open(self, entry: Entry) -> str:
         """Return the JSON of a record that is not complete, without the names of tensor files that are held."""
@@ -162,6 +163,9 @@ class HeldTensors(TensorSelection):
         return True
 
     def _release(self, record: _HeldRecord, names: Iterable[str]) -> None:
+        """Release the copies of tensors."""
+        if not record.copied:
+            return
         for name in names:
             tensor = record.tensors.pop(name, None)
             if tensor is not None and name in record.copied:

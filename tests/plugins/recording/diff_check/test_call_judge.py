@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from probe_recording.diff_check.call_judge import MAX_UNPAIRED_CALLS, CallJudge
 from probe_recording.diff_check.golden_run import read_golden_run
-from probe_recording.diff_check.recorded_call import RecordedCall
 
 Record = tuple[str, float, "str | None"]
 BLOCK = "Module.block.Block.forward.0"
@@ -34,7 +33,7 @@ def judge_run(judge: CallJudge, records: Sequence[Record], step: int = 0) -> lis
     judge.begin_step(step, 0)
     decisions = []
     for key, value, parent in records:
-        decisions += judge.take(RecordedCall(key, json.dumps(fields(value)), parent))
+        decisions += judge.take(key, json.dumps(fields(value)), parent)
     decisions += judge.end_step()
     assert sorted(decision.key for decision in decisions) == sorted(key for key, _, _ in records)
     return [decision.key for decision in decisions if decision.is_kept]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 from probe_recording.diff_check.call_stream import CallStream, GoldenCall, PairedCall, pair_kinds
-from probe_recording.diff_check.recorded_call import RecordedCall, get_kind
+from probe_recording.diff_check.recorded_call import CallForm, RecordedCall, get_form
 
 
 def golden_calls(*calls: str) -> list[GoldenCall]:
@@ -24,8 +24,8 @@ class Call(RecordedCall):
     """A call of the target, whose kind is the first part of its text."""
 
     @property
-    def kind(self) -> str:  # type: ignore[override]
-        return kind(self.text)
+    def form(self) -> CallForm:
+        return CallForm(True, False, kind(self.text))
 
 
 def run_stream(golden: Sequence[str], target: Sequence[str], *, settle: bool = True) -> list[PairedCall]:
@@ -111,6 +111,6 @@ def test_pair_kinds_finds_a_longest_common_subsequence() -> None:
         assert len(pairs) == longest
 
 
-def test_get_kind_keeps_the_path_of_a_module_and_drops_the_number_of_a_call() -> None:
-    assert get_kind("Functional.linear.3.forward") == "Functional.linear.forward"
-    assert get_kind("Module.layers.0.fc.Linear.forward.1") == "Module.layers.0.fc.Linear.forward.1"
+def test_get_form_keeps_the_path_of_a_module_and_drops_the_number_of_a_call() -> None:
+    assert get_form("Functional.linear.3.forward").kind == "Functional.linear.forward"
+    assert get_form("Module.layers.0.fc.Linear.forward.1").kind == "Module.layers.0.fc.Linear.forward.1"
