@@ -70,6 +70,7 @@ def list_kept(path: str) -> list[tuple[int, str]]:
     return [
         (step, key)
         for step in STEPS
+        if Path(path, f"step{step}").is_dir()
         for key, fields in records(path, step)["data"].items()
         if '"data_name"' in json.dumps(fields)
     ]
@@ -133,9 +134,9 @@ def test_the_printed_commands_keep_the_same_calls_of_the_golden(golden: str, pro
     assert [command[0] for command in commands] in (["compare"], ["run", "compare"])
     for command in commands:
         assert probe(*command) == 0
-    assert probe.out.startswith("DIVERGED: ") and "Torch.mul.0.forward" in probe.out
+    assert probe.out.startswith(("DIVERGED: ", "CANNOT TELL: ")) and "Torch.mul.0.forward" in probe.out
     if commands[0][0] == "run":
-        assert {key for _, key in list_kept("golden-tensors")[:3]} == {"Torch.add.1.forward", "Functional.linear.1.forward",
+        assert {key for _, key in list_kept("golden-tensors")} == {"Torch.add.1.forward", "Functional.linear.1.forward",
                                                                       "Functional.relu.0.forward"}  # fmt: skip
         before, after = (read_tensors(path, 0, "Torch.add.1.forward") for path in ("golden-tensors", "run"))
         assert before.keys() == after.keys() and not np.array_equal(*(list(t.values())[-1] for t in (before, after)))

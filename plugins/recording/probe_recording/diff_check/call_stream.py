@@ -16,9 +16,8 @@ MAX_WAITING_CALLS = 8
 
 @dataclass(frozen=True, slots=True)
 class GoldenCall:
-    """A call or module of the golden in the forward direction: its index in the run, its name and its kind."""
+    """A call or module of the golden in the forward direction: its name and its kind."""
 
-    index: int
     key: str
     kind: str
 

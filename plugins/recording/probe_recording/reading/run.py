@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from probe_core.store.files import (
     UNFINISHED_FIELD,
     UNRECORDED_FIELD,
 )
+from probe_recording.reading import jsonstream
 from probe_recording.reading.columns import RunColumnsBuilder
 from probe_recording.reading.construct import read_construct
 from probe_recording.reading.jsonstream import JsonCursor, JsonError
@@ -237,14 +237,10 @@ class DumpRun(Run):
         """Return the record at ``index``."""
         return self.values.record(index)
 
-    def text(self, index: int) -> str:
-        """Return the JSON of the record at ``index``."""
-        self._file.seek(self._begins[index])
-        return self._file.read(self._ends[index] - self._begins[index]).decode("utf-8", "replace")
-
     def fields(self, index: int) -> Any:
         """Return the JSON value of the record at ``index``."""
-        return json.loads(self.text(index))
+        self._file.seek(self._begins[index])
+        return jsonstream.parse(self._file.read(self._ends[index] - self._begins[index]))
 
     def tensor(self, value: Value) -> np.ndarray[Any, Any]:
         """Return the data of a tensor value, memory-mapped if the file allows it.

@@ -13,7 +13,7 @@ from probe_recording.diff_check.recorded_call import CallForm, RecordedCall, get
 
 def golden_calls(*calls: str) -> list[GoldenCall]:
     """Calls of the golden, each written as ``kind:value``."""
-    return [GoldenCall(number, f"{text}.{number}", kind(text)) for number, text in enumerate(calls)]
+    return [GoldenCall(f"{text}.{number}", kind(text)) for number, text in enumerate(calls)]
 
 
 def kind(text: str) -> str:
@@ -34,13 +34,13 @@ def run_stream(golden: Sequence[str], target: Sequence[str], *, settle: bool = T
     pairs: list[PairedCall] = []
     for number, text in enumerate(target):
         call = Call(f"{text}#{number}", text, None, number)
-        pairs += stream.take(call, lambda call, other: call.text == golden[other.index])
+        pairs += stream.take(call, lambda call, other: other.key.startswith(f"{call.text}."))
     return [*pairs, *(stream.settle() if settle else ())]
 
 
 def pair(golden: Sequence[str], target: Sequence[str], *, settle: bool = True) -> list[tuple[str, str | None, bool]]:
     """Return the pairs as texts of both calls, with True if they agree."""
-    texts = {call.key: golden[call.index] for call in golden_calls(*golden)}
+    texts = {call.key: text for call, text in zip(golden_calls(*golden), golden)}
     pairs = run_stream(golden, target, settle=settle)
     return [
         (pair.call.text, None if pair.golden_key is None else texts[pair.golden_key], pair.agrees) for pair in pairs
