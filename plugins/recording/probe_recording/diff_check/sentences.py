@@ -26,11 +26,10 @@ def list_result_lines(judge: CallJudge, run: str, same_calls: str) -> list[str]:
     if not judge.kept:
         if judge.compared_count:
             records = format_count(judge.compared_count, "compared record")
-            lines.insert(0, f"probe: {records} agree with {golden.shown_path}, so no tensors were kept.")
+            verb = "agrees" if judge.compared_count == 1 else "agree"
+            lines.insert(0, f"probe: {records} {verb} with {golden.shown_path}, so no tensors were kept.")
         return lines
-    lines.insert(
-        0, f"probe: {format_count(len(judge.kept), 'call')} differ from {golden.shown_path} and keep their tensors:"
-    )
+    lines.insert(0, f"probe: {_count_kept(judge)}:")
     lines[1:1] = [f"  {_describe(call)}" for call in judge.kept]
     other = golden.shown_path
     if same_calls:
@@ -42,19 +41,34 @@ def list_result_lines(judge: CallJudge, run: str, same_calls: str) -> list[str]:
             "Keep the tensors of the same calls of the golden, with the arguments that its script had:",
             f"  probe run -o {other} --config {shlex.quote(f'{run}/{same_calls}')}{options} {_find_script(judge)}",
         ]
-    return [*lines, "Then compare:", f"  probe compare {shlex.quote(run)} {shlex.quote(other)} -o out"]
+    return [
+        *lines,
+        "Then compare:" if same_calls else "Compare:",
+        f"  probe compare {shlex.quote(run)} {shlex.quote(other)} -o out",
+    ]
+
+
+def _count_kept(judge: CallJudge) -> str:
+    """Return a clause on the number of calls that keep their tensors."""
+    count = judge.differing_count
+    verbs = ("differs", "keeps its tensors") if count == 1 else ("differ", "keep their tensors")
+    unpaired = format_count(len(judge.kept) - count, "call")
+    addition = "" if len(judge.kept) == count else f", with {unpaired} that only this run makes"
+    return f"{format_count(count, 'call')} {verbs[0]} from {judge.golden.shown_path} and {verbs[1]}{addition}"
 
 
 def _list_gaps(judge: CallJudge) -> list[str]:
     lines = []
     if judge.unpaired_count:
-        lines.append(f"probe: {format_count(judge.unpaired_count, 'record')} have no partner in the golden.")
+        verb = "has" if judge.unpaired_count == 1 else "have"
+        lines.append(f"probe: {format_count(judge.unpaired_count, 'record')} {verb} no partner in the golden.")
     if judge.missing_steps:
         steps = ", ".join(map(str, judge.missing_steps[:9]))
-        lines.append(f"probe: the golden does not have this rank in step {steps}, so nothing was compared there.")
+        noun = "step" if len(judge.missing_steps) == 1 else "steps"
+        lines.append(f"probe: the golden does not have this rank in {noun} {steps}, so nothing was compared there.")
     if judge.left_out_count:
         tensors = format_count(judge.left_out_count, "tensor")
-        lines.append(f"probe: {tensors} could not be held until their call was compared, and were not kept.")
+        lines.append(f"probe: the memory did not suffice for {tensors} of calls that waited to be compared.")
     return lines
 
 
