@@ -152,7 +152,7 @@ def value(entry: Entry, manager: Manager) -> Answer:
     """Look up a value of a field of ``config.json``."""
     if entry.of == "task" and entry.name in config.UNSUPPORTED_TASKS:
         return Answer(State.REFUSED, config.UNSUPPORTED_TASKS[entry.name])
-    values = {"task": {*config.TASKS, *config.find_plugin_tasks()}, "level": config.LEVELS}
+    values = {"task": {*config.TASKS, *config.TASK_SYNONYMS, *config.find_plugin_tasks()}, "level": config.LEVELS}
     return require_name(entry, values[entry.of])
 
 

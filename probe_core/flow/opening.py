@@ -38,7 +38,9 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
                 f"{target.name} and {golden.name} do not hold the same kind of records.",
                 "Compare dump.json with dump.json, or debug.json with debug.json.",
             )
-        if target_run.mode is not golden_run.mode and not _use_statistics(target_run, golden_run):
+        if {target_run.mode, golden_run.mode} == {Mode.TENSOR, Mode.STATISTICS}:
+            target_run.mode = golden_run.mode = Mode.STATISTICS  # which runs of tensors hold as well
+        if target_run.mode is not golden_run.mode:
             raise UserError(
                 f"The target holds {_describe_contents(target_run)} "
                 f"and the golden holds {_describe_contents(golden_run)}.",
@@ -49,15 +51,6 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
                 raise UserError(f"{run.path} holds no values.", "Record it again; check scope and list in config.json.")
         stack.pop_all()
     return target_run, golden_run
-
-
-def _use_statistics(*runs: Run) -> bool:
-    """Compare two runs by their statistics, and return True, if one holds tensors as well and the other does not."""
-    if {run.mode for run in runs} != {Mode.TENSOR, Mode.STATISTICS}:
-        return False
-    for run in runs:
-        run.mode = Mode.STATISTICS
-    return True
 
 
 def _has_confident_reader(manager: Manager, path: Path, framework: str) -> bool:
