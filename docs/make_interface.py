@@ -19,6 +19,7 @@ from probe_diagnosis.answer.file import SCHEMA, write_answer
 from probe_diagnosis.difference.reasons import Cause
 from probe_recording import config
 from probe_recording.destination import FULL_QUEUE_POLICIES, Destination
+from probe_recording.diff_check_settings import DiffCheck
 
 from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_core.model.plan import Plan
@@ -61,6 +62,9 @@ FIELDS = {
 }  # fmt: skip
 """Attributes of ``Config`` whose field in ``config.json`` has another name."""
 PLACE = "plugins/recording/probe_recording/destination.py"
+DIFF_CHECK = "plugins/recording/probe_recording/diff_check_settings.py"
+DIFF_CHECK_NAMES = {"golden": "bench_path", "call_count": "diff_nums"}
+"""The fields by the attributes of ``DiffCheck``."""
 SENDING = {
     "host": "host", "port": "port", "tls": "tls_path", "shared": "nfs_path", "memory": "online_memory",
     "disk": "online_disk", "policy": "online_policy", "wait": "online_wait", "drain": "online_drain",
@@ -168,6 +172,12 @@ def configuration() -> list[str]:
                     values = ", ".join(FULL_QUEUE_POLICIES) if part == "policy" else ""
                     lines.append(f"| `{SENDING[part]}` | {default} | {values} | {words} |")
             told |= {"online_run_ut", *SENDING.values()}
+        elif name == "diff_check":
+            for part, words in attributes(ast.get_docstring(defined(DIFF_CHECK, "DiffCheck")) or ""):
+                if part in DIFF_CHECK_NAMES:
+                    default = shown(getattr(DiffCheck(Path()), part)) if part != "golden" else "none"
+                    lines.append(f"| `{DIFF_CHECK_NAMES[part]}` | {default} | | {words} |")
+            told |= set(DIFF_CHECK_NAMES.values())
         elif name not in ("path", "shown_path", "sides", "parameter_gradients", "settings", "repeated"):
             default = "required" if name == "dump_path" else shown(getattr(settings, name))
             if field == "data_mode":  # one field for three attributes

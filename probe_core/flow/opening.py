@@ -38,6 +38,8 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
                 f"{target.name} and {golden.name} do not hold the same kind of records.",
                 "Compare dump.json with dump.json, or debug.json with debug.json.",
             )
+        if {target_run.mode, golden_run.mode} == {Mode.TENSOR, Mode.STATISTICS}:
+            target_run.mode = golden_run.mode = Mode.STATISTICS  # which runs of tensors hold as well
         if target_run.mode is not golden_run.mode:
             raise UserError(
                 f"The target holds {_describe_contents(target_run)} "

@@ -18,6 +18,7 @@ import probe_core
 DOCS = ROOT / "docs"
 HERE = "test_snippets.py"
 RUN_BY = {
+    "against.md json": "test_against_page.py",
     "answer-file.md python": HERE,
     "checkpoints.md json": "test_checkpoints_page.py",
     "checkpoints.md python": "test_checkpoints_page.py",

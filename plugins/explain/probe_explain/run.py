@@ -148,20 +148,25 @@ def explain(path: Path, files: Sequence[tuple[str, int, Path]], order: ExplainOp
         for step, rank, file in files:
             result = RankResult(file, step, rank)
             explanation.ranks.append(result)
-            _explain_rank(result, order, manager)
+            if not _explain_rank(result, order, manager):
+                explanation.ranks.pop()
     except KeyboardInterrupt:
         explanation.interrupted = True
+    if files and not explanation.ranks:
+        raise UserError(
+            f"{files[0][-1]} holds no tensors, so its calls cannot be computed again.",
+            'Record the run with "task": "tensor" (probe run --task tensor).',
+        )
     return explanation
 
 
-def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -> None:
+def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -> bool:
+    """Compute the calls of a rank again; return False if it holds no tensors."""
     run = open_run(manager, result.file, order.framework)
     with closing(run):
-        if run.mode is not Mode.TENSOR:
-            raise UserError(
-                f"{result.file} holds no tensors, so its calls cannot be computed again.",
-                'Record the run with "task": "tensor" (probe run --task tensor).',
-            )
+        is_mixed = run.mode is not Mode.TENSOR
+        if is_mixed and not (run.values.data >= 0).any():
+            return False
         result.note = run.header.unfinished
         recorded = RecordedCalls(rerunnable(run))
         framework = run.header.framework
@@ -169,6 +174,8 @@ def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -
         find_replayer(manager, framework)  # here as well, so that its absence is reported before workers start
         jobs: list[Job] = []
         for index in _choose_calls(recorded, order.only):
+            if is_mixed and not _has_tensors(run, recorded.names[index]):
+                continue
             call = recorded.call(index, Settings())
             if call.problem:
                 result.calls.append(create_skipped_result(call, call.problem))
@@ -192,6 +199,14 @@ def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -
             result.calls.sort(key=lambda done: places[done.name])
             result.unfinished = total - len(result.calls)
             result.beyond += _find_unexplained(run, result)
+    return True
+
+
+def _has_tensors(run: Run, call: str) -> bool:
+    """Return True if the data of a call's tensors are on disk, which they are for some calls of the run only."""
+    indices = (run.find(f"{call}.{phase}") for phase in ("forward", "backward"))
+    records = [run.record(index) for index in indices if index is not None]
+    return any(slot.value.data_name is not None for record in records for slot in record.slots)
 
 
 def _choose_calls(recorded: RecordedCalls, only: Sequence[str]) -> list[int]:

@@ -29,6 +29,7 @@ class MindSporeRecorder(MindSporeProcess, probe_recording.Recorder[MindSporeSess
         session_kind: The class of sessions that write files.
     """
 
+    framework = "mindspore"
     session_kind: type[MindSporeSession] = MindSporeSession
     _conditions: MindSporeConditions
 

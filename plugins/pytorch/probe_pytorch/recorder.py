@@ -40,6 +40,7 @@ class TorchRecorder(TorchProcess, probe_recording.Recorder[TorchSession]):
         session_kind: The class of sessions that write files.
     """
 
+    framework = "pytorch"
     session_kind: type[TorchSession] = TorchSession
     _conditions: TorchConditions
 

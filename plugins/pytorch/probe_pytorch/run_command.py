@@ -18,10 +18,12 @@ from probe_recording import (
     STAND_IN,
     TASKS,
     Config,
+    compare_with_golden,
     create_destination,
     format_steps,
     load_config,
     parse_steps,
+    read_golden_run,
     replace_destination,
     settle_earlier_run,
 )
@@ -61,6 +63,9 @@ FLOAT64_HINT = (
 @option("--step", help=f"Steps to record, such as 0,5-7, or all.  [default: {DEFAULT_STEPS}]")
 @option("--seed", type=int, help="Set all seeds to this, and use deterministic algorithms.")
 @option("--double", is_flag=True, help="Run the script in float64, as the reference of other runs.")
+@option("--against", type=click.Path(path_type=Path), metavar="GOLDEN", help="Compare each call with this recorded "
+    "run while the script runs; only the first calls that differ keep their tensors.")  # fmt: skip
+@option("--keep", type=int, metavar="K", help="Number of differing calls that keep their tensors.  [default: 3]")
 @option("--send-to", metavar="HOST:PORT|DIR", help="Send each forward call to a receiver that checks it "
     "while the script runs, or to a directory that both machines share; no tensors are written.")  # fmt: skip
 @option("--tls", type=click.Path(file_okay=False, exists=True), metavar="DIR",
@@ -88,6 +93,8 @@ def run(
     step: str | None,
     seed: int | None,
     double: bool,
+    against: Path | None,
+    keep: int | None,
     send_to: str | None,
     tls: str | None,
     insecure: bool,
@@ -108,15 +115,21 @@ def run(
     its ARGUMENTS, and probe exits with its exit code; with 3 if that is 0 and a part of the recording
     could not be written or sent.
     """
-    keep = keep_options(keep_last, keep_memory, signal, events, rerun=rerun)
-    if keep is not None:
-        refuse_with_keeping(step, send_to)
+    keeping = keep_options(keep_last, keep_memory, signal, events, rerun=rerun)
+    if keeping is not None:
+        refuse_with_keeping(step, send_to, against)
         level, step = level or (None if config else "L0"), step or "all"
         dump_path = dump_path or (None if config else DEFAULT_OUTPUT)
     if send_to is not None:
         task, level = task or "tensor", level or (None if config else "L1")
+    if against is not None:
+        level, step = _take_from_golden(against, config, level, step)
     settings = _create_config(dump_path, config, task, level, step)
     settings = settings.with_run_options(seed, is_double=double)
+    if against is not None:
+        settings = compare_with_golden(settings, against, keep)
+    elif keep is not None:
+        raise UserError("--keep belongs to --against.", "Give --against GOLDEN, the run to compare with.")
     if send_to is not None:
         settings = replace_destination(settings, create_destination(send_to, tls, insecure, send_memory), "--send-to")
     elif tls or insecure or send_memory:
@@ -139,7 +152,7 @@ def run(
             f'There is no module "{script}".',
             "Give a name that python -m accepts, from this directory or installed.",
         )
-    if keep is not None:
+    if keeping is not None:
         refuse_mindspore(script, is_module=module)
     try:
         from probe_pytorch.follower import Follower
@@ -153,11 +166,11 @@ def run(
             "before the script runs.",
             "Call start(model=model) of a PrecisionDebugger in the script, or leave the field compile out.",
         )
-    if settings.online is None and keep is None:
+    if settings.online is None and keeping is None:
         confirm = _confirm_replacement if sys.stdin.isatty() and sys.stderr.isatty() else None
         settle_earlier_run(settings.dump_path, replace=replace, confirm=confirm, warn=console.warn)
     _note_misplaced_options(arguments)
-    follower = Follower(settings) if keep is None else create_follower(settings, keep, replaces=replace)
+    follower = Follower(settings) if keeping is None else create_follower(settings, keeping, replaces=replace)
     if seed is not None:
         from probe_pytorch.seeds import seed_all
 
@@ -180,12 +193,13 @@ def run(
     if double and ended_with not in ("", "SystemExit", "KeyboardInterrupt"):
         console.note(FLOAT64_HINT)
     recorder = follower.recorder
-    if keep is not None:
+    if keeping is not None:
         is_whole = report_kept(follower)
     else:
         with suppress(OSError):  # the disk of the terminal's log may be full, too
             is_default = step is None and config is None
             _report(settings, recorder, follower.has_stepped, is_default, ended_with, hints=status is None)
+        recorder.report_comparison()
         is_whole = recorder.lost is None and (recorder.sender is None or recorder.sender.is_complete)
     status_file.end(code, ended_with, tuple(recorder.complete_steps), is_complete=is_whole)
     return code or (EXIT_FINISHED if is_whole else EXIT_DATA_LOST)
@@ -215,6 +229,16 @@ def _has_module(name: str) -> bool:
         return False
     finally:
         sys.path.remove("")
+
+
+def _take_from_golden(
+    golden: Path, config: str | None, level: str | None, step: str | None
+) -> tuple[str | None, str | None]:
+    """Return the level and the steps to record, which are those of the golden unless the user chose others."""
+    if config is not None:
+        return level, step
+    run = read_golden_run(golden)
+    return level or run.level, step or ",".join(map(str, run.steps))
 
 
 def _create_config(
@@ -339,7 +363,7 @@ def _report(
             "no optimizer of torch stepped, so everything the script did is in step 0. To record each "
             "iteration as a step, call start(), stop() and step() of a PrecisionDebugger in the script."
         )
-    if config.task not in ("statistics", "tensor"):
+    if config.task not in ("statistics", "tensor") or config.diff_check is not None:
         return
     console.note(
         "Record the other run the same way with -o OTHER, where OTHER stands for a directory of your choice; "

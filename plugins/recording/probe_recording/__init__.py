@@ -36,8 +36,11 @@ if TYPE_CHECKING:
         parse_byte_count,
         replace_destination,
     )
+    from probe_recording.diff_check.checks import compare_with_golden
+    from probe_recording.diff_check.golden_run import read_golden_run
     from probe_recording.directory import SINGLE, Lock, StepDirectory, remove_earlier_steps
     from probe_recording.earlier_run import settle_earlier_run
+    from probe_recording.entry import Entry
     from probe_recording.environment import VARIABLES, read_variables
     from probe_recording.fields import Fields
     from probe_recording.gathering import GradientCallback, GradientCollector, GradientGatherer, report_gradients
@@ -125,7 +128,7 @@ if TYPE_CHECKING:
         format_connection_error,
         is_mutual,
     )
-    from probe_recording.session import Entry, Session, Store
+    from probe_recording.session import Session, Store
     from probe_recording.sites import (
         STAND_IN,
         Stack,
@@ -250,6 +253,7 @@ __all__ = [
     "belongs_to_recorder",
     "check_unchanged",
     "chunk_weight",
+    "compare_with_golden",
     "confidence",
     "create_batch_entry",
     "create_destination",
@@ -301,6 +305,7 @@ __all__ = [
     "parse_steps",
     "pause_collection",
     "quote",
+    "read_golden_run",
     "read_settings",
     "read_variables",
     "remove_earlier_steps",
@@ -328,6 +333,8 @@ __getattr__ = create_exporter(
         "conditions": "Conditions Draw Fact state_hash",
         "config": "LEVELS TASKS Config ConfigWarning load_config parse_steps",
         "debugger": "Debugger",
+        "diff_check.checks": "compare_with_golden",
+        "diff_check.golden_run": "read_golden_run",
         "directory": "SINGLE Lock StepDirectory remove_earlier_steps",
         "earlier_run": "settle_earlier_run",
         "fields": "Fields",
@@ -367,7 +374,8 @@ __getattr__ = create_exporter(
         "sending.session": "SendingMixin",
         "sending.shared": "SharedName parse_shared_name",
         "sending.tls": "is_mutual create_receiver_context create_sender_context format_connection_error",
-        "session": "Entry Session Store",
+        "entry": "Entry",
+        "session": "Session Store",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
         "recorder_creation": "new_recorder",
         "specs": "CaptureSpec InterceptorSpec RecorderSpec TaskSpec",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from probe_recording.entry import Entry
 from probe_recording.gathering import report_gradients
 from probe_recording.leaves import Tree
-from probe_recording.session import Entry, Session
+from probe_recording.session import Session
 
 
 class Backward:

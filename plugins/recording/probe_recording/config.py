@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from probe_core.errors import UserError
 from probe_core.files.given import read_regular_file
 from probe_recording.destination import FIELDS, Destination, read_destination, replace_destination
+from probe_recording.diff_check_settings import FIELDS as DIFF_CHECK_FIELDS
+from probe_recording.diff_check_settings import DiffCheck, read_diff_check
 from probe_recording.fields import MAX_NUMBER, Fields, warn
 from probe_recording.fields import ConfigWarning as ConfigWarning
 from probe_recording.name_selector import NameSelector
@@ -39,11 +41,13 @@ UNSUPPORTED_TASKS = {
     "run_ut": "the pre-check reads a recorded run and records none itself",
     "acc_check": "the pre-check reads a recorded run and records none itself",
     "exception_dump": "msprobe has this task for MindSpore only",
-    "diff_check": "record both runs and compare them",
 }
-IGNORED_SECTIONS = frozenset(UNSUPPORTED_TASKS) | {"free_benchmark", "grad_probe"}
+IGNORED_SECTIONS = frozenset(UNSUPPORTED_TASKS) | {"free_benchmark", "grad_probe", "diff_check"}
 """Sections of msprobe's file that are ignored, because another task is chosen."""
-TASK_SYNONYMS = {"nan_check": "overflow_check"}
+COMPARED_TASKS = ("statistics", "tensor")
+COMPARED_LEVELS = ("L0", "L1", "mix")
+"""Tasks and levels whose calls can be compared with a golden while the program runs."""
+TASK_SYNONYMS = {"nan_check": "overflow_check", "diff_check": "statistics"}
 
 RENAMED_FIELDS = {"ladder": "step_phases"}
 
@@ -57,13 +61,14 @@ TOP_FIELDS = frozenset(
 )  # fmt: skip
 SECTION_FIELDS: dict[str, frozenset[str]] = {
     "statistics": frozenset({"scope", "list", "tensor_list", "data_mode", "summary_mode", "file_format",
-                             "slice", "request_id"}),
+                             "slice", "request_id"}) | DIFF_CHECK_FIELDS,
     "tensor": frozenset({"scope", "list", "data_mode", "summary_mode", "file_format", "backward_input",
-                         "slice", "request_id", "online_run_ut_recompute"}) | FIELDS,
+                         "slice", "request_id", "online_run_ut_recompute"}) | FIELDS | DIFF_CHECK_FIELDS,
     "structure": frozenset({"scope", "list", "data_mode"}),
     "overflow_check": frozenset({"overflow_nums", "check_mode"}),
 }  # fmt: skip
 SECTION_FIELDS["nan_check"] = SECTION_FIELDS["overflow_check"]
+SECTION_FIELDS["diff_check"] = SECTION_FIELDS["statistics"]
 REFUSED = {
     "load": "probe does not replace the inputs of a module by recorded ones yet",
 }
@@ -119,6 +124,8 @@ class Config:
         conditions: True to write the conditions of each step to ``conditions.json``.
         settings: What the plugin of the task parsed from its section; None for the recorder's own tasks.
         online: The receiver that forward calls are sent to instead of being written; None to write them.
+        diff_check: The golden that calls are compared with while the program runs, of which the first that differ
+            save their tensors (``bench_path`` and ``diff_nums``); None for no golden.
         path: The file itself, read again at each start for ``dump_enable``.
         shown_path: ``dump_path`` as the user wrote it.
         repeated: The settings that the run states, by which another run can be recorded in the same way.
@@ -158,6 +165,7 @@ class Config:
     conditions: bool = True
     settings: Any = None
     online: Destination | None = None
+    diff_check: DiffCheck | None = None
     path: Path | None = None
     shown_path: str = ""
     repeated: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -165,7 +173,7 @@ class Config:
     @property
     def saves_tensors(self) -> bool:
         """True if the data of tensors are written."""
-        return self.task in ("tensor", "overflow_check") or bool(self.tensor_names)
+        return self.task in ("tensor", "overflow_check") or bool(self.tensor_names) or self.diff_check is not None
 
     @property
     def records_step_phases(self) -> bool:
@@ -269,8 +277,10 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
         **{name: frozenset(spec.fields) for name, spec in plugin_tasks.items()},
     }
     level = reader.choice("level", LEVELS, "L1")
-    section_name = next((n for n in ("nan_check", task) if n in fields and TASK_SYNONYMS.get(n, n) == task), task)
+    section_name = _choose_section(fields, task)
     section = reader.section(section_name)
+    diff_check = _parse_diff_check(section, str(fields.get("task"))) if task in COMPARED_TASKS else None
+    recorded_task = task if diff_check is None else "statistics"
     reader.refuse(REFUSED)
     reader.warn_unknown(
         TOP_FIELDS | set(section_fields) | IGNORED_SECTIONS | RENAMED_FIELDS.keys(),
@@ -286,7 +296,7 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
     config = Config(
         dump_path=_dump_path(reader),
         shown_path=reader.text("dump_path", ""),
-        task=task,
+        task=recorded_task,
         level=level,
         ranks=reader.numbers("rank"),
         steps=reader.numbers("step"),
@@ -320,10 +330,27 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
         step_phases=reader.flag("step_phases", reader.flag("ladder", True)),
         conditions=reader.flag("conditions", True),
         settings=plugin_tasks[task].parse(section) if task in plugin_tasks else None,
-        repeated={"config": selected} if (selected := select_settings(fields, section_name)) else {},
+        diff_check=diff_check,
+        repeated={"config": selected} if (selected := select_settings(fields, section_name, recorded_task)) else {},
     )
     online = read_destination(section) if task == "tensor" else None
-    return _check_consistency(replace_destination(config, online, subject), subject)
+    return check_consistency(replace_destination(config, online, subject), subject)
+
+
+def _choose_section(fields: Mapping[str, Any], task: str) -> str:
+    """Return the name of the section that holds the fields of a task."""
+    names = [name for name in (str(fields.get("task")).lower(), "nan_check") if TASK_SYNONYMS.get(name) == task]
+    return next((name for name in names if name in fields), task)
+
+
+def _parse_diff_check(section: Fields, task: str) -> DiffCheck | None:
+    """Return the golden to compare with while the program runs."""
+    diff_check = read_diff_check(section)
+    if diff_check is None and task.lower() == "diff_check":
+        raise section.wrong(
+            "bench_path", "is missing, so there is no golden to compare with", 'For example "bench_path": "golden".'
+        )
+    return diff_check
 
 
 def _record_names(section: Fields) -> tuple[str, ...]:
@@ -347,7 +374,7 @@ def parse_steps(text: str) -> list[int | str]:
     return [int(part) if part.isdigit() else part for part in (p.strip() for p in text.split(",")) if part]
 
 
-def _check_consistency(config: Config, subject: str) -> Config:
+def check_consistency(config: Config, subject: str) -> Config:
     """Return the configuration after checks across fields, which refuse it or correct it with a warning."""
     if config.task == "structure" and config.level not in ("L0", "mix"):
         warn(f'{subject}: task "structure" needs level L0 or mix; mix is used.')
@@ -384,6 +411,12 @@ def _check_consistency(config: Config, subject: str) -> Config:
         )
     if config.slices or config.request:
         config = _check_slices(config, subject)
+    if config.diff_check is not None and (config.online is not None or config.level not in COMPARED_LEVELS):
+        other = f"level {config.level}" if config.online is None else "sending calls to a receiver"
+        raise UserError(
+            f'{subject}: "bench_path" cannot be combined with {other}.',
+            'Remove "bench_path", or record at level L0, L1 or mix into a directory.',
+        )
     if config.compile == "tap" and config.level != "L0":
         raise UserError(
             f'{subject}: "compile": "tap" works at level L0 only, because compiled code makes no API calls.',

@@ -1,10 +1,12 @@
-"""Contributions of the installed plugins; they are loaded only for the task of a plugin."""
+"""Contributions of the installed plugins; they are loaded for the task of a plugin, or a comparison with a golden."""
 
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import PolicySpec
 from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
 
 
@@ -27,3 +29,12 @@ def load_captures() -> dict[str, CaptureSpec]:
 def load_recorders() -> dict[str, RecorderSpec]:
     """Return the recorders that plugins provide, by framework; plugins are loaded once in a process."""
     return {spec.framework: spec for spec in Manager().specs("recorders", RecorderSpec)}
+
+
+def load_policy(name: str) -> Any:
+    """Return a policy that judges batches of values.
+
+    Raises:
+        UserError: No installed plugin provides it.
+    """
+    return Manager().find("policies", name, PolicySpec).make()

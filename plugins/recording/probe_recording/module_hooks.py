@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from probe_recording.entry import Entry
 from probe_recording.leaves import Tree
-from probe_recording.session import Entry, Session
+from probe_recording.session import Session
 from probe_recording.sites import Stack, stack_of
 from probe_recording.threads import Threads
 

@@ -49,17 +49,18 @@ class RecordedSettings:
         return {"task": self.task, "level": self.level, "step": list(steps), **self.fields}
 
 
-def select_settings(fields: Mapping[str, Any], section_name: str) -> dict[str, Any]:
+def select_settings(fields: Mapping[str, Any], section_name: str, task: str) -> dict[str, Any]:
     """Return the fields of a configuration that another run needs to record the same data.
 
     Args:
         fields: The JSON object of a ``config.json``, which is valid.
         section_name: The name of the section of its task.
+        task: The task, whose section holds the selected fields; another one may be a synonym of it.
     """
     selected = {name: fields[name] for name in REPEATED_FIELDS if fields.get(name)}
     section = fields.get(section_name) or {}
     inner = {name: section[name] for name in REPEATED_SECTION_FIELDS if section.get(name)}
-    copied: dict[str, Any] = json.loads(json.dumps(selected | ({section_name: inner} if inner else {}), default=str))
+    copied: dict[str, Any] = json.loads(json.dumps(selected | ({task: inner} if inner else {}), default=str))
     return copied
 
 

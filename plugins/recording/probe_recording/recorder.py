@@ -7,7 +7,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from probe_core.errors import UserError, format_count
 from probe_core.files.atomic import create_path_error
@@ -31,6 +31,9 @@ from probe_recording.slices import DimensionSlice, find_request_slice
 from probe_recording.threads import Threads
 from probe_recording.tokens import TokenNote
 from probe_recording.variables import save_variable
+
+if TYPE_CHECKING:
+    from probe_recording.diff_check.comparison import GoldenComparison
 
 S = TypeVar("S", bound=Session)
 
@@ -59,6 +62,7 @@ class Recorder(Process, ABC, Generic[S]):
         writes_empty_steps: True to write the files of a step without records.
 
     Attributes:
+        framework: The name of the framework.
         config: The settings of the recording.
         captures: The captures, in the order in which they are installed; subclasses append theirs.
         record_counts: The number of records of each step that was written completely.
@@ -68,12 +72,14 @@ class Recorder(Process, ABC, Generic[S]):
     """
 
     reports_missing = True
-    """True to print at the end what was not recorded although it was selected."""
+    """True to print at the end what was not recorded although it was selected, and which calls differ from a golden."""
 
+    framework = ""
     captures: list[Capture[S]]
 
     def __init__(self, config: Config, room: int = 0, *, writes_empty_steps: bool = True) -> None:
-        self.config = config
+        self._comparison = self._create_comparison(config)
+        self.config = config if self._comparison is None else self._comparison.config
         self.record_counts: dict[int, int] = {}
         self.lost: Loss | None = None
         self.sender: Sender | None = None
@@ -299,6 +305,7 @@ class Recorder(Process, ABC, Generic[S]):
         """Write everything and release the run, or wait until everything sent is acknowledged."""
         self.complete()
         if self.reports_missing:
+            self.report_comparison()
             for sentence in self.missing_records():
                 self._notices.print_once(f"probe: {sentence}")
         if self.sender is not None:
@@ -337,7 +344,7 @@ class Recorder(Process, ABC, Generic[S]):
             self.sender.abandon()
         if self._session is not None:
             self._session.active = False
-        self._session = self.sender = None
+        self._session = self.sender = self._comparison = None
         self._states.apply(Change.FINISH)
 
     @defer_interrupts()
@@ -445,6 +452,8 @@ class Recorder(Process, ABC, Generic[S]):
             session.overflows_left = self._carryover.overflows_left
             session.on_last_overflow = self._end_search
             session.on_loss = self._lose
+            if self._comparison is not None:
+                self._comparison.begin_step(session, self._step, self._notices)
             if isinstance(session, SendingMixin):
                 self.sender = self.sender or Sender.of(
                     self.config, label, self.process_count, session.framework, self.versions
@@ -457,6 +466,19 @@ class Recorder(Process, ABC, Generic[S]):
         if self.config.slices or self.config.request:
             self._session.collector.slices = (*self.config.slices, *self._request_slices)
         return self._session
+
+    def _create_comparison(self, config: Config) -> GoldenComparison | None:
+        if config.diff_check is None:
+            return None
+        from probe_recording.diff_check.comparison import GoldenComparison  # loads the plugins
+
+        return GoldenComparison(config, self.framework, self)
+
+    def report_comparison(self) -> None:
+        """Print once which calls differ from the golden, if there is one."""
+        comparison, self._comparison = self._comparison, None
+        if comparison is not None and self.lost is None:
+            comparison.report()
 
     def _open_directory(self) -> StepDirectory:
         """Return the directory of the current step."""

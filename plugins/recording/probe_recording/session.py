@@ -14,7 +14,6 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +24,7 @@ from probe_core.store.names import is_gradient
 from probe_recording.conditions import CONDITIONS_FILE, Conditions
 from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
+from probe_recording.entry import Entry
 from probe_recording.filters import Filter
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quote
@@ -34,6 +34,7 @@ from probe_recording.recorded_settings import SETTINGS_FIELD
 from probe_recording.sites import Stack, StackTable
 from probe_recording.slices import describe_slices
 from probe_recording.step_phases import STEP_PHASES_FILE, StepPhases
+from probe_recording.tensor_selection import TensorSelection
 from probe_recording.tokens import TOKENS_FILE, TokenNote
 
 if TYPE_CHECKING:
@@ -55,23 +56,6 @@ class Store(Protocol):
 
 FLUSH_INTERVAL_RECORDS = 1000
 """Smallest number of new records between two flushes of a step; large steps wait for a quarter more records."""
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A record of a session.
-
-    Attributes:
-        key: Its name.
-        fields: Its content, a tree of leaves.
-        order: Its position in the file: records are in the order of their last values. -1 before the first value.
-        text: Its JSON, cached once the record is complete and written.
-    """
-
-    key: str
-    fields: dict[str, Tree]
-    order: int = -1
-    text: str | None = None
 
 
 class Session(ABC):
@@ -102,6 +86,7 @@ class Session(ABC):
         conditions: The conditions of the step; None if they are not recorded.
         tokens: The samples and tokens of the batch; None if the script did not pass them.
         calls: The number of calls, including those that are not recorded, by name without count and phase.
+        held: The tensors that are stored if their call differs from a golden; None without a golden.
     """
 
     framework = ""
@@ -137,6 +122,7 @@ class Session(ABC):
         self.step_phases: StepPhases | None = None
         self.conditions: Conditions | None = None
         self.tokens: TokenNote | None = None
+        self.held: TensorSelection | None = None
         self._unfinished_span = (0, 0)
         self._flushed_count = 0
         self._changed = False
@@ -172,6 +158,8 @@ class Session(ABC):
                 self.calls[prefix] = number
             for key in (f"{prefix}.{number}.forward", f"{prefix}.forward.{number}"):
                 self._held_tensors.pop(key, None)
+                if self.held is not None:
+                    self.held.take_back(key)
 
     def wants(self, direction: str, side: str) -> bool:
         """Return True if ``data_mode`` selects this side of this direction."""
@@ -191,9 +179,11 @@ class Session(ABC):
         if self._is_overflow_check:
             return partial(self._hold_tensor, key, fleeting)
         if self._saves_all:
-            return self._store_tensor
+            return self.store_tensor
         listed = self.config.tensor_names
-        return self._store_tensor if listed and any(part in key for part in listed) else None
+        if listed and any(part in key for part in listed):
+            return self.store_tensor
+        return None if self.held is None else self.held.save_for(key, fleeting)
 
     def add(self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None) -> Entry:
         """Add a complete record.
@@ -219,6 +209,8 @@ class Session(ABC):
                 if parent is not None:
                     self._parents.setdefault(parent, None)  # optimizer and clip_grad are no modules
                 self._parents[key] = parent
+            if self.held is not None:
+                self.held.add(entry, parent)
             if (
                 len(self._entries) >= self._flushed_count + max(FLUSH_INTERVAL_RECORDS, self._flushed_count // 4)
                 and not self.is_waiting
@@ -250,6 +242,8 @@ class Session(ABC):
             self._changed = True
             entry.order = next(self._order)
             entry.text = None
+            if self.held is not None and is_gradient(entry.key):
+                self.held.note_arrival(entry)
 
     def complete(self, entry: Entry) -> None:
         """Close an open record."""
@@ -259,6 +253,8 @@ class Session(ABC):
                 if self._is_overflow_check and not self._store_if_overflowed(entry.key, entry.fields):
                     return
                 self._entries.append(entry)
+                if self.held is not None:
+                    self.held.add(entry, self._parents.get(entry.key))
 
     def add_module(self, key: str, parent: str | None) -> None:
         """Note that a module's forward has begun, so that it precedes its children in ``construct.json``."""
@@ -290,7 +286,8 @@ class Session(ABC):
 
     # -- values ----------------------------------------------------------------------------
 
-    def _store_tensor(self, name: str, tensor: Any) -> str | None:
+    def store_tensor(self, name: str, tensor: Any) -> str | None:
+        """Store a tensor and return its ``data_name``; None if it cannot be stored."""
         with self.lock:
             if self.lost is not None:
                 return None
@@ -314,7 +311,7 @@ class Session(ABC):
             return False
         with self.quiet():
             for name, tensor in tensors:
-                self._store_tensor(name, tensor)
+                self.store_tensor(name, tensor)
         if self.lost is not None:
             return False
         self.overflows_left -= 1
@@ -383,6 +380,8 @@ class Session(ABC):
         try:
             with defer_interrupts(), self.lock, self.quiet():
                 self.read_back()
+                if self.held is not None:
+                    self.held.compare()
                 if self._store is not None:
                     self._store.flush()
                 if self.config.extra_info and self.config.level != "debug":
@@ -405,7 +404,8 @@ class Session(ABC):
         for entry in entries:
             text = entry.text
             if text is None:
-                text = f"{quote(entry.key)}: {encode(entry.fields)}"
+                text = encode(entry.fields) if self.held is None else self.held.encode_open(entry)
+                text = f"{quote(entry.key)}: {text}"
                 if id(entry) not in open_ids:
                     entry.text, entry.fields = text, {}
             lines.append(text)
@@ -457,6 +457,7 @@ class Session(ABC):
         if self._is_overflow_check:
             for entry in [entry for entry in self._open_entries.values() if entry.order >= 0]:
                 self.complete(entry)  # values that are still missing will not arrive
+        self._finish_comparison()
         self.flush()
         room = self.room
         try:
@@ -470,6 +471,17 @@ class Session(ABC):
         except Exception as error:  # no error may end the training
             self.lose(error)
         return room
+
+    def _finish_comparison(self) -> None:
+        """Store the tensors of the calls that differ from the golden and are not stored yet."""
+        if self.held is None or self.lost is not None:
+            return
+        try:
+            with self.lock:
+                self.held.finish([*self._open_entries.values()])
+                self._changed = True
+        except Exception as error:  # no error may end the training
+            self.failed("comparison with the golden", "", error)
 
     def lose(self, error: Exception) -> None:
         """End the recording after a failed write: write the remaining files if possible, and report the loss."""

@@ -6,8 +6,9 @@ import warnings
 from typing import Any
 
 from probe_recording.config import ConfigWarning
+from probe_recording.entry import Entry
 from probe_recording.leaves import Tree
-from probe_recording.session import Entry, Session
+from probe_recording.session import Session
 
 
 def save_variable(session: Session, variable: Any, name: str, backward: bool) -> None:

@@ -246,7 +246,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"task": 3}, "task"),
     ({"task": ["tensor"]}, "task"),
     *(({"task": task}, "task")
-      for task in ("run_ut", "acc_check", "exception_dump", "diff_check")),
+      for task in ("run_ut", "acc_check", "exception_dump")),
+    ({"task": "diff_check"}, "bench_path"),
+    ({"task": "diff_check", "diff_check": {"bench_path": "golden", "diff_nums": 0}}, "diff_nums"),
+    ({"statistics": {"bench_path": 3}}, "bench_path"),
+    ({"statistics": {"bench_path": "golden"}, "level": "L2"}, "bench_path"),
     ({"level": "L3"}, "level"),
     ({"level": 1}, "level"),
     ({"precision": "medium"}, "precision"),

@@ -49,9 +49,9 @@ def keep_options(
     return parse_options(keep_last, memory, signal, events=events, is_command=True)
 
 
-def refuse_with_keeping(step: str | None, send_to: str | None) -> None:
+def refuse_with_keeping(step: str | None, send_to: str | None, against: Path | None) -> None:
     """Raise a UserError for options that contradict ``--keep-last``."""
-    for name, value in (("--step", step), ("--send-to", send_to)):
+    for name, value in (("--step", step), ("--send-to", send_to), ("--against", against)):
         if value is not None:
             raise UserError(
                 f"{name} and --keep-last exclude each other, because every step is kept in memory.",

@@ -11,6 +11,7 @@ import numpy as np
 from probe_core.errors import UserError, format_count
 from probe_recording import messages
 from probe_recording.directory import StepDirectory, check_place
+from probe_recording.entry import Entry
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.keeping.event import Cause, Trigger
 from probe_recording.keeping.event_claim import EventClaim
@@ -24,7 +25,7 @@ from probe_recording.keeping.watched import collect_watched_values, has_scaler
 from probe_recording.leaves import Tree
 from probe_recording.recorder import Recorder
 from probe_recording.recorder_state import RecorderState
-from probe_recording.session import Entry, Session
+from probe_recording.session import Session
 from probe_recording.sites import Stack
 
 S = TypeVar("S", bound=Session)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from probe_recording.entry import Entry
 from probe_recording.leaves import Save, Tree
 from probe_recording.reading.entries import SIZES
 from probe_recording.sending.body import SentTensor
 from probe_recording.sending.message import Buffer
 from probe_recording.sending.outbox import CALL_OVERHEAD_BYTES, REASON_RECORDER_ERROR, REASON_UNFINISHED, Outbox
-from probe_recording.session import Entry, Session
+from probe_recording.session import Session
 from probe_recording.sites import Stack
 
 DISTRIBUTED_PREFIX = "Distributed."

@@ -1,0 +1,1 @@
+"""Comparison of calls with a golden while the program runs (docs/against.md)."""
