@@ -9,7 +9,7 @@ import pytest
 from importlinter.cli import lint_imports
 from support import ROOT
 
-LARGEST_ROOM, CORE = 2_500, 10_200
+LARGEST_ROOM, CORE = 2_500, 10_230
 """Largest number of lines of a package of the core, and of the whole core without ``testing``."""
 
 

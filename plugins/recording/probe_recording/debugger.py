@@ -17,6 +17,7 @@ from probe_recording.config import Config, ConfigWarning, load_config
 from probe_recording.interface import allow_class_call, parse_token_range
 from probe_recording.process import Process
 from probe_recording.recorder import Recorder
+from probe_recording.stages import StageRecorders, check_stage_support
 from probe_recording.tasks import create_task_recorder
 
 R = TypeVar("R", bound=Recorder[Any])
@@ -61,6 +62,7 @@ class Debugger(ABC, Generic[R, M]):
     _instance: Any = None
     _recorder: R
     _settings: Config
+    _stages: StageRecorders[R]
 
     def __new__(cls: type[D], *args: Any, **kwargs: Any) -> D:
         """Return the debugger of this process, made on the first call."""
@@ -79,6 +81,7 @@ class Debugger(ABC, Generic[R, M]):
         step: list[int | str] | None = None,
     ) -> None:
         arguments = (config_path, task, dump_path, level, step)
+        self._registered: list[tuple[Any, str, str]] = getattr(self, "_registered", [])
         if hasattr(self, "_recorder"):
             if any(value is not None for value in arguments):
                 self._refuse_others(self._load_config(*arguments))
@@ -89,7 +92,9 @@ class Debugger(ABC, Generic[R, M]):
             config = self._load_config(*arguments)
             self._settings = config
             plugin_recorder = create_task_recorder(config, self.framework, self.process)
+            check_stage_support(config, "The configuration")
             self._recorder = self._new_recorder(config) if plugin_recorder is None else cast("R", plugin_recorder)
+            self._stages = StageRecorders(self._recorder, self._new_stage_recorder)
             self._model = self._check_model(model)
         except UserError as error:
             type(self)._instance = None
@@ -128,27 +133,50 @@ class Debugger(ABC, Generic[R, M]):
     def _new_recorder(self, config: Config) -> R:
         """Return a new recorder of this framework."""
 
+    def _new_stage_recorder(self, config: Config) -> R:
+        recorder = self._new_recorder(config)
+        for holder, attribute, name in self._registered:
+            recorder.register(holder, attribute, name)
+        atexit.register(recorder.finish)
+        return recorder
+
+    def _finish(self) -> None:
+        """Complete the recordings of all stages."""
+        for recorder in self._stages:
+            recorder.finish()
+
     def _finish_construction(self) -> None:
         """Do whatever else the framework needs once, after the debugger is constructed."""
 
     # -- the life of a step ----------------------------------------------------------------
 
     @allow_class_call
-    def start(self, model: M | Sequence[M] | None = None, token_range: Sequence[int] | None = None) -> None:
+    def start(
+        self,
+        model: M | Sequence[M] | None = None,
+        token_range: Sequence[int] | None = None,
+        *,
+        stage: str | None = None,
+    ) -> None:
         """Start recording, if the current step and rank are selected.
 
         Args:
             model: The model or models whose modules are recorded; required at levels L0 and mix.
             token_range: The first and last token of a generation to record, counted from 0 by the forwards
                 of the model.
+            stage: The part of the step, such as ``"actor"``, which is recorded into a directory of its own; None
+                for the stage of the configuration. The recording of another stage is stopped.
 
         Raises:
             UserError: The model is missing or of a wrong type, or the run cannot be written.
         """
-        self._start(model, token_range)
+        self._start(model, token_range, stage)
 
-    def _start(self, model: M | Sequence[M] | None, token_range: Sequence[int] | None) -> None:
+    def _start(
+        self, model: M | Sequence[M] | None, token_range: Sequence[int] | None, stage: str | None = None
+    ) -> None:
         """Start recording; ``start`` calls this so that warnings name the line of the script."""
+        self._recorder = self._stages.select(stage)
         if model is not None:
             self._model = self._check_model(model)
         config = self._recorder.config
@@ -182,7 +210,8 @@ class Debugger(ABC, Generic[R, M]):
     def step(self) -> None:
         """End the step: call counts restart at 0, and the next ``start`` writes to a new directory."""
         if not self._recorder.config.dataloader:
-            self._recorder.step()
+            for recorder in self._stages:
+                recorder.step()
 
     @allow_class_call
     def set_init_step(self, step: int) -> None:
@@ -199,7 +228,8 @@ class Debugger(ABC, Generic[R, M]):
                 f"set_init_step needs a non-negative integer, not {step!r:.40}.",
                 "For example debugger.set_init_step(100).",
             )
-        self._recorder.set_step(step)
+        for recorder in self._stages:
+            recorder.set_step(step)
 
     @allow_class_call
     def monitor(self, model: M) -> None:
@@ -321,7 +351,9 @@ class Debugger(ABC, Generic[R, M]):
                 "Pass the module or class that holds the function, and its name as a text.",
             )
         prefix = api_prefix or str(getattr(module, "__name__", type(module).__name__))
-        self._recorder.register(module, api, f"{prefix}.{api}")
+        self._registered.append((module, api, f"{prefix}.{api}"))
+        for recorder in self._stages:
+            recorder.register(*self._registered[-1])
 
     @allow_class_call
     def restore_custom_api(self, module: Any, api: str) -> None:
@@ -331,7 +363,8 @@ class Debugger(ABC, Generic[R, M]):
             module: The module or class that holds the function.
             api: The name of the function in it.
         """
-        if not self._recorder.restore(module, api):
+        self._registered = [entry for entry in self._registered if entry[:2] != (module, api)]
+        if not all([recorder.restore(module, api) for recorder in self._stages]):
             warnings.warn(
                 f"{api} was not registered by register_custom_api, so there is nothing to restore",
                 ConfigWarning,

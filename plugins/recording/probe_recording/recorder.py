@@ -27,6 +27,7 @@ from probe_recording.run_claim import RunClaim, list_complete_steps
 from probe_recording.sending.sender import Sender
 from probe_recording.sending.session import SendingMixin
 from probe_recording.session import Session
+from probe_recording.stage_name import join_label
 from probe_recording.threads import Threads
 from probe_recording.tokens import TokenNote
 from probe_recording.variables import save_variable
@@ -270,6 +271,11 @@ class Recorder(Process, ABC, Generic[S]):
         if not self._claim.is_made:  # a resumed training keeps the recorded steps before this one
             self._claim.first_step = step
 
+    def join_at(self, other: Recorder[Any]) -> None:
+        """Begin at the step of another recorder of this process, which need not record anything itself."""
+        self._step = other._step
+        other.reports_missing = other.reports_missing and bool(other.activity.starts)
+
     def finish(self) -> None:
         """Write everything and release the run, or wait until everything sent is acknowledged."""
         self.complete()
@@ -415,7 +421,8 @@ class Recorder(Process, ABC, Generic[S]):
         label = self.label
         if self._session is None:
             directory = self._open_directory()
-            shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
+            place = join_label(self.config.stage, label)
+            shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{place}"
             session = self.new_session(directory, shown)
             session.overflows_left = self._carryover.overflows_left
             session.on_last_overflow = self._end_search

@@ -8,6 +8,7 @@ from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, Lock, StepDirectory, remove_earlier_steps
 from probe_recording.messages import note
 from probe_recording.process import Process
+from probe_recording.stage_name import join_label
 
 ERROR_DIRECTORY = "online"
 """The directory in ``dump_path`` for error logs of calls that are sent."""
@@ -41,7 +42,7 @@ class RunClaim:
         Raises:
             UserError: The directory cannot be written, or another process records this rank there.
         """
-        label = self._process.label
+        label = join_label(config.stage, self._process.label)
         if label not in self._locks:
             self._claim(config, label)
         root = config.dump_path / ("" if config.online is None else ERROR_DIRECTORY)
@@ -75,7 +76,9 @@ def list_complete_steps(config: Config, record_counts: Mapping[int, int]) -> lis
     """
     file = DEBUG_FILE if config.level == "debug" else DUMP_FILE
     try:
-        present_steps = {path.parent.parent.name for path in config.dump_path.glob(f"step*/*/{file}")}
+        root = config.dump_path
+        paths = (path for pattern in ("*", "*/*") for path in root.glob(f"step*/{pattern}/{file}"))
+        present_steps = {path.relative_to(root).parts[0] for path in paths}
     except OSError:  # a failing disk cannot be read either
         present_steps = set()
     return [step for step, count in record_counts.items() if count and f"step{step}" in present_steps]
