@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from probe_recording import Config, defer_interrupts
 
+from probe_core.errors import UserError
 from probe_pytorch import compat_hooks
 from probe_pytorch.recorder import TorchRecorder
 
@@ -27,6 +28,12 @@ class Follower:
     """
 
     def __init__(self, config: Config, recorder: TorchRecorder | None = None) -> None:
+        if config.compile == "tap":
+            raise UserError(
+                'probe run and PROBE_RUN cannot tap a compiled model ("compile": "tap"), because they do not know '
+                "the model before the script runs.",
+                "Call start(model=model) of a PrecisionDebugger in the script, or leave the field compile out.",
+            )
         self.recorder = recorder or TorchRecorder(config, finds_models=True)
         self.recorder.reports_missing = False  # the command reports it together with what was recorded
         self._first: int | None = None
@@ -55,6 +62,13 @@ class Follower:
             self._handle.remove()
             self._handle = None
         self.recorder.complete()
+
+    def withdraw(self) -> None:
+        """Leave the recording to the parent process, in a forked child."""
+        atexit.unregister(self.recorder.finish)
+        if self._handle is not None:
+            self._handle.remove()
+        self.recorder.withdraw()
 
     def note_end(self, ended_with: str) -> None:
         """Note how the script ended, before ``end``.

@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from probe_recording.messages import Notices, note
     from probe_recording.module_hooks import ModuleHooks, RunningModule
     from probe_recording.process import Process
+    from probe_recording.process_start.late_claim import LateClaim
+    from probe_recording.process_start.starter import ProcessStarter
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, open_memory
     from probe_recording.reading.npy import load_npy
@@ -201,6 +203,7 @@ __all__ = [
     "Json",
     "KeepOptions",
     "KeepingRecorder",
+    "LateClaim",
     "Limit",
     "Lock",
     "Memory",
@@ -216,6 +219,7 @@ __all__ = [
     "Plain",
     "Prefix",
     "Process",
+    "ProcessStarter",
     "RandomStates",
     "RecordedSettings",
     "Recorder",
@@ -349,6 +353,8 @@ __getattr__ = create_exporter(
         "module_hooks": "ModuleHooks RunningModule",
         "destination": "Destination parse_byte_count create_destination is_loopback replace_destination",
         "process": "Process",
+        "process_start.late_claim": "LateClaim",
+        "process_start.starter": "ProcessStarter",
         "reading.leaves": "leaf_of",
         "reading.memory": "SMALL_FILE Memory check_unchanged open_memory",
         "reading.npy": "load_npy",

@@ -160,12 +160,13 @@ class StepDirectory:
 
     Attributes:
         path: The directory.
+        step_path: The directory of the step.
         has_begun: True once the directory is being created.
     """
 
     def __init__(self, root: Path, step: int, label: str) -> None:
-        self._step_path = root / f"step{step}"
-        self.path = self._step_path / label
+        self.step_path = root / f"step{step}"
+        self.path = self.step_path / label
         self.has_begun = False
         self._is_ready = False
         self._refuse_links()
@@ -174,7 +175,7 @@ class StepDirectory:
 
     def _refuse_links(self) -> None:
         """Raise a UserError if a directory that the recorder would create is a link."""
-        for directory in (self._step_path, self.path.parent, self.path, self.path / TENSOR_DIRECTORY):
+        for directory in (self.step_path, self.path.parent, self.path, self.path / TENSOR_DIRECTORY):
             refuse_link(directory)
 
     def _make(self) -> None:

@@ -32,6 +32,11 @@ class RunClaim:
         self.first_step = 0
 
     @property
+    def label(self) -> str:
+        """The label of the process whose directories were locked last; empty if none is locked."""
+        return next(reversed(self._locks), "")
+
+    @property
     def is_made(self) -> bool:
         """True once a directory is locked."""
         return bool(self._locks)
@@ -47,6 +52,25 @@ class RunClaim:
             self._claim(config, label)
         root = config.dump_path / ("" if config.online is None else ERROR_DIRECTORY)
         return StepDirectory(root, step, label)
+
+    def may_record(self, config: Config) -> bool:
+        """Return True if the rank of the process is selected, as far as it is known."""
+        return self._process.is_selected(config.ranks)
+
+    def note_rank(self) -> None:
+        """Note the rank of the process if it is known by now; called with each record."""
+
+    def choose_label(self, config: Config) -> str:
+        """Return the name for the directories of the process if it is chosen only now, else an empty text.
+
+        Raises:
+            UserError: The directory cannot be written.
+        """
+        return ""
+
+    def complete_step(self) -> bool:
+        """Put the complete directory of a step in its place; return False if it is removed instead."""
+        return True
 
     def _claim(self, config: Config, label: str) -> None:
         """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""

@@ -1,0 +1,41 @@
+"""Start of the recorder in each process that imports torch, for PROBE_RUN (docs/launchers.md#probe-run).
+
+``probe-pytorch-run.pth`` imports this module when an interpreter starts with the variable set, so it imports
+nothing heavy itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probe_recording import ProcessStarter
+
+if TYPE_CHECKING:
+    from probe_pytorch.process_recording import ProcessRecording
+
+DATA_LOADER_MODULE = "torch.utils.data._utils.worker"
+"""The module with the function that workers of a DataLoader run."""
+
+
+def start(path: Path, launch: str) -> ProcessRecording:
+    """Start the recorder of this process.
+
+    Args:
+        path: The path of the configuration.
+        launch: A text that is equal in all processes of the launch.
+
+    Raises:
+        UserError: The configuration has an error.
+    """
+    from probe_pytorch.process_recording import ProcessRecording
+
+    return ProcessRecording(path, launch)
+
+
+def is_data_loader_worker(process: Any) -> bool:
+    """Return True for a process of multiprocessing that loads data for a DataLoader."""
+    return getattr(getattr(process, "_target", None), "__module__", "") == DATA_LOADER_MODULE
+
+
+STARTER = ProcessStarter("torch", start, is_data_loader_worker)
