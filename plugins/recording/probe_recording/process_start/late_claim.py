@@ -15,6 +15,7 @@ from probe_recording.directory import SINGLE, Lock, RemovalResult, StepDirectory
 from probe_recording.earlier_run import SettlementLock, settle_earlier_run
 from probe_recording.messages import note
 from probe_recording.process import Process
+from probe_recording.process_start.launch import is_first_process
 from probe_recording.run_claim import RunClaim
 from probe_recording.stage_name import join_label
 
@@ -98,7 +99,8 @@ class LateClaim(RunClaim):
 
     def _lock_free_label(self, config: Config) -> str:
         root, is_restarted = config.dump_path, os.environ.get(RESTART_VARIABLE, "0") != "0"
-        for stage in _list_stages(config.stage):
+        has_place = self._rank_label != SINGLE or is_first_process(self._launch)
+        for stage in _list_stages(config.stage, 0 if has_place else 1):
             label = join_label(stage, self._rank_label)
             if not is_restarted and self._is_taken(root, stage, label):
                 continue
@@ -154,11 +156,16 @@ class _PreparedDirectory(StepDirectory):
         super()._make()
 
 
-def _list_stages(stage: str) -> Iterator[str]:
-    """Yield the stages that a process may record into, in the order in which it tries them."""
-    yield stage
-    for number in count(1):
-        yield f"{stage}-process{number}" if stage else f"process{number}"
+def _list_stages(stage: str, start: int) -> Iterator[str]:
+    """Yield the stages that a process may record into, in the order in which it tries them.
+
+    Args:
+        stage: The stage of the configuration, which has the number 0.
+        start: The number of the first one.
+    """
+    for number in count(start):
+        other_stage = f"{stage}-process{number}" if stage else f"process{number}"
+        yield other_stage if number else stage
 
 
 def _list_locked_labels(root: Path) -> set[str]:

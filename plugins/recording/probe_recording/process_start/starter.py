@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from probe_recording.process_start.import_watch import ImportWatch
+from probe_recording.process_start.launch import LAUNCH_VARIABLE, create_launch
 from probe_recording.process_start.program import ProgramKind, find_kind
 
 RUN_VARIABLE = "PROBE_RUN"
 """The environment variable with the path of the configuration."""
-LAUNCH_VARIABLE = "PROBE_LAUNCH"
-"""The environment variable with a text that is equal in all processes that record one run."""
 
 
 class Recording(Protocol):
@@ -57,7 +55,7 @@ class ProcessStarter:
             del os.environ[RUN_VARIABLE]  # the processes that it starts are part of the command
         elif self._kind is not ProgramKind.HELPER:
             os.environ[RUN_VARIABLE] = os.path.abspath(os.environ[RUN_VARIABLE])  # noqa: PTH100 - pathlib is not loaded
-            os.environ.setdefault(LAUNCH_VARIABLE, f"{os.getpid()}-{time.time_ns()}")
+            os.environ.setdefault(LAUNCH_VARIABLE, create_launch())
             self._watch.install()
 
     def _handle_import(self) -> None:
