@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from probe_mindspore.debugger import PrecisionDebugger
     from probe_mindspore.keeping.watch import watch
+    from probe_mindspore.recorded_block import record
     from probe_mindspore.seeds import seed_all
 
-__all__ = ["PrecisionDebugger", "seed_all", "watch"]
+__all__ = ["PrecisionDebugger", "record", "seed_all", "watch"]
 
 _MODULES = {
     "PrecisionDebugger": "probe_mindspore.debugger",
+    "record": "probe_mindspore.recorded_block",
     "seed_all": "probe_mindspore.seeds",
     "watch": "probe_mindspore.keeping.watch",
 }

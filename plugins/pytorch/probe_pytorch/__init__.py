@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from probe_pytorch.debugger import PrecisionDebugger
     from probe_pytorch.dispatch_check.check import DispatchCheck
     from probe_pytorch.keeping.watch import Watch, watch
+    from probe_pytorch.recorded_block import record
     from probe_pytorch.seeds import seed_all
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Watch",
     "compare",
     "compare_distributed",
+    "record",
     "seed_all",
     "watch",
 ]
@@ -29,6 +31,7 @@ _TORCH_NAMES = {
     "DispatchCheck": "probe_pytorch.dispatch_check.check",
     "PrecisionDebugger": "probe_pytorch.debugger",
     "Watch": "probe_pytorch.keeping.watch",
+    "record": "probe_pytorch.recorded_block",
     "seed_all": "probe_pytorch.seeds",
     "watch": "probe_pytorch.keeping.watch",
 }

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import torch
-from probe_recording import Config, defer_interrupts
+from probe_recording import Config, StepFollower, defer_interrupts
 
 from probe_core.errors import UserError
 from probe_pytorch import compat_hooks
@@ -36,7 +36,7 @@ class Follower:
             )
         self.recorder = recorder or TorchRecorder(config, finds_models=True)
         self.recorder.reports_missing = False  # the command reports it together with what was recorded
-        self._first: int | None = None
+        self._steps = StepFollower(self.recorder)
         self._environment: str | None = None
         self._handle: Any = None
 
@@ -80,14 +80,7 @@ class Follower:
     @property
     def has_stepped(self) -> bool:
         """True once an optimizer has stepped."""
-        return self._first is not None
+        return self._steps.has_stepped
 
-    @defer_interrupts()  # a script that catches KeyboardInterrupt continues with the next step
     def _handle_optimizer_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """End the step if the optimizer is the first that ever stepped; other optimizers are ignored."""
-        if self._first is None:
-            self._first = id(optimizer)
-        if id(optimizer) != self._first or self.recorder.is_over:
-            return
-        self.recorder.step()
-        self.recorder.start(None, None)
+        self._steps.end_step(optimizer)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from probe_recording import TASKS, Config, LateClaim, format_steps, load_config, note
+from probe_recording import TASKS, Config, LateClaim, load_config, report_recording
 
-from probe_core.errors import UserError, format_count
+from probe_core.errors import UserError
 from probe_pytorch.follower import Follower
 from probe_pytorch.recorder import TorchRecorder
-from probe_pytorch.seeds import seed_all
+from probe_pytorch.seeds import seed_as_configured
 
 
 class ProcessRecording:
@@ -26,10 +26,9 @@ class ProcessRecording:
 
     def __init__(self, path: Path, launch: str) -> None:
         config = load_config(path)
-        self._config = config = replace(config, dump_path=(path.parent / config.shown_path).absolute())
+        config = replace(config, dump_path=(path.parent / config.shown_path).absolute())
         _check_config(config)
-        if config.seed is not None or config.deterministic:
-            seed_all(1234 if config.seed is None else config.seed, config.deterministic)
+        seed_as_configured(config)
         recorder = TorchRecorder(config, finds_models=True)
         if config.online is None:
             recorder.use_claim(LateClaim(recorder, launch))
@@ -39,12 +38,7 @@ class ProcessRecording:
     def end(self) -> None:
         """Complete the recording and print where it is; print nothing if nothing was recorded."""
         self._follower.end()
-        recorder = self._follower.recorder
-        steps = recorder.complete_steps
-        if steps:
-            count = sum(recorder.record_counts[step] for step in steps)
-            text = f"{format_steps(steps)} ({format_count(count, 'record')}) into {self._config.dump_path}"
-            note(f"probe recorded {text} as {recorder.place}")
+        report_recording(self._follower.recorder)
 
     def withdraw(self) -> None:
         """Leave the recording to the parent process, in a forked child."""

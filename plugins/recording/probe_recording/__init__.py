@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.run import DumpRun, pause_collection
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, open_tensors
+    from probe_recording.recorded_block import HookSteps, RecordedBlock, create_block_config, report_recording
     from probe_recording.recorded_settings import RecordedSettings, read_settings
     from probe_recording.recorder import Recorder
     from probe_recording.recorder_creation import new_recorder
@@ -140,6 +141,7 @@ if TYPE_CHECKING:
         use_stack_finder,
     )
     from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
+    from probe_recording.step_follower import StepFollower
     from probe_recording.step_phases import NO_BACKWARD, NO_STEP, StepPhase, StepPhases, flatten_leaves
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
@@ -198,6 +200,7 @@ __all__ = [
     "GradientCollector",
     "GradientGatherer",
     "GradientReceiver",
+    "HookSteps",
     "InterceptedCall",
     "InterceptorSpec",
     "Json",
@@ -221,6 +224,7 @@ __all__ = [
     "Process",
     "ProcessStarter",
     "RandomStates",
+    "RecordedBlock",
     "RecordedSettings",
     "Recorder",
     "RecorderSpec",
@@ -237,6 +241,7 @@ __all__ = [
     "SharedName",
     "Stack",
     "StepDirectory",
+    "StepFollower",
     "StepPhase",
     "StepPhases",
     "Store",
@@ -256,6 +261,7 @@ __all__ = [
     "chunk_weight",
     "confidence",
     "create_batch_entry",
+    "create_block_config",
     "create_destination",
     "create_receiver_context",
     "create_sender_context",
@@ -310,6 +316,7 @@ __all__ = [
     "remove_earlier_steps",
     "replace_destination",
     "report_gradients",
+    "report_recording",
     "scalar",
     "settle_earlier_run",
     "stack_of",
@@ -346,6 +353,7 @@ __getattr__ = create_exporter(
         "keeping.readings": "iterate_statistics",
         "keeping.settings": "keep_config",
         "keeping.watch": "DEFAULT_PATH Watch list_objects unwrap_single",
+        "step_follower": "StepFollower",
         "step_phases": "NO_BACKWARD NO_STEP StepPhases StepPhase flatten_leaves",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quote scalar",
         "loss": "format_steps",
@@ -363,6 +371,7 @@ __getattr__ = create_exporter(
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors open_tensors",
         "recorded_settings": "RecordedSettings read_settings",
+        "recorded_block": "HookSteps RecordedBlock create_block_config report_recording",
         "recorder": "Recorder",
         "recorder_state": "Change RecorderState",
         "sending.body": "SentTensor SentTensors encode_body",
