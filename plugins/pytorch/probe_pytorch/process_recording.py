@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
+from probe_recording import Config, LateClaim, report_recording
 
-from probe_recording import TASKS, Config, LateClaim, load_config, report_recording
-
-from probe_core.errors import UserError
 from probe_pytorch.follower import Follower
 from probe_pytorch.recorder import TorchRecorder
 from probe_pytorch.seeds import seed_as_configured
@@ -17,17 +13,11 @@ class ProcessRecording:
     """A recording that begins now and ends with the process.
 
     Args:
-        path: The path of the configuration. A relative ``dump_path`` in it begins at its directory.
+        config: The settings of the recording.
         launch: A text that is equal in all processes of the launch.
-
-    Raises:
-        UserError: The configuration has an error.
     """
 
-    def __init__(self, path: Path, launch: str) -> None:
-        config = load_config(path)
-        config = replace(config, dump_path=(path.parent / config.shown_path).absolute())
-        _check_config(config)
+    def __init__(self, config: Config, launch: str) -> None:
         seed_as_configured(config)
         recorder = TorchRecorder(config, finds_models=True)
         if config.online is None:
@@ -43,14 +33,3 @@ class ProcessRecording:
     def withdraw(self) -> None:
         """Leave the recording to the parent process, in a forked child."""
         self._follower.withdraw()
-
-
-def _check_config(config: Config) -> None:
-    """Raise a UserError for settings that need a debugger in the script."""
-    if config.task not in TASKS:
-        raise UserError(
-            f'The task "{config.task}" needs a PrecisionDebugger in the script.',
-            "Choose one of these tasks:", TASKS,
-        )  # fmt: skip
-    if config.level == "debug":
-        raise UserError('Level "debug" records what the script passes to save().', "Choose another level.")

@@ -15,7 +15,7 @@ from probe_core.errors import UserError
 
 MAX_SEED = 2**32 - 1
 DEFAULT_SEED = 1234
-"""The seed of ``is_deterministic`` without ``seed``."""
+"""Used if a configuration sets ``is_deterministic`` and not ``seed``."""
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d")
 DROPOUT_MODULES = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
 

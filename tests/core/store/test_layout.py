@@ -17,7 +17,7 @@ from support.sampling import examples
 
 from probe_core.errors import UserError
 from probe_core.store.files import DEFAULT_RECORD_FILES
-from probe_core.store.layout import Pairing, find_ranks, pair_runs
+from probe_core.store.layout import Pairing, pair_runs
 
 DUMP, DEBUG = DEFAULT_RECORD_FILES
 ONE = (DUMP,)
@@ -377,60 +377,6 @@ def test_no_step_in_common(tree: Tree) -> None:
     said = refusal(tree("t", steps(step0=["rank0"])), tree("g", steps(step1=["rank0"])))
     assert "holds step0 and" in said.what and "holds step1" in said.what
     assert "two steps" in said.fix
-
-
-def test_stages_pair_by_name(tree: Tree) -> None:
-    places = [f"step{step}/{stage}/rank{rank}" for step in (0, 1) for stage in ("actor", "critic") for rank in (0, 1)]
-    target, golden = tree("t", dict.fromkeys(places, ONE)), tree("g", dict.fromkeys(places, ONE))
-    assert [pair.name for pair in pair_runs(target, golden).pairs] == places
-    assert [pair.part for pair in pair_runs(target, golden, (1,), (1,)).pairs] == ["step1/actor", "step1/critic"]
-    names = [pair.name for pair in pair_runs(target / "step0", golden / "step1").pairs]
-    assert names == ["actor/rank0", "actor/rank1", "critic/rank0", "critic/rank1"]
-    pairs = pair_runs(target / "step0/actor", golden / "step1/critic").pairs
-    assert [pair.name for pair in pairs] == ["rank0", "rank1"]
-    assert list(find_ranks(target, (0,))) == ["step0/actor", "step0/critic"]
-
-
-def test_the_only_stage_of_the_only_step_is_named(tree: Tree) -> None:
-    target = tree("t", {"step3/actor/rank": ONE})
-    assert [pair.name for pair in pair_runs(target, target).pairs] == ["step3/actor"]
-
-
-def test_stages_pair_with_an_offset_of_steps(tree: Tree) -> None:
-    target, golden = tree("t", {"step0/actor/rank": ONE}), tree("g", {"step2/actor/rank": ONE})
-    assert shown(pair_runs(target, golden, step_offset=2)) == [("rank", "rank", "step0/actor", 0)]
-
-
-def test_stages_that_only_one_run_has_are_reported(tree: Tree) -> None:
-    target = tree("t", {"step0/rank": ONE, "step0/actor/rank": ONE, "step0/critic/rank": ONE})
-    golden = tree("g", {"step0/rank": ONE, "step0/actor/rank": ONE, "step0/actor/dump_tensor_data/x": ONE})
-    pairing = pair_runs(target, golden)
-    assert [pair.name for pair in pairing.pairs] == ["step0", "step0/actor"]
-    assert pairing.missing == ["Only the target has step0/critic."]
-    pairing = pair_runs(target / "step0", golden / "step0")
-    assert [pair.name for pair in pairing.pairs] == ["", "actor"]
-    assert pairing.missing == ["Only the target has critic."]
-
-
-def test_several_stages_do_not_pair_with_one(tree: Tree) -> None:
-    run = tree("t", {"step0/actor/rank": ONE, "step0/critic/rank": ONE})
-    message = refusal(run, run / "step0/actor")
-    assert "holds several stages" in message.what
-    assert [Path(name).name for name in message.choices] == ["actor", "critic"]
-    assert "no step or stage" in refusal(run, tree("g", {"step0/rank": ONE})).fix
-
-
-def test_a_directory_of_runs_is_no_step_with_stages(tree: Tree) -> None:
-    run = tree("t", {"mine/rank0": ONE, "other/rank0": ONE})
-    assert "There is no" in refusal(run, run).what
-
-
-def test_a_stage_without_records_is_left_out(tree: Tree) -> None:
-    target = tree("t", {"step0/actor/rank": ONE, "step1/actor/rank": ["stack.json"]})
-    golden = tree("g", {"step0/actor/rank": ONE, "step1/actor/rank": ONE})
-    pairing = pair_runs(target, golden)
-    assert [pair.name for pair in pairing.pairs] == ["step0/actor"]
-    assert len(pairing.missing) == 1 and not pairing.damaged
 
 
 def test_steps_of_graph_and_pynative(tree: Tree) -> None:

@@ -23,6 +23,11 @@ class ImportWatch:
         self._name = name
         self._report = report
 
+    @property
+    def is_installed(self) -> bool:
+        """True while imports are watched."""
+        return self in sys.meta_path
+
     def install(self) -> None:
         """Watch the imports of this process from now on."""
         sys.meta_path.insert(0, self)
@@ -42,7 +47,7 @@ class ImportWatch:
         return None
 
     def _end(self) -> None:
-        if self in sys.meta_path:
+        if self.is_installed:
             sys.meta_path.remove(self)
             self._report()
 

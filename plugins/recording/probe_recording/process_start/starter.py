@@ -47,13 +47,11 @@ class ProcessStarter:
         self._process_id = 0
 
     def install(self) -> None:
-        """Wait for the import of the module, if the environment asks for it and the program is one of the user."""
-        if sys.flags.ignore_environment or not os.environ.get(RUN_VARIABLE):
-            return
+        """Wait for the import of the module, if the program is one of the user; the variable is set."""
         self._kind = find_kind()
         if self._kind is ProgramKind.OWN:
             del os.environ[RUN_VARIABLE]  # the processes that it starts are part of the command
-        elif self._kind is not ProgramKind.HELPER:
+        elif self._kind is not ProgramKind.HELPER and not self._watch.is_installed:
             os.environ[RUN_VARIABLE] = os.path.abspath(os.environ[RUN_VARIABLE])  # noqa: PTH100 - pathlib is not loaded
             os.environ.setdefault(LAUNCH_VARIABLE, create_launch())
             self._watch.install()
