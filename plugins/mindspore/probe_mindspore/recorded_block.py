@@ -31,7 +31,7 @@ def record(target: str | os.PathLike[str], *cells: nn.Cell, **fields: Any) -> Re
         A context manager, which is also a decorator. A second block is the next step.
 
     Raises:
-        UserError: A field has a wrong value, or a model is no Cell.
+        UserError: A field has a wrong value, or a model is not a Cell.
     """
     for cell in cells:
         if not isinstance(cell, nn.Cell):

@@ -1,4 +1,4 @@
-"""The recording of a process that another program started, for PROBE_RUN (docs/launchers.md#probe-run)."""
+"""The recording of a process that another program started, for PROBE_RUN (docs/launchers.md#probe_run)."""
 
 from __future__ import annotations
 

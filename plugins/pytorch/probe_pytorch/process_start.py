@@ -1,4 +1,4 @@
-"""Start of the recorder in each process that imports torch, for PROBE_RUN (docs/launchers.md#probe-run).
+"""Start of the recorder in each process that imports torch, for PROBE_RUN (docs/launchers.md#probe_run).
 
 ``probe-pytorch-run.pth`` imports this module when an interpreter starts with the variable set, so it imports
 nothing heavy itself.

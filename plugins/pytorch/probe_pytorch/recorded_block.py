@@ -37,7 +37,7 @@ def record(target: str | os.PathLike[str], *models: nn.Module, **fields: Any) ->
         A context manager, which is also a decorator. Its ``path`` is the directory of the run.
 
     Raises:
-        UserError: A field has a wrong value, or a model is no module.
+        UserError: A field has a wrong value, or a model is not a module.
     """
     for model in models:
         check_model(model)
@@ -47,7 +47,7 @@ def record(target: str | os.PathLike[str], *models: nn.Module, **fields: Any) ->
 
 
 def check_model(model: Any) -> None:
-    """Raise a UserError if ``model`` is no module."""
+    """Raise a UserError if ``model`` is not a module."""
     if not isinstance(model, nn.Module):
         raise UserError(
             f"record() needs a torch.nn.Module after the path, not {type(model).__name__}.",

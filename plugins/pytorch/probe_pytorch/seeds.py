@@ -20,7 +20,7 @@ DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d")
 DROPOUT_MODULES = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
 
 
-def seed_all(seed: int = DEFAULT_SEED, mode: bool = False, rm_dropout: bool = False) -> None:
+def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> None:
     """Set the random seeds of Python, numpy, torch and the device, and turn cuDNN off.
 
     Args:
