@@ -82,7 +82,7 @@ def list_both_steps(*places: str) -> list[str]:
     return sorted(f"step{step}/{place}" for step in (0, 1) for place in places)
 
 
-def test_a_script_is_recorded_as_by_probe_run(programs: StartedPrograms) -> None:
+def test_a_script_is_recorded_as_by_probe_run(programs: StartedPrograms, probe: Any) -> None:
     script = programs.write("import training\nprint(training.train())\nraise SystemExit(7)\n")
     ended = programs.start(script)
     unrecorded: dict[str, Any] = {}
@@ -90,12 +90,19 @@ def test_a_script_is_recorded_as_by_probe_run(programs: StartedPrograms) -> None
     assert (ended.returncode, ended.stdout) == (7, f"{unrecorded['train']()}\n")
     assert ended.stderr.endswith(f"into {programs.run}\n")
     assert programs.list_places() == list_both_steps("rank")
-    by_command = programs.start("-m", "probe_core.cli", "run", "-o", "other", script)
-    assert by_command.returncode == 7 and not Path(f"{programs.run}.1").exists()
+    sys.modules.pop("training", None)
+    assert probe("run", "-o", programs.directory / "other", script) == 7
     for step in (0, 1):
         files = [programs.directory / run / f"step{step}/rank/dump.json" for run in ("run", "other")]
         first, second = (json.loads(file.read_text())["data"] for file in files)
         assert first == second and first
+
+
+@pytest.mark.slow
+def test_probe_run_records_once(programs: StartedPrograms) -> None:
+    script = programs.write("import training\ntraining.train()\n")
+    assert programs.start("-m", "probe_core.cli", "run", "-o", "other", script).returncode == 0
+    assert (programs.directory / "other/step1").is_dir() and not programs.run.exists()
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
@@ -124,7 +131,7 @@ def test_torchrun_gives_ranks_which_are_selected(programs: StartedPrograms) -> N
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
     script = programs.write(TORCHRUN)
     assert programs.start(*launcher, script).returncode == 0
-    assert programs.list_places() == sorted([*list_both_steps("rank0", "rank1"), "step2/rank0", "step2/rank1"])
+    assert programs.list_places() == list_both_steps("rank0", "rank1")
     programs.configure(rank=[1], step=[1])
     assert programs.start(*launcher, script).returncode == 0
     assert programs.list_places() == ["step1/rank1"] and Path(f"{programs.run}.1").is_dir()

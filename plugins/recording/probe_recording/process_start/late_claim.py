@@ -99,7 +99,8 @@ class LateClaim(RunClaim):
 
     def _lock_free_label(self, config: Config) -> str:
         root, is_restarted = config.dump_path, os.environ.get(RESTART_VARIABLE, "0") != "0"
-        has_place = self._rank_label != SINGLE or is_first_process(self._launch)
+        has_rank = self._rank_label != SINGLE or self._process.rank_variable in os.environ
+        has_place = has_rank or is_first_process(self._launch)
         for stage in _list_stages(config.stage, 0 if has_place else 1):
             label = join_label(stage, self._rank_label)
             if not is_restarted and self._is_taken(root, stage, label):

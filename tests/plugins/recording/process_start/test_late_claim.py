@@ -89,6 +89,12 @@ def test_a_child_without_a_rank_does_not_use_the_place_of_the_first_process(tmp_
     assert RecordedProcess(tmp_path, stage="actor").record_and_end() == "actor-process1/rank"
 
 
+def test_the_only_process_of_a_launcher_is_not_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert RecordedProcess(tmp_path).record_and_end() == "rank"
+
+
 def test_a_process_that_inherits_a_rank_has_a_directory_of_its_own(tmp_path: Path) -> None:
     labels = [RecordedProcess(tmp_path).record(rank=1)[0], RecordedProcess(tmp_path).record_and_end(rank=1)]
     assert labels == ["rank1", "process1/rank1"]
