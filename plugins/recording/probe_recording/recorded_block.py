@@ -111,7 +111,7 @@ def report_recording(recorder: Recorder[Any]) -> None:
     steps = recorder.complete_steps
     if steps:
         count = sum(recorder.record_counts[step] for step in steps)
-        place = f" as {recorder.place}" if recorder.place != SINGLE else ""
+        place = f" as {recorder.place}" if recorder.place not in ("", SINGLE) else ""
         note(
             f"probe recorded {format_steps(steps)} ({format_count(count, 'record')}) "
             f"into {recorder.config.dump_path}{place}"

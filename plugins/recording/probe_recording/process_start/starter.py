@@ -39,7 +39,7 @@ class ProcessStarter:
     """
 
     def __init__(self, module: str, start: Callable[[Path, str], Recording], is_helper: Callable[[Any], bool]) -> None:
-        self._watch = ImportWatch(module, self._handle_import)
+        self._watch = ImportWatch(module, lambda: self._guard(self._handle_import))
         self._start = start
         self._is_helper = is_helper
         self._kind = ProgramKind.USER
@@ -64,7 +64,7 @@ class ProcessStarter:
             return
         util.register_after_fork(self, ProcessStarter._handle_child)
         if self._kind is not ProgramKind.CHILD or parent_process() is not None:
-            self._begin()
+            self._start_recording()
         else:  # a process that is not forked is told nothing when it receives its task, so this method is empty
             context.SpawnProcess._after_fork = staticmethod(self._handle_child)  # type: ignore[attr-defined]
 
@@ -76,10 +76,7 @@ class ProcessStarter:
             recording, self._recording = self._recording, None
             self._guard(recording.withdraw)
         if not self._is_helper(current_process()):
-            self._begin()
-
-    def _begin(self) -> None:
-        self._guard(self._start_recording)
+            self._guard(self._start_recording)
 
     def _start_recording(self) -> None:
         import atexit
