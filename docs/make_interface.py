@@ -39,6 +39,18 @@ INTERFACE = (
     ("probe_core.model.answers", "probe_core/model/answers.py", "Finding"),
     ("probe_core.model.answers", "probe_core/model/answers.py", "Coverage"),
     ("probe_pytorch", DEBUGGER, "Debugger"),
+    ("probe_pytorch", "plugins/pytorch/probe_pytorch/recorded_block.py", "record"),
+    ("probe_mindspore", "plugins/mindspore/probe_mindspore/recorded_block.py", "record"),
+    (
+        "probe_pytorch.integrations.transformers",
+        "plugins/pytorch/probe_pytorch/integrations/transformers.py",
+        "ProbeCallback",
+    ),
+    (
+        "probe_pytorch.integrations.lightning",
+        "plugins/pytorch/probe_pytorch/integrations/lightning.py",
+        "ProbeCallback",
+    ),
     ("probe_pytorch", WATCH, "watch"),
     ("probe_pytorch", BASE_WATCH, "Watch"),
     ("probe_mindspore", "plugins/mindspore/probe_mindspore/keeping/watch.py", "watch"),

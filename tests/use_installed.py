@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,7 @@ def main() -> None:
     installed()
     print(probe("--version").strip(), "of wheels, in", sys.prefix)
     assert "compare" in probe("--help")
+    assert_start_file_is_read()
     plugins = json.loads(probe("plugins", "--json"))
     names = {package.removeprefix("probe_") for package in PACKAGES} - {"recording"}
     assert names <= {one["name"] for one in plugins}
@@ -94,6 +96,16 @@ def installed() -> None:
     if any(map(shutil.which, COMPILERS)):
         missing = [name for name in COMPILED if importlib.util.find_spec(name) is None]
         assert not missing, f"not compiled: {missing}"
+
+
+def assert_start_file_is_read() -> None:
+    """The interpreter of this environment heeds PROBE_RUN, and imports nothing of probe without it."""
+    listing = "import sys; print('probe_pytorch.process_start' in sys.modules, 'probe_core' in sys.modules)"
+    for value, expected in (("config.json", "True True\n"), ("", "False False\n")):
+        environment = {**os.environ, "PROBE_RUN": value}
+        command = [sys.executable, "-c", listing]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout == expected and not done.stderr, (value, done)
 
 
 def check(framework: str, run: Path) -> None:

@@ -45,6 +45,8 @@ RUN_BY = {
     "detector-plugin.md toml": "test_detector_page.py",
     "metric-plugin.md python": "test_pages.py",
     "metric-plugin.md toml": "test_pages.py",
+    "launchers.md json": "test_launchers_page.py",
+    "launchers.md python": "test_launchers_page.py",
     "legacy.md python": "test_legacy_page.py",
     "mindspore.md python": HERE,
     "monitor.md json": "test_monitor_page.py",

@@ -23,7 +23,7 @@ BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(s
 def clean_copy(source: Path, into: Path) -> Path:
     """The files that a distribution is built from, without what earlier builds left; its package."""
     for file in source.iterdir():
-        if file.suffix in (".toml", ".md", ".py") or file.name == "LICENSE":
+        if file.suffix in (".toml", ".md", ".py", ".pth") or file.name == "LICENSE":
             shutil.copy(file, into)
     (package,) = (path.parent for path in source.glob("*probe*/__init__.py"))
     shutil.copytree(package, into / package.name, ignore=MADE)
@@ -43,4 +43,5 @@ def test_every_file_of_a_package_is_in_its_wheel(source: Path, tmp_path: Path) -
     subprocess.run([sys.executable, "-c", BUILD, str(dist)], cwd=copy, env=no_compiler, check=True, capture_output=True)
     (wheel,) = dist.glob("*.whl")
     files = {path.relative_to(copy).as_posix() for path in package.rglob("*") if path.is_file()}
+    files |= {path.name for path in copy.glob("*.pth")}  # read by the interpreter when it starts
     assert sorted(files - set(zipfile.ZipFile(wheel).namelist())) == []

@@ -9,14 +9,16 @@ if TYPE_CHECKING:
     from probe_mindspore.callbacks import MsprobeInitStep, MsprobeStep
     from probe_mindspore.debugger import PrecisionDebugger
     from probe_mindspore.keeping.watch import watch
+    from probe_mindspore.recorded_block import record
     from probe_mindspore.seeds import seed_all
 
-__all__ = ["MsprobeInitStep", "MsprobeStep", "PrecisionDebugger", "seed_all", "watch"]
+__all__ = ["MsprobeInitStep", "MsprobeStep", "PrecisionDebugger", "record", "seed_all", "watch"]
 
 _MODULES = {
     "MsprobeInitStep": "probe_mindspore.callbacks",
     "MsprobeStep": "probe_mindspore.callbacks",
     "PrecisionDebugger": "probe_mindspore.debugger",
+    "record": "probe_mindspore.recorded_block",
     "seed_all": "probe_mindspore.seeds",
     "watch": "probe_mindspore.keeping.watch",
 }

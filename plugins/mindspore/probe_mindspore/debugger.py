@@ -47,10 +47,10 @@ class PrecisionDebugger(Debugger[MindSporeRecorder, nn.Cell]):
     variable = "net"
 
     def _new_recorder(self, config: Config) -> MindSporeRecorder:
-        return MindSporeRecorder(_drop_unsupported_fields(config))
+        return MindSporeRecorder(drop_unsupported_fields(config))
 
 
-def _drop_unsupported_fields(config: Config) -> Config:
+def drop_unsupported_fields(config: Config) -> Config:
     """Return the configuration without the fields that MindSpore does not support; warn about each of them.
 
     Raises:

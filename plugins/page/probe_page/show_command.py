@@ -22,7 +22,10 @@ RESULT_PATTERNS = ("accuracy_checking_result_*.csv", "api_precision_compare_resu
 """Names of results whose pages are made from them: pre-checks, and results of several ranks."""
 ONLINE_PATTERN = "online_[0-9]*.json"
 """Name of the state of an online pre-check."""
-PAGE_PATTERNS = ("compare_summary_*.html", "*compare_result*.html", "step*/*compare_result*.html")
+PAGE_PATTERNS = (
+    "compare_summary_*.html", "*compare_result*.html", "step*/*compare_result*.html",
+    "step*/*/*compare_result*.html",
+)  # fmt: skip
 """Names of pages of comparisons, those over several first."""
 RESULT_PAGE_PATTERNS = (
     "accuracy_checking_result_*.html",

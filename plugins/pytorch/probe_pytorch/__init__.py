@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from probe_pytorch.debugger import PrecisionDebugger, module_dump, module_dump_end
     from probe_pytorch.dispatch_check.check import DispatchCheck
     from probe_pytorch.keeping.watch import Watch, watch
+    from probe_pytorch.recorded_block import record
     from probe_pytorch.seeds import seed_all
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "compare_distributed",
     "module_dump",
     "module_dump_end",
+    "record",
     "seed_all",
     "watch",
 ]
@@ -33,6 +35,7 @@ _TORCH_NAMES = {
     "Watch": "probe_pytorch.keeping.watch",
     "module_dump": "probe_pytorch.debugger",
     "module_dump_end": "probe_pytorch.debugger",
+    "record": "probe_pytorch.recorded_block",
     "seed_all": "probe_pytorch.seeds",
     "watch": "probe_pytorch.keeping.watch",
 }

@@ -10,7 +10,7 @@ from torch import nn
 from probe_pytorch.dataloader import BatchSteps
 from probe_pytorch.process import TorchProcess
 from probe_pytorch.recorder import TorchRecorder
-from probe_pytorch.seeds import seed_all
+from probe_pytorch.seeds import seed_as_configured
 
 
 class PrecisionDebugger(Debugger[TorchRecorder, nn.Module]):
@@ -51,8 +51,7 @@ class PrecisionDebugger(Debugger[TorchRecorder, nn.Module]):
         return TorchRecorder(config)
 
     def _set_seed(self, config: Config) -> None:
-        if config.seed is not None or config.deterministic:
-            seed_all(1234 if config.seed is None else config.seed, config.deterministic)
+        seed_as_configured(config)
 
     def _finish_construction(self) -> None:
         if self._recorder.config.dataloader:

@@ -7,8 +7,9 @@ import os
 from typing import Any
 
 import torch
-from probe_recording import Config, defer_interrupts
+from probe_recording import Config, StepFollower, defer_interrupts
 
+from probe_core.errors import UserError
 from probe_pytorch import compat_hooks
 from probe_pytorch.recorder import TorchRecorder
 
@@ -27,9 +28,15 @@ class Follower:
     """
 
     def __init__(self, config: Config, recorder: TorchRecorder | None = None) -> None:
+        if config.compile == "tap":
+            raise UserError(
+                'probe run and PROBE_RUN cannot tap a compiled model ("compile": "tap"), because they do not know '
+                "the model before the script runs.",
+                "Call start(model=model) of a PrecisionDebugger in the script, or leave the field compile out.",
+            )
         self.recorder = recorder or TorchRecorder(config, finds_models=True)
         self.recorder.reports_missing = False  # the command reports it together with what was recorded
-        self._first: int | None = None
+        self._steps = StepFollower(self.recorder)
         self._environment: str | None = None
         self._handle: Any = None
 
@@ -56,6 +63,13 @@ class Follower:
             self._handle = None
         self.recorder.complete()
 
+    def withdraw(self) -> None:
+        """Leave the recording to the parent process, in a forked child."""
+        atexit.unregister(self.recorder.finish)
+        if self._handle is not None:
+            self._handle.remove()
+        self.recorder.withdraw()
+
     def note_end(self, ended_with: str) -> None:
         """Note how the script ended, before ``end``.
 
@@ -66,14 +80,7 @@ class Follower:
     @property
     def has_stepped(self) -> bool:
         """True once an optimizer has stepped."""
-        return self._first is not None
+        return self._steps.has_stepped
 
-    @defer_interrupts()  # a script that catches KeyboardInterrupt continues with the next step
     def _handle_optimizer_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """End the step if the optimizer is the first that ever stepped; other optimizers are ignored."""
-        if self._first is None:
-            self._first = id(optimizer)
-        if id(optimizer) != self._first or self.recorder.is_over:
-            return
-        self.recorder.step()
-        self.recorder.start(None, None)
+        self._steps.end_step(optimizer)

@@ -160,12 +160,6 @@ def run(
         if (error.name or "").partition(".")[0] != "torch":
             raise
         raise UserError("Recording needs torch, which is not installed.", "Install it: pip install torch") from None
-    if settings.compile == "tap":
-        raise UserError(
-            'probe run cannot tap a compiled model ("compile": "tap"), because it does not know the model '
-            "before the script runs.",
-            "Call start(model=model) of a PrecisionDebugger in the script, or leave the field compile out.",
-        )
     if settings.online is None and keeping is None:
         confirm = _confirm_replacement if sys.stdin.isatty() and sys.stderr.isatty() else None
         settle_earlier_run(settings.dump_path, replace=replace, confirm=confirm, warn=console.warn)

@@ -9,10 +9,13 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from probe_recording import Config
 
 from probe_core.errors import UserError
 
 MAX_SEED = 2**32 - 1
+DEFAULT_SEED = 1234
+"""Used if a configuration sets ``is_deterministic`` and not ``seed``."""
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d")
 DROPOUT_MODULES = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
 
@@ -88,3 +91,9 @@ def _patch_module(module: type[torch.nn.Module]) -> None:
 
     keep.keeps_all = True  # type: ignore[attr-defined]
     module.__init__ = keep  # type: ignore[method-assign]
+
+
+def seed_as_configured(config: Config) -> None:
+    """Set all seeds, and use deterministic algorithms, if a configuration asks for it."""
+    if config.seed is not None or config.deterministic:
+        seed_all(DEFAULT_SEED if config.seed is None else config.seed, config.deterministic)

@@ -1,7 +1,8 @@
 """Search for the record files of two runs, and their pairing by step and rank (docs/pairing.md#ranks).
 
 A path may be a ``dump.json`` or ``debug.json``, a rank directory, a step directory, or the root of a dump
-with one or several steps, possibly below ``graph`` and ``pynative``. Steps and ranks pair by their numbers.
+with one or several steps, possibly below ``graph`` and ``pynative``. A step may hold stages, directories such as
+``actor`` with ranks of their own. Stages pair by their names, steps and ranks by their numbers.
 If two runs have equally many ranks and no number in common, their ranks pair in order. A single
 ``rank`` or ``proc123`` has no number and pairs with the only rank of the other side, or with its rank 0.
 """
@@ -41,7 +42,10 @@ class _RankFiles:
 
 
 _Steps = dict[str, Path]
-"""The step directories by their names below a path; ``""`` for a path that is itself a step or less."""
+"""The directories of steps and stages by their names below a path, such as ``step0`` and ``step0/actor``.
+
+The name is ``""`` for a path that is itself a step or less.
+"""
 
 
 def parse_rank_number(name: str) -> int | None:
@@ -79,13 +83,14 @@ def pair_runs(
     pairing = Pairing(formats=formats)
     golden_steps = [step + step_offset for step in steps]
     sides = (
-        _select_steps(_find_steps(target, formats), target, steps),
-        _select_steps(_find_steps(golden, formats), golden, golden_steps),
+        _find_stages(_select_steps(_find_steps(target, formats), target, steps), formats),
+        _find_stages(_select_steps(_find_steps(golden, formats), golden, golden_steps), formats),
     )
     common = _find_common_steps(sides, (target, golden), pairing, step_offset)
     refused: list[UserError] = []
     for target_step, golden_step in common:
-        part = (target_step or golden_step) if len(common) > 1 else ""
+        name = target_step or golden_step
+        part = name if len(common) > 1 or not _STEP.match(name.rpartition("/")[2]) else ""
         try:
             step_paths = sides[0][target_step], sides[1][golden_step]
             _pair_ranks(*step_paths, part, frozenset(ranks), pairing, pair_ranks)
@@ -115,7 +120,7 @@ def find_ranks(
         UserError: The path cannot be read or holds no run, or two ranks have the same number.
     """
     files: dict[str, dict[int, Path]] = {}
-    for name, step in _select_steps(_find_steps(path, formats), path, steps).items():
+    for name, step in _find_stages(_select_steps(_find_steps(path, formats), path, steps), formats).items():
         pairing = Pairing(formats=formats)
         ranks = _index_by_number(_list_ranks(step, (), pairing), step, (), pairing)
         if pairing.damaged:
@@ -163,9 +168,34 @@ def _find_steps(path: Path, formats: RecordFiles) -> _Steps:
                 steps |= {f"{part}/{step.name}": step for step in inner if step.is_dir()}
         if steps:
             return steps
-        if not _sort_by_number(names, _RANK) and not _find_record_files(path, names, formats):
+        is_step = _sort_by_number(names, _RANK) or _list_stages(path, names)
+        if not is_step and not _find_record_files(path, names, formats):
             raise _create_no_run_error(path, formats)
     return {"": path}
+
+
+def _find_stages(steps: _Steps, formats: RecordFiles) -> _Steps:
+    """Return the steps and their stages; a step whose ranks are all in stages is left out."""
+    places: _Steps = {}
+    for name, step in steps.items():
+        try:
+            names = _list_names(step) if step.is_dir() else []
+        except UserError:  # reported when its ranks are listed
+            names = []
+        is_rank = any(file.endswith(_flatten_names(formats)) for file in names)
+        stages = [] if is_rank else _list_stages(step, names)
+        if not stages or _sort_by_number(names, _RANK):
+            places[name] = step
+        places |= {f"{name}/{stage}".lstrip("/"): step / stage for stage in stages}
+    return places
+
+
+def _list_stages(step: Path, names: Sequence[str]) -> list[str]:
+    """Return the directories of a step that hold ranks and are none themselves, sorted."""
+    if not _STEP.match(step.name):
+        return []
+    directories = [name for name in names if not _RANK.match(name) and (step / name).is_dir()]
+    return sorted(name for name in directories if _sort_by_number(_list_names(step / name), _RANK))
 
 
 def _create_no_run_error(path: Path, formats: RecordFiles, suffix: str = "") -> UserError:
@@ -194,17 +224,24 @@ def _parse_step_number(name: str) -> int:
     return int(name.rpartition("step")[2])
 
 
+def _shift_step(name: str, offset: int) -> str:
+    """Return the name of a step or stage whose step has a number that is larger by an offset."""
+    parts = (f"step{int(part[4:]) + offset}" if _STEP.match(part) else part for part in name.split("/"))
+    return "/".join(parts)
+
+
 def _find_common_steps(
     sides: tuple[_Steps, _Steps], paths: tuple[Path, Path], pairing: Pairing, offset: int
 ) -> list[tuple[str, str]]:
-    """Return the steps to compare: those of equal numbers plus the offset, or two that the user named."""
+    """Return the steps and stages to compare: those of equal names after the offset, or two that the user named."""
     target_steps, golden_steps = sides
-    if "" in target_steps or "" in golden_steps:
+    if ("" in target_steps) != ("" in golden_steps):
         for steps, path in zip(sides, paths):
             if len(steps) > 1:
+                kind = "stages" if any(not _STEP.match(step.name) for step in steps.values()) else "steps"
                 raise UserError(
-                    f"{path} holds several steps, and the other path is a single one.",
-                    "Give one of them, or choose one with --step:",
+                    f"{path} holds several {kind}, and the other path is a single one.",
+                    "Give one of them, or choose a step with --step:",
                     [str(step) for step in steps.values()],
                 )
         return [(next(iter(target_steps)), next(iter(golden_steps)))]
@@ -213,18 +250,13 @@ def _find_common_steps(
     if not common:
         raise UserError(
             f"{paths[0]} holds {', '.join(target_steps)} and {paths[1]} holds {', '.join(golden_steps)}.",
-            "They share no step. Give the directories of two steps to compare different ones.",
+            "They share no step or stage. Give the directories of two steps or stages to compare different ones.",
         )
     for side_name, side_steps, paired in zip(("target", "golden"), sides, zip(*common)):
         unpaired = [name for name in side_steps if name not in paired]
         if unpaired:
             pairing.missing.append(f"Only the {side_name} has {format_list(unpaired)}.")
     return common
-
-
-def _shift_step(name: str, offset: int) -> str:
-    """Return the name of a step whose number is larger by an offset."""
-    return f"{name.rpartition('step')[0]}step{_parse_step_number(name) + offset}" if offset else name
 
 
 # -- ranks -----------------------------------------------------------------------------------------
@@ -343,7 +375,7 @@ def _list_ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_
     directories = [name for name in _sort_by_number(names, _RANK) if (path / name).is_dir()]
     ranks: list[_RankFiles] = []
     unreadable: list[UserError] = []
-    damaged_count, is_begun = len(pairing.damaged), _STEP.match(path.name) is not None
+    damaged_count, is_begun = len(pairing.damaged), any(map(_STEP.match, path.parts[-2:]))
     for name in directories:
         if wanted and parse_rank_number(name) not in (None, *wanted):
             continue

@@ -77,6 +77,8 @@ if TYPE_CHECKING:
     from probe_recording.messages import Notices, note
     from probe_recording.module_hooks import ModuleHooks, RunningModule
     from probe_recording.process import Process
+    from probe_recording.process_start.late_claim import LateClaim
+    from probe_recording.process_start.starter import ProcessStarter
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, open_memory
     from probe_recording.reading.npy import load_npy
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.run import DumpRun, pause_collection
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, open_tensors
+    from probe_recording.recorded_block import HookSteps, RecordedBlock, create_block_config, report_recording
     from probe_recording.recorded_settings import RecordedSettings, read_settings
     from probe_recording.recorder import Recorder
     from probe_recording.recorder_creation import new_recorder
@@ -141,6 +144,7 @@ if TYPE_CHECKING:
         use_stack_finder,
     )
     from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
+    from probe_recording.step_follower import StepFollower
     from probe_recording.step_phases import NO_BACKWARD, NO_STEP, StepPhase, StepPhases, flatten_leaves
     from probe_recording.tasks import TaskRecorder
     from probe_recording.threads import Threads
@@ -199,11 +203,13 @@ __all__ = [
     "GradientCollector",
     "GradientGatherer",
     "GradientReceiver",
+    "HookSteps",
     "InterceptedCall",
     "InterceptorSpec",
     "Json",
     "KeepOptions",
     "KeepingRecorder",
+    "LateClaim",
     "Limit",
     "Lock",
     "Memory",
@@ -219,7 +225,9 @@ __all__ = [
     "Plain",
     "Prefix",
     "Process",
+    "ProcessStarter",
     "RandomStates",
+    "RecordedBlock",
     "RecordedSettings",
     "Recorder",
     "RecorderSpec",
@@ -236,6 +244,7 @@ __all__ = [
     "SharedName",
     "Stack",
     "StepDirectory",
+    "StepFollower",
     "StepPhase",
     "StepPhases",
     "Store",
@@ -256,6 +265,7 @@ __all__ = [
     "compare_with_golden",
     "confidence",
     "create_batch_entry",
+    "create_block_config",
     "create_destination",
     "create_receiver_context",
     "create_sender_context",
@@ -311,6 +321,7 @@ __all__ = [
     "remove_earlier_steps",
     "replace_destination",
     "report_gradients",
+    "report_recording",
     "scalar",
     "settle_earlier_run",
     "stack_of",
@@ -349,6 +360,7 @@ __getattr__ = create_exporter(
         "keeping.readings": "iterate_statistics",
         "keeping.settings": "keep_config",
         "keeping.watch": "DEFAULT_PATH Watch list_objects unwrap_single",
+        "step_follower": "StepFollower",
         "step_phases": "NO_BACKWARD NO_STEP StepPhases StepPhase flatten_leaves",
         "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quote scalar",
         "loss": "format_steps",
@@ -356,6 +368,8 @@ __getattr__ = create_exporter(
         "module_hooks": "ModuleHooks RunningModule",
         "destination": "Destination parse_byte_count create_destination is_loopback replace_destination",
         "process": "Process",
+        "process_start.late_claim": "LateClaim",
+        "process_start.starter": "ProcessStarter",
         "reading.leaves": "leaf_of",
         "reading.memory": "SMALL_FILE Memory check_unchanged open_memory",
         "reading.npy": "load_npy",
@@ -364,6 +378,7 @@ __getattr__ = create_exporter(
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors open_tensors",
         "recorded_settings": "RecordedSettings read_settings",
+        "recorded_block": "HookSteps RecordedBlock create_block_config report_recording",
         "recorder": "Recorder",
         "recorder_state": "Change RecorderState",
         "sending.body": "SentTensor SentTensors encode_body",

@@ -24,6 +24,7 @@ from probe_recording.fields import ConfigWarning as ConfigWarning
 from probe_recording.name_selector import NameSelector
 from probe_recording.recorded_settings import select_settings
 from probe_recording.slices import DimensionSlice, read_slices
+from probe_recording.stage_name import check_stage, read_stage_variable
 
 if TYPE_CHECKING:
     from probe_recording.specs import TaskSpec
@@ -56,7 +57,7 @@ TOP_FIELDS = frozenset(
         "task", "dump_path", "rank", "step", "level", "enable_dataloader", "acl_config", "seed",
         "is_deterministic", "async_dump", "precision", "extra_info", "risk_level", "dump_enable",
         "store", "compile", "support_wrap_ops", "step_phases", "conditions", "custom_op_namespaces",
-        "custom_wrap_ops",
+        "custom_wrap_ops", "stage",
     }
 )  # fmt: skip
 SECTION_FIELDS: dict[str, frozenset[str]] = {
@@ -122,6 +123,7 @@ class Config:
         wrapped_functions: A yaml file that names Python functions to record; None for none.
         step_phases: True to write the phases of each training step to ``step_phases.json``.
         conditions: True to write the conditions of each step to ``conditions.json``.
+        stage: The directory between a step and its ranks; empty for none.
         settings: What the plugin of the task parsed from its section; None for the recorder's own tasks.
         online: The receiver that forward calls are sent to instead of being written; None to write them.
         diff_check: The golden that calls are compared with while the program runs, of which the first that differ
@@ -163,6 +165,7 @@ class Config:
     wrapped_functions: Path | None = None
     step_phases: bool = True
     conditions: bool = True
+    stage: str = ""
     settings: Any = None
     online: Destination | None = None
     diff_check: DiffCheck | None = None
@@ -220,6 +223,7 @@ def load_config(path: str | Path | None, **overrides: Any) -> Config:
     if path is not None:
         subject = f"The configuration {path}"
         fields = _read(path)
+    overrides = {"stage": read_stage_variable(), **overrides}
     fields.update({name: value for name, value in overrides.items() if value is not None})
     config = parse(fields, subject)
     return replace(config, path=Path(path).absolute()) if path is not None else config
@@ -329,6 +333,7 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
         wrapped_functions=reader.path("custom_wrap_ops"),
         step_phases=reader.flag("step_phases", reader.flag("ladder", True)),
         conditions=reader.flag("conditions", True),
+        stage=check_stage(reader.text("stage", ""), f'{subject}: "stage"'),
         settings=plugin_tasks[task].parse(section) if task in plugin_tasks else None,
         diff_check=diff_check,
         repeated={"config": selected} if (selected := select_settings(fields, section_name, recorded_task)) else {},

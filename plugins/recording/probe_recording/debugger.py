@@ -20,6 +20,7 @@ from probe_recording.messages import note
 from probe_recording.process import Process
 from probe_recording.recorder import Recorder
 from probe_recording.slices import check_scheduled_tokens
+from probe_recording.stages import StageRecorders, check_stage_support
 from probe_recording.tasks import create_task_recorder
 
 R = TypeVar("R", bound=Recorder[Any])
@@ -66,6 +67,7 @@ class Debugger(ABC, Generic[R, M]):
     _settings: Config
     _reload: ConfigReload | None = None
     _is_step_open = False
+    _stages: StageRecorders[R]
 
     def __new__(cls: type[D], *args: Any, **kwargs: Any) -> D:
         """Return the debugger of this process, made on the first call."""
@@ -84,6 +86,7 @@ class Debugger(ABC, Generic[R, M]):
         step: list[int | str] | None = None,
     ) -> None:
         arguments = (config_path, task, dump_path, level, step)
+        self._registered: list[tuple[Any, str, str]] = getattr(self, "_registered", [])
         if hasattr(self, "_recorder"):
             if any(value is not None for value in arguments):
                 self._refuse_others(self._load_config(*arguments))
@@ -95,8 +98,10 @@ class Debugger(ABC, Generic[R, M]):
         try:
             config = self._load_config(*arguments)
             self._settings = config
+            check_stage_support(config, "The configuration")
             self._set_seed(config)
             self._recorder = self._create_recorder(config)
+            self._stages = StageRecorders(self._recorder, self._new_stage_recorder)
             self._model = self._check_model(model)
         except UserError as error:
             type(self)._instance = None
@@ -143,6 +148,19 @@ class Debugger(ABC, Generic[R, M]):
     def _set_seed(self, config: Config) -> None:
         """Set the random seed and deterministic algorithms that the configuration states."""
 
+    def _new_stage_recorder(self, config: Config) -> R:
+        recorder = self._new_recorder(config)
+        for holder, attribute, name in self._registered:
+            recorder.register(holder, attribute, name)
+        recorder.passed_rank = self.process.passed_rank
+        atexit.register(recorder.finish)
+        return recorder
+
+    def _finish(self) -> None:
+        """Complete the recordings of all stages."""
+        for recorder in self._stages:
+            recorder.finish()
+
     def _finish_construction(self) -> None:
         """Do whatever else the framework needs once, after the debugger is constructed."""
 
@@ -155,6 +173,8 @@ class Debugger(ABC, Generic[R, M]):
         token_range: Sequence[int] | None = None,
         rank_id: int | None = None,
         scheduled_tokens: Mapping[str, int] | None = None,
+        *,
+        stage: str | None = None,
     ) -> None:
         """Start recording, if the current step and rank are selected.
 
@@ -165,22 +185,28 @@ class Debugger(ABC, Generic[R, M]):
             rank_id: The rank of this process, for engines that do not use the framework's process group.
             scheduled_tokens: The number of rows of each request of the batch, in the order of the rows. Only
                 the rows of ``request_id`` of the configuration are recorded; a batch without it is not recorded.
+            stage: The part of the step, such as ``"actor"``, which is recorded into a directory of its own; None
+                for the stage of the configuration. The recording of another stage is stopped.
 
         Raises:
             UserError: The model is missing, an argument is invalid, or the run cannot be written.
         """
         if rank_id is not None:
-            self.process.passed_rank = self._recorder.passed_rank = check_rank_id(rank_id)
+            self.process.passed_rank = check_rank_id(rank_id)
+            for recorder in self._stages:
+                recorder.passed_rank = rank_id
         tokens = None if scheduled_tokens is None else check_scheduled_tokens(scheduled_tokens)
-        self._start(model, token_range, tokens)
+        self._start(model, token_range, tokens, stage)
 
     def _start(
         self,
         model: M | Sequence[M] | None,
         token_range: Sequence[int] | None,
         scheduled_tokens: Mapping[str, int] | None = None,
+        stage: str | None = None,
     ) -> None:
         """Start recording; ``start`` calls this so that warnings name the line of the script."""
+        self._recorder = self._stages.select(stage)
         if model is not None:
             self._model = self._check_model(model)
         self._check_has_model(self._recorder.config)
@@ -191,14 +217,18 @@ class Debugger(ABC, Generic[R, M]):
                 stacklevel=3,
             )
             return
-        self._begin_step(parse_token_range(token_range), scheduled_tokens)
+        self._begin_step(parse_token_range(token_range), scheduled_tokens, stage)
 
     def _begin_step(
-        self, token_range: tuple[int, int] | None = None, scheduled_tokens: Mapping[str, int] | None = None
+        self,
+        token_range: tuple[int, int] | None = None,
+        scheduled_tokens: Mapping[str, int] | None = None,
+        stage: str | None = None,
     ) -> None:
         """Start recording with the settings of the configuration file as it is now."""
         if self._reload is not None and not self._is_step_open and not self._apply_changed_config(self._reload):
             return
+        self._recorder = self._stages.select(stage)
         if self._recorder.select_request(scheduled_tokens):
             self._is_step_open = True
             self._recorder.start(self._model, token_range)
@@ -216,16 +246,19 @@ class Debugger(ABC, Generic[R, M]):
 
     def _replace_recorder(self, config: Config) -> None:
         """Continue with a new recorder, in the current step and with the same functions of the user."""
-        recorder, former = self._create_recorder(config), self._recorder
+        recorder = self._create_recorder(config)
         for holder, attribute, name in self._registered:
             recorder.register(holder, attribute, name)
-        former.reports_missing = False
-        former.finish()
-        atexit.unregister(former.finish)
+        step = self._recorder.current_step
+        for former in self._stages:
+            former.reports_missing = False
+            former.finish()
+            atexit.unregister(former.finish)
         atexit.register(recorder.finish)
-        recorder.set_step(former.current_step)
+        recorder.set_step(step)
         recorder.passed_rank = self.process.passed_rank
         self._recorder, self._settings = recorder, config
+        self._stages = StageRecorders(recorder, self._new_stage_recorder)
 
     def _check_has_model(self, config: Config) -> None:
         if config.modules and self._model is None:
@@ -253,7 +286,8 @@ class Debugger(ABC, Generic[R, M]):
             self._end_step()
 
     def _end_step(self) -> None:
-        self._recorder.step()
+        for recorder in self._stages:
+            recorder.step()
         self._is_step_open = False
 
     @allow_class_call
@@ -271,7 +305,8 @@ class Debugger(ABC, Generic[R, M]):
                 f"set_init_step needs a non-negative integer, not {step!r:.40}.",
                 "For example debugger.set_init_step(100).",
             )
-        self._recorder.set_step(step)
+        for recorder in self._stages:
+            recorder.set_step(step)
 
     @allow_class_call
     def monitor(self, model: M) -> None:
@@ -397,8 +432,9 @@ class Debugger(ABC, Generic[R, M]):
                 "Pass the module or class that holds the function, and its name as a text.",
             )
         prefix = api_prefix or str(getattr(module, "__name__", type(module).__name__))
-        self._recorder.register(module, api, f"{prefix}.{api}")
         self._registered.append((module, api, f"{prefix}.{api}"))
+        for recorder in self._stages:
+            recorder.register(*self._registered[-1])
 
     @allow_class_call
     def restore_custom_api(self, module: Any, api: str) -> None:
@@ -408,8 +444,8 @@ class Debugger(ABC, Generic[R, M]):
             module: The module or class that holds the function.
             api: The name of the function in it.
         """
-        self._registered = [item for item in self._registered if item[:2] != (module, api)]
-        if not self._recorder.restore(module, api):
+        self._registered = [entry for entry in self._registered if entry[:2] != (module, api)]
+        if not all([recorder.restore(module, api) for recorder in self._stages]):
             warnings.warn(
                 f"{api} was not registered by register_custom_api, so there is nothing to restore",
                 ConfigWarning,

@@ -41,7 +41,7 @@ FREE_BENCHMARK_FILE = "free_benchmark.csv"
 
 TENSOR_SUFFIXES = (".pt", ".npy")
 _STEP = re.compile(r"step(\d{1,9})")
-_LABEL = re.compile(r"rank\d*")
+_LABEL = re.compile(r"rank\d*|proc\d+")
 
 
 class Lock:
@@ -49,7 +49,7 @@ class Lock:
 
     Args:
         root: The directory of the run; it is created.
-        label: The name of the rank's directories, such as ``rank0``.
+        label: The name of the rank's directories, such as ``rank0`` or ``actor/rank0``.
         waits: True to wait until another process has released the lock.
 
     Raises:
@@ -61,7 +61,7 @@ class Lock:
             make_directory(root)
         except UserError as error:
             raise UserError(error.what, "Set another dump_path.") from None
-        self._path = root / f".{label}.lock"
+        self._path = root / f".{label.replace('/', '.')}.lock"
         self._pid = os.getpid()
         self._file: IO[str] | None = None
         while self._file is None:
@@ -156,15 +156,17 @@ class StepDirectory:
     Args:
         root: The directory of the run.
         step: The number of the step.
-        label: The name of the rank's directory, such as ``rank0``.
+        label: The name of the rank's directory, such as ``rank0`` or ``actor/rank0``.
 
     Attributes:
         path: The directory.
+        step_path: The directory of the step.
         has_begun: True once the directory is being created.
     """
 
     def __init__(self, root: Path, step: int, label: str) -> None:
-        self.path = root / f"step{step}" / label
+        self.step_path = root / f"step{step}"
+        self.path = self.step_path / label
         self.has_begun = False
         self._is_ready = False
         self._refuse_links()
@@ -173,7 +175,7 @@ class StepDirectory:
 
     def _refuse_links(self) -> None:
         """Raise a UserError if a directory that the recorder would create is a link."""
-        for directory in (self.path.parent, self.path, self.path / TENSOR_DIRECTORY):
+        for directory in (self.step_path, self.path.parent, self.path, self.path / TENSOR_DIRECTORY):
             refuse_link(directory)
 
     def _make(self) -> None:
@@ -317,12 +319,26 @@ class RemovalResult:
 
 
 def list_labels(root: Path) -> list[str]:
-    """Return the names of the rank directories in a run directory, sorted."""
+    """Return the names of the rank directories in a run directory, such as ``rank0`` and ``actor/rank0``, sorted."""
     labels: set[str] = set()
     for _, directory in step_directories(root):
-        with suppress(OSError):
-            labels |= {path.name for path in directory.iterdir() if _LABEL.fullmatch(path.name)}
+        for parent in (directory, *_list_stages(directory)):
+            with suppress(OSError):
+                labels |= {
+                    path.relative_to(directory).as_posix() for path in parent.iterdir() if _LABEL.fullmatch(path.name)
+                }
     return sorted(labels)
+
+
+def _list_stages(step_directory: Path) -> list[Path]:
+    """Return the directories of a step that may be stages; links are left out."""
+    with suppress(OSError), os.scandir(step_directory) as entries:
+        return [
+            Path(entry.path)
+            for entry in entries
+            if entry.is_dir(follow_symlinks=False) and not _LABEL.fullmatch(entry.name)
+        ]
+    return []
 
 
 def is_recorded(root: Path, label: str) -> bool:
@@ -353,7 +369,8 @@ def remove_run(root: Path, label: str, first: int, removed: RemovalResult) -> No
     """
     for step, directory in step_directories(root):
         place = directory / label
-        if step < first or place.is_symlink() or not place.is_dir():
+        is_link = place.is_symlink() or place.parent.is_symlink()
+        if step < first or is_link or not place.is_dir():
             if step >= first:
                 with suppress(OSError):  # its process was killed before it created the rank's directory
                     directory.rmdir()
@@ -365,6 +382,8 @@ def remove_run(root: Path, label: str, first: int, removed: RemovalResult) -> No
         except OSError:
             removed.staying.append(place)
         with suppress(OSError):  # not empty: it holds directories of other ranks
+            if place.parent != directory:
+                place.parent.rmdir()
             directory.rmdir()
 
 
@@ -382,9 +401,12 @@ def remove_earlier_steps(root: Path, label: str, first: int, process_count: int)
     """
     removed = RemovalResult()
     remove_run(root, label, first, removed)
-    for other_label in list_labels(root) if process_count and label in (SINGLE, f"{SINGLE}0") else ():
-        number = other_label.removeprefix(SINGLE)
-        if other_label == label or (number and label != SINGLE and int(number) < process_count):
+    stage, _, name = label.rpartition("/")
+    for other_label in list_labels(root) if process_count and name in (SINGLE, f"{SINGLE}0") else ():
+        other_stage, _, other_name = other_label.rpartition("/")
+        number = other_name.removeprefix(SINGLE)
+        is_in_run = number.isdigit() and name != SINGLE and int(number) < process_count
+        if other_label == label or other_stage != stage or is_in_run:
             continue
         try:
             lock = Lock(root, other_label)

@@ -24,7 +24,12 @@ MAX_KEPT_RUNS = 10_000
 
 
 def settle_earlier_run(
-    root: Path, *, replace: bool, confirm: Callable[[Path], bool] | None, warn: Callable[[str], None]
+    root: Path,
+    *,
+    replace: bool,
+    confirm: Callable[[Path], bool] | None,
+    warn: Callable[[str], None],
+    launch: str = "",
 ) -> None:
     """Move a recording in ``root`` to ``{root}.1``, or the next free number, unless it may be replaced.
 
@@ -35,20 +40,29 @@ def settle_earlier_run(
         replace: True to leave the earlier recording, which the recorder then replaces.
         confirm: A function that asks the user whether ``root`` may be replaced; None if nobody can answer.
         warn: A function that prints a warning.
+        launch: A text that is equal in all processes of this launch; empty for that of the launcher. If it is
+            given, the process joins another launch that records into ``root`` now.
 
     Raises:
         UserError: The user refused, another process records into ``root``, or the files cannot be moved.
     """
-    if replace or not (root.is_dir() or is_one_of_several(os.environ)):
+    joins_others = bool(launch)
+    if not launch and is_one_of_several(os.environ):
+        launch = find_launch_id(os.environ)
+    if replace or not (root.is_dir() or launch):
         return
-    launch = find_launch_id(os.environ) if is_one_of_several(os.environ) else ""
     make_directory(root)
-    with _SettlementLock(root):
+    with SettlementLock(root):
         if launch and _read_launch(root) == launch:
             return
         if step_directories(root):
             if confirm is None:
-                moved_path = _move_away(root)
+                try:
+                    moved_path = _move_away(root)
+                except UserError:
+                    if joins_others:
+                        return
+                    raise
                 warn(
                     f'"{root}" held an earlier recording, which was moved to "{moved_path}". A later version of '
                     "probe will refuse instead. Give --replace to replace a recording, or another -o."
@@ -91,7 +105,7 @@ def _start_time(process: int) -> str:
     return ""
 
 
-class _SettlementLock(Lock):
+class SettlementLock(Lock):
     """A lock for which the processes of a launch wait, so that one at a time holds it."""
 
     def __init__(self, root: Path) -> None:

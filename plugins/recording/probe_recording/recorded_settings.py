@@ -16,7 +16,7 @@ SETTINGS_FIELD = "settings"
 
 REPEATED_FIELDS = (
     "rank", "seed", "is_deterministic", "precision", "risk_level", "extra_info", "support_wrap_ops", "step_phases",
-    "conditions", "custom_op_namespaces", "custom_wrap_ops",
+    "conditions", "custom_op_namespaces", "custom_wrap_ops", "stage",
 )  # fmt: skip
 """Fields of ``config.json`` that decide what is recorded, besides task, level and step."""
 REPEATED_SECTION_FIELDS = ("scope", "list", "tensor_list", "data_mode", "summary_mode", "slice", "request_id")

@@ -28,6 +28,7 @@ from probe_recording.sending.sender import Sender
 from probe_recording.sending.session import SendingMixin
 from probe_recording.session import Session
 from probe_recording.slices import DimensionSlice, find_request_slice
+from probe_recording.stage_name import join_label
 from probe_recording.threads import Threads
 from probe_recording.tokens import TokenNote
 from probe_recording.variables import save_variable
@@ -90,6 +91,7 @@ class Recorder(Process, ABC, Generic[S]):
         self._session: S | None = None
         self._carryover = Carryover(room, config.overflow_count)
         self._claim = RunClaim(self)
+        self._on_record: Callable[[], None] | None = None
         self._threads = Threads()
         self._states = StateMachine()
         self._notices = Notices()
@@ -301,6 +303,26 @@ class Recorder(Process, ABC, Generic[S]):
         if not self._claim.is_made:  # a resumed training keeps the recorded steps before this one
             self._claim.first_step = step
 
+    def use_claim(self, claim: RunClaim) -> None:
+        """Choose the directories of the run by another claim, before the first start."""
+        self._claim = claim
+        self._on_record = claim.note_rank
+
+    def withdraw(self) -> None:
+        """Stop recording in a forked child, and restore what the captures of its parent changed."""
+        self.abandon()
+        self._remove_captures()
+
+    @property
+    def place(self) -> str:
+        """The name of the directories of the process in its steps, such as ``rank0``."""
+        return self._claim.label
+
+    def join_at(self, other: Recorder[Any]) -> None:
+        """Begin at the step of another recorder of this process, which need not record anything itself."""
+        self._step = other._step
+        other.reports_missing = other.reports_missing and bool(other.activity.starts)
+
     def finish(self) -> None:
         """Write everything and release the run, or wait until everything sent is acknowledged."""
         self.complete()
@@ -359,6 +381,8 @@ class Recorder(Process, ABC, Generic[S]):
         self._remove_captures()
         if session is not None:
             session.active = False
+            if session.has_content:
+                self._choose_place(session)
             session.flush(although_empty=self._writes_empty_steps)
 
     # -- single values and modules -----------------------------------------------------------
@@ -447,13 +471,13 @@ class Recorder(Process, ABC, Generic[S]):
         label = self.label
         if self._session is None:
             directory = self._open_directory()
-            shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
-            session = self.new_session(directory, shown)
+            session = self.new_session(directory, self._format_place(join_label(self.config.stage, label)))
             session.overflows_left = self._carryover.overflows_left
             session.on_last_overflow = self._end_search
             session.on_loss = self._lose
             if self._comparison is not None:
                 self._comparison.begin_step(session, self._step, self._notices)
+            session.on_record = self._on_record
             if isinstance(session, SendingMixin):
                 self.sender = self.sender or Sender.of(
                     self.config, label, self.process_count, session.framework, self.versions
@@ -480,6 +504,20 @@ class Recorder(Process, ABC, Generic[S]):
         if comparison is not None and self.lost is None:
             comparison.report()
 
+    def _format_place(self, label: str) -> str:
+        """Return the directory of the current step as the user would write it."""
+        return f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
+
+    def _choose_place(self, session: S) -> None:
+        """Choose the directory of the process, if its rank is known only now; a failure ends the recording."""
+        try:
+            label = self._claim.choose_label(self.config)
+        except (OSError, UserError) as error:
+            session.lose(error)
+            return
+        if label:
+            session.rename(self._format_place(label))
+
     def _open_directory(self) -> StepDirectory:
         """Return the directory of the current step."""
         return self._claim.open_step(self.config, self._step)
@@ -496,8 +534,9 @@ class Recorder(Process, ABC, Generic[S]):
                 )
             self._conditions.end()
             self._carryover.room = session.close()
+            is_kept = self._claim.complete_step()
             self._handle_closed_step(session)
-            if session.lost is None:
+            if session.lost is None and is_kept:
                 self.record_counts[self._step] = session.count
             self._carryover.overflows_left = session.overflows_left
             self._session = None
@@ -523,7 +562,7 @@ class Recorder(Process, ABC, Generic[S]):
                     f"probe: step {last} was the last step to record; later steps are not recorded."
                 )
             return False
-        return self.is_selected(self.config.ranks)
+        return self._claim.may_record(self.config)
 
     def _is_enabled(self) -> bool:
         return self.config.read_enabled()

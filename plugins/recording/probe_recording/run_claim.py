@@ -8,6 +8,7 @@ from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, Lock, StepDirectory, remove_earlier_steps
 from probe_recording.messages import note
 from probe_recording.process import Process
+from probe_recording.stage_name import join_label
 
 ERROR_DIRECTORY = "online"
 """The directory in ``dump_path`` for error logs of calls that are sent."""
@@ -31,6 +32,11 @@ class RunClaim:
         self.first_step = 0
 
     @property
+    def label(self) -> str:
+        """The label of the process whose directories were locked last; empty if none is locked."""
+        return next(reversed(self._locks), "")
+
+    @property
     def is_made(self) -> bool:
         """True once a directory is locked."""
         return bool(self._locks)
@@ -41,11 +47,30 @@ class RunClaim:
         Raises:
             UserError: The directory cannot be written, or another process records this rank there.
         """
-        label = self._process.label
+        label = join_label(config.stage, self._process.label)
         if label not in self._locks:
             self._claim(config, label)
         root = config.dump_path / ("" if config.online is None else ERROR_DIRECTORY)
         return StepDirectory(root, step, label)
+
+    def may_record(self, config: Config) -> bool:
+        """Return True if the rank of the process is selected, as far as it is known."""
+        return self._process.is_selected(config.ranks)
+
+    def note_rank(self) -> None:
+        """Note the rank of the process if it is known by now; called with each record."""
+
+    def choose_label(self, config: Config) -> str:
+        """Return the name for the directories of the process if it is chosen only now, else an empty text.
+
+        Raises:
+            UserError: The directory cannot be written.
+        """
+        return ""
+
+    def complete_step(self) -> bool:
+        """Put the complete directory of a step in its place; return False if it is removed instead."""
+        return True
 
     def _claim(self, config: Config, label: str) -> None:
         """Lock the run directory for a rank, and remove the rank's steps of an earlier run."""
@@ -76,7 +101,9 @@ def list_complete_steps(config: Config, record_counts: Mapping[int, int]) -> lis
     """
     file = DEBUG_FILE if config.level == "debug" else DUMP_FILE
     try:
-        present_steps = {path.parent.parent.name for path in config.dump_path.glob(f"step*/*/{file}")}
+        root = config.dump_path
+        paths = (path for pattern in ("*", "*/*") for path in root.glob(f"step*/{pattern}/{file}"))
+        present_steps = {path.relative_to(root).parts[0] for path in paths}
     except OSError:  # a failing disk cannot be read either
         present_steps = set()
     return [step for step, count in record_counts.items() if count and f"step{step}" in present_steps]

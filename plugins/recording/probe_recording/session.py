@@ -82,6 +82,7 @@ class Session(ABC):
         lost: The failed write that ended the recording; None if there was none.
         written_count: The number of records in the file on disk.
         on_loss: A function to call when a write fails, with the failure and the number of records.
+        on_record: A function to call with each complete record; None for none.
         step_phases: The phases of the step; None if they are not recorded.
         conditions: The conditions of the step; None if they are not recorded.
         tokens: The samples and tokens of the batch; None if the script did not pass them.
@@ -119,6 +120,7 @@ class Session(ABC):
         self.lost: WriteFailure | None = None
         self.written_count = 0
         self.on_loss: Callable[[WriteFailure, int], None] | None = None
+        self.on_record: Callable[[], None] | None = None
         self.step_phases: StepPhases | None = None
         self.conditions: Conditions | None = None
         self.tokens: TokenNote | None = None
@@ -199,6 +201,8 @@ class Session(ABC):
             return entry
         if self._is_overflow_check and not self._store_if_overflowed(key, fields):
             return entry
+        if self.on_record is not None:
+            self.on_record()
         with self.lock:
             self._changed = True
             entry.order = next(self._order)
@@ -522,6 +526,15 @@ class Session(ABC):
             self._write_conditions()
         with suppress(Exception):
             self._write()
+
+    def rename(self, shown: str) -> None:
+        """Change the name of the directory in the header of the run."""
+        self._shown = shown
+
+    @property
+    def has_content(self) -> bool:
+        """True if there are records, or files in the directory."""
+        return bool(self.count) or self._directory.has_begun
 
     @property
     def count(self) -> int:

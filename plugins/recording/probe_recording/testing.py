@@ -51,7 +51,7 @@ def record_with(debugger: type[Debugger[Any, Any]], path: Path, **fields: Any) -
         try:
             yield instance
         finally:
-            instance._recorder.finish()
+            instance._finish()
     finally:
         debugger._instance = previous
 

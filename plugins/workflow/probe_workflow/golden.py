@@ -12,7 +12,7 @@ from probe_recording import RecordedSettings, read_settings
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
 
-_STEP = re.compile(r"step(\d+)$")
+_STEP = re.compile(r"step(\d+)(?:/|$)")
 COMPARED_TASKS = ("statistics", "tensor")
 
 
@@ -38,7 +38,7 @@ def read_golden(path: Path, manager: Manager) -> GoldenRun:
         UserError: The directory holds no steps, or a recording that ``probe run`` cannot repeat.
     """
     files = find_ranks(path, formats=manager.record_files())
-    steps = sorted(int(match[1]) for name in files if (match := _STEP.match(name)))
+    steps = sorted({int(match[1]) for name in files if (match := _STEP.match(name))})
     records = [file for ranks in files.values() for file in ranks.values()]
     if not steps or not records:
         raise UserError(

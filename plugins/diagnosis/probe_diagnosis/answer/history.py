@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -24,6 +25,8 @@ from probe_diagnosis.difference.walking import RankHistory
 ORIGINLESS_CODES = frozenset({Cause.TAKEN_IN.value, Cause.GRADIENT.value, Cause.GROWN.value})
 """Kinds of causes that may follow from an earlier step."""
 
+_STEP = re.compile(r"step\d+")
+
 JudgedComparison = tuple[RunPair, Report, Suspects]
 """A comparison of one step and rank that has a verdict."""
 
@@ -36,15 +39,18 @@ def judge_in_order(compared: Compared) -> list[Finished]:
     up.
     """
     finished = [*compared.finished]
-    past: RankHistory | None = None
+    past_of_stages: dict[str, RankHistory | None] = {}
     for part in dict.fromkeys(comparison.pair.part for comparison in finished):
+        stage = _STEP.sub("", part, 1)
+        past = past_of_stages.get(stage)
+        if stage in past_of_stages and past is None:
+            continue  # an earlier step of the stage differs by more than rounding
         places = [place for place, comparison in enumerate(finished) if comparison.pair.part == part]
         if past is not None:
             for place in places:
                 finished[place] = _judge_again(compared, finished[place], past)
-        past = _extend_history(past, [judged for place in places if (judged := _get_judged(finished[place]))])
-        if past is None:
-            break
+        judged_places = [judged for place in places if (judged := _get_judged(finished[place]))]
+        past_of_stages[stage] = _extend_history(past, judged_places)
     return finished
 
 

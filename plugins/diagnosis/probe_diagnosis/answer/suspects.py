@@ -225,9 +225,9 @@ class Suspects:
 
 def _is_resumed_step(opened: Opened, pair: RunPair) -> bool:
     """Return True for the first step of a resumed run."""
-    step = pair.target.parent.parent.name
+    steps = {directory.name for directory in list(pair.target.parents)[1:3]}  # a stage may be between step and rank
     resumed = opened.plan.options.get("resumed")
-    return resumed is not None and step == f"step{resumed}"
+    return resumed is not None and f"step{resumed}" in steps
 
 
 def _find_not_restored(opened: Opened, pair: RunPair) -> list[Finding]:

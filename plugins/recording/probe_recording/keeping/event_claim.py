@@ -12,6 +12,7 @@ from probe_recording.earlier_run import is_one_of_several, settle_earlier_run
 from probe_recording.messages import Notices
 from probe_recording.process import Process
 from probe_recording.run_claim import RunClaim
+from probe_recording.stage_name import join_label
 
 
 class EventClaim(RunClaim):
@@ -41,6 +42,7 @@ class EventClaim(RunClaim):
         Raises:
             UserError: No directory can be written.
         """
+        label = join_label(config.stage, label)
         if label not in self._locks:
             config = self._settle(self._avoid_directory(config) if self._avoids_directory else config)
             try:
