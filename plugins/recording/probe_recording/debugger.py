@@ -93,7 +93,6 @@ class Debugger(ABC, Generic[R, M]):
             if model is not None:
                 self._model = self._check_model(model)
             return
-        self._registered: list[tuple[Any, str, str]] = []
         self.process = type(self.process)()
         try:
             config = self._load_config(*arguments)

@@ -161,3 +161,19 @@ def test_a_task_of_a_plugin_can_follow(tmp_path: Path) -> None:
         change(found, task="statistics")
         run_step(found, model)
     assert [step for step in range(3) if (found.directory(step) / "dump.json").exists()] == [0, 2]
+
+
+def test_stages_follow_a_changed_file(tmp_path: Path) -> None:
+    with recording(tmp_path / "run", level="L1", dump_enable=True) as found:
+        for _ in range(2):
+            for stage in ("actor", "critic"):
+                found.debugger.start(stage=stage)
+                F.relu(X)
+                torch.tanh(X)
+                found.stop()
+            found.step()
+            change(found, statistics={"list": ["tanh"]})
+    for stage in ("actor", "critic"):
+        labels = [f"{stage}/rank", f"{stage}/rank"]
+        first, second = (json.loads((found.directory(n, labels[n]) / "dump.json").read_text())["data"] for n in (0, 1))
+        assert len(first) == 2 and list(second) == ["Torch.tanh.0.forward"]
