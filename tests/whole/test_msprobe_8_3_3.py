@@ -15,10 +15,9 @@ import pytest
 import yaml
 from openpyxl import load_workbook
 from probe_metrics.reasons import REASONS
+from probe_reporters import reason_texts
 from support import DATA
 from support.spreadsheets import displayed
-
-from probe_core.model import messages as core
 
 OPTIONS = {
     "default": ["-c"],
@@ -28,7 +27,7 @@ OPTIONS = {
     "dm": ["-c", "-dm", "data_mapping.yaml"],
 }
 MESSAGES = sorted(
-    {text.message for text in {**core.REASON_TEXTS, **REASONS}.values() if text.message} - {"Metric {}."},
+    {text.message for text in {**reason_texts.REASON_TEXTS, **REASONS}.values() if text.message} - {"Metric {}."},
     key=len,
     reverse=True,
 )

@@ -6,11 +6,10 @@ fewer, on a cluster or with ``--executor processes``, all workers measure chunks
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 from probe_core import engine
 from probe_core.errors import UserError
@@ -18,7 +17,6 @@ from probe_core.files.atomic import remove_leftovers
 from probe_core.flow.pipeline import compare_pair
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
-from probe_core.plugins.distributions import list_contributions
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Finished
 from probe_core.plugins.specs import FinderSpec, ViewSpec
@@ -77,18 +75,6 @@ class WorkerScheduler:
         are_complete = all(result.report is not None and not result.report.faults for result in results)
         if not any(result.interrupted for result in results) and (all_failed or are_complete):
             journal.end()
-
-
-def find_executor_name(options: Mapping[str, Any], manager: Manager) -> str | None:
-    """Return the executor that the options name; for a scheduler alone, the first executor that has one.
-
-    The executor of a distribution that is not installed counts as well. None if the options name neither.
-    """
-    name: str | None = options.get("executor")
-    if name is not None or options.get("scheduler") is None:
-        return name
-    names = [spec.name for spec in manager.specs("executors", ExecutorSpec) if spec.has_scheduler]
-    return next(iter([*names, *list_contributions("executors")]), None)
 
 
 @dataclass
@@ -166,7 +152,8 @@ class Distribution:
 
     @cached_property
     def _executor_name(self) -> str | None:
-        return find_executor_name(self.plan.options, self.manager)
+        name: str | None = self.plan.options.get("executor")
+        return name
 
     @cached_property
     def _executor(self) -> Executor:

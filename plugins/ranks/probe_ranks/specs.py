@@ -1,4 +1,4 @@
-"""What a plugin states about an executor, and the interface of executors."""
+"""Description of an executor, and the interface of executors."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_ranks.executors import ProcessExecutor, ThreadExecutor
+from probe_ranks.specs import Pool
 from probe_ranks.spread import (
     PENDING_CALLS_PER_WORKER,
     create_lost_error,
@@ -24,7 +25,6 @@ from support.measuring import PROPERTY
 from support.sampling import examples
 
 from probe_core.errors import UserError
-from probe_core.plugins.specs import Pool
 
 QUICK = settings(PROPERTY, max_examples=examples(40))
 RETURN, RAISE, KILL = "return", "raise", "kill"
