@@ -84,7 +84,7 @@ else:
     golden = f"{place}/golden" if part == "against" else None
     print(json.dumps(run(make_debugger(part, golden=golden), count)))
 """
-SIZES = {"tiny": (128, 4, 64, 9), "step-M": (512, 8, 256, 4)}
+SIZES = {"small": (64, 1, 16, 9), "tiny": (128, 4, 64, 9), "step-M": (512, 8, 256, 4)}
 """Hidden size, layers, length of sequences, and number of steps of a measurement."""
 
 
@@ -188,7 +188,7 @@ def score_repeats() -> None:
     """Print how many equal repetitions keep tensors."""
     for summary in SUMMARIES:
         with tempfile.TemporaryDirectory(prefix="probe-against-") as place:
-            run_stepper("repeats", Path(place), summary, "tiny", REPEATS)
+            run_stepper("repeats", Path(place), summary, "small", REPEATS)
             keeping = [run for run in Path(place).glob("run*/") if list_kept(run)]
             inserted = [cause.op for cause in list_kept(Path(place) / "inserted")]
             print(f"{summary:10} {len(keeping)} of {REPEATS} repetitions keep tensors; inserted call: {inserted}")
@@ -212,7 +212,7 @@ def measure_cost() -> None:
 
     Each is the shortest of several steps, because other programs on the machine only make steps longer.
     """
-    for size in SIZES:
+    for size in ("tiny", "step-M"):
         for summary in SUMMARIES:
             times: dict[str, list[float]] = {"golden": [], "against": []}
             with tempfile.TemporaryDirectory(prefix="probe-against-") as place:

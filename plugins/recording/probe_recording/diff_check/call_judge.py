@@ -58,7 +58,7 @@ class CallJudge:
         compared_count: Number of records that were compared.
         unpaired_count: Number of records without a partner.
         missing_steps: The steps that the golden does not have for the rank.
-        left_out_count: Number of tensors that could not be held until their call was compared.
+        left_out_count: Number of tensors of kept calls that could not be held until their call was compared.
     """
 
     def __init__(self, golden: GoldenRun, call_count: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from probe_core.store.names import is_gradient
 from probe_recording.diff_check.call_judge import CallJudge, Decision
 from probe_recording.diff_check.recorded_call import drop_data_names
 from probe_recording.entry import Entry
@@ -17,16 +18,28 @@ from probe_recording.tensor_selection import TensorSelection
 MAX_COPIED_BYTES = 1 << 30
 """Bytes of copies that may be held; further tensors are not kept."""
 
+MAX_GRADIENT_BYTES = MAX_COPIED_BYTES // 2
+"""Bytes of copies up to which gradients of parameters are held, because most of them wait until the step ends."""
+
 MAX_UNREAD_RECORDS = 256
 """Number of records whose statistics may wait on a device before they are fetched and compared."""
 
 
 @dataclass(slots=True)
 class _HeldRecord:
-    """The tensors of a record by their names, the names of those that are copies, and the JSON of the record."""
+    """The tensors of a record.
+
+    Attributes:
+        tensors: The tensors by their names.
+        copied: The names of those that are copies.
+        left_out: The names of those that are not held, because the copies reached their limit.
+        entry: The record, once it is complete.
+        text: Its JSON with the names of all tensors.
+    """
 
     tensors: dict[str, Any] = field(default_factory=dict)
     copied: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
     entry: Entry | None = None
     text: str = ""
 
@@ -40,7 +53,6 @@ class HeldTensors(TensorSelection):
     Args:
         session: The session.
         judge: The judge.
-
     """
 
     def __init__(self, session: Session, judge: CallJudge) -> None:
@@ -62,7 +74,8 @@ class HeldTensors(TensorSelection):
             if name in record.copied:
                 self._release(record, [name])
             record.tensors[name] = tensor
-            if fleeting and not self._copy(record, name):
+            limit = MAX_GRADIENT_BYTES if is_gradient(key) else MAX_COPIED_BYTES
+            if fleeting and not self._copy(record, name, limit):
                 return None
             return name + self._session.suffix
 
@@ -108,7 +121,7 @@ class HeldTensors(TensorSelection):
     def finish(self, open_entries: Iterable[Entry]) -> None:
         """Compare all records, also those that are not complete, and decide on all that wait."""
         self.compare()
-        for entry in open_entries:
+        for entry in sorted(open_entries, key=lambda entry: entry.order):
             if entry.order >= 0:
                 self._apply(self._judge.take(entry.key, self._encode(entry), None))
         self._apply(self._judge.end_step())
@@ -137,6 +150,7 @@ class HeldTensors(TensorSelection):
             if decision.is_kept and record.entry is not None:
                 with self._session.quiet():
                     stored = {self._session.store_tensor(name, tensor) for name, tensor in record.tensors.items()}
+                self._judge.left_out_count += len(record.left_out)
                 record.entry.text = f"{quote(decision.key)}: {drop_data_names(record.text, stored)}"
             self._release(record, list(record.tensors))
 
@@ -149,13 +163,13 @@ class HeldTensors(TensorSelection):
     def _copy_all(self, record: _HeldRecord) -> None:
         for name in list(record.tensors):
             if name not in record.copied:
-                self._copy(record, name)
+                self._copy(record, name, MAX_COPIED_BYTES)
 
-    def _copy(self, record: _HeldRecord, name: str) -> bool:
-        """Replace a held tensor by a copy; return False, and hold it no longer, if there is no memory left."""
-        if self._is_full:
+    def _copy(self, record: _HeldRecord, name: str, limit: int) -> bool:
+        """Replace a held tensor by a copy; return False, and hold it no longer, if the copies reached a limit."""
+        if self._copied_bytes >= limit:
             del record.tensors[name]
-            self._judge.left_out_count += 1
+            record.left_out.add(name)
             return False
         copy = record.tensors[name] = self._session.copy_of(record.tensors[name])
         record.copied.add(name)

@@ -17,7 +17,7 @@ _MODULE_FORWARD = re.compile(r"\.forward\.\d+$")
 
 
 class CallForm(NamedTuple):
-    """What the name of a record says.
+    """Facts that follow from the name of a record.
 
     Attributes:
         is_forward: True for a call or module in the forward direction.
@@ -32,7 +32,7 @@ class CallForm(NamedTuple):
 
 @lru_cache(MAX_NAMES)
 def get_form(key: str) -> CallForm:
-    """Return what the name of a record says; the steps of a training repeat most names."""
+    """Return the facts that follow from the name of a record; the steps of a training repeat most names."""
     is_module = _MODULE_FORWARD.search(key) is not None
     is_forward = is_module or (key.endswith(".forward") and not is_gradient(key))
     return CallForm(is_forward, is_module, key if is_module else drop_count(key))
@@ -56,7 +56,7 @@ class RecordedCall:
 
     @property
     def form(self) -> CallForm:
-        """What the name of the record says."""
+        """Facts that follow from the name of the record."""
         return get_form(self.key)
 
 

@@ -68,7 +68,7 @@ def _list_gaps(judge: CallJudge) -> list[str]:
         lines.append(f"probe: the golden does not have this rank in {noun} {steps}, so nothing was compared there.")
     if judge.left_out_count:
         tensors = format_count(judge.left_out_count, "tensor")
-        lines.append(f"probe: the memory did not suffice for {tensors} of calls that waited to be compared.")
+        lines.append(f"probe: the memory did not suffice for {tensors} of these calls.")
     return lines
 
 

@@ -20,6 +20,8 @@ def keep_config(config: Config) -> Config:
             f"{config.level}{' with a tensor_list' if config.tensor_names else ''}.",
             "Leave the task out, and choose one of these levels.",
         )
+    if config.diff_check is not None:
+        raise UserError("Keeping steps cannot be combined with a golden (bench_path).", "Leave the golden out.")
     if config.steps:
         raise UserError("Keeping steps observes every step, so no steps can be selected.", "Leave the steps out.")
     return replace(config, step_phases=True, dataloader=False, compile="eager")

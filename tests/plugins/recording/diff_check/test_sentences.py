@@ -43,7 +43,7 @@ def test_list_result_lines_of_runs_that_differ(judge: CallJudge) -> None:
         "  step1 b  (c in the golden)",
         "  step2 d",
         "probe: 1 record has no partner in the golden.",
-        "probe: the memory did not suffice for 1 tensor of calls that waited to be compared.",
+        "probe: the memory did not suffice for 1 tensor of these calls.",
         "Compare:",
         "  probe compare 'my run' 'golden dir' -o out",
     ]
