@@ -221,7 +221,7 @@ def limit_size(shape: tuple[int, ...], itemsize: int, most: int) -> None:
         Unbuildable: It takes more.
     """
     if math.prod(shape) * itemsize > most:
-        raise Unbuildable(f"A tensor of shape {list(shape)} takes more memory than there is. SKIP.")
+        raise Unbuildable(f"A tensor of shape {list(shape)} needs more memory than is available. SKIP.")
 
 
 def limit_call(needed: int, most: int) -> None:

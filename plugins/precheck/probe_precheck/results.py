@@ -184,7 +184,7 @@ class ResultFiles:
             raise UserError(f"There is no {result}.", "Give the result csv of the check to resume with -csv_path.")
         if not files.details.is_file():
             raise UserError(
-                f"{files.details.name} is not beside {result.name}, so the check cannot be resumed.",
+                f"{files.details.name} is not in the directory of {result.name}, so the check cannot be resumed.",
                 "Put both files of the check into one directory.",
             )
         try:

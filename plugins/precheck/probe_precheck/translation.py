@@ -53,8 +53,8 @@ SENTENCE_TRANSLATIONS = (
     ),
     (
         "测试对象为真实数据的输出；在本设备上重新运行，结果不同 ({})。",
-        "The recorded values were tested; RUN AGAIN HERE THEY DIFFER beyond rounding ({}), so the recorded "
-        "values depend on more than the recorded inputs.",
+        "The recorded values were tested; NOT REPRODUCED HERE: the results of a second run differ beyond rounding "
+        "({}), so the recorded values depend on more than the recorded inputs.",
     ),
 )
 """Sentences of details in Chinese and English, as the runners and rules of probe write them."""
