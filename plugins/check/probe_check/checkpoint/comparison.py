@@ -15,7 +15,7 @@ from probe_check.checkpoint.errors import UnreadableCheckpoint
 from probe_check.checkpoint.measurement import measure_distance
 from probe_check.checkpoint.model import Checkpoint
 from probe_check.checkpoint.opening import open_checkpoint
-from probe_check.checkpoint.optimizer import is_parameter_number
+from probe_check.checkpoint.optimizer import is_group_member
 from probe_check.checkpoint.pairing import pair_names, read_mapping
 from probe_check.checkpoint.result import CheckpointComparison, SettingPair, TensorPair
 from probe_core import progress
@@ -110,7 +110,7 @@ def _measure_pairs(target: Checkpoint, golden: Checkpoint, names: Mapping[str, s
 
 def _compare_settings(target: Checkpoint, golden: Checkpoint) -> Iterator[SettingPair]:
     for name in dict.fromkeys((*target.settings, *golden.settings)):
-        if is_parameter_number(name):
+        if is_group_member(name):
             continue
         first, second = target.settings.get(name), golden.settings.get(name)
         if first != second and (first == first or second == second):  # NaN equals NaN
