@@ -7,7 +7,9 @@ from probe_core.plugins.parameters import Parameter
 from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, ReporterSpec
 
 LANG = Parameter("lang", str, "language that the page opens in: en (default) or zh")
-PAGE = Option("page", ("--page",), "Also write a page for the browser next to the result; probe show can write it later.")
+PAGE = Option(
+    "page", ("--page",), "Also write a page for the browser next to the result; probe show can write it later."
+)
 PAGE_WRITERS = {
     "run-ut": "probe_page.checks:write_requested_page",
     "multi-run-ut": "probe_page.checks:write_requested_page",
