@@ -44,7 +44,7 @@ def probe_commands() -> list[CommandSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return the option ``--lang`` of ``compare``, and the option ``--page`` of each command without the format html."""
+    """Return the option ``--lang`` of ``compare``, and ``--page`` of each command without the format html."""
     return [
         *(
             OptionSpec(

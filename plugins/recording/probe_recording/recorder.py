@@ -101,12 +101,12 @@ class Recorder(Process, ABC, Generic[S]):
     # -- to be overridden for a framework -------------------------------------------------
 
     @abstractmethod
-    def new_session(self, directory: StepDirectory, shown: str) -> S:
+    def new_session(self, directory: StepDirectory, displayed_path: str) -> S:
         """Return a new session of this framework.
 
         Args:
             directory: The directory of the step.
-            shown: The same as the user wrote it, for the header of the run.
+            displayed_path: The path of the directory as the user wrote it, for the header of the run.
         """
 
     def new_modules(self) -> ModuleHookInterface[S]:
@@ -440,8 +440,8 @@ class Recorder(Process, ABC, Generic[S]):
         label = self.label
         if self._session is None:
             directory = self._open_directory()
-            shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
-            session = self.new_session(directory, shown)
+            displayed_path = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
+            session = self.new_session(directory, displayed_path)
             session.overflows_left = self._carryover.overflows_left
             session.on_last_overflow = self._end_search
             session.on_loss = self._lose
