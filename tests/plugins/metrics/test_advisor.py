@@ -91,7 +91,11 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     assert advise(shifted.build()).text.startswith("No row fails by the rule of the table, but some differ (1).")
     lacking = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=RowCounts(measured=1, matched=1))
     lacking.counts.levels[Level.WARNING] = 7
-    assert advise(lacking).text.splitlines()[1].startswith("This applies to the compared rows only. Rows that need to be checked: 7.")
+    assert (
+        advise(lacking)
+        .text.splitlines()[1]
+        .startswith("This applies to the compared rows only. Rows that need to be checked: 7.")
+    )
 
 
 def test_advice_is_on_the_first_row_that_fails() -> None:
