@@ -44,7 +44,7 @@ class XlsxReporter:
         return XlsxTableWriter(path, headers, row_count)
 
     def line(self, row: int, row_count: int) -> str:
-        """Return the number that Excel shows beside a row; the header is row 1."""
+        """Return the number that Excel displays next to a row; the header is row 1."""
         length = _compute_sheet_length(row_count)
         if row_count <= MAX_SHEET_ROWS:
             return str(row + 2)
