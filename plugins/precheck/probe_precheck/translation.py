@@ -9,7 +9,7 @@ from functools import cache, partial
 from probe_precheck.model import BEYOND_ROUNDING, FRAGILE_MESSAGE, Message, Status
 
 SENTENCE_TRANSLATIONS = (
-    ("没有可比对的输出。", "It gives out nothing that can be compared."),
+    ("没有可比对的输出。", "It returns nothing that can be compared."),
     ("未能保存数据: {}", "Its data could not be saved: {}"),
     ("bench与npu输出的shape不同: {}", "bench and npu output shape differ: {}"),
     ("输出没有元素 (no elements)", "no elements"),
@@ -75,7 +75,7 @@ def counted(statuses: Sequence[str], text: str) -> tuple[str, ...]:
 
 
 def _find_message(message: Message, text: str) -> Message | None:
-    """Return a message with the numbers from the text of a cell; None if the text does not hold the message."""
+    """Return a message with the numbers from the text of a cell; None if the text does not contain the message."""
     for sentence in message:
         match = re.search("(.*?)".join(map(re.escape, sentence.split("{}"))), text)
         if match:

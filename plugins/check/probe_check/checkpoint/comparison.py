@@ -35,7 +35,7 @@ def compare_checkpoints(
         target: The checkpoint under test: a file or a directory of a supported format.
         golden: The reference.
         mapping: Names of the target, or parts of them, with those of the golden checkpoint; or the path of a
-            yaml file that holds them.
+            yaml file that contains them.
 
     Raises:
         UserError: A checkpoint cannot be read, or no tensor can be compared.

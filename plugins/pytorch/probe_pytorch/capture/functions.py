@@ -2,8 +2,8 @@
 
 The mode is at the bottom of the stack of modes, so that leaving a mode of the user does not remove it, and
 so that it can be removed while others stay. Calls made inside a recorded call are not seen, because torch
-turns the mode off there. A function that is written in Python and not recorded itself is run from a copy
-inside which the mode stays on. So are recorded ones for a recorder that asks for the calls inside them.
+disables the mode there. A Python function that is not recorded itself is run from a copy in which the mode stays
+enabled. Recorded Python functions are run in the same way if the calls inside them are recorded as well.
 """
 
 from __future__ import annotations
@@ -265,14 +265,15 @@ class FunctionCapture(TorchFunctionMode):
         )  # fmt: skip
 
     def _descend(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: FrameType) -> Any:
-        """Run a Python function that has no record of its own so that the calls inside it are recorded."""
+        """Run a Python function that is not recorded, so that the calls inside it are recorded."""
         opened = self._open_function(func, types, site) or wrap_with_caller(site, func)
         return opened(*args, **kwargs)
 
     def _is_part(self, name: str, func: Any, frame: FrameType) -> bool:
-        """Return True for a call inside of a recorded one that is not one of its own.
+        """Return True if a call is an implementation detail of the recorded call that surrounds it.
 
-        It is of the same name, as the method of C++ that a method of Python calls, or goes around ``torch``.
+        The call has the same name, such as the C++ method that a Python method calls, or uses a function of ``torch``
+        by another name than ``torch``.
         """
         if self._open_names and self._open_names[-1] == name:
             return True
