@@ -77,7 +77,7 @@ def test_advice_where_all_is_well() -> None:
 def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     """It is no "all data meets" while a suspect is named, rows differ, or nothing was compared."""
     nothing = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
-    assert advise(nothing).text.startswith("Nothing was compared")
+    assert advise(nothing).text.startswith("No value was compared")
     name = "Torch.add.0.forward.output.0"
     pair = pair_of_values(tensor_value(), tensor_value(extent="[3]"), Mode.TENSOR, name).pair
     suspect = Suspect("Torch.add.0.forward", name, Side.OUTPUT, "2", Level.ERROR, "returns values that differ")
