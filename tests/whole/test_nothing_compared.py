@@ -133,7 +133,7 @@ def test_runs_of_which_no_row_can_be_measured(probe: Any, tmp_path: Path, analyz
         assert probe("compare", *runs, "-o", tmp_path / "q", "--fail-on", value, *options) == code
     if not analyze:
         (advice,) = (tmp_path / "o").glob("advisor_*.txt")
-        assert "Expert Advice: Nothing was compared" in advice.read_text("utf-8")
+        assert "Expert Advice: No value was compared" in advice.read_text("utf-8")
 
 
 @pytest.mark.parametrize("analyze", [False, True])

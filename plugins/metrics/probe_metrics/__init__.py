@@ -1,4 +1,4 @@
 """Metrics, policies and precision standards of probe: one file an algorithm, thresholds as data.
 
-A result that a metric's docstring calls absent is no number: it is a reason, which tables show as a text.
+If the docstring of a metric calls a result absent, the result is a reason, which tables show as a text.
 """

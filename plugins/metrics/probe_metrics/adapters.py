@@ -17,7 +17,7 @@ class BatchMetric:
 
     @abstractmethod
     def measure_batch(self, batch: RowBatch) -> list[MeasurementColumn]:
-        """Return a column for each column of the metric; rows with an obstacle may hold anything."""
+        """Return a column for each column of the metric; rows with an obstacle may have any value."""
 
     def measure(self, pair: OpenPair) -> Sequence[Measurement]:
         """Return the measurements of one pair."""

@@ -23,7 +23,7 @@ RELATIVE, TARGET_SQUARES, GOLDEN_SQUARES, SQUARES, DOT, TARGET, GOLDEN, ULP = ra
 
 
 class _Buffers(threading.local):
-    """Buffers of one thread for the numbers of one block; complex data have a buffer of their own."""
+    """Buffers of one thread for the numbers of one block; complex data have a separate buffer."""
 
     def __init__(self) -> None:
         self.summed = np.zeros((SUM_COUNT, BLOCK_ELEMENTS + ROW_PADDING))

@@ -54,7 +54,7 @@ def _create_difference_verdict(*names: str) -> Verdict:
 
 
 UNPAIRED_CODE, NO_CHECKSUM_CODE, XOR_OF_ZERO_CODE = 8, 9, 10
-"""Codes of further verdicts; lower codes hold a bit for each of a differing shape, dtype and checksum."""
+"""Codes of further verdicts; lower codes have a bit for each of a different shape, dtype and checksum."""
 VERDICTS = (
     Verdict(Level.PASS, "Pass"),
     _create_difference_verdict("shape"),

@@ -22,7 +22,7 @@ from probe_metrics.thresholds import load_thresholds
 EXACT_REASON = Reason("exact")
 """Reason of a row whose integers or booleans differ."""
 LAST_DIGITS_REASON = Reason("exact_in_last_digits")
-"""Reason of a row of integers whose mean or norm alone differs, by no more than rounding explains."""
+"""Reason of a row of integers of which only the mean or the norm differs, by no more than rounding explains."""
 MAX_EXACT_FLOAT32 = 2**24
 """Largest integer below which a recorder that keeps maxima as float32 loses nothing."""
 FLOAT32_EPS = float(np.finfo(np.float32).eps)
@@ -63,7 +63,7 @@ def format_scalars(target: Value, golden: Value) -> str:
 
 
 def _format_scalar(scalar: Value) -> str:
-    """Return the value of a scalar, a text in quotes; dumps hold a truth value as its text."""
+    """Return the value of a scalar; texts are quoted, except booleans, which dumps contain as texts."""
     value = scalar.statistics.max
     return str(value) if scalar.dtype == BOOL_DTYPE and value in ("True", "False") else f"{value!r:.40}"
 

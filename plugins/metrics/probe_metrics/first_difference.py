@@ -30,7 +30,7 @@ STATISTIC_QUANTITIES = (Quantity.MAX, Quantity.MIN, Quantity.MEAN, Quantity.NORM
 FAR_VERDICT = Verdict(Level.ERROR, DIFFERS, (Reason("drift"),))
 """Verdict on values that differ by more than rounding; its distance is the evidence."""
 MASKED_REASON = Reason("masked", "masked by another constant")
-"""Reason of a tensor whose masked elements hold another large negative number on each side."""
+"""Reason of a tensor whose masked elements are different large negative numbers on the two sides."""
 
 EQUAL_REASONS = (Reason("equal", "equal to the bit"),)
 """Reasons of tensors whose bits, or whose checksums, are the same."""

@@ -72,7 +72,7 @@ def probe_policies() -> list[PolicySpec]:
     return [
         PolicySpec("accuracy", "Accuracy Reached or Not, by cosine and largest absolute error",
                    "probe_metrics.accuracy:Accuracy", GUIDE_NAME, ("cosine", "max_error"), (Mode.TENSOR,)),
-        PolicySpec("statistics", "Warning where a recorded statistic is off by more than half",
+        PolicySpec("statistics", "Warning if a statistic differs by more than half",
                    "probe_metrics.statistics_result:StatisticsResult", GUIDE_NAME, ("statistics",),
                    (Mode.STATISTICS,)),
         PolicySpec("checksum", "Pass where checksum, shape and dtype agree",

@@ -127,7 +127,7 @@ def measure_tallies(group: PairGroup, units_of: Callable[[OpenPair], Units | Non
 
 
 def _choose_units(pair: OpenPair) -> Units | None:
-    """Return the units of distances in ulp; None if no metric asks for them or the dtypes have none."""
+    """Return the units of distances in ulp; None if no metric needs them or the dtypes have no ulp."""
     if pair.metrics is None or "ulp" in pair.metrics:
         return choose_units(pair.target.dtype, pair.golden.dtype)
     return None

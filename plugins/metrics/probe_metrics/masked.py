@@ -1,4 +1,4 @@
-"""Distance of two tensors without the constants of an additive mask, beside which all else would vanish."""
+"""Distance of two tensors without the constants of an additive mask, which would dominate all other elements."""
 
 from __future__ import annotations
 

@@ -174,12 +174,12 @@ class EagerSwitch:
     Functions under ``vmap`` need a graph, and are still compiled.
 
     Args:
-        remove_wrappers: Removes all patches while a function is compiled, because compilers must not meet them.
-            It returns a function that puts them back.
+        suspend_wrappers: A function that removes all patches while a function is compiled, because compilers must not
+            process them. It returns a function that installs the patches again.
     """
 
-    def __init__(self, remove_wrappers: Callable[[], Callable[[], None]]) -> None:
-        self._remove_wrappers = remove_wrappers
+    def __init__(self, suspend_wrappers: Callable[[], Callable[[], None]]) -> None:
+        self._suspend_wrappers = suspend_wrappers
         self._former: str | None = None
         self._vmap: Any = None
 
@@ -203,7 +203,7 @@ class EagerSwitch:
         base._Vmap.__call__ = call
 
     def remove(self) -> None:
-        """Restore the former state."""
+        """Restore the previous state."""
         if self._vmap is None:
             return
         base._Vmap.__call__, self._vmap = self._vmap, None
@@ -215,7 +215,7 @@ class EagerSwitch:
         if self._vmap is None:  # the recording has ended
             yield
             return
-        restore = self._remove_wrappers()
+        restore = self._suspend_wrappers()
         self._set(self._former)
         try:
             yield

@@ -1,4 +1,4 @@
-"""The recorder behind the debugger, composed of the captures of its level."""
+"""The recorder of the debugger, composed of the captures of its level."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class MindSporeRecorder(MindSporeProcess, probe_recording.Recorder[MindSporeSess
         config: The settings of the recording.
 
     Attributes:
-        session_kind: The class of sessions that write files.
+        session_class: The class of sessions that write files.
     """
 
     framework = "mindspore"
-    session_kind: type[MindSporeSession] = MindSporeSession
+    session_class: type[MindSporeSession] = MindSporeSession
     _conditions: MindSporeConditions
 
     def __init__(self, config: Config) -> None:
         self._draws = DrawWatch()
         super().__init__(config)
         self._functions = FunctionWrappers(self._threads, self._draws)
-        self._eager = compat.EagerSwitch(self._functions.remove_wrappers)
+        self._eager = compat.EagerSwitch(self._functions.suspend)
         self.captures += [
             EagerCode(self._eager),
             ModuleCapture(self.new_modules(), list_cells),
@@ -45,7 +45,7 @@ class MindSporeRecorder(MindSporeProcess, probe_recording.Recorder[MindSporeSess
         ]
 
     def _can_record(self) -> bool:
-        """Return False if this program cannot be recorded, and warn about all that is not recorded."""
+        """Return True if this program can be recorded, and print a notice about calls that are not recorded."""
         if compat.is_compiled_mode():
             self._notices.print_once(
                 "probe: nothing is recorded in GRAPH_MODE; before start(), call "
@@ -66,10 +66,10 @@ class MindSporeRecorder(MindSporeProcess, probe_recording.Recorder[MindSporeSess
         """The version of MindSpore."""
         return {"mindspore": mindspore.__version__}
 
-    def new_session(self, directory: StepDirectory, shown: str) -> MindSporeSession:
+    def new_session(self, directory: StepDirectory, displayed_path: str) -> MindSporeSession:
         """Return a session that records a step of MindSpore."""
-        kind = self.session_kind if self.config.online is None else MindSporeSendingSession
-        return kind(self.config, directory, shown, self._threads)
+        session_class = self.session_class if self.config.online is None else MindSporeSendingSession
+        return session_class(self.config, directory, displayed_path, self._threads)
 
     def new_conditions(self) -> MindSporeConditions:
         """Return a new capture of the conditions of steps."""

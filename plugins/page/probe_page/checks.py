@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from probe_core.plugins.manager import Manager
 
 STATUSES = ("error", "warning", "pass", "SKIP")
-"""All statuses, gravest first; texts that are none of them count as the last."""
+"""All statuses, most severe first; any other text counts as the last status."""
 DIRECTIONS = ("forward", "backward")
 DISTANCE_MEASURES = ("error_rate", "max_relative_error", "max_abs_error")
 """Measures that an output is ranked by: the first that it has."""
@@ -35,7 +35,7 @@ def write_requested_page(manager: Manager, results: Results, values: Mapping[str
 
 
 def write_check(results: Results, manager: Manager, lang: str = "en") -> Path:
-    """Write the page of a pre-check beside its result.
+    """Write the page of a pre-check next to its result.
 
     Raises:
         UserError: The result cannot be read, or the page cannot be written.

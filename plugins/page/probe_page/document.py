@@ -64,7 +64,7 @@ class OverviewEntry(NamedTuple):
         name: The name of the rank.
         outcome: The verdict; empty without one.
         sentence: The verdict as a sentence, or the error.
-        link: The path of its own page from this one; empty if there is none.
+        link: The path of its page relative to this page; empty if it has no page.
         worst: The largest relative distance beyond rounding; 0 for none.
     """
 

@@ -45,7 +45,7 @@ class Bar(NamedTuple):
 
     Attributes:
         key: The key of its label in the dictionary.
-        value: The number that it stands for.
+        value: The number that the bar represents.
         width: Its length, in units of the picture.
         kind: The word that its colour is chosen by.
     """
@@ -66,7 +66,7 @@ class PageCause(NamedTuple):
 
     @property
     def lists(self) -> list[tuple[str, Sequence[str], int]]:
-        """The lists of ops, none of them empty: the key of the title, the ops, and how many there are."""
+        """The non-empty lists of ops: the key of the title, the ops, and their total number."""
         cause = self.cause
         entries = [
             ("consequences", cause.consequences, cause.consequence_count),
@@ -104,7 +104,7 @@ class Head(NamedTuple):
 
     @property
     def asides(self) -> list[tuple[str, Sequence[str]]]:
-        """The lists of sentences behind the causes, none of them empty, each with the key of its title."""
+        """The non-empty lists of sentences after the causes, each with the key of its title."""
         sections = [("notes", self.notes)]
         if self.answer is not None:
             sections = [
@@ -152,7 +152,7 @@ def create_page_cause(cause: Finding) -> PageCause:
 
 
 def _create_bars(cause: Finding) -> list[Bar]:
-    """Return the picture of a cause's distance beside rounding and its inputs, on a logarithmic scale."""
+    """Return the bars of a cause's distance, of rounding and of its inputs, on a logarithmic scale."""
     evidence = cause.evidence
     distance, rounding = evidence.get("relative_distance"), evidence.get("rounding")
     if not (isinstance(distance, float) and isinstance(rounding, float) and distance > 0 and rounding > 0):

@@ -7,7 +7,9 @@ from probe_core.plugins.parameters import Parameter
 from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, ReporterSpec
 
 LANG = Parameter("lang", str, "language that the page opens in: en (default) or zh")
-PAGE = Option("page", ("--page",), "Write a page for the browser beside the result, as probe show does later.")
+PAGE = Option(
+    "page", ("--page",), "Also write a page for the browser next to the result; probe show can write it later."
+)
 PAGE_WRITERS = {
     "run-ut": "probe_page.checks:write_requested_page",
     "multi-run-ut": "probe_page.checks:write_requested_page",
@@ -42,7 +44,7 @@ def probe_commands() -> list[CommandSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return the option ``--lang`` of compare, and ``--page`` of the commands that have no format html."""
+    """Return the option ``--lang`` of ``compare``, and ``--page`` of each command without the format html."""
     return [
         *(
             OptionSpec(

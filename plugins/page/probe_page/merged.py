@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FILE_PREFIX = "multi_ranks_compare_merge_"
 NAME_HEADER = "NPU Name"
 PART_MARKER = "_part_"
-"""Text between the metric and the number in the title of a sheet that holds a part of its rows."""
+"""Text between the metric and the number in the title of a sheet that contains a part of the rows."""
 MERGE_FIX = "Give the directory that probe merge-result wrote to."
 
 
@@ -54,7 +54,7 @@ def write_requested_page(manager: Manager, output: Path, format: str, values: Ma
 
 
 def write_merged(path: Path, lang: str = "en") -> Path:
-    """Write the page of a merged result beside it; of csv and jsonl, all metrics of one time are taken.
+    """Write the page of a merged result next to it. For csv and jsonl, it contains all metrics of the same time.
 
     Raises:
         UserError: A file cannot be read, or the page cannot be written.
@@ -90,7 +90,7 @@ def _read(path: Path) -> list[MergedTable]:
     """Return the tables in a file.
 
     Raises:
-        UserError: It cannot be read, or holds no merged table.
+        UserError: The file cannot be read, or contains no merged table.
     """
     try:
         if path.suffix == ".xlsx":

@@ -18,7 +18,7 @@ MAX_WORST_ELEMENTS = 5
 SHADE_COUNT = 9
 """Number of shades of a map, not counting the shade of cells within rounding."""
 MIN_SHADE_SHARE = 1e-6
-"""Smallest share of the largest difference that has a shade of its own."""
+"""Smallest share of the largest difference that has a separate shade."""
 MIN_EXPONENT = -12
 """Power of ten below which differences share the first bar."""
 RANGE_SAMPLE_SIZE = 1 << 14
@@ -118,7 +118,7 @@ def _draw_map(ranked: Array, shape: tuple[int, ...], every: int, noise: float) -
     rows, width = ranked.shape
     height = shape[-2] if len(shape) > 1 else 1
     map_rows, place = np.unique(np.arange(rows) * every % height, return_inverse=True)
-    columns, lines = min(MAX_MAP_CELLS, width), min(MAX_MAP_CELLS, len(map_rows))  # every cell holds elements
+    columns, lines = min(MAX_MAP_CELLS, width), min(MAX_MAP_CELLS, len(map_rows))  # every cell contains elements
     edges = np.arange(columns) * width // columns
     by_column = np.maximum.reduceat(ranked, edges, axis=1)
     cells = np.zeros((lines, columns))

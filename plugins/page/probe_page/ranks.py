@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from probe_diagnosis import CallDepth
 
 MAX_LINE_POINTS = 400
-"""Largest number of points of a line; of longer runs each stands for several calls, at the worst of them."""
+"""Maximum number of points of a line. In longer runs, each point represents several calls, by the worst of them."""
 MAX_LINES = 128
 """Largest number of lines."""
 MAX_RANKS = 64

@@ -22,7 +22,7 @@ from probe_page.language import Words, load_words
 from probe_page.templates import read_asset
 
 WORDS_FILE = "checks_words.json"
-"""The texts of these pages beside those of the page of a comparison."""
+"""The texts of these pages in addition to the texts of the page of a comparison."""
 STYLES, SCRIPTS = ("page.css", "sheet.css"), ("base.js", "sheet.js")
 """The style and script that all have."""
 

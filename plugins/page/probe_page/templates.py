@@ -1,4 +1,4 @@
-"""The templates of pages: their labels, and their compilation, which is kept beside that of this module."""
+"""Templates of pages: insertion of labels, and a cache of compiled templates next to the compiled module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from probe_core.errors import make_printable
 from probe_page.language import Words
 
 MAX_TEXT_LENGTH = 4000
-"""Largest number of characters that a page shows of a text."""
+"""Maximum number of characters of a text on a page."""
 _LABEL = re.compile(r'\{\{ t\("(\w+)"\) \}\}')
 _ATTRIBUTE = re.compile(r'\{\{ attr\("([\w-]+)", "(\w+)"\) \}\}')
 
@@ -33,24 +33,25 @@ def read_asset(name: str) -> str:
 
 
 @cache
-def load_template(name: str, lang: str, words: Callable[[], Words]) -> Template:
-    """Return a template with labels in a language, which a script of the page can change.
+def load_template(name: str, lang: str, load_words: Callable[[], Words]) -> Template:
+    """Return a template with labels in a language. A script of the page can switch the labels to another language.
 
-    ``{{ t("key") }}`` in a template is the text of a key, and ``{{ attr("title", "key") }}`` an attribute
-    with it. They are put in before the template is compiled, which takes longer than to render it.
+    In a template, ``{{ t("key") }}`` stands for the text of a key, and ``{{ attr("title", "key") }}`` for an attribute
+    with this text. Both are replaced before the template is compiled. Compiling takes longer than rendering, so
+    compiled templates are cached.
 
     Args:
-        name: The name of its file.
+        name: The name of the template file in ``assets/``.
         lang: The language.
-        words: A function that returns the texts.
+        load_words: A function that returns the texts.
     """
-    return _create_environment(lang, words).get_template(name)
+    return _create_environment(lang, load_words).get_template(name)
 
 
 class _TemplateCache(FileSystemBytecodeCache):
-    """Compiled templates of a language, as files where Python keeps the compiled modules of this package.
+    """Cache of the compiled templates of a language, in the directory ``__pycache__`` of this package.
 
-    Where files cannot be read or written there, each process compiles the templates itself.
+    If this directory is not readable or writable, each process compiles the templates itself.
     """
 
     def __init__(self, lang: str) -> None:
@@ -58,23 +59,23 @@ class _TemplateCache(FileSystemBytecodeCache):
         super().__init__(str(directory), f"{__version__}-{lang}-%s.jinja2")
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Read a compiled template, if there is one of the same text."""
+        """Read a compiled template from the cache, if one exists for the same text."""
         with suppress(OSError):
             super().load_bytecode(bucket)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Write a compiled template."""
+        """Write a compiled template to the cache."""
         with suppress(OSError):
             super().dump_bytecode(bucket)
 
 
 @cache
-def _create_environment(lang: str, words: Callable[[], Words]) -> Environment:
+def _create_environment(lang: str, load_words: Callable[[], Words]) -> Environment:
     def format_label(key: str) -> Markup:
-        return Markup('<span data-t="{}">{}</span>').format(key, words()[key][lang])
+        return Markup('<span data-t="{}">{}</span>').format(key, load_words()[key][lang])
 
     def format_attribute(name: str, key: str) -> Markup:
-        return Markup('{}="{}" data-t-{}="{}"').format(name, words()[key][lang], name, key)
+        return Markup('{}="{}" data-t-{}="{}"').format(name, load_words()[key][lang], name, key)
 
     def insert_labels(name: str) -> str:
         text = _LABEL.sub(lambda match: format_label(match[1]), read_asset(name))
@@ -89,8 +90,8 @@ def _create_environment(lang: str, words: Callable[[], Words]) -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["t"] = format_label
-    environment.filters["shown"] = lambda text: make_printable(str(text), MAX_TEXT_LENGTH)
-    environment.filters["counted"] = lambda number: f"{number:,}"
+    environment.filters["printable"] = lambda text: make_printable(str(text), MAX_TEXT_LENGTH)
+    environment.filters["number"] = lambda number: f"{number:,}"
     environment.filters["anchor"] = _format_anchor
     return environment
 

@@ -145,7 +145,7 @@ def problem_of(name: str, settings: Settings) -> str:
     if parts[0] in NOT_RUN_SCOPES:
         return f"{parts[0]} APIs are not supported for run ut. SKIP."
     if parts[0] == CELL_SCOPE:
-        return f"A {CELL_SCOPE} is not run alone: the APIs that it calls are checked one by one. SKIP."
+        return f"A {CELL_SCOPE} is not run alone: the APIs that it calls are checked individually. SKIP."
     if len(parts) not in (3, 4) or not parts[-1].isdecimal():
         return f"API {make_printable(name)} not support for run ut. SKIP."
     if not settings.lets_through(get_bare_name(name)):

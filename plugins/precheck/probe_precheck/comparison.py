@@ -87,8 +87,8 @@ def compare_rows(
     """Judge rows of details by those of the same names.
 
     Args:
-        npu: The rows of the device under test, as a csv file holds them: texts by column key.
-        gpu: The same of the trusted device.
+        npu: The rows of the device under test in a csv file: texts by column key.
+        gpu: The rows of the trusted device.
         assignment: The standards.
         language: The language of the messages in the rows.
     """
@@ -200,7 +200,7 @@ def _judge_without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
 def _merge_rows(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None, tuple[Message, ...]]:
     """Return status of forward, status of backward, and messages of one API call.
 
-    A row whose name is no name of an output counts only if the call has no other.
+    A row whose name is not the name of an output counts only if the call has no other rows.
     """
     rows = [row for row in rows if row.phase] or rows
     if not rows[0].phase:

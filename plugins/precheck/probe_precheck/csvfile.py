@@ -69,7 +69,7 @@ def format_messages(messages: Iterable[Message], language: str) -> str:
 
 
 def cell_text(text: str) -> str:
-    """Return the text of a cell as a file holds it: no formula for a spreadsheet, and one blank if empty."""
+    """Return the text of a cell in a file: never a formula for a spreadsheet, and a blank if the text is empty."""
     return neutralise(text).replace("\r", " ") if text.strip() else BLANK
 
 

@@ -18,7 +18,7 @@ class Given:
     keywords: Mapping[str, Any]
 
     def shape(self, position: int, name: str) -> list[int] | None:
-        """Return the shape of a tensor argument; None if the argument is no tensor."""
+        """Return the shape of a tensor argument; None if the argument is not a tensor."""
         argument = self._find(position, name)
         shape = argument.get("shape") if isinstance(argument, Mapping) else None
         return shape if isinstance(shape, list) else None

@@ -27,7 +27,7 @@ from probe_precheck.protocols import SoloRule, StatusRule
 from probe_precheck.yardstick import summands
 
 STRUCTURE_DIFFERS = Message("bench and npu output structure is different.")
-NOTHING_COMPARABLE = Message("没有可比对的输出。", "It gives out nothing that can be compared.")
+NOTHING_COMPARABLE = Message("没有可比对的输出。", "It returns nothing that can be compared.")
 STATUSES_BY_SEVERITY = (Status.PASS, Status.WARNING, Status.ERROR)
 """Statuses from good to bad."""
 
@@ -130,7 +130,7 @@ class Judge:
     def _judge_alone(
         self, output: Output, chosen: ChosenStandard | None, numbers: Mapping[str, float | int], phase: str
     ) -> Judged | None:
-        """Return the standard's verdict without a second machine; None if the first stage asks for none."""
+        """Return the standard's verdict without a second machine; None if the first stage does not request it."""
         if not isinstance(self._rule, SoloRule):
             return None
         return self._rule.judge_alone(output, "" if chosen is None else chosen.spec.name, numbers, phase)
@@ -148,7 +148,7 @@ class Judge:
 
 
 class _MovedOutputs:
-    """Outputs of the reference for moved inputs, computed when the first is asked for."""
+    """Outputs of the reference for moved inputs, computed when the first output is requested."""
 
     def __init__(self, run: Callable[[], Outcome], phase: str) -> None:
         self._run = run

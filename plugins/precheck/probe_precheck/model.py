@@ -145,7 +145,7 @@ class Judgement(NamedTuple):
 
 
 class UnusableCell(Exception):
-    """Error of a cell that a standard needs and that holds no number; the table shows ``message``."""
+    """Error of a cell that a standard needs and that does not contain a number; the table shows ``message``."""
 
     def __init__(self, message: Message) -> None:
         super().__init__(message.text("en"))
@@ -166,7 +166,7 @@ class Numbers:
         """Return the number in the column ``key``, which may be inf or nan.
 
         Raises:
-            UnusableCell: The cell is blank, or holds no number.
+            UnusableCell: The cell is blank, or does not contain a number.
         """
         text = self._cells.get(key, "").strip()
         if not text:
@@ -182,7 +182,7 @@ class Numbers:
         """Return the number in the column ``key``; None if it is blank.
 
         Raises:
-            UnusableCell: The cell holds something else.
+            UnusableCell: The cell contains anything else.
         """
         return self[key] if self._cells.get(key, "").strip() else None
 
@@ -311,7 +311,7 @@ class Detail:
     """Row of the details: one output of one direction.
 
     ``standard`` is the verdict of the API's standard without a second machine; None if the framework's first
-    stage asks for none.
+    stage does not request it.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Overflow check: is an overflow of a recorded call normal, or does only the device have it?
+"""Overflow check: decide for each recorded call whether an overflow is normal or occurs on one side only.
 
 Each forward call is run on the device and as the reference. An overflow is nan or infinity among the
-floating-point outputs. The reference has higher precision, so it overflows as well where its value is beyond
-the range of the device's dtype (``overflow.yaml``).
+floating-point outputs. The reference is computed in higher precision. A value of the reference counts as an
+overflow if it is outside the range of the device's dtype (``overflow.yaml``).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from probe_precheck.protocols import Runner
 from probe_precheck.settings import SEED, TIMEOUT, RunnerOptions, Settings
 from probe_precheck.supervisor import Job, Lost, supervise
 
-FUSED_SCOPE = "NPU"
-"""Type of the APIs that only an NPU has, and that are skipped."""
+NPU_SCOPE = "NPU"
+"""Scope of the APIs that exist only on an NPU. Their calls are skipped."""
 
 NO_FLOATS_REASON = "It returns no floating-point tensor."
 NPU_ONLY_REASON = "An API of the NPU has no counterpart on the CPU."
@@ -42,11 +42,11 @@ class Overflow(str, Enum):
     NONE = "no overflow"
     """Neither side overflows."""
     NORMAL = "normal overflow"
-    """Both sides overflow: the value is not finite, or beyond the range of the dtype."""
+    """Both sides overflow: the value is not finite, or outside the range of the dtype."""
     ABNORMAL = "abnormal overflow"
     """One side overflows and the other does not."""
     NOT_REPRODUCED = "not reproduced"
-    """The record holds an overflow, and neither side overflows when the call is run again."""
+    """The record contains an overflow, but neither side overflows when the call is run again."""
     SKIPPED = "skipped"
 
 
@@ -56,10 +56,10 @@ class OverflowResult(NamedTuple):
     Attributes:
         name: The name of the call.
         overflow: The result.
-        recorded: True if the recorded outputs hold nan or infinity.
-        device: True if the outputs of the device do.
-        reference: True if the outputs of the reference do, in the dtype of the device.
-        reason: The reason of a skipped call; else empty.
+        recorded: True if the recorded outputs contain nan or infinity.
+        device: True if the outputs of the device contain nan or infinity.
+        reference: True if the outputs of the reference overflow in the dtype of the device.
+        reason: The reason why the call was skipped; empty if it was run.
     """
 
     name: str
@@ -75,8 +75,8 @@ class DtypeRange(NamedTuple):
 
     Attributes:
         largest: The largest finite number.
-        margin: The relative distance below it within which the device may overflow as well.
-        rounded: The relative distance above it up to which a reference is rounded to it.
+        margin: The relative distance below ``largest`` within which rounding on the device may cause an overflow.
+        rounded: The relative distance above ``largest`` up to which a reference is rounded to ``largest``.
     """
 
     largest: float
@@ -86,17 +86,17 @@ class DtypeRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OverflowPlan:
-    """Order for an overflow check.
+    """Settings of an overflow check.
 
     Attributes:
         dump: The path of the ``dump.json``.
-        framework: The framework of the run; None to find out from the file.
-        device: ``cpu``, the index of an accelerator, or empty for an accelerator if there is one, else
-            the CPU.
+        framework: The framework of the run; None to detect it from the file.
+        device: ``cpu`` or the index of an accelerator. If empty, an accelerator is used if there is one, and
+            otherwise the CPU.
         jit_compile: True to compile operators just in time, on devices with that option.
-        only: Names of calls, or of APIs, that alone are run; empty for all.
-        timeout: The seconds that one call may take.
-        seed: The number that the seeds of made-up inputs are derived from.
+        only: Names of the calls or APIs to check; empty to check all calls.
+        timeout: The time limit of a call in seconds.
+        seed: The base of the seeds for generated inputs.
     """
 
     dump: Path
@@ -110,12 +110,12 @@ class OverflowPlan:
 
 @dataclass(frozen=True, slots=True)
 class OverflowCheckSetup:
-    """Setup of a worker process; it can be pickled."""
+    """Picklable setup of a worker process."""
 
     framework: str
     options: RunnerOptions
 
-    def __call__(self, slot: int) -> Callable[[Call], OverflowResult]:
+    def __call__(self, worker_number: int) -> Callable[[Call], OverflowResult]:
         """Return the function that checks a call.
 
         Raises:
@@ -130,64 +130,72 @@ def check_overflows(plan: OverflowPlan, manager: Manager) -> list[OverflowResult
     """Check the forward calls of a run, and return the results in the order of the record.
 
     Raises:
-        UserError: The run, the device or the framework is missing, or ``only`` names no call.
+        UserError: The run, the device or the framework is missing, or no call matches ``only``.
     """
     run = open_run(manager, plan.dump, plan.framework)
     try:
         calls = RecordedCalls(rerunnable(run))
         spec = runner_of(manager, run.header.framework)
-        spec.make()  # here as well, so that a missing package is reported before workers start
-        chosen = _choose_calls(calls, plan.only)
-        results: dict[int, OverflowResult] = {}
-        jobs: list[Job] = []
-        for index in chosen:
-            call = replace(calls.call(index, Settings()), backward=None)
-            if reason := _find_skip_reason(call):
-                results[index] = OverflowResult(call.name, Overflow.SKIPPED, has_recorded_overflow(call), reason=reason)
-            else:
-                jobs.append(Job(index, call, calls.cost(index)))
+        spec.make()  # reports a missing package before workers start
+        selected_indices = _select_calls(calls, plan.only)
+        jobs, results = _create_jobs(calls, selected_indices)
         options = RunnerOptions(plan.dump, plan.device, plan.jit_compile, seed=plan.seed, is_ours=run.header.is_ours)
         setup = OverflowCheckSetup(spec.framework, options)
-        for index, result in _run(setup, jobs, plan.timeout, spec.preload):
+        for index, result in _run_jobs(setup, jobs, plan.timeout, spec.preload):
             results[index] = result
-            report_progress("checking", len(results), len(chosen))
+            report_progress("checking", len(results), len(selected_indices))
     finally:
         run.close()
-    return [results[index] for index in chosen]
+    return [results[index] for index in selected_indices]
 
 
-def _choose_calls(calls: RecordedCalls, only: Sequence[str]) -> list[int]:
+def _create_jobs(calls: RecordedCalls, indices: Sequence[int]) -> tuple[list[Job], dict[int, OverflowResult]]:
+    """Return the jobs for calls that can be checked, and the results of skipped calls by index."""
+    jobs: list[Job] = []
+    skipped: dict[int, OverflowResult] = {}
+    for index in indices:
+        call = replace(calls.call(index, Settings()), backward=None)
+        reason = _find_skip_reason(call)
+        if reason:
+            skipped[index] = OverflowResult(call.name, Overflow.SKIPPED, has_recorded_overflow(call), reason=reason)
+        else:
+            jobs.append(Job(index, call, calls.cost(index)))
+    return jobs, skipped
+
+
+def _select_calls(calls: RecordedCalls, only: Sequence[str]) -> list[int]:
     """Return the indices of the calls to check."""
     names = calls.names
-    chosen = [index for index, name in enumerate(names) if not only or name in only or get_api_name(name) in only]
-    if not chosen:
-        raise UserError("The run holds no call that --only names.", "Give a name such as Torch.exp.0 or Torch.exp.")
-    return chosen
+    indices = [index for index, name in enumerate(names) if not only or name in only or get_api_name(name) in only]
+    if not indices:
+        raise UserError("No call of the run matches --only.", "Give a name such as Torch.exp.0 or Torch.exp.")
+    return indices
 
 
-def _run(
+def _run_jobs(
     setup: OverflowCheckSetup, jobs: Sequence[Job], timeout: float, preload: Sequence[str]
 ) -> Iterator[tuple[int, OverflowResult]]:
-    """Run calls in a process of their own, and yield the result of each."""
+    """Run the calls in a worker process, and yield the key and the result of each job."""
     if not jobs:
         return
-    with closing(supervise(setup, jobs, 1, timeout, preload=(__name__, *preload))) as answers:
-        for job, answer in answers:
-            if isinstance(answer, Lost):
+    with closing(supervise(setup, jobs, 1, timeout, preload=(__name__, *preload))) as outcomes:
+        for job, outcome in outcomes:
+            if isinstance(outcome, Lost):
                 call = job.payload
                 recorded = has_recorded_overflow(call)
-                answer = OverflowResult(call.name, Overflow.SKIPPED, recorded, reason=answer.reason)
-            yield job.key, answer
+                outcome = OverflowResult(call.name, Overflow.SKIPPED, recorded, reason=outcome.reason)
+            yield job.key, outcome
 
 
 def _find_skip_reason(call: Call) -> str:
-    """Return the reason why a call is not run; empty if it is."""
+    """Return the reason why a call cannot be checked; empty if it can."""
     if call.problem:
         return call.problem
-    if call.parts[0] == FUSED_SCOPE:
+    if call.parts[0] == NPU_SCOPE:
         return NPU_ONLY_REASON
-    floats = [leaf for leaf in _iterate_leaves(call.forward.get("output")) if "float" in str(leaf.get("dtype")).lower()]
-    return "" if floats else NO_FLOATS_REASON
+    leaves = _iterate_leaves(call.forward.get("output"))
+    has_floats = any("float" in str(leaf.get("dtype")).lower() for leaf in leaves)
+    return "" if has_floats else NO_FLOATS_REASON
 
 
 def check_call(runner: Runner, call: Call) -> OverflowResult:
@@ -199,19 +207,17 @@ def check_call(runner: Runner, call: Call) -> OverflowResult:
     pairs = [] if outputs is None else [*_pair_arrays(outputs)]
     if not pairs:
         return OverflowResult(call.name, Overflow.SKIPPED, recorded, reason=NO_FLOATS_REASON)
-    device = any(not np.isfinite(device_array.values).all() for device_array, _ in pairs)
-    certain, possible = (
-        any(_overflows(bench, device_array.kind, margin=margin) for device_array, bench in pairs)
-        for margin in (False, True)
-    )
-    reference = certain or (device and possible)
-    if device and reference:
+    device_overflows = any(not np.isfinite(device.values).all() for device, _ in pairs)
+    reference_overflows = any(_overflows(bench, device.kind, margin=False) for device, bench in pairs)
+    if device_overflows and not reference_overflows:
+        reference_overflows = any(_overflows(bench, device.kind, margin=True) for device, bench in pairs)
+    if device_overflows and reference_overflows:
         overflow = Overflow.NORMAL
-    elif device or reference:
+    elif device_overflows or reference_overflows:
         overflow = Overflow.ABNORMAL
     else:
         overflow = Overflow.NOT_REPRODUCED if recorded else Overflow.NONE
-    return OverflowResult(call.name, overflow, recorded, device, reference)
+    return OverflowResult(call.name, overflow, recorded, device_overflows, reference_overflows)
 
 
 def _pair_arrays(outputs: Outputs) -> Iterator[tuple[Array, Array]]:
@@ -240,20 +246,23 @@ def _load_ranges() -> dict[str, DtypeRange]:
     return {name: DtypeRange(**entry) for name, entry in load_yaml(__package__, "overflow.yaml").items()}
 
 
-def _overflows(bench: Array, kind: str, *, margin: bool) -> bool:
-    """Return True if a reference is not finite, or beyond the range of the device's dtype."""
+def _overflows(bench: Array, dtype: str, *, margin: bool) -> bool:
+    """Return True if a reference is not finite, or outside the range of the device's dtype.
+
+    With ``margin``, the range ends before the largest number, because rounding on the device may reach infinity.
+    """
     values = bench.values
     if not np.isfinite(values).all():
         return True
-    if kind not in _load_ranges() or not values.size:
+    dtype_range = _load_ranges().get(dtype)
+    if dtype_range is None or not values.size:
         return False
-    of_dtype = _load_ranges()[kind]
-    limit = of_dtype.largest * (1 - of_dtype.margin if margin else 1 + of_dtype.rounded)
+    limit = dtype_range.largest * (1 - dtype_range.margin if margin else 1 + dtype_range.rounded)
     return bool(np.abs(values).max() > limit)
 
 
 def has_recorded_overflow(call: Call) -> bool:
-    """Return True if the recorded outputs of a call hold nan or infinity."""
+    """Return True if the recorded outputs of a call contain nan or infinity."""
     texts = {
         str(leaf.get(name)).lower() for leaf in _iterate_leaves(call.forward.get("output")) for name in ("Max", "Min")
     }

@@ -47,7 +47,7 @@ def arguments_of(call: Call) -> Given:
     """Return the descriptions of the call's arguments.
 
     Raises:
-        Unbuildable: The record does not hold them as lists and objects.
+        Unbuildable: The record does not contain them as lists and objects.
     """
     positional = call.forward.get("input_args", call.forward.get("input", []))
     keywords = call.forward.get("input_kwargs") or {}
@@ -181,7 +181,7 @@ def need_finite(what: str, *ends: float) -> None:
 
 
 def never_random(dtype: Any) -> Unbuildable:
-    """Return the error of a dtype that cannot be made up from a range, such as a complex one."""
+    """Return the error for a dtype that cannot be generated from a range, such as a complex dtype."""
     return Unbuildable(f"{dtype} is not supported for random inputs; record with task tensor. SKIP.")
 
 
@@ -221,7 +221,7 @@ def limit_size(shape: tuple[int, ...], itemsize: int, most: int) -> None:
         Unbuildable: It takes more.
     """
     if math.prod(shape) * itemsize > most:
-        raise Unbuildable(f"A tensor of shape {list(shape)} takes more memory than there is. SKIP.")
+        raise Unbuildable(f"A tensor of shape {list(shape)} needs more memory than is available. SKIP.")
 
 
 def limit_call(needed: int, most: int) -> None:

@@ -1,4 +1,4 @@
-"""Recorded results of a call beside the same results computed again in higher precision."""
+"""Recorded results of a call, and the same results computed again in higher precision."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class Recomputed(NamedTuple):
         name: The place in the record, such as ``output.0``.
         recorded: The tensor as the run recorded it.
         reference: The same values, computed from the recorded inputs in higher precision.
-        doubt: The reason why the recorded tensor may hold more than what the call returned; empty if it does
-            not.
+        doubt: The reason why the recorded tensor may contain more than the result of the call; empty if it does not.
     """
 
     name: str

@@ -91,7 +91,7 @@ class ResultFiles:
     """Result file and details file, open for appending.
 
     Args:
-        result: The path of the result file; the details file is beside it.
+        result: The path of the result file; the details file is next to it.
         columns: The columns of the details.
         language: The language of the headers and messages.
         precision: Digits after the point of numbers.
@@ -134,7 +134,7 @@ class ResultFiles:
         precision: int,
         tables: Tables = Tables(),  # noqa: B008
     ) -> ResultFiles:
-        """Create both files in ``directory``, which is made if missing.
+        """Create both files in ``directory``, which is created if it is missing.
 
         If files of this time stamp exist, the next free second is used.
         """
@@ -169,7 +169,7 @@ class ResultFiles:
         precision: int,
         tables: Tables = Tables(),  # noqa: B008
     ) -> ResultFiles:
-        """Open the files of an earlier run, and drop what it did not finish.
+        """Open the files of an earlier run, and remove the rows of the call that it did not finish.
 
         Raises:
             UserError: The file was renamed, its details are missing, or either is damaged or in use.
@@ -184,7 +184,7 @@ class ResultFiles:
             raise UserError(f"There is no {result}.", "Give the result csv of the check to resume with -csv_path.")
         if not files.details.is_file():
             raise UserError(
-                f"{files.details.name} is not beside {result.name}, so the check cannot be resumed.",
+                f"{files.details.name} is not in the directory of {result.name}, so the check cannot be resumed.",
                 "Put both files of the check into one directory.",
             )
         try:
@@ -251,7 +251,7 @@ class ResultFiles:
         self._files[number] = file
 
     def has(self, name: str) -> bool:
-        """Return True if both files hold the call."""
+        """Return True if both files contain the call."""
         return format_cell_name(name).strip() in self.done
 
     # -- writing ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ class Rules:
     """Sections of a ``rules.yaml``; the file is read on first use.
 
     Args:
-        package: The package that holds the file.
+        package: The package that contains the file.
     """
 
     def __init__(self, package: str) -> None:

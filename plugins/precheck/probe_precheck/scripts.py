@@ -64,7 +64,7 @@ def script_of(
     """Return the ``script.txt`` of a package with its marks, such as ``@CALL@``, replaced.
 
     Args:
-        package: The package that holds the file.
+        package: The package that contains the file.
         call: The call that the script repeats.
         positional: The arguments by position.
         keywords: The arguments by keyword.

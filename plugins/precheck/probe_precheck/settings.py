@@ -37,7 +37,7 @@ class RunnerOptions:
     """Options that a runner is opened with.
 
     Attributes:
-        dump: The ``dump.json`` whose calls are run; the tensor files are beside it.
+        dump: The ``dump.json`` whose calls are run; the tensor files are next to it.
         device: ``"cpu"``, the index of an accelerator, or ``""`` for an accelerator if there is one, else the
             CPU.
         jit_compile: True to compile operators just in time, on devices with that option.
@@ -62,7 +62,7 @@ def release_named(name: str) -> str:
 
 
 def missing_device(text: str, count: int | None = None) -> UserError:
-    """Return the error of a device that ``-d`` asks for and that this machine lacks.
+    """Return the error for a device of ``-d`` that this machine does not have.
 
     Args:
         text: The device as given.

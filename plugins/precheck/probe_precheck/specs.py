@@ -40,10 +40,10 @@ class StatusRuleSpec(Spec):
     """First stage of the pre-check for one framework, or for all (makes a ``protocols.StatusRule``).
 
     Attributes:
-        framework: The framework whose calls it judges; empty for all frameworks without a rule of their own.
+        framework: The framework whose calls it judges; empty for all frameworks that have no separate rule.
         result: The columns of the result csv, as (key, Chinese header, English header); empty for
             ``probe_precheck.tables.RESULT``. The keys are those of that table, and ``standard`` and
-            ``select_standard_messages`` for the verdicts of a ``protocols.SoloRule``.
+            ``standard_message`` for the verdicts of a ``protocols.SoloRule``.
         details: The columns of the details csv; empty for ``probe_precheck.tables.DETAILS``.
     """
 
@@ -58,13 +58,13 @@ class StandardSpec(Spec):
 
     Attributes:
         label: The name that the column 比对算法 (Compare Algorithm) shows in Chinese.
-        english_label: The same in English.
+        english_label: The name in English.
         apis: The list of the APIs that it judges, as ``"package:file.yaml"``. The file maps names of
             standards to lists of APIs; a mapping inside a list, from a release to a list, adds APIs from that
             release on.
-        judges: The outputs that it judges besides: ``"listed"`` for none, ``"exact"`` for all outputs that
-            are no floating-point numbers, ``"rest"`` for all floating-point outputs whose API no list names.
-        columns: Columns of its own in the details, as (key, Chinese header, English header). The columns of
+        judges: The outputs of other APIs that it judges: ``"listed"`` for none, ``"exact"`` for all outputs that
+            are not floating-point numbers, ``"rest"`` for all floating-point outputs whose API no list names.
+        columns: Additional columns in the details, as (key, Chinese header, English header). The columns of
             ``probe_precheck.tables`` need not be named.
     """
 

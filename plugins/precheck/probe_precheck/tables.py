@@ -24,6 +24,7 @@ class Column(NamedTuple):
 
 
 def _create_column(key: str, header: str) -> Column:
+    """Return a column with the same header in both languages."""
     return Column(key, header, header)
 
 
@@ -33,7 +34,7 @@ RESULT = (
     _create_column("backward", "Backward Test Success"),
     _create_column("message", "Message"),
 )
-"""Columns of the result of run_ut: a row for each API call."""
+"""Columns of the result file of run_ut, which has a row for each API call."""
 
 NUMBERS = (
     Column("cosine", "余弦相似度", "Cosine Similarity"),
@@ -54,7 +55,8 @@ NUMBERS = (
     Column("ulp_mean", "ULP误差平均值", "ULP Mean"),
     Column("ulp_share", "ULP误差大于阈值占比", "ULP Share over Limit"),
 )
-"""Columns of the numbers that are measured of an output, in the order of the details."""
+"""Columns of the numbers that are measured for an output, in the order of the details file."""
+_NUMBER_COLUMNS = {column.key: column for column in NUMBERS}
 
 DETAILS = (
     _create_column("name", "API Name"),
@@ -65,18 +67,21 @@ DETAILS = (
     _create_column("status", "Status"),
     _create_column("message", "Message"),
 )
-"""Columns of the details of run_ut: a row for each output."""
+"""Columns of the details file of run_ut, which has a row for each output."""
 
 
 class Tables(NamedTuple):
-    """Columns of both files of a pre-check; the first stage of a framework may name others."""
+    """Columns of the result file and the details file of a pre-check.
+
+    The first stage of a framework may define other columns.
+    """
 
     result: tuple[Column, ...] = RESULT
     details: tuple[Column, ...] = DETAILS
 
 
 COMPARE_RESULT = (_create_column("name", "API Name"), *RESULT[1:])
-"""Columns of the result of api_precision_compare: a row for each API call."""
+"""Columns of the result file of api_precision_compare, which has a row for each API call."""
 
 COMPARE_DETAILS = (
     _create_column("name", "API Name"),
@@ -90,22 +95,22 @@ COMPARE_DETAILS = (
     Column("mean_relative_status", "相对误差平均值判定结果", "Mean Relative Error Result"),
     Column("error_balance_ratio", "误差均衡性比值", "Error Balance Ratio"),
     Column("error_balance_status", "误差均衡性判定结果", "Error Balance Result"),
-    Column("inf_nan_error_rate", "inf/nan错误率", "Inf/NaN Error Rate"),
+    _NUMBER_COLUMNS["inf_nan_error_rate"],
     Column("inf_nan_status", "inf/nan判定结果", "Inf/NaN Result"),
-    Column("relative_error_rate", "相对误差错误率", "Relative Error Rate"),
+    _NUMBER_COLUMNS["relative_error_rate"],
     Column("relative_error_status", "相对误差判定结果", "Relative Error Result"),
-    Column("absolute_error_rate", "绝对误差错误率", "Absolute Error Rate"),
+    _NUMBER_COLUMNS["absolute_error_rate"],
     Column("absolute_error_status", "绝对误差判定结果", "Absolute Error Result"),
-    Column("error_rate", "二进制一致错误率", "Binary Error Rate"),
+    _NUMBER_COLUMNS["error_rate"],
     Column("error_rate_status", "二进制一致错误率判定结果", "Binary Error Rate Result"),
-    Column("ulp_mean", "ULP误差平均值", "ULP Mean"),
-    Column("ulp_share", "ULP误差大于阈值占比", "ULP Share over Limit"),
+    _NUMBER_COLUMNS["ulp_mean"],
+    _NUMBER_COLUMNS["ulp_share"],
     Column("ulp_share_ratio", "ULP误差大于阈值占比比值", "ULP Share Ratio"),
     Column("ulp_status", "ULP误差判定结果", "ULP Result"),
-    Column("thousandth", "双千指标", "Dual Thousandth"),
+    _NUMBER_COLUMNS["thousandth"],
     Column("thousandth_status", "双千指标判定结果", "Dual Thousandth Result"),
     Column("status", "比对结果", "Compare Result"),
     Column("algorithm", "比对算法", "Compare Algorithm"),
     _create_column("message", "Message"),
 )
-"""Columns of the details of api_precision_compare: a row for each output."""
+"""Columns of the details file of api_precision_compare, which has a row for each output."""

@@ -9,7 +9,7 @@ from functools import cache, partial
 from probe_precheck.model import BEYOND_ROUNDING, FRAGILE_MESSAGE, Message, Status
 
 SENTENCE_TRANSLATIONS = (
-    ("没有可比对的输出。", "It gives out nothing that can be compared."),
+    ("没有可比对的输出。", "It returns nothing that can be compared."),
     ("未能保存数据: {}", "Its data could not be saved: {}"),
     ("bench与npu输出的shape不同: {}", "bench and npu output shape differ: {}"),
     ("输出没有元素 (no elements)", "no elements"),
@@ -53,8 +53,8 @@ SENTENCE_TRANSLATIONS = (
     ),
     (
         "测试对象为真实数据的输出；在本设备上重新运行，结果不同 ({})。",
-        "The recorded values were tested; RUN AGAIN HERE THEY DIFFER beyond rounding ({}), so the recorded "
-        "values depend on more than the recorded inputs.",
+        "The recorded values were tested; NOT REPRODUCED HERE: the results of a second run differ beyond rounding "
+        "({}), so the recorded values depend on more than the recorded inputs.",
     ),
 )
 """Sentences of details in Chinese and English, as the runners and rules of probe write them."""
@@ -75,7 +75,7 @@ def counted(statuses: Sequence[str], text: str) -> tuple[str, ...]:
 
 
 def _find_message(message: Message, text: str) -> Message | None:
-    """Return a message with the numbers from the text of a cell; None if the text does not hold the message."""
+    """Return a message with the numbers from the text of a cell; None if the text does not contain the message."""
     for sentence in message:
         match = re.search("(.*?)".join(map(re.escape, sentence.split("{}"))), text)
         if match:

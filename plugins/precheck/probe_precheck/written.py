@@ -44,7 +44,7 @@ FACT_COLUMNS = frozenset({
     "name", "bench_dtype", "device_dtype", "shape", "status", "message", "standard", "standard_message",
     "algorithm",
 })  # fmt: skip
-"""Columns of the details that hold no number."""
+"""Columns of the details that do not contain numbers."""
 
 
 class Measure(NamedTuple):
@@ -67,7 +67,7 @@ class WrittenOutput:
         name: The name of the output within its call, such as ``forward.output.0``.
         status: ``pass``, ``warning``, ``error`` or ``SKIP``.
         standard: The standard that judged it, in the second stage.
-        verdict: The verdict of its API's standard beside the status, where the first stage gives one.
+        verdict: The verdict of the API's standard in addition to the status, if the first stage has one.
         dtype: The dtype on the device.
         shape: The shape.
         measures: What was measured, by key.
@@ -136,14 +136,14 @@ def is_result(path: Path) -> bool:
 
 
 def read_check(results: Results, manager: Manager) -> WrittenCheck:
-    """Read the result csv of a pre-check and the details beside it.
+    """Read the result csv of a pre-check and the details next to it.
 
     Args:
         results: The files; the details of both devices are needed for their errors in the second stage.
-        manager: The plugins, whose standards and first stages may have columns of their own.
+        manager: The plugins, whose standards and first stages may have additional columns.
 
     Raises:
-        UserError: A file cannot be read, or is no result of a pre-check.
+        UserError: A file cannot be read, or is not a result of a pre-check.
     """
     path, stage = results.result, _find_stage(results.result)
     if not stage:

@@ -73,7 +73,7 @@ def limits() -> Mapping[str, Any]:
 def measure(output: Output, name: str = "") -> Measured:
     """Measure a floating-point result on the device against the reference, two arrays of one shape.
 
-    The reference for moved inputs is asked for only if rounding of the result alone does not explain it.
+    The reference for moved inputs is computed only if rounding of the result does not explain the difference.
 
     Edge cases: nan on both sides, and inf of one sign on both sides (the reference rounded to the dtype), are
     left out, and counted as ``apart`` if the sides disagree. No elements: no error. A reference of zeros: the
@@ -171,7 +171,7 @@ class _ErrorSum:
         self.largest = 0.0
 
     def add(self, recorded: Flat, reference: Flat) -> bool:
-        """Add the errors of a block; return False, and add nothing, if it holds nan or inf."""
+        """Add the errors of a block; return False, and add nothing, if it contains nan or inf."""
         errors = np.subtract(recorded, reference, dtype=np.float64)
         np.abs(errors, out=errors)
         weight = np.abs(reference, dtype=np.float64)

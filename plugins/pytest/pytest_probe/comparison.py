@@ -49,7 +49,7 @@ def compare_steps(
         target: The steps of the run under test.
         golden: Those of the golden.
         baseline: Steps that differ from the golden by what repetitions differ by; empty for none.
-        recorded: The directories that the target was recorded into, which hold its call stacks.
+        recorded: The directories of the recorded target, which contain its call stacks.
     """
     _write_run(directory / TARGET, target, recorded)
     _write_run(directory / GOLDEN, golden)

@@ -1,4 +1,4 @@
-"""The object that the fixture ``probe_golden`` returns: it records the steps of a test and judges them at its end."""
+"""The object of the fixture ``probe_golden``, which records the steps of a test and judges them at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_probe.golden_test import GoldenTest, Judgment, RecordedRun, judge_ru
 from pytest_probe.model_state import save_state, set_seeds
 from pytest_probe.place import find_place
 from pytest_probe.recording import StepRecorder
-from pytest_probe.repetitions import Repetition, list_tensors, round_otherwise
+from pytest_probe.repetitions import Repetition, iterate_tensors, perturb_tensors
 from pytest_probe.update import update_golden
 
 
@@ -53,8 +53,8 @@ class ProbeGolden:
 
         Args:
             function: The function or the model.
-            *args: Its arguments.
-            **kwargs: Its keyword arguments.
+            *args: The arguments of the call.
+            **kwargs: The keyword arguments of the call.
         """
         if not callable(function):
             raise UserError(
@@ -70,7 +70,7 @@ class ProbeGolden:
         """Record what a block of code computes as a step, such as a forward and a backward pass.
 
         Args:
-            *models: The models whose modules are recorded; those that the block calls if none is given.
+            *models: The models whose modules are recorded; if empty, the models that the block calls.
         """
         for model in models:
             if not isinstance(model, nn.Module):
@@ -90,17 +90,17 @@ class ProbeGolden:
             )
         if not self._recorder.steps:
             self._run = replace(self._run, place=find_place(models, arguments))
-        data = 0 if self._repetition is None else self._repetition.data
+        data_set = 0 if self._repetition is None else self._repetition.data_set
         for model in models if self._test.updates else ():
-            self._begin_model(model, data)
-        restore = round_otherwise(data, list_tensors(arguments))
+            self._begin_model(model, data_set)
+        restore = perturb_tensors(data_set, iterate_tensors(arguments))
         try:
             with self._recorder.record(models):
                 yield
         finally:
             restore()
 
-    def _begin_model(self, model: nn.Module, data: int) -> None:
+    def _begin_model(self, model: nn.Module, data_set: int) -> None:
         """Prepare a model that a run of the test uses for the first time.
 
         A model that an earlier run used, such as that of a fixture, is reset.
@@ -112,7 +112,7 @@ class ProbeGolden:
             self._states[model] = save_state(model)
         elif model in self._states:
             self._states[model]()
-        round_otherwise(data, model.parameters())
+        perturb_tensors(data_set, model.parameters())
 
     def judge(self) -> Judgment:
         """Return the judgment on the run, once the test has passed.
@@ -126,10 +126,10 @@ class ProbeGolden:
         """Write the section of the golden file, once the test has passed.
 
         Args:
-            run_test: Runs the test again.
+            run_test: A function that runs the test again.
 
         Raises:
-            UserError: The file cannot be written, or the test does not repeat.
+            UserError: The file cannot be written, or the test is not repeatable.
         """
         final_states = [save_state(model) for model in self._states]
         try:

@@ -60,7 +60,7 @@ class Check:
         return cls(calls, phases, step.notes, spread or {})
 
     def is_equal(self, check: Check) -> bool:
-        """Return True if both hold the same calls in the same order with the same values."""
+        """Return True if both sections contain the same calls in the same order with the same values."""
         is_equal = self.calls == check.calls and self.phases == check.phases
         return is_equal and [*self.calls] == [*check.calls]
 

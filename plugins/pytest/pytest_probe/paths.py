@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 DIRECTORY = "goldens"
-"""The directory of golden files, beside the files of tests."""
+"""The directory of golden files, next to the test files."""
 MAX_NAME_CHARACTERS = 100
 """Largest number of characters of a file's name without suffix; longer names are cut."""
 HASH_CHARACTERS = 8

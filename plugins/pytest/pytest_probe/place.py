@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pytest_probe.golden_file import Place
-from pytest_probe.repetitions import list_tensors
+from pytest_probe.repetitions import iterate_tensors
 
 CPU = "cpu"
 
@@ -17,7 +17,7 @@ CPU = "cpu"
 def find_place(models: Sequence[nn.Module], arguments: Any) -> Place:
     """Return the place of a test: the device of its models' parameters, else that of its first tensor."""
     parameters = [parameter for model in models for parameter in model.parameters()]
-    devices = [tensor.device for tensor in (*parameters, *list_tensors(arguments))]
+    devices = [tensor.device for tensor in (*parameters, *iterate_tensors(arguments))]
     device = next((device for device in devices if device.type != CPU), torch.device(CPU))
     return Place(_describe_device(device), torch.__version__.partition("+")[0])
 

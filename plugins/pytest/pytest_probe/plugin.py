@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_probe.golden import ProbeGolden
 
 NOTE = "probe_golden"
-"""The name of the property of a test that holds a note for the summary."""
+"""The name of the property of a test that contains a note for the summary."""
 GOLDEN_KEY = pytest.StashKey["ProbeGolden"]()
 
 

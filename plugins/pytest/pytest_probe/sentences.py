@@ -27,14 +27,14 @@ def describe_damage(test: str) -> str:
 
 def describe_place(golden: Place, run: Place) -> str:
     """Return the note on a golden of another device or version of torch."""
-    return f"compared with the golden of {golden}, because there is none of {run}"
+    return f"compared with the golden of {golden}, because there is no golden of {run}"
 
 
 def describe_step_count(test: str, file: str, target: int, golden: int) -> str:
     """Return the text on a run with another number of steps."""
     steps = "1 step" if target == 1 else f"{target} steps"
     return (
-        f"The test recorded {steps} with probe_golden, and its golden {file} holds {golden}.\n"
+        f"The test recorded {steps} with probe_golden, and its golden {file} contains {golden}.\n"
         f"If that is intended, write the golden anew: {_format_update(test)}"
     )
 

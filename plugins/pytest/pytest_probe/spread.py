@@ -20,7 +20,7 @@ def measure_spread(golden: Step, repetitions: Sequence[Step], rounded: Sequence[
     Args:
         golden: The golden step.
         repetitions: The same step of other runs of the test with the same data.
-        rounded: That of runs with data that differ by rounding, which show what rounding alone determines.
+        rounded: The same step of runs with data that differ by rounding, which show the effect of rounding.
     """
     spread: dict[str, float] = {}
     for number, repetition in enumerate((*repetitions, *rounded)):
@@ -65,7 +65,7 @@ def spread_step(step: Step, spread: Mapping[str, float]) -> Step:
 
 
 def list_undetermined(step: Step, spread: Mapping[str, float]) -> set[ValuePath]:
-    """Return the paths of values that rounding alone changes so much that they are not compared."""
+    """Return the paths of values that are not compared, because rounding alone changes them too much."""
     limit = load_limits().max_spread
     return {path for path, value in step.tensors().items() if spread.get(value.checksum or "", 0.0) > limit}
 

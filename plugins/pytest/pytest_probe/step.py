@@ -21,7 +21,7 @@ DUMP_FILE = DEFAULT_RECORD_FILES[0]
 STEP_PHASES_FILE = "step_phases.json"
 SCHEMA = 2
 VALUES = "values"
-"""The field of a phase that holds its tensors."""
+"""The field of a phase that contains its tensors."""
 FRAMEWORK = "pytorch"
 Tree = Union[TensorValue, None, bool, int, float, str, list[Any], dict[str, Any]]
 """The content of a record: JSON whose tensors are ``TensorValue``."""
@@ -117,7 +117,7 @@ def map_tensors(tree: Tree, change: Callable[[ValuePath, TensorValue], Any], pat
 
 
 def is_leaf(tree: Mapping[str, Any]) -> bool:
-    """Return True for the object of a leaf, False for one that holds leaves."""
+    """Return True for the object of a leaf, False for an object that contains leaves."""
     return isinstance(tree.get("type"), str)
 
 

@@ -15,7 +15,7 @@ from pytest_probe.value_text import SeenValues, TensorValue, ValueTextError, for
 PARENT = "in"
 """The field of a line that names the module around the call."""
 CONTENT = "record"
-"""The field that holds a record, unless it is a JSON object."""
+"""The field that contains a record, unless the record is a JSON object."""
 LEAF = "="
 """The beginning of the only name in the object of a leaf, in front of its type."""
 NAMES = {"input_args": "args", "input_kwargs": "kwargs"}

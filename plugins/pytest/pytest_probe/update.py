@@ -1,4 +1,4 @@
-"""Writing of golden files: the spread is measured by repetitions of the test."""
+"""Update of golden files. Repetitions of the test measure the spread of its values."""
 
 from __future__ import annotations
 
@@ -18,50 +18,59 @@ from pytest_probe.spread import measure_spread
 from pytest_probe.step import Step
 
 TEST_ERRORS = (Exception, pytest.fail.Exception, pytest.skip.Exception)
-"""Errors that end a repetition, whose data the assertions of the test were not written for."""
+"""Exceptions that end a repetition. A repetition uses other data, so that assertions of the test may fail."""
 
 
 def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetition], RecordedRun]) -> Judgment:
-    """Write the section of a run, and return the judgment on whether the test repeats.
+    """Write the section of a run to the golden file if the test is repeatable, and return the judgment on the test.
 
     Args:
         test: The test.
-        run: Its run, as the golden file will hold it.
-        repeat: Runs the test again.
+        run: The run of the test that is written to the golden file.
+        repeat: A function that runs the test again and returns the run.
 
     Raises:
         UserError: The test recorded nothing, or the file cannot be written.
     """
     if not run.steps:
         raise UserError(sentences.NOTHING_RECORDED, sentences.RECORD_SOMETHING)
-    first, others = list_repetitions()
-    repetitions = [_try_repetition(repeat, repetition) for repetition in others]
-    complete = [repeated for repeated in repetitions if repeated is not None and len(repeated.steps) == len(run.steps)]
+    golden_repetition, repetitions = list_repetitions()
+    repeated_runs = [_try_repetition(repeat, repetition) for repetition in repetitions]
+    same_data_run = repeated_runs[0]
+    complete_runs = [
+        repeated for repeated in repeated_runs if repeated is not None and len(repeated.steps) == len(run.steps)
+    ]
+    same_data_runs = [repeated for repeated in complete_runs if repeated is same_data_run]
+    rounded_data_runs = [repeated for repeated in complete_runs if repeated is not same_data_run]
     checks = tuple(
-        Check.from_step(step, _measure_spread(step, number, complete, has_same_data=repetitions[0] in complete))
+        Check.from_step(step, _measure_spread(step, number, same_data_runs, rounded_data_runs))
         for number, step in enumerate(run.steps)
     )
-    threads = sorted({first.threads, *(repetition.threads for repetition in others)})
-    section = Section(run.place, checks, {"threads": threads, "repetitions": len(complete)})
-    if (same_data := repetitions[0]) is not None and (verdict := _find_other_values(test, same_data, section)):
-        return Judgment(sentences.describe_other_repetition(verdict))
-    _read_old(test).replace(section).write(test.path)
+    threads = sorted({golden_repetition.threads, *(repetition.threads for repetition in repetitions)})
+    section = Section(run.place, checks, {"threads": threads, "repetitions": len(complete_runs)})
+    mismatch = None if same_data_run is None else _find_mismatch(test, same_data_run, section)
+    if mismatch is not None:
+        return Judgment(sentences.describe_other_repetition(mismatch))
+    _read_existing_golden(test).replace(section).write(test.path)
     return Judgment(notes=(sentences.WROTE,))
 
 
-def _measure_spread(step: Step, number: int, runs: Sequence[RecordedRun], *, has_same_data: bool) -> dict[str, float]:
-    """Return the spread of a step; the first run has the same data if ``has_same_data``."""
-    steps = [run.steps[number] for run in runs]
-    return measure_spread(step, steps[:has_same_data], steps[has_same_data:])
+def _measure_spread(
+    step: Step, number: int, same_data_runs: Sequence[RecordedRun], rounded_data_runs: Sequence[RecordedRun]
+) -> dict[str, float]:
+    """Return the spread of the step with this number over the runs."""
+    same_data_steps = [run.steps[number] for run in same_data_runs]
+    return measure_spread(step, same_data_steps, [run.steps[number] for run in rounded_data_runs])
 
 
-def _find_other_values(test: GoldenTest, repetition: RecordedRun, section: Section) -> Verdict | None:
-    """Return the verdict on a repetition with the same data that computed other values; None if it did not.
+def _find_mismatch(test: GoldenTest, repetition: RecordedRun, section: Section) -> Verdict | None:
+    """Return the verdict on a repetition with the same data if its values differ from the section; None if they agree.
 
-    Without their spread, values may differ by rounding that has grown, but not by anything else.
+    The values are first compared without their spread. If this comparison cannot tell whether they differ, they are
+    compared with their spread, which allows for accumulated rounding.
     """
-    exact = Section(section.place, tuple(replace(check, spread={}) for check in section.checks))
-    verdict = compare_with_section(test, repetition, exact)
+    section_without_spread = Section(section.place, tuple(replace(check, spread={}) for check in section.checks))
+    verdict = compare_with_section(test, repetition, section_without_spread)
     if verdict.outcome is Outcome.CANNOT_TELL:
         verdict = compare_with_section(test, repetition, section)
     return None if verdict.outcome is Outcome.AGREE else verdict
@@ -75,8 +84,8 @@ def _try_repetition(repeat: Callable[[Repetition], RecordedRun], repetition: Rep
         return None
 
 
-def _read_old(test: GoldenTest) -> GoldenFile:
-    """Return the golden file that is to be updated; an empty one if it is missing or damaged."""
+def _read_existing_golden(test: GoldenTest) -> GoldenFile:
+    """Return the golden file to update; an empty golden file if it is missing or damaged."""
     try:
         return test.read()
     except UserError:

@@ -37,11 +37,11 @@ class TorchRecorder(TorchProcess, probe_recording.Recorder[TorchSession]):
         records_families: True to record custom operators and autograd functions.
 
     Attributes:
-        session_kind: The class of sessions that write files.
+        session_class: The class of sessions that write files.
     """
 
     framework = "pytorch"
-    session_kind: type[TorchSession] = TorchSession
+    session_class: type[TorchSession] = TorchSession
     _conditions: TorchConditions
 
     def __init__(
@@ -93,10 +93,10 @@ class TorchRecorder(TorchProcess, probe_recording.Recorder[TorchSession]):
         modules = {name: sys.modules.get(name) for name in ("torch", "torch_npu")}
         return {name: str(getattr(module, "__version__", "")) for name, module in modules.items() if module}
 
-    def new_session(self, directory: StepDirectory, shown: str) -> TorchSession:
+    def new_session(self, directory: StepDirectory, displayed_path: str) -> TorchSession:
         """Return a new session."""
-        kind = self.session_kind if self.config.online is None else TorchSendingSession
-        session = kind(self.config, directory, shown, self._carryover.room)
+        session_class = self.session_class if self.config.online is None else TorchSendingSession
+        session = session_class(self.config, directory, displayed_path, self._carryover.room)
         self._calls.begin_step(session)
         return session
 

@@ -39,8 +39,8 @@ COMPILE_MODES = ("eager", "tap")
 PRECISIONS = ("high", "low")
 
 UNSUPPORTED_TASKS = {
-    "run_ut": "the pre-check reads a recorded run and records none itself",
-    "acc_check": "the pre-check reads a recorded run and records none itself",
+    "run_ut": "the pre-check reads a recorded run; it does not record",
+    "acc_check": "the pre-check reads a recorded run; it does not record",
     "exception_dump": "msprobe has this task for MindSpore only",
 }
 IGNORED_SECTIONS = frozenset(UNSUPPORTED_TASKS) | {"free_benchmark", "grad_probe", "diff_check"}

@@ -109,12 +109,12 @@ class Recorder(Process, ABC, Generic[S]):
     # -- to be overridden for a framework -------------------------------------------------
 
     @abstractmethod
-    def new_session(self, directory: StepDirectory, shown: str) -> S:
+    def new_session(self, directory: StepDirectory, displayed_path: str) -> S:
         """Return a new session of this framework.
 
         Args:
             directory: The directory of the step.
-            shown: The same as the user wrote it, for the header of the run.
+            displayed_path: The path of the directory as the user wrote it, for the header of the run.
         """
 
     def new_modules(self) -> ModuleHookInterface[S]:
@@ -321,6 +321,7 @@ class Recorder(Process, ABC, Generic[S]):
     def join_at(self, other: Recorder[Any]) -> None:
         """Begin at the step of another recorder of this process, which need not record anything itself."""
         self._step = other._step
+        self._claim.first_step = other._claim.first_step
         other.reports_missing = other.reports_missing and bool(other.activity.starts)
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""The sheet of the answer: its lines and their looks, the links to the table, and the suspects in it."""
+"""The answer sheet: its lines and their formats, the links to the table, and the suspects in the table."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from probe_core.model.answers import Answer, Finding
 from probe_reporters.table import CellColumn
 
 ANSWER_SHEET_NAME = "answer"
-"""Name of the sheet, which is the last and is shown first."""
+"""Name of the sheet, which is the last sheet and is displayed first."""
 ANSWER_COLUMN_WIDTHS = (14, 110)
-"""Widths of its columns, in characters."""
+"""Widths of the columns of the sheet, in characters."""
 FONT_SIZE, LINE_HEIGHT, MAX_ROW_HEIGHT = 11, 15, 409
 """Size of the default font, height of its lines, and largest height of a row in Excel, in points."""
 BOLD_WIDTH = 1.1
-"""Width of bold text, relative to that of the same text in the default font."""
+"""Width of bold text, relative to the same text in the default font."""
 NAME_COLUMN_COUNT, STACK_HEADER, EMPTY_CELL = 2, "NPU_Stack_Info", "N/A"
-"""Number of columns with names, header of the stack, and the text of cells without either."""
+"""Number of columns with names, header of the stack, and the text of a cell without a name or a stack."""
 SUMMARY_HEADERS = ("Step", "Rank")
 """First headers of the summary of several comparisons."""
 LINE_FORMATS: Mapping[str, Mapping[str, Any]] = {
@@ -37,7 +37,7 @@ LINE_FORMATS: Mapping[str, Mapping[str, Any]] = {
 SUSPECT_FORMAT = {"bg_color": "#C00000", "font_color": "#FFFFFF", "bold": True}
 """Format of the rows of suspects in the table."""
 MAX_STACKS = 10_000
-"""Number of coloured rows whose stacks are kept until the answer is there."""
+"""Maximum number of coloured rows whose stacks are stored until the answer is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class AnswerLine:
     """A line of the sheet.
 
     Attributes:
-        heading: The text of its first cell.
-        text: The text or number of its second cell.
-        kind: The key of its format.
-        row: The row of the table that it links to, counted from 0; -1 for none.
+        heading: The text of the first cell.
+        text: The text or number of the second cell.
+        kind: The key of the format in ``LINE_FORMATS``.
+        row: The index of the linked row of the table; -1 for no link.
     """
 
     heading: str
@@ -58,7 +58,7 @@ class AnswerLine:
 
     @property
     def height(self) -> int:
-        """The height of its row in points, which only some spreadsheets fit to wrapped text by themselves."""
+        """The height of the row in points. Only some spreadsheets adapt it to wrapped text automatically."""
         look = LINE_FORMATS[self.kind]
         size: float = look.get("font_size", FONT_SIZE) / FONT_SIZE
         scale = size * (BOLD_WIDTH if look.get("bold") else 1)
@@ -150,7 +150,7 @@ def yield_lines(answer: Answer, places: RowIndex | None = None) -> Iterator[Answ
 
 
 def parse_frames(stack: str) -> list[str]:
-    """Return the frames in the text of a stack, each on one line; the text itself if it is no list."""
+    """Return the frames in the text of a stack, each on one line; the text itself if it is not a list."""
     try:
         frames = ast.literal_eval(stack)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -217,7 +217,7 @@ def create_columns_from_cells(
 ) -> tuple[dict[str, Array], dict[str, ColumnType]]:
     """Return the columns of a few rows of cells, and their kinds.
 
-    A column with a number becomes one of numbers, followed by one of texts if a cell holds a text.
+    A column with a number becomes a column of numbers, followed by a column of texts if a cell contains a text.
     """
     columns: dict[str, Array] = {}
     kinds: dict[str, ColumnType] = {}

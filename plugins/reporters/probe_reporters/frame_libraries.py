@@ -1,4 +1,4 @@
-"""Data frames of pandas, polars and Arrow from columns; none of these packages is needed for the import."""
+"""Data frames of pandas, polars and Arrow from columns; this module can be imported without these packages."""
 
 from __future__ import annotations
 

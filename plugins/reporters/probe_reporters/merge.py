@@ -38,15 +38,12 @@ from probe_reporters.results import (
 from probe_reporters.text import format_excel_text
 from probe_reporters.time_stamps import claim_time_stamp
 from probe_reporters.xlsx import (
-    _SHEET_DATA,
-    _STYLE,
     COMPRESSION_LEVEL,
-    CREATION_TIME,
     MAX_CELLS_WITHOUT_ZIP64,
-    PERCENT_FORMAT,
-    _create_entry,
+    create_archive_entry,
     replace_percentages,
 )
+from probe_reporters.xlsx_template import CREATION_TIME, HEADER_STYLE, PERCENT_FORMAT, SHEET_DATA
 
 FORMATS = ("xlsx", "csv", "jsonl")
 """The formats of merged tables."""
@@ -398,11 +395,11 @@ def _write_book(path: Path, table: _MergedTable) -> None:
         for name in empty.namelist():
             sheet = sheets.get(name)
             if sheet is None:
-                book.writestr(_create_entry(name), empty.read(name))
+                book.writestr(create_archive_entry(name), empty.read(name))
                 continue
             large = (sheet.stop - sheet.start) * len(table.headers) > MAX_CELLS_WITHOUT_ZIP64
             try:
-                with book.open(_create_entry(name), "w", force_zip64=large) as file:
+                with book.open(create_archive_entry(name), "w", force_zip64=large) as file:
                     for part in _yield_sheet_parts(table, sheet, empty.read(name)):
                         file.write(part)
             except RuntimeError as error:  # raised by zipfile above 2 GiB without zip64
@@ -410,8 +407,8 @@ def _write_book(path: Path, table: _MergedTable) -> None:
 
 
 def _yield_sheet_parts(table: _MergedTable, sheet: _Sheet, empty: bytes) -> Iterator[bytes]:
-    before, after = _SHEET_DATA.split(empty)
-    bold, percent = map(int, _STYLE.findall(empty)[:2])
+    before, after = SHEET_DATA.split(empty)
+    bold, percent = map(int, HEADER_STYLE.findall(empty)[:2])
     yield before + b"<sheetData>" + sheet_row(table.headers, 1, bold, format_excel_text)
     for number, row in enumerate(table.rows(sheet.metric, sheet.start, sheet.stop), 2):
         styles = [percent if type(cell) is Percent else 0 for cell in row]

@@ -38,7 +38,7 @@ class ParquetReporter:
         return CellsWriter(path, headers)
 
     def open_table(self, path: Path, table: Table, pair: RunPair) -> BatchWriter:
-        """Begin the table of a pair at ``path``, whose columns depend on the table alone.
+        """Begin the table of a pair at ``path``, whose columns depend only on the table.
 
         Raises:
             UserError: pyarrow is not installed.

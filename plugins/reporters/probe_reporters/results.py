@@ -157,7 +157,7 @@ def find_mode(headers: Sequence[str]) -> Mode | None:
 
 
 def find_percent_columns(headers: Sequence[str]) -> frozenset[int]:
-    """Return the places of the columns of percentages among the headers of a result."""
+    """Return the indices of the columns of percentages among the headers of a result."""
     mode = find_mode(headers)
     named = {column.header for column in COLUMNS[mode] if column.style == "percent"} if mode else set()
     return frozenset(place for place, header in enumerate(headers) if header in named)
@@ -214,7 +214,7 @@ def _format_text(value: object) -> str:
 
 
 def _parse_text(text: str) -> Cell:
-    """Return the number or boolean that a text stands for; csv, and some workbooks, hold texts only."""
+    """Return the number or boolean that a text represents; csv files and some workbooks contain only texts."""
     if text in _BOOLEANS:
         return _BOOLEANS[text]
     match = _NUMBER.fullmatch(text.removesuffix("%"))

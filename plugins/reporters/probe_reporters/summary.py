@@ -50,7 +50,7 @@ NOT_MEASURED_NOTE = (
     "not measured: rows that no metric fits, such as numbers, texts and None; the verdict still compares numbers "
     "and texts, and ignores None in both runs"
 )
-"""Sentence on the rows that were not measured, beside the values that were compared."""
+"""Sentence about the rows that were not measured, next to the values that were compared."""
 
 _NUMBER = re.compile(r"\d[\d,]*")
 
@@ -158,7 +158,7 @@ class ComparisonSummary:
 
 
 def _has_unmeasured_rows(report: Report) -> bool:
-    """Return True if rows were not measured beside a verdict that counts the values of some as compared."""
+    """Return True if rows were not measured and the verdict counts values of some of these rows as compared."""
     return bool(report.counts.levels[Level.SKIP]) and report.answer is not None
 
 

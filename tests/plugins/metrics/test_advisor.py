@@ -76,7 +76,7 @@ def test_advice_where_all_is_well() -> None:
 def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     """It is no "all data meets" while a suspect is named, rows differ, or nothing was compared."""
     nothing = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
-    assert advise(nothing).text.startswith("Nothing was compared")
+    assert advise(nothing).text.startswith("No value was compared")
     name = "Torch.add.0.forward.output.0"
     pair = pair_of_values(tensor_value(), tensor_value(extent="[3]"), Mode.TENSOR, name).pair
     suspect = Suspect("Torch.add.0.forward", name, Side.OUTPUT, "2", Level.ERROR, "returns values that differ")
@@ -90,7 +90,11 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     assert advise(shifted.build()).text.startswith("No row fails by the rule of the table, but some differ (1).")
     lacking = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=RowCounts(measured=1, matched=1))
     lacking.counts.levels[Level.WARNING] = 7
-    assert advise(lacking).text.splitlines()[1].startswith("This is said of the rows that were compared; 7 are")
+    assert (
+        advise(lacking)
+        .text.splitlines()[1]
+        .startswith("This applies to the compared rows only. Rows that need to be checked: 7.")
+    )
 
 
 def test_advice_is_on_the_first_row_that_fails() -> None:

@@ -128,7 +128,7 @@ def test_a_page_without_details_says_so(probe: Any, tmp_path: Path) -> None:
     result = write_check(tmp_path)
     details_of(result).unlink()
     assert probe("show", tmp_path, "--print") == 0
-    assert "details file is not beside" in result.with_suffix(".html").read_text("utf-8")
+    assert "details file is not in the directory of the result" in result.with_suffix(".html").read_text("utf-8")
 
 
 def test_results_of_the_online_pre_check_have_no_page(probe: Any, tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ BAD = [
     ({**tensor(), "shape": "2"}, "shape must be a list"),
     ({**tensor(), "shape": None}, "shape must be a list"),
     (tensor([2, 2.5]), "shape must hold non-negative integers"),
-    (tensor([1 << 40, 1 << 40]), "takes more memory than there is"),
+    (tensor([1 << 40, 1 << 40]), "needs more memory than is available"),
     (tensor([2], data_name=7), "data_name must be"),
     (tensor([2], data_name="../a.pt"), "data_name must be"),
     (tensor([2], layout="torch.sparse_coo"), "layout torch.sparse_coo cannot be rebuilt"),
@@ -318,7 +318,7 @@ def test_damaged_descriptions(rebuilder: Rebuilder, description: Any, says: str)
 
 def test_many_tensors_that_fit_one_by_one(rebuilder: Rebuilder) -> None:
     """The limit, here 1 MiB, is one for the whole call; the next call has all of it."""
-    with pytest.raises(Unbuildable, match="takes more memory than there is"):
+    with pytest.raises(Unbuildable, match="needs more memory than is available"):
         rebuilt(rebuilder, *[tensor([1 << 16])] * 5)
     assert len(rebuilt(rebuilder, *[tensor([1 << 16])] * 4)[0]) == 4
 

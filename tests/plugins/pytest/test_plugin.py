@@ -100,7 +100,7 @@ def test_rounding_passes_and_a_note_names_the_version_of_the_golden(project: pyt
     result = run(project)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["probe: 1 test: compared with the golden of cpu, torch 2.0.0, because there is none of *"]
+        ["probe: 1 test: compared with the golden of cpu, torch 2.0.0, because there is no golden of *"]
     )
 
 
@@ -192,7 +192,7 @@ def test_use_and_misuse(project: pytest.Pytester) -> None:
     project.makepyfile(test_steps=STEPS.replace("range(3)", "range(2)"))
     result = run(project, "test_steps.py::test_steps")
     result.stdout.fnmatch_lines(
-        ["The test recorded 2 steps with probe_golden, and its golden *test_steps.json holds 3."]
+        ["The test recorded 2 steps with probe_golden, and its golden *test_steps.json contains 3."]
     )
 
 

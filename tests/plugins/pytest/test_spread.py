@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pytest_probe.repetitions import list_repetitions, round_otherwise
+from pytest_probe.repetitions import list_repetitions, perturb_tensors
 from pytest_probe.spread import blank_values, compute_distance, list_undetermined, measure_spread, round_up, spread_step
 from pytest_probe.step import Call, Step
 from pytest_probe.value_text import TensorValue
@@ -49,7 +49,7 @@ def test_spread_is_rounded_up(size: float) -> None:
 
 def test_repetitions_use_one_thread_and_several() -> None:
     first, others = list_repetitions()
-    assert first.data == 0 and [other.data for other in others] == [0, 1, 2]
+    assert first.data_set == 0 and [other.data_set for other in others] == [0, 1, 2]
     assert others[0].threads != first.threads and 1 in {first.threads, others[0].threads}
 
 
@@ -57,10 +57,10 @@ def test_repetitions_use_one_thread_and_several() -> None:
 def test_data_differ_by_rounding_until_they_are_restored(dtype: torch.dtype) -> None:
     tensor, whole = torch.randn(100).to(dtype), torch.arange(3)
     before = tensor.clone()
-    restore = round_otherwise(1, [tensor, tensor, whole, torch.zeros(1).expand(3)])
+    restore = perturb_tensors(1, [tensor, tensor, whole, torch.zeros(1).expand(3)])
     difference = ((tensor - before).double().abs() / before.double().abs()).max().item()
     assert 0 < difference <= 2 * torch.finfo(dtype).eps
     restore()
     assert torch.equal(tensor, before) and torch.equal(whole, torch.arange(3))
-    round_otherwise(0, [tensor])
+    perturb_tensors(0, [tensor])
     assert torch.equal(tensor, before)

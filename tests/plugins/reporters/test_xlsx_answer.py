@@ -13,6 +13,7 @@ import probe_reporters.xlsx as xlsx
 import pytest
 from openpyxl import Workbook, load_workbook
 from probe_reporters.answer_sheet import parse_frames, yield_lines
+from probe_reporters.xlsx_template import NUMBER_FORMATS
 from support.runs.recorded import forward, tensor, write_run
 
 from probe_core.model import Cell, Colour, Reason
@@ -220,7 +221,7 @@ def test_numbers_have_few_digits_and_cells_all(tmp_path: Path) -> None:
     sheet = book["Sheet1"]
     assert sheet["C3"].value == 0.123456789 and sheet["C3"].number_format == "General"
     (rules,) = [rules for rules in sheet.conditional_formatting if str(rules.sqref) == "B2:D7"]
-    assert [rule.dxf.numFmt.formatCode for rule in rules.rules] == list(xlsx.NUMBER_FORMATS)
+    assert [rule.dxf.numFmt.formatCode for rule in rules.rules] == list(NUMBER_FORMATS)
     assert all("(B2)" in rule.formula[0] for rule in rules.rules)
 
 
@@ -238,7 +239,7 @@ def test_each_number_has_one_format(value: float, shown: str) -> None:
              "INT": math.floor}  # fmt: skip
     held = [
         name
-        for name, rule in xlsx.NUMBER_FORMATS.items()
+        for name, rule in NUMBER_FORMATS.items()
         if eval(rule.format("value").replace("<>", "!="), {**known, "value": value})
     ]
     assert held == ([shown] if shown else [])

@@ -64,7 +64,7 @@ class ByteSource:
         """Return the whole content of a file.
 
         Raises:
-            UnreadableCheckpoint: It is no regular file, or cannot be opened.
+            UnreadableCheckpoint: The path is not a regular file, or cannot be opened.
         """
         try:
             file = _open_files.get(path)

@@ -72,7 +72,7 @@ class CheckpointMachine(PickleMachine):
         return PickledName(module, name)
 
     def call(self, function: PickledName, arguments: tuple[Any, ...]) -> Any:
-        """Return the data that a call stands for."""
+        """Return the data that a call creates."""
         name = function.name
         if name in ("OrderedDict", "dict") and not arguments:
             return {}

@@ -15,7 +15,7 @@ from probe_check.checkpoint.errors import UnreadableCheckpoint
 from probe_check.checkpoint.measurement import measure_distance
 from probe_check.checkpoint.model import Checkpoint
 from probe_check.checkpoint.opening import open_checkpoint
-from probe_check.checkpoint.optimizer import is_parameter_number
+from probe_check.checkpoint.optimizer import is_group_member
 from probe_check.checkpoint.pairing import pair_names, read_mapping
 from probe_check.checkpoint.result import CheckpointComparison, SettingPair, TensorPair
 from probe_core import progress
@@ -35,7 +35,7 @@ def compare_checkpoints(
         target: The checkpoint under test: a file or a directory of a supported format.
         golden: The reference.
         mapping: Names of the target, or parts of them, with those of the golden checkpoint; or the path of a
-            yaml file that holds them.
+            yaml file that contains them.
 
     Raises:
         UserError: A checkpoint cannot be read, or no tensor can be compared.
@@ -110,7 +110,7 @@ def _measure_pairs(target: Checkpoint, golden: Checkpoint, names: Mapping[str, s
 
 def _compare_settings(target: Checkpoint, golden: Checkpoint) -> Iterator[SettingPair]:
     for name in dict.fromkeys((*target.settings, *golden.settings)):
-        if is_parameter_number(name):
+        if is_group_member(name):
             continue
         first, second = target.settings.get(name), golden.settings.get(name)
         if first != second and (first == first or second == second):  # NaN equals NaN

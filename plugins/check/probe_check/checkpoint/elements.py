@@ -1,6 +1,6 @@
 """The element types of tensors in checkpoints, and their values as NumPy has them.
 
-Values of bfloat16 and of the 8-bit floating-point types are returned as float32, which holds them exactly.
+Values of bfloat16 and of the 8-bit floating-point types are returned as float32, which represents them exactly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of files that are no valid checkpoint."""
+"""Errors for files that are not valid checkpoints."""
 
 from __future__ import annotations
 

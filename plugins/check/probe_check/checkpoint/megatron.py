@@ -44,7 +44,7 @@ def find_iteration_directory(path: Path) -> Path:
 
 
 def has_ranks(path: Path) -> bool:
-    """Return True for a directory of an iteration that holds a directory for each rank."""
+    """Return True for a directory of an iteration that contains a directory for each rank."""
     return any(_RANK_NAME.fullmatch(child.name) and child.is_dir() for child in path.iterdir())
 
 

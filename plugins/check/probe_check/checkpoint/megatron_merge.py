@@ -42,7 +42,7 @@ def merge_ranks(path: Path, chunks: Mapping[ShardPosition, Mapping[str, Tensor]]
     Args:
         path: The checkpoint, for messages.
         chunks: The tensors of each part of the model.
-        is_gated: True if the first linear layer of an MLP holds a gate and a projection.
+        is_gated: True if the first linear layer of an MLP contains a gate and a projection.
 
     Raises:
         UnreadableCheckpoint: The shapes of the ranks do not fit together.
@@ -100,7 +100,7 @@ def _compute_layer_shifts(chunks: Mapping[ShardPosition, Mapping[str, Tensor]]) 
 
 
 def _count_experts(names: Iterable[str]) -> int:
-    """Return the number of experts of a rank that have names of their own."""
+    """Return the number of experts of a rank that have separate names."""
     indexes = [
         int(match[2]) + 1
         for name in names

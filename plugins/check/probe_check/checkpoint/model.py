@@ -10,7 +10,7 @@ from typing import Union
 from probe_check.checkpoint.tensors import Tensor
 
 Setting = Union[None, bool, int, float, str, tuple["Setting", ...]]
-"""A value beside the tensors: a learning rate, an iteration, a size of the model."""
+"""A value that is not a tensor: a learning rate, an iteration, a size of the model."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from probe_check.checkpoint.checkpoint_pickle import OpaqueObject
 MAX_DEPTH = 40
 MAX_VALUES = 1_000_000
 MAX_LISTED_VALUES = 256
-"""Number of plain values in a list up to which each is a setting of its own."""
+"""Maximum number of plain values in a list whose values become separate settings."""
 _PLAIN_TYPES = (int, float, str, type(None))
 
 

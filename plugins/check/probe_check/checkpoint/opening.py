@@ -33,7 +33,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Return the tensors and settings of a checkpoint.
 
     Raises:
-        UnreadableCheckpoint: There is no checkpoint, or it is damaged or of another format.
+        UnreadableCheckpoint: The checkpoint is missing or damaged, or has an unknown format.
     """
     path = Path(path)
     try:
@@ -95,7 +95,7 @@ def _add_optimizer_states(path: Path, model: Checkpoint) -> Checkpoint:
 
 
 def _choose_file(path: Path, names: list[str]) -> str:
-    """Return the file that holds the parameters: the only one, or the one with a usual name."""
+    """Return the file that contains the parameters: the only file, or the file with a usual name."""
     for pattern in (r"model\.safetensors.*", r"pytorch_model\.bin.*", r"[^/]*\.safetensors.*"):
         matches = [name for name in names if re.fullmatch(pattern, name)]
         if len(matches) == 1:

@@ -42,7 +42,7 @@ def pair_names(
 
 
 def _index_unique_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the names by what remains of them without wrappers, if that is unique."""
+    """Return the names by their form without wrappers, if this form is unique."""
     by_bare_name: dict[str, list[str]] = {}
     for name in names:
         by_bare_name.setdefault(drop_wrappers(name), []).append(name)

@@ -68,7 +68,7 @@ class TensorPair:
 
 @dataclass(frozen=True, slots=True)
 class SettingPair:
-    """A value beside the tensors that differs; None if a checkpoint does not have it."""
+    """A value, other than a tensor, that differs; None if a checkpoint does not have it."""
 
     name: str
     target: Setting

@@ -56,7 +56,7 @@ class TorchArchive:
         source: The bytes.
 
     Raises:
-        UnreadableCheckpoint: It is no such archive.
+        UnreadableCheckpoint: The source is not such an archive.
     """
 
     def __init__(self, source: ByteSource) -> None:

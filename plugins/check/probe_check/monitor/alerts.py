@@ -14,7 +14,7 @@ from probe_core.files.packaged import load_yaml
 
 @dataclass(frozen=True, slots=True)
 class AlertNumbers:
-    """The numbers of the rules; ``alerts.yaml`` holds them with their sources.
+    """The numbers of the rules; ``alerts.yaml`` lists them with their sources.
 
     Attributes:
         decay: Weight of the past in the mean of a figure.

@@ -167,7 +167,7 @@ def _add_target(database: sqlite3.Connection, series: Series) -> int:
 
 
 def _replace_nan(value: float | None) -> float | None:
-    """Return a number as SQLite can hold it, which has no NaN."""
+    """Return a number that SQLite can store; SQLite has no NaN."""
     return None if value is None or math.isnan(value) else value
 
 

@@ -27,7 +27,7 @@ COUNT_OPERATION = "nans"
 
 
 def format_file_name(task: str, step: int, steps_per_file: int) -> str:
-    """Return the name of the file that holds a step."""
+    """Return the name of the file that contains a step."""
     first = step // steps_per_file * steps_per_file
     return f"{task}_{first}-{first + steps_per_file - 1}.csv"
 

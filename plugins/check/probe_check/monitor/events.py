@@ -24,7 +24,7 @@ MAX_EVENTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class AlertEvent:
-    """An event as ``anomaly.json`` holds it.
+    """An event in ``anomaly.json``.
 
     Attributes:
         rank: The rank.

@@ -1,4 +1,4 @@
-"""The observer of a MindSpore training in PyNative mode, by what its optimizer holds and receives."""
+"""The observer of a MindSpore training in PyNative mode, which reads the state and the inputs of its optimizer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOMENT_ATTRIBUTES = (
     (Task.FIRST_MOMENT, ("moment1", "moments1", "exp_avg")),
     (Task.SECOND_MOMENT, ("moment2", "moments2", "exp_avg_sq")),
 )
-"""Attributes of optimizers that hold the moments of all parameters, in the order of the parameters."""
+"""Attributes of optimizers with the moments of all parameters, in the order of the parameters."""
 
 
 class MindSporeProcess(Process):

@@ -14,19 +14,27 @@ from probe_check.monitor.verdict import MonitorFinding, MonitorVerdict
 from probe_core.errors import format_count
 
 MAX_CHARTS = 60
-"""Number of charts per task and rank: suspicious values first, then those that grew most."""
+"""Maximum number of charts per task and rank. Suspicious values are drawn first, then the values with the largest
+growth."""
 
+LEGEND = (
+    "Each curve shows the norm of a value, or its largest absolute value if no norm was recorded, on a logarithmic "
+    "axis. If a step has several micro-batches, the curve shows the largest of their values. A dot marks the first "
+    "suspicious step."
+)
 
 Curve = list[tuple[int, float]]
 """Pairs of a step and a value."""
+ValueKey = tuple[int, str]
+"""The number of a model and the name of a value."""
 
 
 def render_page(run: MonitoredRun, verdict: MonitorVerdict) -> str:
     """Return the page as HTML.
 
     Args:
-        run: The figures.
-        verdict: The verdict on them.
+        run: The monitored run with its series of figures.
+        verdict: The verdict on the run.
     """
     body = [
         *(f"<p>{escape_text(directory.path)}</p>" for directory in run.directories),
@@ -40,55 +48,61 @@ def render_page(run: MonitoredRun, verdict: MonitorVerdict) -> str:
 
 def _render_rank(rank: int, run: MonitoredRun, verdict: MonitorVerdict) -> Iterator[str]:
     yield f"<h2>Rank {rank}</h2>"
-    yield '<p class="legend">The curves show norms, or else the largest sizes, on a logarithmic axis; for '
-    yield "several micro-batches the largest. A dot marks the first suspicious step.</p>"
+    yield f'<p class="legend">{LEGEND}</p>'
     for task in Task:
-        members: dict[tuple[int, str], list[Series]] = {}
+        series_by_value: dict[ValueKey, list[Series]] = {}
         for series in run.series:
             if series.rank == rank and series.task is task and select_magnitude(series) is not None:
-                members.setdefault((series.model, series.name), []).append(series)
-        findings = [f for f in verdict.findings if f.series.rank == rank and f.series.task is task]
-        if members:
-            yield from _render_task(task, members, findings)
+                series_by_value.setdefault((series.model, series.name), []).append(series)
+        findings = [
+            finding for finding in verdict.findings if finding.series.rank == rank and finding.series.task is task
+        ]
+        if series_by_value:
+            yield from _render_task(task, series_by_value, findings)
 
 
 def _render_task(
-    task: Task, members: dict[tuple[int, str], list[Series]], findings: Sequence[MonitorFinding]
+    task: Task, series_by_value: dict[ValueKey, list[Series]], findings: Sequence[MonitorFinding]
 ) -> Iterator[str]:
-    first: dict[tuple[int, str], MonitorFinding] = {}
+    suspicious_steps: dict[ValueKey, int] = {}
     for finding in findings:
-        first.setdefault((finding.series.model, finding.series.name), finding)
-    curves = {key: _compute_curve(listed) for key, listed in members.items()}
-    ranked = sorted(members, key=lambda key: (key not in first, -_compute_growth(curves[key])))
+        suspicious_steps.setdefault((finding.series.model, finding.series.name), finding.step)
+    curves = {key: _compute_curve(value_series) for key, value_series in series_by_value.items()}
+    ranked = sorted(series_by_value, key=lambda key: (key not in suspicious_steps, -_compute_growth(curves[key])))
     drawn = set(ranked[:MAX_CHARTS])
     yield f'<h3>{task.value}</h3><div class="charts">'
-    for key in members:
+    for key, value_series in series_by_value.items():
         if key not in drawn:
             continue
         curve = curves[key]
-        operation, _ = select_magnitude(members[key][0]) or ("", ())
-        mark = first[key].step if key in first else None
-        steps, line = [step for step, _ in curve], ChartLine(operation, [value for _, value in curve])
-        drawing = draw_chart(steps, [line], mark, is_logarithmic=True) if steps else ""
-        yield render_figure(f"{key[0]}:{key[1]}" if key[0] else key[1], drawing, is_suspicious=key in first)
+        operation, _ = select_magnitude(value_series[0]) or ("", ())
+        steps = [step for step, _ in curve]
+        line = ChartLine(operation, [value for _, value in curve])
+        drawing = draw_chart(steps, [line], suspicious_steps.get(key), is_logarithmic=True) if steps else ""
+        model, name = key
+        yield render_figure(f"{model}:{name}" if model else name, drawing, is_suspicious=key in suspicious_steps)
     yield "</div>"
-    if len(members) > len(drawn):
-        omitted = format_count(len(members) - len(drawn), "value")
-        yield f"<p>{omitted} that grew less are not drawn.</p>"
+    if len(series_by_value) > len(drawn):
+        omitted = format_count(len(series_by_value) - len(drawn), "value")
+        yield f"<p>Not drawn: {omitted} with less growth.</p>"
 
 
-def _compute_curve(listed: Sequence[Series]) -> Curve:
-    """Return the largest size of each step over all micro-batches."""
-    largest: dict[int, float] = {}
-    for series in listed:
-        sizes = select_magnitude(series)
-        for step, value in zip(series.steps, sizes[1] if sizes else ()):
-            before = largest.get(step, -math.inf)
-            largest[step] = value if math.isnan(value) or math.isnan(before) else max(before, value)
-    return sorted(largest.items())
+def _compute_curve(micro_batch_series: Sequence[Series]) -> Curve:
+    """Return the largest magnitude of each step over all micro-batches.
+
+    If the largest magnitude so far or the next one is nan, the next one is used.
+    """
+    largest_by_step: dict[int, float] = {}
+    for series in micro_batch_series:
+        _, values = select_magnitude(series) or ("", ())
+        for step, value in zip(series.steps, values):
+            previous = largest_by_step.get(step, -math.inf)
+            is_any_nan = math.isnan(value) or math.isnan(previous)
+            largest_by_step[step] = value if is_any_nan else max(previous, value)
+    return sorted(largest_by_step.items())
 
 
 def _compute_growth(curve: Curve) -> float:
-    """Return the ratio of the largest to the smallest positive size."""
-    sizes = [value for _, value in curve if value > 0 and math.isfinite(value)]
-    return max(sizes) / min(sizes) if sizes else 0.0
+    """Return the ratio of the largest to the smallest positive, finite magnitude; 0 if there is no such magnitude."""
+    magnitudes = [value for _, value in curve if value > 0 and math.isfinite(value)]
+    return max(magnitudes) / min(magnitudes) if magnitudes else 0.0

@@ -17,7 +17,7 @@ from probe_check.monitor.tasks import Task
 POWER_ITERATIONS = 3
 """Number of power iterations. Source: the figures of msprobe."""
 _START_VECTOR_SEED = 1234
-"""Seed of the start vector, which is drawn from a generator of its own."""
+"""Seed of the start vector, which is drawn from a separate generator."""
 
 Receive = Callable[[Task, int, str, "int | None", TensorMeasurement], None]
 """A callback for features: their task, the number of the model, the name, the micro-batch, the figures."""
@@ -98,7 +98,7 @@ class FeatureHooks:
     def install(
         self, models: Sequence[nn.Module], targets: Mapping[str, Sequence[str]], order: str, *, is_short: bool
     ) -> None:
-        """Hook the modules of ``l2_targets``; an empty list of linear layers stands for all."""
+        """Hook the modules of ``l2_targets``; an empty list of linear layers selects all layers."""
         for model, root in enumerate(models):
             for hook, names in targets.items():
                 namer = Namer(is_short=is_short)

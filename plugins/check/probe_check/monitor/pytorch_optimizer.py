@@ -1,4 +1,4 @@
-"""The gradient and the moments of each parameter, as an optimizer of PyTorch holds them."""
+"""The gradient and the moments of each parameter, as an optimizer of PyTorch stores them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Structure = dict[str, dict[str, dict[str, str]]]
 
 
 class StructureCollector:
-    """The tensors of each side of each module in the first step, as ``module_struct.json`` holds them."""
+    """The tensors of each side of each module in the first step, as ``module_struct.json`` contains them."""
 
     def __init__(self) -> None:
         self._sides: dict[tuple[str, str], dict[str, str]] = {}

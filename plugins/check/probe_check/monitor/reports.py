@@ -30,7 +30,7 @@ class OneTimeReports:
         """Write the structure of the models, or print collective operations, and end the program.
 
         Raises:
-            SystemExit: This is all that the configuration asks for.
+            SystemExit: The configuration requests nothing else.
         """
         if self._first_step is None:
             self._first_step = step

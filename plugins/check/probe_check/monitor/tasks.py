@@ -39,7 +39,7 @@ class Task(Enum):
 
     @property
     def operations(self) -> tuple[str, ...] | None:
-        """The columns of a task with columns of its own; None if the configuration names them."""
+        """The columns of a task with fixed columns; None if the configuration names the columns."""
         return _OPERATIONS_BY_TASK.get(self)
 
     @property

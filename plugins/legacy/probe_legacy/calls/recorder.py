@@ -159,9 +159,9 @@ class OldRecorder(TorchRecorder):
         super().finish()
         self._remove_captures()
 
-    def new_session(self, directory: StepDirectory, shown: str) -> TorchSession:
+    def new_session(self, directory: StepDirectory, displayed_path: str) -> TorchSession:
         """Return a new session that goes on counting where the last one ended."""
-        session = super().new_session(directory, shown)
+        session = super().new_session(directory, displayed_path)
         session.calls = self._counts
         session.filter = cast(Any, EarlySelection(self._selection))
         return session

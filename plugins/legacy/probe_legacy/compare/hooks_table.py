@@ -15,7 +15,7 @@ from probe_legacy.compare.groups import OldRow, OldStack, SameNamesRule, align_g
 from probe_legacy.compare.measures import measure_hooks
 from probe_legacy.compare.words import get_entry, get_message
 from probe_legacy.reading.hooks import parse_numbers
-from probe_legacy.reading.lines import MAX_LINE_BYTES, DamagedRow, read_lines, value_of
+from probe_legacy.reading.lines import MAX_LINE_BYTES, DamagedRow, parse_value, read_lines
 from probe_legacy.reading.values import read_row_name
 
 _NUMBER = re.compile(r"\d+_")
@@ -77,4 +77,4 @@ def _measure_row(row: OldRow, bench_row: OldRow, file: BinaryIO, bench_file: Bin
 
 def _read_values(row: OldRow, file: BinaryIO) -> np.ndarray[Any, Any]:
     file.seek(row.begin)
-    return np.array(value_of(file.readline(MAX_LINE_BYTES))[1], np.float64)
+    return np.array(parse_value(file.readline(MAX_LINE_BYTES))[1], np.float64)

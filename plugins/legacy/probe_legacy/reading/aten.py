@@ -13,7 +13,7 @@ ATEN = "Aten"
 
 @lru_cache(maxsize=4096)
 def find_operators(aten: str) -> Sequence[str]:
-    """Return the API operators that an Aten operator may stand for.
+    """Return the API operators that may call an Aten operator.
 
     Args:
         aten: The name of the Aten operator, with or without an overload such as ``.Tensor``.
@@ -28,12 +28,12 @@ def find_operators(aten: str) -> Sequence[str]:
 
 
 def place_of(aten: str, operator: str, path: str) -> str | None:
-    """Return the place of an argument among those of the API operator; None if it has none there.
+    """Return the place of an argument in the API operator; None if the API operator has no such argument.
 
     Args:
         aten: The name of the Aten operator, with or without an overload.
         operator: The API operator.
-        path: The place among the arguments of the Aten operator, such as ``0`` or ``1.0``.
+        path: The place of the argument in the Aten operator, such as ``0`` or ``1.0``.
     """
     name = aten.partition(".")[0]
     places: dict[int, int] | None = _load_table()["arguments"].get(name)
@@ -46,7 +46,7 @@ def place_of(aten: str, operator: str, path: str) -> str | None:
 
 
 def _strip_affixes(name: str, parts: dict[str, list[str]]) -> str:
-    """Return a name without the parts that tell how it is carried out; ``__and__`` and its like stay."""
+    """Return a name without affixes that describe the implementation; names such as ``__and__`` are not changed."""
     if name.startswith("__"):
         return name
     is_changed = True

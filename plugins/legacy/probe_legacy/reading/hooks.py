@@ -1,7 +1,8 @@
-"""Runs of torch_npu.hooks 3.0.rc3 to 5.0: one text file whose rows hold the values themselves.
+"""Runs of torch_npu.hooks 3.0.rc3 to 5.0: one text file whose rows contain the values themselves.
 
-The tool counted no calls. Calls are numbered here in the order of the file; a backward call gets the number
-of the latest forward call of its name that has none yet, and whose output has the shape of its gradient.
+The tool did not number calls, so this module numbers them in the order of the file. A backward call gets the
+number of the latest forward call with the same name that has no backward call yet and whose outputs have the
+shapes of the gradients. If no shapes match, it gets the number of the latest forward call without a backward call.
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ from probe_core.model.dtypes import get_dtype_kind, normalize_dtype
 from probe_legacy.reading.lines import DamagedRow, scan_unparsed
 from probe_legacy.reading.names import STACK, CallName, RowName, drop_number, parse_unnumbered_name
 from probe_legacy.reading.run import LegacyCall, LegacyRun
-from probe_legacy.reading.values import format_frame, made, name_in, parse_tensor_type
+from probe_legacy.reading.values import NUMBER_TYPES, format_frame, get_row_text, new_tuple, parse_tensor_type
 
 SAMPLE_COUNT = 10
-"""Number of values that a sampled row holds, before the maximum, the minimum and the mean."""
+"""Number of samples at the start of a sampled row."""
+STATISTIC_COUNT = 3
+"""Number of statistics after the samples: the maximum, the minimum and the mean."""
+OLDER_STATISTIC_COUNT = 2
+"""Number of statistics in the rows of some releases: a sum and the mean."""
 MAX_CACHED_NAMES = 16384
-"""Limit on the names of rows that are kept in memory with their parts."""
+"""Maximum number of parsed row names in the cache."""
+MAX_FRAME_LENGTH = 1000
+"""Maximum length of a stack frame in an unknown format, in characters."""
 _FRAME = re.compile(r"filename=('[^']*'|\"[^\"]*\"), lineno=(\d+), function=('[^']*')")
-_NUMBERS = frozenset({int, float, bool})
 _CODE_CONTEXT = re.compile(r"code_context=(\[.*?\]), index=", re.DOTALL)
 
 
@@ -38,16 +44,17 @@ class HooksRun(LegacyRun):
     """A run that torch_npu.hooks recorded."""
 
     def __init__(self, path: Path) -> None:
-        self._name = lru_cache(maxsize=MAX_CACHED_NAMES)(parse_unnumbered_name)  # names repeat: they hold no count
+        # names repeat, because they contain no call number
+        self._parse_name = lru_cache(maxsize=MAX_CACHED_NAMES)(parse_unnumbered_name)
         self._calls: list[LegacyCall] = []
         self._counts: dict[str, int] = defaultdict(int)
-        self._waiting: dict[str, list[LegacyCall]] = defaultdict(list)
+        self._unmatched_forward_calls: dict[str, list[LegacyCall]] = defaultdict(list)
         self._is_sampled = False
         super().__init__(path, scan_unparsed)
 
-    def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
+    def parse_row(self, row: Any, offset: int) -> tuple[RowName, Value | tuple[str, ...]]:
         """Return the name of a row and its value, or the frames of a row of a call stack."""
-        name = self._name(drop_number(name_in(row)))
+        name = self._parse_name(drop_number(get_row_text(row)))
         if name is None:
             raise DamagedRow("has a name that torch_npu.hooks does not write")
         if name[1] == STACK:
@@ -56,30 +63,30 @@ class HooksRun(LegacyRun):
             return name, _parse_argument(row[1])
         if len(row) != 4:
             raise DamagedRow("has neither 2 nor 4 fields")
-        return name, self._parse_tensor(row, begin)
+        return name, self._parse_tensor(row, offset)
 
-    def _parse_tensor(self, row: list[Any], begin: int) -> Value:
+    def _parse_tensor(self, row: list[Any], offset: int) -> Value:
         dtype, extent, shape, size = parse_tensor_type(row[2], row[3])
         numbers = row[1]
         if type(numbers) is not list:
             raise DamagedRow("has no list of numbers")
-        if len(numbers) == SAMPLE_COUNT + 3 < size:  # the common row, whose samples nobody asks for
+        if len(numbers) == SAMPLE_COUNT + STATISTIC_COUNT < size:  # the common case: the samples are not used
             self._is_sampled = True
-            top, bottom, mean = numbers[-3:]
-            if type(top) is type(bottom) is type(mean) is bytes:
-                statistics = made(Statistics, (float(top), float(bottom), float(mean), None))
+            maximum, minimum, mean = numbers[-STATISTIC_COUNT:]
+            if type(maximum) is type(minimum) is type(mean) is bytes:
+                statistics = new_tuple(Statistics, (float(maximum), float(minimum), float(mean), None))
             else:
-                statistics = Statistics(_parse_number(top), _parse_number(bottom), _parse_number(mean))
+                statistics = Statistics(_parse_number(maximum), _parse_number(minimum), _parse_number(mean))
         else:
-            is_parsed = _NUMBERS.issuperset(map(type, numbers))
+            is_parsed = NUMBER_TYPES.issuperset(map(type, numbers))
             statistics = self._compute_uncommon_statistics(
                 numbers if is_parsed else list(map(_parse_number, numbers)), size, dtype
             )
-        name = f"{row[0]}@{begin}"
-        return made(Value, (Kind.TENSOR, dtype, extent, shape, statistics, None, None, name, None, ""))
+        name = f"{row[0]}@{offset}"
+        return new_tuple(Value, (Kind.TENSOR, dtype, extent, shape, statistics, None, None, name, None, ""))
 
     def _compute_uncommon_statistics(self, numbers: list[float], size: int, dtype: str) -> Statistics:
-        """Return the statistics of a row of samples of a small tensor, or of all values."""
+        """Return the statistics of a row that contains samples of a small tensor, or all values of a tensor."""
         if _is_sampled(numbers, size):
             self._is_sampled = True
             return _read_sampled_statistics(numbers, size)
@@ -89,60 +96,62 @@ class HooksRun(LegacyRun):
 
     # -- calls -----------------------------------------------------------------------------
 
-    def call_of(self, name: CallName, place: str) -> LegacyCall:
-        """Return the call that a row continues; a new one if it cannot continue the call before it."""
+    def find_or_create_call(self, name: CallName, place: str) -> LegacyCall:
+        """Return the last call if the row may continue it, and otherwise a new call."""
         if self._calls:
             last = self._calls[-1]
             if _can_continue(last, name, place):
                 return last
-            self._number(last)
+            self._assign_number(last)
         self._calls.append(LegacyCall(name))
         return self._calls[-1]
 
-    def _number(self, call: LegacyCall) -> None:
-        """Give a call its number once all of its rows are read."""
+    def _assign_number(self, call: LegacyCall) -> None:
+        """Set the number of a call. All rows of the call must have been read."""
         name = call.name
-        waiting = self._waiting[name.head]
+        unmatched_calls = self._unmatched_forward_calls[name.head]
         if name.phase == "forward":
-            call.count = self._counts[name.head]
+            call.number = self._counts[name.head]
             self._counts[name.head] += 1
-            waiting.append(call)
+            unmatched_calls.append(call)
             return
-        if waiting:
-            gradients = _list_shapes(call, "input")
-            alike = (forward for forward in reversed(waiting) if _list_shapes(forward, "output") == gradients)
-            forward = next(alike, waiting[-1])
-            waiting.remove(forward)
-            call.count = forward.count
+        if unmatched_calls:
+            gradient_shapes = _list_shapes(call, "input")
+            candidates = (
+                forward for forward in reversed(unmatched_calls) if _list_shapes(forward, "output") == gradient_shapes
+            )
+            forward = next(candidates, unmatched_calls[-1])
+            unmatched_calls.remove(forward)
+            call.number = forward.number
         else:
-            call.count = self._counts[name.head]
+            call.number = self._counts[name.head]
             self._counts[name.head] += 1
 
     def finish_calls(self) -> Sequence[LegacyCall]:
         """Return all calls in the order of the file."""
         if self._calls:
-            self._number(self._calls[-1])
+            self._assign_number(self._calls[-1])
         calls, self._calls = self._calls, []
-        self._waiting.clear()
+        self._unmatched_forward_calls.clear()
         return calls
 
     def decide_mode(self) -> Mode:
-        """Return statistics if any row is sampled; rows that hold all values are tensors."""
+        """Return ``Mode.STATISTICS`` if any row contains samples, otherwise ``Mode.TENSOR``."""
         return Mode.STATISTICS if self._is_sampled else Mode.TENSOR
 
     # -- values ------------------------------------------------------------------------------
 
     def tensor(self, value: Value) -> np.ndarray[Any, Any]:
-        """Return the values in the row of a tensor, in its dtype if numpy has it; else as float32."""
+        """Return the values of a tensor: integers and booleans in their dtype, all other values as float32."""
         assert value.data_name is not None and value.shape is not None
         try:
             row = self.read_line(int(value.data_name.rpartition("@")[2]))
             array = parse_numbers(row[1]).reshape(value.shape)
         except (DamagedRow, ValueError, OSError, LookupError, TypeError) as error:
             raise UnreadableTensor(f"the row of {value.data_name} cannot be read again: {error}") from None
-        sort = get_dtype_kind(value.dtype)
+        dtype_kind = get_dtype_kind(value.dtype)
         with np.errstate(invalid="ignore"):
-            return array.astype(normalize_dtype(value.dtype)) if sort in ("int", "bool") else array
+            return array.astype(normalize_dtype(value.dtype)) if dtype_kind in ("int", "bool") else array
 
 
 def _list_shapes(call: LegacyCall, side: str) -> list[tuple[int, ...] | None]:
@@ -150,22 +159,25 @@ def _list_shapes(call: LegacyCall, side: str) -> list[tuple[int, ...] | None]:
 
 
 def _can_continue(call: LegacyCall, name: CallName, place: str) -> bool:
-    """Return True if a row may be the next of a call: of the same name, and behind its rows so far."""
+    """Return True if a row may continue a call.
+
+    The row must have the name of the call, and a place that may follow the places read so far.
+    """
     if call.name is not name and call.name != name:
         return False
     if not call.offsets:
-        return True  # rows of its call stack so far
+        return True  # only rows of the call stack were read so far
     if place == STACK or place in call.offsets:
         return False
-    first = "input" if name.phase == "forward" else "output"
-    return not place.startswith(first) or next(reversed(call.offsets)).startswith(first)
+    first_side = "input" if name.phase == "forward" else "output"
+    return not place.startswith(first_side) or next(reversed(call.offsets)).startswith(first_side)
 
 
 def _parse_number(number: Any) -> float:
     """Return a number of a row, which ``scan_unparsed`` may have left as text."""
     if type(number) is bytes:
         return float(number)
-    if type(number) not in _NUMBERS:
+    if type(number) not in NUMBER_TYPES:
         raise DamagedRow("has no list of numbers")
     return number  # type: ignore[no-any-return]
 
@@ -174,9 +186,9 @@ def parse_numbers(values: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return the values of a row as an array of float32.
 
     Raises:
-        DamagedRow: They are no list of numbers.
+        DamagedRow: The values are not a list of numbers, or a number is too large.
     """
-    if type(values) is not list or not _NUMBERS.issuperset(map(type, values)):
+    if type(values) is not list or not NUMBER_TYPES.issuperset(map(type, values)):
         raise DamagedRow("has no list of numbers")
     try:
         with np.errstate(over="ignore"):
@@ -188,25 +200,26 @@ def parse_numbers(values: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
 def _is_sampled(numbers: Sequence[float], size: int) -> bool:
     """Return True for a row of samples: the first values, then maximum, minimum and mean.
 
-    A list as long as the tensor holds all of its values, save for 13 values, which may be 10 and these three.
+    A list with as many numbers as the tensor has elements contains all values. A list of 13 numbers is ambiguous,
+    because it may also contain 10 samples and three statistics.
     """
     if len(numbers) < size:
         return True
     sample_count = min(size, SAMPLE_COUNT)
-    if len(numbers) != sample_count + 3:
-        return size < len(numbers) == sample_count + 2
-    if size != SAMPLE_COUNT + 3:
+    if len(numbers) != sample_count + STATISTIC_COUNT:
+        return size < len(numbers) == sample_count + OLDER_STATISTIC_COUNT
+    if size != SAMPLE_COUNT + STATISTIC_COUNT:
         return True
-    top, bottom, mean = numbers[-3:]
-    return bottom <= mean <= top and all(bottom <= number <= top for number in numbers[:SAMPLE_COUNT])
+    maximum, minimum, mean = numbers[-STATISTIC_COUNT:]
+    return minimum <= mean <= maximum and all(minimum <= number <= maximum for number in numbers[:SAMPLE_COUNT])
 
 
 def _read_sampled_statistics(numbers: Sequence[float], size: int) -> Statistics:
-    """Return the statistics in a sampled row; other releases wrote only a sum and a mean, or none."""
+    """Return the statistics in a sampled row. Some releases wrote only a sum and a mean, others no statistics."""
     sample_count = min(size, SAMPLE_COUNT)
-    if len(numbers) == sample_count + 3:
-        return Statistics(*numbers[-3:])
-    return Statistics(mean=numbers[-1]) if len(numbers) == sample_count + 2 else Statistics()
+    if len(numbers) == sample_count + STATISTIC_COUNT:
+        return Statistics(*numbers[-STATISTIC_COUNT:])
+    return Statistics(mean=numbers[-1]) if len(numbers) == sample_count + OLDER_STATISTIC_COUNT else Statistics()
 
 
 def _compute_statistics(numbers: np.ndarray[Any, Any], dtype: str) -> Statistics:
@@ -229,12 +242,12 @@ def _parse_argument(value: Any) -> Value:
 
 
 def _format_frame(text: Any) -> str:
-    """Return a frame, which the tool wrote as the text of a Python object."""
+    """Return a stack frame in the format of probe, parsed from the ``repr`` that the tool wrote."""
     if type(text) is not str:
         raise DamagedRow("has a frame that is no text")
     place, code = _FRAME.search(text), _CODE_CONTEXT.search(text)
     if place is None:
-        return text[:1000]
+        return text[:MAX_FRAME_LENGTH]
     source = ""
     if code is not None:
         try:

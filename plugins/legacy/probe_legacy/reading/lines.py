@@ -1,7 +1,7 @@
 """Rows of the text files that the older tools named ``.pkl``: one JSON value a line, never unpickled.
 
-Blank lines are left out, and so is the last line of a file whose writing was cut off. A damaged line before
-it is left out with a warning: a tool that was killed and started again appended to its file.
+Blank lines are skipped, and so is a last line that was not written completely. An earlier damaged line is
+skipped with a warning, because a tool that was killed and started again appended to its file.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, make_printable
+from probe_core.errors import UserError, format_count, make_printable
 from probe_core.files.given import check_regular
 from probe_core.plugins.manager import PluginWarning
 from probe_core.progress import report_progress
 
 MAX_LINE_BYTES = 256 << 20
-"""Limit on the bytes of a line; lines of torch_npu.hooks hold all values of a tensor."""
+"""Maximum number of bytes of a line; lines of torch_npu.hooks contain all values of a tensor."""
 MAX_NAME_LENGTH = 1000
-"""Limit on the characters of a row's name."""
+"""Maximum number of characters of the name of a row."""
 HEAD = 1 << 16
-"""Bytes at the beginning of a file by which its format is recognised."""
+"""Number of bytes at the beginning of a file from which its format is detected."""
 HEAD_LINES = 20
 PROGRESS_INTERVAL_BYTES = 4 << 20
 """Bytes read between two reports of progress."""
@@ -34,21 +34,21 @@ _FLAG = re.compile(rb"-?\d{1,9}\s*,")
 _HOOKS_NAME = re.compile(rb"_(?:forward|backward)_(?:input|output|stack_info)[.\d]*$")
 _PICKLE_PREFIXES = (b"\x80", b"(lp", b"(dp", b"]q")
 Scan = Callable[[str, int], tuple[Any, int]]
-"""A function that returns the JSON value at an index of a text, and the index behind it."""
+"""A function that returns the JSON value at an index of a text, and the index after this value."""
 scan: Scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 scan_unparsed: Scan = json.JSONDecoder(parse_float=str.encode).scan_once  # type: ignore[attr-defined]
-"""The same for rows whose numbers are mostly not asked for: floats stay text in ``bytes``, for ``float``."""
+"""A scan for rows whose numbers are rarely used: it returns a float as ``bytes``, which ``float`` can convert."""
 SHORT = 1024
-"""Number of characters up to which a line is a row of samples, and not of all values of a large tensor."""
+"""Maximum number of characters of a row of samples; longer lines contain all values of a large tensor."""
 CHUNK_BYTES = 1 << 20
 
 
 class DamagedRow(ValueError):
-    """A row that violates the format; the text continues a sentence on its line."""
+    """An error for a row that violates the format. Its message is the predicate of a sentence about the row."""
 
 
 def format_of(path: Path) -> str | None:
-    """Return the format of a file by its first lines: ``ptdbg``, ``hooks`` or ``pickle``; None if unknown."""
+    """Detect the format of a file from its first lines: ``ptdbg``, ``hooks`` or ``pickle``; None if unknown."""
     try:
         check_regular(path)
         with path.open("rb") as file:
@@ -69,17 +69,17 @@ def format_of(path: Path) -> str | None:
     return None
 
 
-def read_lines(path: Path, keep: Callable[[Any, int], None], scan_short: Scan = scan) -> str:
-    """Call ``keep`` with the value of each line, and return the reason why rows may be missing at the end.
+def read_lines(path: Path, add_row: Callable[[Any, int], None], scan_short: Scan = scan) -> str:
+    """Call ``add_row`` with the value of each line, and return the reason why rows may be missing at the end.
 
     Args:
         path: The file.
-        keep: The function of the value and the offset of the line in bytes; it raises ``DamagedRow`` for a
-            line that is to be left out.
+        add_row: A function that receives the value of a line and its offset in bytes. It raises ``DamagedRow``
+            to skip the line.
         scan_short: The function that parses lines of up to ``SHORT`` characters of ASCII.
 
     Raises:
-        UserError: The file cannot be read, is a real pickle, or holds no row.
+        UserError: The file cannot be read, or contains no row.
     """
     damaged: list[tuple[int, str]] = []
     number = rows = reported_offset = 0
@@ -93,7 +93,7 @@ def read_lines(path: Path, keep: Callable[[Any, int], None], scan_short: Scan = 
                 try:
                     if type(value) is DamagedRow:
                         raise value
-                    keep(value, begin)
+                    add_row(value, begin)
                     rows += 1
                 except DamagedRow as error:
                     damaged.append((number, str(error)))
@@ -110,7 +110,7 @@ def read_lines(path: Path, keep: Callable[[Any, int], None], scan_short: Scan = 
 
 
 MAX_DAMAGED_LINES = 100
-"""Number of damaged lines at which a file is given up if it holds fewer rows than that."""
+"""Number of damaged lines above which reading stops, unless the file has more valid rows."""
 
 
 BLANK = object()
@@ -120,7 +120,7 @@ BLANK = object()
 def _iterate_values(file: Any, scan_short: Scan) -> Iterator[tuple[int, Any]]:
     """Yield the offset of each line with its value, ``BLANK`` or ``DamagedRow``.
 
-    Lines of plain ASCII are parsed where they stand in the text of many lines, for speed.
+    For speed, ASCII lines are parsed within the text of many lines, without splitting it.
     """
     for begin, data in _iterate_chunks(file):
         text = data.decode() if data.isascii() else ""
@@ -143,16 +143,16 @@ def _iterate_values(file: Any, scan_short: Scan) -> Iterator[tuple[int, Any]]:
                 yield begin + at, BLANK
             else:
                 try:
-                    yield begin + at, value_of(line)
+                    yield begin + at, parse_value(line)
                 except DamagedRow as error:
                     yield begin + at, error
             at = stop + 1
 
 
 def _iterate_chunks(file: Any) -> Iterator[tuple[int, bytes]]:
-    """Yield stretches of whole lines with their offsets; a line of more than ``LONGEST`` bytes is cut there.
+    """Yield chunks of complete lines with their offsets; a line of more than ``MAX_LINE_BYTES`` bytes is split.
 
-    Each ends with a line feed, which is added to the last line of the file if it has none.
+    Each chunk ends with a line feed, which is added to the last line of the file if the line has none.
     """
     begin, rest = 0, b""
     while data := file.read(max(CHUNK_BYTES, len(rest))):
@@ -168,11 +168,11 @@ def _iterate_chunks(file: Any) -> Iterator[tuple[int, bytes]]:
         yield begin, rest + b"\n"
 
 
-def value_of(data: bytes) -> Any:
+def parse_value(data: bytes) -> Any:
     """Return the JSON value of one line.
 
     Raises:
-        DamagedRow: It is not valid JSON.
+        DamagedRow: The line is not valid JSON.
     """
     text = data.decode("utf-8", "replace").strip()
     try:
@@ -187,7 +187,7 @@ def value_of(data: bytes) -> Any:
 
 
 def _check_damage(path: Path, damaged: list[tuple[int, str]], last: int, rows: int) -> str:
-    """Warn of damaged lines, and return the reason why rows may be missing at the end of the file."""
+    """Warn about damaged lines, and return the reason why rows may be missing at the end of the file."""
     if not rows:
         if not damaged:
             raise UserError(f"{path} is empty.", "Record the run again, or give another file.")
@@ -201,7 +201,7 @@ def _check_damage(path: Path, damaged: list[tuple[int, str]], last: int, rows: i
     if before:
         number, why = before[0]
         warnings.warn(
-            f"{path}: {len(before)} damaged lines are left out and not compared; the first is line {number}, "
+            f"{path}: skipped {format_count(len(before), 'damaged line')}; the first is line {number}, "
             f"which {make_printable(why)}.",
             PluginWarning,
             stacklevel=4,
@@ -210,7 +210,7 @@ def _check_damage(path: Path, damaged: list[tuple[int, str]], last: int, rows: i
 
 
 def refuse_pickle(path: Path) -> UserError:
-    """Return the error on a file that is a real pickle."""
+    """Return the error for a file that is a real pickle."""
     return UserError(
         f"{path} is a real pickle, which only the first torch_npu.hooks of July 2022 wrote; a pickle can run "
         "code when it is opened, so probe never opens one.",

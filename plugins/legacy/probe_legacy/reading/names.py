@@ -1,8 +1,8 @@
-"""Names of rows in the older tools' words, taken apart into probe's words.
+"""Names of the rows of older tools, parsed into the names of probe.
 
-ptdbg_ascend up to 4.x writes ``Functional_conv2d_1_backward_output.0``, 6.0 the same with dots, and
-torch_npu.hooks writes it without the count, from 3.0.0 on behind a running number. There are many rows of one
-call, so calls and places are taken apart once.
+ptdbg_ascend up to 4.x writes ``Functional_conv2d_1_backward_output.0``; 6.0 writes dots in place of underscores.
+torch_npu.hooks writes the name without the call number; since 3.0.0, a running number precedes the name. A call
+has many rows, so parsed calls and places are cached.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _ROW = re.compile(r"([^/\\\0]+)[._](input|output|stack_info)((?:\.\d{1,9}){0,50}
 _CALL = re.compile(r"(.+)([._])(\d{1,9})\2(forward|backward)$", re.DOTALL)
 _HOOKS_CALL = re.compile(r"(.+)_(forward|backward)$", re.DOTALL)
 MAX_NUMBER_DIGITS = 12
-"""Largest number of digits of the running number before a name."""
+"""Maximum number of digits of the running number before a name."""
 MAX_CACHED_PLACES = 4096
-"""Limit on the places of values that are kept in memory for each phase."""
+"""Maximum number of cached places of values for each phase."""
 
 
 class CallName(NamedTuple):
@@ -31,7 +31,7 @@ class CallName(NamedTuple):
 
     Attributes:
         head: The API with its scope, such as ``Functional.conv2d``, or ``Module.`` with path and class.
-        number: The number of the call as the tool counted it; -1 if it did not.
+        number: The number of the call in the file of the tool; -1 if the tool wrote no number.
         phase: ``forward`` or ``backward``.
     """
 
@@ -52,7 +52,7 @@ class CallName(NamedTuple):
 
 
 RowName = tuple[CallName, str]
-"""A call, and the place of a value in it, such as ``input.0.1``, or ``STACK``."""
+"""The name of a call, and the place of a value in the call, such as ``input.0.1`` or ``STACK``."""
 
 
 def parse_ptdbg_name(name: str) -> RowName | None:
@@ -62,13 +62,13 @@ def parse_ptdbg_name(name: str) -> RowName | None:
         return None
     text, side, path = parts.groups()
     call = _parse_ptdbg_call(text)
-    return (call, _place(side, path)) if call else None
+    return (call, _format_place(side, path)) if call else None
 
 
 def parse_hooks_name(name: str) -> RowName | None:
     """Return the parts of a row's name in a file of torch_npu.hooks; None if it has another form.
 
-    The tool calls the gradients of inputs ``input``; they are results of the backward call: its output.
+    The tool writes ``input`` for the gradients of inputs, which are outputs of the backward call.
     """
     return parse_unnumbered_name(drop_number(name))
 
@@ -91,22 +91,22 @@ def parse_unnumbered_name(name: str) -> RowName | None:
         return None
     if call.phase == "backward":
         side = {"input": "output", "output": "input"}.get(side, side)
-    return call, _place(side, path)
+    return call, _format_place(side, path)
 
 
 class RowNames:
-    """Names of the rows of one file; a row of the same call as the one before it is quick to take apart.
+    """Parser of the row names of a file, which is fast if a row belongs to the same call as the previous row.
 
     Args:
-        take_apart: The function that takes a name apart.
+        parse: The function that parses a name.
     """
 
-    def __init__(self, take_apart: Callable[[str], RowName | None]) -> None:
-        self._take_apart = take_apart
+    def __init__(self, parse: Callable[[str], RowName | None]) -> None:
+        self._parse = parse
         self._call: CallName | None = None
         self._prefix = ""
         self._size = 0
-        self._known: dict[str, dict[str, str]] = {}
+        self._places_by_phase: dict[str, dict[str, str]] = {}
         self._places: dict[str, str] = {}
 
     def parse_name(self, name: str) -> RowName | None:
@@ -115,13 +115,13 @@ class RowNames:
             place = self._places.get(name[self._size :])
             if place is not None:
                 return self._call, place
-        row_name = self._take_apart(name)
+        row_name = self._parse(name)
         match = _ROW.fullmatch(name)
         if row_name is not None and match is not None:
             self._call, place = row_name
             self._size = match.end(1) + 1
             self._prefix = name[: self._size]
-            self._places = self._known.setdefault(self._call.phase, {})
+            self._places = self._places_by_phase.setdefault(self._call.phase, {})
             if len(self._places) < MAX_CACHED_PLACES:
                 self._places[name[self._size :]] = place
         return row_name
@@ -140,7 +140,7 @@ def _parse_hooks_call(text: str) -> CallName | None:
 
 
 @lru_cache(maxsize=4096)
-def _place(side: str, path: str) -> str:
+def _format_place(side: str, path: str) -> str:
     return side if side == STACK else f"{side}{path or '.0'}"
 
 
@@ -153,7 +153,7 @@ def parse_place(place: str) -> tuple[Side, str]:
 
 @lru_cache(maxsize=4096)
 def _translate_head(text: str, joint: str) -> str:
-    """Return the API or the module of a name in probe's words."""
+    """Return the API or the module of a name in the form of probe."""
     family, _, rest = text.partition(joint)
     if rest and (scope := load_families().get(family)):
         return f"{scope}.{rest}"

@@ -17,7 +17,7 @@ from probe_legacy.reading.run import LegacyCall, LegacyRun
 from probe_legacy.reading.values import (
     create_tensor_value,
     format_frames,
-    name_in,
+    get_row_text,
     parse_scalar,
     parse_statistics,
 )
@@ -35,9 +35,9 @@ class PtdbgRun(LegacyRun):
         super().__init__(path)
         self._tensors = open_tensors(_find_tensor_directory(path), load_npy)
 
-    def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
+    def parse_row(self, row: Any, offset: int) -> tuple[RowName, Value | tuple[str, ...]]:
         """Return the name of a row and its value, or the frames of a row of a call stack."""
-        text = name_in(row)
+        text = get_row_text(row)
         name = self._row_names.parse_name(text)
         if name is None:
             raise DamagedRow("has a name that ptdbg_ascend does not write")
@@ -54,15 +54,15 @@ class PtdbgRun(LegacyRun):
             value = create_tensor_value(row[3], row[4], parse_statistics(statistics), f"{text}.npy", checksum)
         return name, value
 
-    def call_of(self, name: CallName, place: str) -> LegacyCall:
-        """Return the call that a row belongs to: the one of its name."""
+    def find_or_create_call(self, name: CallName, place: str) -> LegacyCall:
+        """Return the call with this name, which is created for its first row."""
         call = self._calls.get(name)
         if call is None:
-            call = self._calls[name] = LegacyCall(name, self._count(name))
+            call = self._calls[name] = LegacyCall(name, self._determine_number(name))
         return call
 
-    def _count(self, name: CallName) -> int:
-        """Return the number of a call; 6.0 counts the calls of a class, probe those of a module."""
+    def _determine_number(self, name: CallName) -> int:
+        """Return the number of a call among the calls of its module; ptdbg_ascend 6.0 counts the calls of a class."""
         if not name.is_module:
             return name.number
         call = name.head, name.number

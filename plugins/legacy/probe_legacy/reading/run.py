@@ -1,4 +1,4 @@
-"""A run in one text file of an older tool, parsed line by line and held in bounded memory."""
+"""A run in one text file of an older tool, which is parsed line by line in bounded memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from probe_recording import pause_collection
 from probe_core.errors import UserError
 from probe_core.model import Mode, Record, Side, Slot, Value
 from probe_core.model.run import MAX_CACHED_SLOTS, Header, Run
-from probe_legacy.reading.lines import MAX_LINE_BYTES, DamagedRow, Scan, read_lines, scan, value_of
+from probe_legacy.reading.lines import MAX_LINE_BYTES, DamagedRow, Scan, parse_value, read_lines, scan
 from probe_legacy.reading.names import CallName, RowName, parse_place
-from probe_legacy.reading.values import made
+from probe_legacy.reading.values import new_tuple
 
 FRAMEWORK = "pytorch"
 MAX_STACK_FRAMES = 1000
-"""Limit on the frames of a call stack."""
+"""Maximum number of frames of a call stack."""
 Layout = Sequence[tuple[str, Side, str]]
 """The places of the values of a call, each with its side and path."""
 
@@ -31,17 +31,17 @@ class LegacyCall:
     """The rows of one call while a file is read.
 
     Attributes:
-        name: The parts of its name.
-        count: The number of the call among those of its name.
+        name: The parts of the name of the call.
+        number: The index of the call among the calls with the same name.
         offsets: The offset of the line of each value, by its place such as ``input.0``.
         values: The values that are kept in memory, by their places.
         frames: The frames of its call stack, innermost first.
     """
 
-    __slots__ = ("count", "frames", "name", "offsets", "values")
+    __slots__ = ("frames", "name", "number", "offsets", "values")
 
-    def __init__(self, name: CallName, count: int = 0) -> None:
-        self.name, self.count = name, count
+    def __init__(self, name: CallName, number: int = 0) -> None:
+        self.name, self.number = name, number
         self.offsets: dict[str, int] = {}
         self.values: dict[str, Value] = {}
         self.frames: tuple[str, ...] = ()
@@ -49,30 +49,30 @@ class LegacyCall:
     @property
     def key(self) -> str:
         """The name of the call."""
-        return self.name.format_key(self.count)
+        return self.name.format_key(self.number)
 
 
 class LegacyRun(Run):
     """A run in a text file of ptdbg_ascend or torch_npu.hooks.
 
-    Opening it reads the file once and checks every row. The first ``KEPT_SLOTS`` values stay in memory, later
-    ones are parsed again on demand. A row that is written twice counts once, with its last values: that is
-    the state of the tensor file beside it.
+    The constructor reads the file once and checks every row. The first ``MAX_CACHED_SLOTS`` values stay in
+    memory; later values are parsed again when they are needed. If the file contains a row twice, the last row is
+    used, because it describes the content of the tensor file.
 
     Args:
         path: The file.
-        scan_short: The function that parses its short lines.
+        scan_short: The function that parses the short lines of the file.
 
     Raises:
-        UserError: The file cannot be read, or holds no row.
+        UserError: The file cannot be read, or contains no row.
     """
 
     def __init__(self, path: Path, scan_short: Scan = scan) -> None:
         self.path = path
         self._frames: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._kept_values = 0
+        self._cached_value_count = 0
         with pause_collection():
-            unfinished = read_lines(path, self._keep, scan_short)
+            unfinished = read_lines(path, self._add_row, scan_short)
             self._index_calls(self.finish_calls())
         self.mode = self.decide_mode()
         task = "tensor" if self.mode is Mode.TENSOR else "statistics"
@@ -85,10 +85,10 @@ class LegacyRun(Run):
             ) from None
         self._lock = threading.Lock()
 
-    # -- what each format gives ----------------------------------------------------------
+    # -- implemented by each format ------------------------------------------------------
 
     @abstractmethod
-    def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
+    def parse_row(self, row: Any, offset: int) -> tuple[RowName, Value | tuple[str, ...]]:
         """Return the name of a row and its value, or the frames of a row of a call stack.
 
         Raises:
@@ -96,31 +96,31 @@ class LegacyRun(Run):
         """
 
     @abstractmethod
-    def call_of(self, name: CallName, place: str) -> LegacyCall:
+    def find_or_create_call(self, name: CallName, place: str) -> LegacyCall:
         """Return the call that the next row of the file belongs to."""
 
     @abstractmethod
     def finish_calls(self) -> Sequence[LegacyCall]:
-        """Return all calls in the order of the file, with those that have only a call stack."""
+        """Return all calls in the order of the file, including calls that have only a call stack."""
 
     @abstractmethod
     def decide_mode(self) -> Mode:
-        """Return the kind of data that the run holds."""
+        """Return the kind of data that the run contains."""
 
     # -- reading -------------------------------------------------------------------------
 
-    def _keep(self, row: Any, begin: int) -> None:
-        name, value = self.parse_row(row, begin)
+    def _add_row(self, row: Any, offset: int) -> None:
+        name, value = self.parse_row(row, offset)
         if not isinstance(value, Value):
-            call = self.call_of(*name)
+            call = self.find_or_create_call(*name)
             frames = (call.frames + value)[:MAX_STACK_FRAMES]
             call.frames = self._frames.setdefault(frames, frames)
             return
         place = name[1]
-        call = self.call_of(*name)
-        call.offsets[place] = begin
-        if self._kept_values < MAX_CACHED_SLOTS or place in call.values:
-            self._kept_values += place not in call.values
+        call = self.find_or_create_call(*name)
+        call.offsets[place] = offset
+        if self._cached_value_count < MAX_CACHED_SLOTS or place in call.values:
+            self._cached_value_count += place not in call.values
             call.values[place] = value
 
     def _index_calls(self, all_calls: Sequence[LegacyCall]) -> None:
@@ -130,9 +130,9 @@ class LegacyRun(Run):
         self._index = {key: index for index, key in enumerate(self._names)}
         self.starts = array("q", accumulate((len(call.offsets) for call in calls), initial=0))
         self.signatures: array[int] = array("q")
-        self._kept: dict[int, Record] = {}
+        self._cached_records: dict[int, Record] = {}
         self._offsets: dict[int, array[int]] = {}
-        layouts: dict[tuple[str, ...], Layout] = {}  # most calls have that of an earlier one
+        layouts: dict[tuple[str, ...], Layout] = {}  # most calls have the layout of an earlier call
         for index, call in enumerate(calls):
             key, places, values = self._names[index], tuple(call.offsets), call.values
             layout = layouts.get(places)
@@ -141,17 +141,19 @@ class LegacyRun(Run):
             names = [f"{key}.{place}" for place, _, _ in layout]
             self.signatures.append(hash(tuple(names)))
             if len(values) == len(places):
-                parts = zip(names, layout)
-                slots = [made(Slot, (name, side, path, values[place])) for name, (place, side, path) in parts]
-                self._kept[index] = Record(index, key, tuple(slots))
+                slots = [
+                    new_tuple(Slot, (name, side, path, values[place]))
+                    for name, (place, side, path) in zip(names, layout)
+                ]
+                self._cached_records[index] = Record(index, key, tuple(slots))
             else:
                 self._offsets[index] = array("q", [call.offsets[place] for place, _, _ in layout])
 
     def _find_level(self) -> str:
-        modules = sum(name.startswith("Module.") for name in self._names)
-        if not modules:
+        module_count = sum(name.startswith("Module.") for name in self._names)
+        if not module_count:
             return "L1"
-        return "L0" if modules == len(self._names) else "mix"
+        return "L0" if module_count == len(self._names) else "mix"
 
     # -- records -------------------------------------------------------------------------
 
@@ -165,14 +167,14 @@ class LegacyRun(Run):
 
     def record(self, index: int) -> Record:
         """Return the call at ``index``."""
-        return self._kept.get(index) or self._parse_record(index)
+        return self._cached_records.get(index) or self._parse_record(index)
 
     def _parse_record(self, index: int) -> Record:
         key = self._names[index]
         slots: list[Slot] = []
-        for begin in self._offsets[index]:
+        for offset in self._offsets[index]:
             try:
-                name, value = self.parse_row(self.read_line(begin), begin)
+                name, value = self.parse_row(self.read_line(offset), offset)
             except DamagedRow as error:
                 raise UserError(
                     f"{self.path} was changed while it was read: a row of {key} {error}.", "Compare again."
@@ -181,12 +183,12 @@ class LegacyRun(Run):
             slots.append(Slot(f"{key}.{name[1]}", *parse_place(name[1]), value))
         return Record(index, key, tuple(slots))
 
-    def read_line(self, begin: int) -> Any:
+    def read_line(self, offset: int) -> Any:
         """Return the JSON value of the line at an offset."""
         with self._lock:
-            self._file.seek(begin)
+            self._file.seek(offset)
             data = self._file.readline(MAX_LINE_BYTES)
-        return value_of(data)
+        return parse_value(data)
 
     def stack_of(self, key: str) -> tuple[str, ...] | None:
         """Return the frames recorded for a call, innermost first; a backward call has none."""
@@ -198,6 +200,6 @@ class LegacyRun(Run):
 
 
 def _sort_places(places: Iterable[str]) -> Layout:
-    """Return the places of a call in the order of its slots: first what it received."""
-    in_order = sorted(places, key=lambda place: place.startswith("output"))
-    return [(place, *parse_place(place)) for place in in_order]
+    """Return the places of a call in the order of its slots: inputs first, then outputs."""
+    sorted_places = sorted(places, key=lambda place: place.startswith("output"))
+    return [(place, *parse_place(place)) for place in sorted_places]

@@ -33,20 +33,20 @@ class CallCapture(Capture[MindSporeSession]):
         if session.config.apis:
             if model is not None:
                 self._functions.set_primitives(list_all_cells(model))
-            self._calls = self._functions.calls = MindSporeCallRecorder(session, self._threads, self._draws)
+            self._calls = self._functions.recorder = MindSporeCallRecorder(session, self._threads, self._draws)
             self._functions.install()
         elif session.conditions is not None:
             self._functions.install_primitives()
 
     def pause(self) -> None:
         """Record no call."""
-        self._functions.calls = None
+        self._functions.recorder = None
 
     def resume(self) -> None:
         """Record calls again."""
-        self._functions.calls = self._calls
+        self._functions.recorder = self._calls
 
     def remove(self) -> None:
         """Remove the wrappers."""
-        self._calls = self._functions.calls = None
+        self._calls = self._functions.recorder = None
         self._functions.remove()

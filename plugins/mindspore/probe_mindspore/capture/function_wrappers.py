@@ -30,10 +30,10 @@ class Patch(NamedTuple):
     """A function to wrap.
 
     Attributes:
-        holder: The module or class that holds it.
-        attribute: Its name there.
-        name: The name of its records, without the count.
-        in_place: True if it writes its first argument.
+        holder: The module or class that has the function as an attribute.
+        attribute: The name of this attribute.
+        name: The name of the records of the function, without the call number.
+        in_place: True if the function writes to its first argument.
     """
 
     holder: Any
@@ -47,17 +47,17 @@ class FunctionWrappers:
 
     Args:
         threads: State of the recorder in each thread.
-        draws: The watcher to which each call of a primitive is shown, recorded or not.
+        draws: The watcher that is notified of each call of a primitive, even if the call is not recorded.
 
     Attributes:
-        calls: Records the calls; None to record nothing.
+        recorder: The recorder of the calls; None to record nothing.
     """
 
     def __init__(self, threads: Threads, draws: DrawWatch) -> None:
-        self.calls: MindSporeCallRecorder | None = None
+        self.recorder: MindSporeCallRecorder | None = None
         self._threads = threads
         self._draws = draws
-        self._has_functions = False
+        self._are_functions_wrapped = False
         self._custom: list[Patch] = []
         self._wrappers = AttributePatches()
         self._cached_wrappers: dict[tuple[int, str], tuple[Any, Any]] = {}
@@ -66,37 +66,37 @@ class FunctionWrappers:
     # -- installing ------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Install the wrappers."""
+        """Install the wrappers of all functions, methods and primitives, unless they are installed."""
         if self._wrappers:
             return
-        self._has_functions = True
+        self._are_functions_wrapped = True
         for patch in (*list_patches(), *self._custom):
             self._replace(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
         self.install_primitives()
 
     def install_primitives(self) -> None:
-        """Install the wrappers of primitives alone, to see which of them draw random numbers."""
-        for kind in compat.list_primitive_classes():
-            self._replace(kind, "__call__", self._wrap_primitive)
+        """Install only the wrappers of primitives, to observe which primitives draw random numbers."""
+        for primitive_class in compat.list_primitive_classes():
+            self._replace(primitive_class, "__call__", self._wrap_primitive)
 
     def remove(self) -> None:
-        """Remove the wrappers, except where another package has replaced one since."""
-        self._has_functions = False
+        """Remove the wrappers, except wrappers that another package has replaced since their installation."""
+        self._are_functions_wrapped = False
         self._wrappers.restore_all()
 
-    def remove_wrappers(self) -> Callable[[], None]:
+    def suspend(self) -> Callable[[], None]:
         """Remove all wrappers, and return a function that installs them again."""
         if not self._wrappers:
             return lambda: None
-        install = self.install if self._has_functions else self.install_primitives
+        install = self.install if self._are_functions_wrapped else self.install_primitives
         self.remove()
         return install
 
     def add(self, patch: Patch) -> None:
-        """Wrap one more function, now and at every start."""
+        """Add a function to wrap: immediately if functions are wrapped, and at each later ``install``."""
         self._custom.append(patch)
         self._cached_wrappers.pop((id(patch.holder), patch.attribute), None)  # its records may have another name now
-        if self._has_functions:
+        if self._are_functions_wrapped:
             self._replace(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
 
     def drop(self, holder: Any, attribute: str) -> bool:
@@ -104,13 +104,13 @@ class FunctionWrappers:
         patches = [p for p in self._custom if p.holder is holder and p.attribute == attribute]
         for patch in patches:
             self._custom.remove(patch)
-        if patches and self._has_functions:
+        if patches and self._are_functions_wrapped:
             self.remove()
             self.install()
         return bool(patches)
 
     def set_primitives(self, cells: Iterable[Any]) -> None:
-        """Record the primitives of these Cells alone, each under the attribute that holds it."""
+        """Record only the primitives of these Cells, each under the name of its attribute in the Cell."""
         self._primitives = {
             id(primitive): (f"Primitive.{attribute}.{type(primitive).__name__}", primitive)
             for cell in cells
@@ -120,8 +120,8 @@ class FunctionWrappers:
     def _replace(self, holder: Any, attribute: str, wrap: Callable[[Any], Any]) -> None:
         """Replace an attribute by its wrapper."""
         original = getattr(holder, attribute)
-        wrapped, wrapper = self._cached_wrappers.get((id(holder), attribute), (None, None))
-        if wrapped is not original:  # made only once: there are thousands, and each step installs them
+        cached_original, wrapper = self._cached_wrappers.get((id(holder), attribute), (None, None))
+        if cached_original is not original:  # wrappers are cached, because each step installs thousands of them
             wrapper = wrap(original)
             self._cached_wrappers[id(holder), attribute] = original, wrapper
         self._wrappers.replace(holder, attribute, wrapper)
@@ -135,10 +135,10 @@ class FunctionWrappers:
         inner = threads.outermost(original)
 
         def record_call(*args: Any, **kwargs: Any) -> Any:
-            calls = self.calls
-            if calls is None or threads.inside or not calls.session.active:
+            recorder = self.recorder
+            if recorder is None or threads.inside or not recorder.session.active:
                 return original(*args, **kwargs)
-            return calls.record(name, inner, args, kwargs, stack_of(sys._getframe(1)), in_place)
+            return recorder.record(name, inner, args, kwargs, stack_of(sys._getframe(1)), in_place)
 
         return _copy_name(record_call, original)
 
@@ -147,18 +147,18 @@ class FunctionWrappers:
         threads, draws = self._threads, self._draws
 
         def run(primitive: Any, *args: Any, **kwargs: Any) -> Any:
-            if type(primitive).__call__ is record_call:  # its class may call that of its base
+            if type(primitive).__call__ is record_call:  # a call of a base class's __call__ is not noted again
                 draws.note(primitive, args)
             return original(primitive, *args, **kwargs)
 
         def record_call(primitive: Any, *args: Any, **kwargs: Any) -> Any:
-            calls = self.calls
+            recorder = self.recorder
             name = self._find_name(primitive) if not threads.inside else None
-            if calls is None or name is None or not calls.session.active:
+            if recorder is None or name is None or not recorder.session.active:
                 return run(primitive, *args, **kwargs)
             inner = threads.outermost(functools.partial(run, primitive))
             in_place = compat.overwrites_arguments(primitive)
-            return calls.record(name, inner, args, kwargs, stack_of(sys._getframe(1)), in_place)
+            return recorder.record(name, inner, args, kwargs, stack_of(sys._getframe(1)), in_place)
 
         return _copy_name(record_call, original)
 
@@ -169,14 +169,14 @@ class FunctionWrappers:
         return self._primitives.get(id(primitive), (None, None))[0]
 
 
-def _copy_name(recorded: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a wrapper the name of its function; but no ``__wrapped__``, which compilers follow."""
+def _copy_name(wrapper: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """Copy the name and docstring of a function to its wrapper, without ``__wrapped__``, which compilers follow."""
     for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
         value = getattr(original, attribute, None)
         if isinstance(value, str):
-            setattr(recorded, attribute, value)
-    setattr(recorded, compat.ORIGINAL_ATTRIBUTE, original)
-    return recorded
+            setattr(wrapper, attribute, value)
+    setattr(wrapper, compat.ORIGINAL_ATTRIBUTE, original)
+    return wrapper
 
 
 @functools.cache
@@ -194,15 +194,14 @@ def list_patches() -> tuple[Patch, ...]:
 
 def _iterate_functions(rules: Any, prefix: str, module: str, path: str) -> Iterator[Patch]:
     """Yield the functions of one family; see ``families.yaml``."""
-    try:
-        holder = importlib.import_module(module)
-    except ImportError:  # this MindSpore has no such module
+    holder = _import_if_present(module)
+    if holder is None:
         return
-    left_out = frozenset(rules["not_recorded"][prefix])
+    excluded_names = frozenset(rules["not_recorded"][prefix])
     exported = frozenset(getattr(holder, "__all__", ()))
     for name in sorted(exported) if prefix in rules["exported_alone"] else dir(holder):
         function = getattr(holder, name, None)
-        if not isinstance(function, FunctionType) or name in left_out or name.startswith("_"):
+        if not isinstance(function, FunctionType) or name in excluded_names or name.startswith("_"):
             continue
         is_operator = function.__module__.startswith(tuple(rules["operators"]))
         if is_operator or function.__module__ == module or (name in exported and prefix != "Functional"):
@@ -210,7 +209,7 @@ def _iterate_functions(rules: Any, prefix: str, module: str, path: str) -> Itera
 
 
 def _iterate_copies(rules: Any, functions: Iterable[Patch]) -> Iterator[Patch]:
-    """Yield the same functions in modules of layers, where they may have other names."""
+    """Yield patches of the same functions in modules of layers, where the functions may have other names."""
     names: dict[int, str] = {}
     for patch in sorted(functions, key=lambda p: p.attribute not in getattr(p.holder, "__all__", ())):
         names.setdefault(id(getattr(patch.holder, patch.attribute)), patch.name)
@@ -222,26 +221,33 @@ def _iterate_copies(rules: Any, functions: Iterable[Patch]) -> Iterator[Patch]:
 
 
 def _iterate_modules(rules: Any) -> Iterator[ModuleType]:
-    """Yield the modules of layers, and those that define operators."""
+    """Yield the modules of layers and the modules that define operators."""
     for package in map(importlib.import_module, rules["layers"]):
         yield package
         for part in pkgutil.iter_modules(package.__path__):
             yield importlib.import_module(f"{package.__name__}.{part.name}")
     for name in rules["operators"]:
-        try:
-            yield importlib.import_module(name)
-        except ImportError:  # this MindSpore has no such module
-            continue
+        module = _import_if_present(name)
+        if module is not None:
+            yield module
+
+
+def _import_if_present(name: str) -> ModuleType | None:
+    """Import a module; return None if this version of MindSpore does not have it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
 
 
 def _iterate_methods(rules: Any) -> Iterator[Patch]:
     """Yield the methods and operators of tensors."""
-    left_out = frozenset(rules["not_recorded"]["Tensor"])
-    public = (name for name in dir(Tensor) if not name.startswith("_") and name not in left_out)
+    excluded_names = frozenset(rules["not_recorded"]["Tensor"])
+    public = (name for name in dir(Tensor) if not name.startswith("_") and name not in excluded_names)
     for name in (*public, *rules["tensor_operators"]):
         in_place = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
-        for kind in compat.TENSORS:
-            if isinstance(getattr(kind, name, None), _METHOD_TYPES) and not isinstance(
-                vars(kind).get(name), (staticmethod, classmethod)
+        for tensor_class in compat.TENSORS:
+            if isinstance(getattr(tensor_class, name, None), _METHOD_TYPES) and not isinstance(
+                vars(tensor_class).get(name), (staticmethod, classmethod)
             ):
-                yield Patch(kind, name, f"Tensor.{name}", in_place or name.startswith("__i"))
+                yield Patch(tensor_class, name, f"Tensor.{name}", in_place or name.startswith("__i"))

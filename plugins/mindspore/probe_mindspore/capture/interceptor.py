@@ -42,7 +42,7 @@ class Interceptor(CallInterceptor):
     are raised by the call that caused them.
 
     Args:
-        config: The settings, none of which selects functions of MindSpore.
+        config: The settings of the recorder. No setting selects functions of MindSpore.
     """
 
     def __init__(self, config: Config) -> None:
@@ -50,7 +50,7 @@ class Interceptor(CallInterceptor):
         self._draws = _DrawCounter()
         self._calls = _CallForwarder(self._threads)
         self._functions = FunctionWrappers(self._threads, self._draws)
-        self._eager = compat.EagerSwitch(self._functions.remove_wrappers)
+        self._eager = compat.EagerSwitch(self._functions.suspend)
 
     def install(self, around: Callable[[InterceptedCall], Any], model: Any = None) -> None:
         """Pass the calls of this thread to ``around`` until ``remove``.
@@ -63,12 +63,12 @@ class Interceptor(CallInterceptor):
         if model is not None:
             self._functions.set_primitives(list_all_cells(model))
         self._calls.around = around
-        self._functions.calls = self._calls
+        self._functions.recorder = self._calls
         self._functions.install()
 
     def remove(self) -> None:
         """Stop intercepting calls and restore the functions that were replaced."""
-        self._calls.around = self._functions.calls = None
+        self._calls.around = self._functions.recorder = None
         self._functions.remove()
         self._eager.remove()
 

@@ -22,7 +22,7 @@ class MindSporeKeepingRecorder(probe_recording.KeepingRecorder[MindSporeSession]
         options: The settings of keeping.
     """
 
-    session_kind = MindSporeMemorySession
+    session_class = MindSporeMemorySession
 
     def __init__(self, config: Config, options: KeepOptions) -> None:
         super().__init__(config)

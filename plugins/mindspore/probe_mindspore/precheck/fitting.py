@@ -53,7 +53,10 @@ def fit_values(
 
 
 def _draw_distinct_indices(values: Values, size: int, dim: int, generator: np.random.Generator) -> Values:
-    """Return random indices without repeats along ``dim``; with repeats if ``size`` is too small."""
+    """Return random indices that are distinct along ``dim``.
+
+    If ``size`` is too small for distinct indices, the given indices are clamped to the valid range.
+    """
     if values.ndim <= 1:
         dim = 0
     if not values.ndim or values.shape[dim] > size:

@@ -132,8 +132,8 @@ def _describe_difference(extent: str) -> Message:
     """Return the note that running the call again gives other values, with a text on how far they differ."""
     return Message(
         f"测试对象为真实数据的输出；在本设备上重新运行，结果不同 ({extent})。",
-        f"The recorded values were tested; RUN AGAIN HERE THEY DIFFER beyond rounding ({extent}), so the "
-        "recorded values depend on more than the recorded inputs.",
+        f"The recorded values were tested; NOT REPRODUCED HERE: the results of a second run differ beyond rounding "
+        f"({extent}), so the recorded values depend on more than the recorded inputs.",
     )
 
 

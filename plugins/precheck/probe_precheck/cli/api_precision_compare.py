@@ -67,7 +67,7 @@ def api_precision_compare(
     assignment = Assignment(manager, release, standards)
     comparison = compare_details(npu, gpu, assignment)
     for name in comparison.missing[:MAX_SHOWN_ROWS]:
-        console.warn(f"{name} is not in {gpu.name}; it gets no row.")
+        console.warn(f"{name} is not in {gpu.name}; skipped.")
     if len(comparison.missing) > MAX_SHOWN_ROWS:
         console.warn(f"{len(comparison.missing) - MAX_SHOWN_ROWS} more rows are not in {gpu.name}.")
     with claim_time_stamp(output, get_time_stamp()) as claim:
@@ -106,7 +106,7 @@ def api_precision_compare(
         action(manager, Results(comparison.result, npu, gpu), values)
     is_judged = any(counts[level] for level in ("error", "warning", "pass"))
     if not is_judged:
-        console.warn("Nothing was judged: every API is skipped, so the result says nothing about them.")
+        console.warn("No API was judged, because all are skipped.")
     if fail_on and not is_judged:
         console.error("--fail-on cannot be judged: no API was judged.", "The messages in the result say why.")
         return EXIT_USER_ERROR

@@ -24,7 +24,7 @@ _PATH = click.Path(path_type=Path)
 VERSION = 1
 """Version of the layout of the result file."""
 MAX_SHOWN_REASONS = 5
-"""Largest number of reasons for skipped calls that are printed."""
+"""Maximum number of printed reasons for skipped calls."""
 
 
 @click.command(cls=Command)
@@ -81,7 +81,7 @@ def _write(results: Sequence[OverflowResult], output: Path) -> Path:
 
 
 def _show(results: Sequence[OverflowResult], path: Path) -> None:
-    """Print the counts, the overflows, and why calls were skipped."""
+    """Print the counts, the overflows, and the reasons for skipped calls."""
     counts = Counter(result.overflow for result in results)
     texts = ", ".join(f"{counts[kind]:,} {kind.value}" for kind in Overflow)
     console.show(f"{format_count(len(results), 'call')}: {texts}")

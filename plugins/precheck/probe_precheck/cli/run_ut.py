@@ -44,7 +44,7 @@ class MultiValueCommand(Command):
     """A command whose ``-d`` takes several values, as in ``-d 0 1 2 3``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give each value of ``-d`` an option of its own."""
+        """Convert ``-d`` with several values to one option per value."""
         return super().parse_args(ctx, spread_values(args, ("-d", "--device")))
 
 
@@ -195,7 +195,7 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
 
 
 def _find_receiver(ctx: click.Context, settings: Settings) -> tuple[Receiver | None, Mapping[str, Any]]:
-    """Return the plugin that takes calls from trainings, with its options, if it is asked for."""
+    """Return the plugin that receives calls from trainings, with its options; None if it is not requested."""
     from probe_precheck.protocols import Receiver
 
     manager = ctx.find_object(Manager) or Manager()

@@ -1,7 +1,7 @@
 """Calls of ``torch.autograd.Function.apply``, which no mode of torch sees.
 
-Scripts keep ``apply`` under names of their own (``fused_norm = FusedNorm.apply``), often before the recording
-starts. ``compat_hooks.replace_apply`` sees their calls as well.
+Scripts assign ``apply`` to other names (``fused_norm = FusedNorm.apply``), often before the recording starts.
+``compat_hooks.replace_apply`` sees their calls as well.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class TorchCallRecorder(probe_recording.CallRecorder[TorchSession]):
             stack: The frames of the caller.
             shown: The arguments as the script wrote them, if they differ from ``args`` and ``kwargs``.
             in_place: True if the call overwrites its first argument.
-            filled: Positions and keywords of output buffers, which hold nothing yet and are recorded as null.
+            filled: Positions and keywords of output buffers, which have no values yet and are recorded as null.
             written: Arguments that the call overwrites; those that it does not return follow its outputs.
         """
         shown_args, shown_kwargs = shown or (args, kwargs)

@@ -24,16 +24,16 @@ else:
     use_stack_finder(_frames.find_stack)
 
 MAX_FRAMES = 4
-"""Largest number of imitated frames: those of torch's modules, up to the line that called the outermost."""
+"""Maximum number of imitated frames: the frames of torch's modules, up to the line that called the outermost module."""
 
 MAX_SITES = 65_536
-"""Largest number of remembered lines; a script that creates code at run time has no end of them."""
+"""Maximum number of cached lines, which is needed for scripts that create code at run time."""
 
 TORCH_DIRECTORY = str(Path(torch.__file__).parent)
 """The directory of torch."""
 
 ORIGINAL_ATTRIBUTE = "_probe_original"
-"""Attribute of a function that stands in for one of torch: the function of torch."""
+"""Attribute of a function that replaces a function of torch: the original function."""
 
 _CALL: CodeType = (lambda function, /, *args, **kwargs: function(*args, **kwargs)).__code__
 

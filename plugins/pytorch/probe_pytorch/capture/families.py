@@ -9,7 +9,7 @@ AUTOGRAD_SCOPE = "Autograd"
 """The scope of calls of ``torch.autograd.Function``."""
 
 MAX_COUNTED_NAMES = 100
-"""Limit on the operators whose unrecorded calls are counted by name; others are counted together."""
+"""Maximum number of operators whose unrecorded calls are counted by name; calls of others are counted together."""
 
 
 class Family:

@@ -1,9 +1,9 @@
 """Level L1: a function mode that records the calls of torch's functions.
 
-The mode lies at the bottom of the stack of modes, so that leaving a mode of the user does not remove it, and
+The mode is at the bottom of the stack of modes, so that leaving a mode of the user does not remove it, and
 so that it can be removed while others stay. Calls made inside a recorded call are not seen, because torch
-turns the mode off there. A function that is written in Python and not recorded itself is run from a copy
-inside which the mode stays on. So are recorded ones for a recorder that asks for the calls inside them.
+disables the mode there. A Python function that is not recorded itself is run from a copy in which the mode stays
+enabled. Recorded Python functions are run in the same way if the calls inside them are recorded as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.callers import ORIGINAL_ATTRIBUTE, wrap_with_caller
 from probe_pytorch.capture.indirect_names import find_indirect_names
 from probe_pytorch.capture.names import DISPATCHER, CapturedApi, Names
-from probe_pytorch.capture.operators import ATEN, NO_EFFECTS, OUT, CustomOperators, Operator, find_effects
+from probe_pytorch.capture.operators import (
+    ATEN,
+    NO_WRITTEN_ARGUMENTS,
+    OUTPUT_BUFFER_KEYWORDS,
+    CustomOperators,
+    Operator,
+    find_written_arguments,
+)
 from probe_pytorch.capture.uninitialized_memory import ALLOCATORS
 
 HANDLER_CODE = handle_torch_function.__code__
@@ -157,7 +164,7 @@ class FunctionCapture(TorchFunctionMode):
             name = api.recurrent
         if name is None or (self._records_inside and self._is_part(name, func, frame)):
             return wrap_with_caller(caller, func)(*args, **kwargs)
-        filled = ("out",) if "out" in kwargs else api.filled
+        filled = OUTPUT_BUFFER_KEYWORDS if "out" in kwargs else api.filled
         in_place = api.in_place or "out" in kwargs
         called = wrap_with_caller(caller, func)
         return calls.record(name, called, args, kwargs, stack_of(frame), None, in_place, filled)
@@ -240,27 +247,33 @@ class FunctionCapture(TorchFunctionMode):
             return called(*args, **kwargs)
         stack = stack_of(frame)
         if operator.namespace != ATEN:
-            if self._custom is None or not self._custom.records(operator):
+            if self._custom is None:
+                return called(*args, **kwargs)
+            self._custom.note_call(operator)
+            if not self._custom.is_recorded(operator):
                 return called(*args, **kwargs)
             prefix = f"{operator.namespace}.{operator.name}"
-            effects = calls.attempt(prefix, partial(find_effects, func, args, kwargs), NO_EFFECTS)
-            return calls.record(prefix, called, args, kwargs, stack, filled=effects.filled, written=effects.written)
+            written = calls.attempt(prefix, partial(find_written_arguments, func, args, kwargs), NO_WRITTEN_ARGUMENTS)
+            return calls.record(
+                prefix, called, args, kwargs, stack, filled=written.buffer_keywords, written=written.values
+            )
         if not self._names.aten(operator.name):
             return called(*args, **kwargs)
         return calls.record(
             f"Aten.{operator.name}", called, args, kwargs, stack, None, operator.name.endswith("_"),
-            OUT if "out" in kwargs else (),
+            OUTPUT_BUFFER_KEYWORDS if "out" in kwargs else (),
         )  # fmt: skip
 
     def _descend(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: FrameType) -> Any:
-        """Run a Python function that has no record of its own so that the calls inside it are recorded."""
+        """Run a Python function that is not recorded, so that the calls inside it are recorded."""
         opened = self._open_function(func, types, site) or wrap_with_caller(site, func)
         return opened(*args, **kwargs)
 
     def _is_part(self, name: str, func: Any, frame: FrameType) -> bool:
-        """Return True for a call inside of a recorded one that is not one of its own.
+        """Return True if a call is an implementation detail of the recorded call that surrounds it.
 
-        It is of the same name, as the method of C++ that a method of Python calls, or goes around ``torch``.
+        The call has the same name, such as the C++ method that a Python method calls, or uses a function of ``torch``
+        by another name than ``torch``.
         """
         if self._open_names and self._open_names[-1] == name:
             return True

@@ -32,9 +32,9 @@ SKIPPED_CLASSES = ("FullyShardedDataParallel",)
 class TorchModuleHooks(ModuleHooks[TorchSession]):
     """Hooks of torch's modules and of their parameters' gradients.
 
-    Modules are seen by two global hooks, so that a module holds nothing that would be saved, copied or
-    exported with it. Only a module with hooks of its own is hooked itself, because its hooks may change its
-    arguments and its output; the recorder's hooks are left out of its pickles and copies.
+    Two global hooks observe all modules, so that a module has no attribute that would be saved, copied or exported
+    with it. Only a module with user hooks is hooked itself, because these hooks may change its arguments and its
+    output. The recorder's hooks are excluded from its pickles and copies.
     """
 
     scope = "Module"

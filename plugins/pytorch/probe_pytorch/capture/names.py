@@ -1,6 +1,6 @@
 """The names of recorded calls (docs/formats.md#names), from two yaml files.
 
-``support_wrap_ops.yaml`` lists the functions to record. ``names.yaml`` holds the rules that give calls the
+``support_wrap_ops.yaml`` lists the functions to record. ``names.yaml`` contains the rules that give calls the
 same names as msprobe: ``Tensor.__add__`` for ``a + b``, ``Functional.linear``, ``VF.lstm``.
 """
 
@@ -37,7 +37,7 @@ class CapturedApi:
         reflected: The name if an operator with the tensor on its right makes the call.
         recurrent: The name if torch.nn.modules.rnn makes the call.
         in_place: True if the call overwrites its first argument.
-        filled: Positions of output buffers, which hold nothing before the call.
+        filled: Positions of output buffers, which have no values before the call.
     """
 
     name: str | None
@@ -54,9 +54,9 @@ class Patch:
     """A function that no mode sees and that must be wrapped.
 
     Attributes:
-        holder: The module or class that holds it.
-        attribute: Its name there.
-        name: The name of its calls.
+        holder: The module or class that has the function as an attribute.
+        attribute: The name of this attribute.
+        name: The name of the records of its calls.
     """
 
     holder: Any
@@ -76,7 +76,7 @@ class Names:
         patches: The functions that must be wrapped to be recorded.
         receives: The positions of the buffers that each collective fills.
         receive_keywords: The keywords of such buffers.
-        internal_namespaces: The namespaces of torch.ops that hold torch's own machinery.
+        internal_namespaces: The namespaces of torch.ops that torch uses internally.
     """
 
     by_function: dict[Any, CapturedApi] = field(default_factory=dict)

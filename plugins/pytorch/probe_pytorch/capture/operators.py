@@ -1,4 +1,4 @@
-"""Custom operators: those of ``torch.ops`` that are not torch's own (docs/recording.md#custom-operators)."""
+"""Custom operators: operators in ``torch.ops`` that torch does not define (docs/recording.md#custom-operators)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from probe_pytorch.capture.families import Families
 
 ATEN = "aten"
-OUT = ("out",)
+OUTPUT_BUFFER_KEYWORDS = ("out",)
+"""Keywords of buffers that only receive a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +18,8 @@ class Operator:
     """An operator of ``torch.ops``.
 
     Attributes:
-        namespace: Its namespace, such as ``torchvision``.
-        name: Its name there, without overload, such as ``nms``.
+        namespace: The namespace of the operator, such as ``torchvision``.
+        name: The name of the operator in the namespace, without the overload, such as ``nms``.
     """
 
     namespace: str
@@ -26,7 +27,7 @@ class Operator:
 
     @classmethod
     def from_function(cls, function: Any) -> Operator | None:
-        """Return the operator that ``function``, an operator or one of its overloads, calls; else None."""
+        """Return the operator of ``function``, an operator or an overload of an operator; None for other functions."""
         namespace: str = getattr(function, "namespace", None) or ""
         if not namespace:
             namespace = getattr(function, "_qualified_op_name", "").partition("::")[0]
@@ -35,82 +36,88 @@ class Operator:
 
 
 class CustomOperators:
-    """The selection of the custom operators to record.
+    """Filter that decides which custom operators are recorded, and counts the calls of the others.
 
     Args:
-        internal: Namespaces of torch that hold its own machinery, such as ``prim``.
-        selected: The namespaces to record (``custom_op_namespaces``); None for all but the internal ones.
-        families: The families of calls of the recording.
+        internal_namespaces: Namespaces that torch uses internally, such as ``prim``.
+        selected_namespaces: The namespaces to record (``custom_op_namespaces``). None to record all namespaces
+            that are not internal.
+        families: The families of calls that the recorder captures, with the counts of calls that are not recorded.
     """
 
-    def __init__(self, internal: Collection[str], selected: Collection[str] | None, families: Families) -> None:
-        self._internal, self._selected, self.families = internal, selected, families
+    def __init__(
+        self, internal_namespaces: Collection[str], selected_namespaces: Collection[str] | None, families: Families
+    ) -> None:
+        self._internal_namespaces, self._selected_namespaces = internal_namespaces, selected_namespaces
+        self.families = families
 
-    def records(self, operator: Operator) -> bool:
-        """Return True if calls of an operator are recorded; count the call if they are not."""
-        if operator.namespace in (self._selected or ()):
-            is_recorded = True
-        elif operator.namespace in self._internal:
-            return False
-        else:
-            is_recorded = self._selected is None
-        if is_recorded:
+    def is_recorded(self, operator: Operator) -> bool:
+        """Return True if calls of an operator are recorded."""
+        if self._selected_namespaces is None:
+            return operator.namespace not in self._internal_namespaces
+        return operator.namespace in self._selected_namespaces
+
+    def note_call(self, operator: Operator) -> None:
+        """Note the namespace of a recorded call; count other calls, unless their namespace is internal."""
+        if self.is_recorded(operator):
             self.families.operators.add(operator.namespace)
-        else:
+        elif operator.namespace not in self._internal_namespaces:
             self.families.count_unrecorded(f"{operator.namespace}.{operator.name}")
-        return is_recorded
 
 
 @dataclass(frozen=True, slots=True)
-class Effects:
+class WrittenArguments:
     """The arguments that one call of an operator writes to.
 
     Attributes:
-        written: Their values, without buffers that only receive a result (``out=``).
-        filled: Keywords of such buffers.
+        values: The values of these arguments, without the buffers that only receive a result (``out=``).
+        buffer_keywords: The keywords of the buffers that only receive a result, such as ``out``.
     """
 
-    written: tuple[Any, ...]
-    filled: tuple[str, ...]
+    values: tuple[Any, ...]
+    buffer_keywords: tuple[str, ...]
 
 
-NO_EFFECTS = Effects((), ())
+NO_WRITTEN_ARGUMENTS = WrittenArguments((), ())
 
 
-def find_effects(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effects:
-    """Return what a call of an operator writes to, from its schema."""
-    filled = tuple(name for name in OUT if name in kwargs)
+def find_written_arguments(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> WrittenArguments:
+    """Return the arguments that a call of an operator writes to, as the schema of the operator declares."""
+    buffer_keywords = tuple(name for name in OUTPUT_BUFFER_KEYWORDS if name in kwargs)
     schema = find_schema(function, args, kwargs)
     if schema is None:
-        return Effects((), filled)
-    written: list[Any] = []
-    for place, argument in enumerate(schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write or argument.name in filled:
+        return WrittenArguments((), buffer_keywords)
+    values: list[Any] = []
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write or argument.name in buffer_keywords:
             continue
-        if place < len(args) and not argument.kwarg_only:
-            written.append(args[place])
+        if position < len(args) and not argument.kwarg_only:
+            values.append(args[position])
         elif argument.name in kwargs:
-            written.append(kwargs[argument.name])
-    return Effects(tuple(value for value in written if value is not None), filled)
+            values.append(kwargs[argument.name])
+    return WrittenArguments(tuple(value for value in values if value is not None), buffer_keywords)
 
 
 def find_schema(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the schema of an operator's overload; of several, the first that takes such arguments.
+    """Return the schema of an operator.
 
-    Overloads that differ by the types of their arguments alone write to the same arguments.
+    If the operator has several overloads, the schema of the first overload that accepts the arguments is returned, or
+    None if no overload accepts them. Overloads that differ only by the types of their arguments write to the same
+    arguments.
     """
     schema = getattr(function, "_schema", None)
     if schema is not None:
         return schema
-    overloads: list[str] = getattr(function, "overloads", list)()  # operators of higher order have neither
+    # higher-order operators have neither _schema nor overloads
+    overloads: list[str] = getattr(function, "overloads", list)()
     schemas = (getattr(function, name)._schema for name in overloads)
     return next((schema for schema in schemas if _accepts(schema, len(args), kwargs.keys())), None)
 
 
-def _accepts(schema: Any, positional: int, keywords: Set[str]) -> bool:
-    """Return True if a schema allows a call with a number of positional arguments and these keywords."""
+def _accepts(schema: Any, positional_count: int, keywords: Set[str]) -> bool:
+    """Return True if a schema accepts ``positional_count`` positional arguments together with ``keywords``."""
     names = [argument.name for argument in schema.arguments]
-    passed_names = {*names[:positional], *keywords}
-    most = sum(not argument.kwarg_only for argument in schema.arguments)
+    passed_names = {*names[:positional_count], *keywords}
+    max_positional_count = sum(not argument.kwarg_only for argument in schema.arguments)
     required = {argument.name for argument in schema.arguments if not argument.has_default_value()}
-    return positional <= most and required <= passed_names <= set(names)
+    return positional_count <= max_positional_count and required <= passed_names <= set(names)

@@ -1,13 +1,13 @@
 """Recording of modules from inside compiled code (``"compile": "tap"``), without breaking its graphs.
 
-Forward hooks call an operator of probe, which the compiler keeps in its graph and runs in order. It records
-the inputs and outputs of modules, their parameters, and the parameters' gradients. Gradients of inputs and
-outputs are not recorded; for those use level L0 with ``"compile": "eager"``.
+Forward hooks call an operator of probe, which the compiler keeps in its graph and runs in order. The operator
+records the inputs, outputs and parameters of modules, and the gradients of the parameters. Gradients of inputs and
+outputs are not recorded; to record these gradients, use level L0 with ``"compile": "eager"``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from probe_recording import Capture, Tree
@@ -19,7 +19,18 @@ from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_ho
 from probe_pytorch.session import Entry, TorchSession
 
 SEPARATOR = "|"
-SIDES = ("input_args", "input_kwargs", "output")
+
+
+class _OpenCall(NamedTuple):
+    """A call that is being recorded.
+
+    Attributes:
+        entry: The record of the call.
+        recorded_paths: The paths of the values recorded so far.
+    """
+
+    entry: Entry
+    recorded_paths: set[str]
 
 
 class TapCapture(Capture[TorchSession]):
@@ -32,7 +43,7 @@ class TapCapture(Capture[TorchSession]):
     def __init__(self) -> None:
         self.session: TorchSession | None = None
         self._modules: dict[str, nn.Module] = {}
-        self._open: dict[str, tuple[Entry, set[str]]] = {}
+        self._open_calls: dict[str, _OpenCall] = {}
         self._handles: list[Any] = []
         self._gradients: dict[str, Entry] = {}
 
@@ -44,12 +55,12 @@ class TapCapture(Capture[TorchSession]):
         if model is not None:
             self._hook(list_modules(model))
 
-    def _hook(self, named: list[tuple[str, nn.Module]]) -> None:
-        """Hook the modules, and have code that was compiled before compiled again, now with the hooks."""
+    def _hook(self, named_modules: list[tuple[str, nn.Module]]) -> None:
+        """Register the hooks of the modules, and discard compiled code, so that it is compiled again with the hooks."""
         if self._modules:
             return
-        compat.register_tap(self._record_tapped)
-        for name, module in named:
+        compat.register_tap(self._record_value)
+        for name, module in named_modules:
             prefix = f"Module.{name}"
             self._modules[prefix] = module
             self._handles.append(
@@ -63,10 +74,10 @@ class TapCapture(Capture[TorchSession]):
         compat.forget_compiled()
 
     def remove(self) -> None:
-        """Leave the hooks in place until ``close``, because code must be compiled again without them."""
+        """Do nothing. The hooks stay until ``close``, because their removal forces a new compilation."""
 
     def close(self) -> None:
-        """Remove the hooks, and have code that was compiled with them compiled again, now without."""
+        """Remove the hooks, and discard code that was compiled with them."""
         if not self._handles:
             return
         for handle in self._handles:
@@ -78,33 +89,33 @@ class TapCapture(Capture[TorchSession]):
 
     def complete(self, session: TorchSession) -> None:
         """Complete the records of open calls; gradients may still be recorded later in the step."""
-        for entry, _ in self._open.values():
-            session.complete(entry)
-        self._open.clear()
+        for open_call in self._open_calls.values():
+            session.complete(open_call.entry)
+        self._open_calls.clear()
 
-    def _record_tapped(self, tensor: torch.Tensor, name: str) -> None:
+    def _record_value(self, tensor: torch.Tensor, name: str) -> None:
         session = self.session
         if session is None or not session.active:
             return
         prefix, side, path = name.split(SEPARATOR)
         try:
             with compat.disable_modes():
-                entry, recorded_paths = self._open_entry(session, prefix, f"{side}.{path}")
-                kind = {"input_args": "input", "input_kwargs": "kwargs"}.get(side, side)
-                leaf = session.collector.tree(tensor, f"{entry.key}.{kind}.{path}", session.save_for(entry.key))
+                entry, recorded_paths = self._find_open_call(session, prefix, f"{side}.{path}")
+                name_part = {"input_args": "input", "input_kwargs": "kwargs"}.get(side, side)
+                leaf = session.collector.tree(tensor, f"{entry.key}.{name_part}.{path}", session.save_for(entry.key))
             recorded_paths.add(f"{side}.{path}")
-            _put(entry.fields, [side, *path.split(".")], leaf)
+            _insert_leaf(entry.fields, [side, *path.split(".")], leaf)
             session.note_arrival(entry)
         except Exception as error:
             session.failed("tap", name, error)
 
-    def _open_entry(self, session: TorchSession, prefix: str, slot: str) -> tuple[Entry, set[str]]:
-        """Return the record of a module's current call and its slots; a slot seen twice begins a new call."""
-        current = self._open.get(prefix)
-        if current is not None and slot not in current[1]:
+    def _find_open_call(self, session: TorchSession, prefix: str, path: str) -> _OpenCall:
+        """Return the current call of a module. A path that was already recorded begins a new call."""
+        current = self._open_calls.get(prefix)
+        if current is not None and path not in current.recorded_paths:
             return current
         if current is not None:
-            session.complete(current[0])
+            session.complete(current.entry)
         key = f"{prefix}.forward.{session.number(prefix)}"
         fields: dict[str, Tree] = {"input_args": [], "input_kwargs": {}, "output": []}
         save = session.save_for(key)
@@ -112,48 +123,50 @@ class TapCapture(Capture[TorchSession]):
             name: session.collector.tree(parameter, f"{key}.parameters.{name}", save)
             for name, parameter in self._modules[prefix].named_parameters(recurse=False)
         }
-        self._open[prefix] = session.open(key, fields), set()
-        return self._open[prefix]
+        self._open_calls[prefix] = opened = _OpenCall(session.open(key, fields), set())
+        return opened
 
     def _make_gradient_hook(self, prefix: str, key: str) -> Any:
-        record = f"{prefix}.parameters_grad"
+        record_key = f"{prefix}.parameters_grad"
 
         def hook(gradient: torch.Tensor) -> None:
             session = self.session
             if session is None or not session.active or torch.compiler.is_compiling():
                 return
             with compat.disable_modes():
-                leaf = session.collector.tree(gradient, f"{record}.{key}", session.save_for(record))
-            entry = self._gradients.setdefault(record, session.open(record, {}))
+                leaf = session.collector.tree(gradient, f"{record_key}.{key}", session.save_for(record_key))
+            entry = self._gradients.get(record_key)
+            if entry is None:
+                entry = self._gradients[record_key] = session.open(record_key, {})
             entry.fields[key] = [leaf]
             session.note_arrival(entry)
 
         return hook
 
 
-def _put(fields: Tree, path: list[str], leaf: Tree) -> None:
-    """Put a leaf at its path; numbers are positions in lists, which are extended as needed."""
-    place = fields
-    for step, following in zip(path, [*path[1:], None]):
-        if isinstance(place, list):
-            number = int(step)
-            place.extend([None] * (number + 1 - len(place)))
-            if following is None:
-                place[number] = leaf
-            elif place[number] is None:
-                place[number] = [] if following.isdigit() else {}
-            place = place[number]
+def _insert_leaf(fields: Tree, path: list[str], leaf: Tree) -> None:
+    """Insert a leaf at its path. Numbers are positions in lists, which are extended as needed."""
+    node = fields
+    for key, next_key in zip(path, [*path[1:], None]):
+        if isinstance(node, list):
+            position = int(key)
+            node.extend([None] * (position + 1 - len(node)))
+            if next_key is None:
+                node[position] = leaf
+            elif node[position] is None:
+                node[position] = [] if next_key.isdigit() else {}
+            node = node[position]
         else:
-            if following is None:
-                place[step] = leaf
+            if next_key is None:
+                node[key] = leaf
             else:
-                place.setdefault(step, [] if following.isdigit() else {})
-            place = place[step]
+                node.setdefault(key, [] if next_key.isdigit() else {})
+            node = node[key]
 
 
 def _make_input_hook(prefix: str) -> Any:
     def tap_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if _is_making_graph():
+        if _is_creating_graph():
             return
         _tap(args, f"{prefix}{SEPARATOR}input_args{SEPARATOR}")
         _tap(kwargs, f"{prefix}{SEPARATOR}input_kwargs{SEPARATOR}")
@@ -163,7 +176,7 @@ def _make_input_hook(prefix: str) -> Any:
 
 def _make_output_hook(prefix: str) -> Any:
     def tap_outputs(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if _is_making_graph():
+        if _is_creating_graph():
             return
         outputs = output if isinstance(output, tuple) else (output,)
         _tap(outputs, f"{prefix}{SEPARATOR}output{SEPARATOR}")
@@ -171,8 +184,8 @@ def _make_output_hook(prefix: str) -> Any:
     return tap_outputs
 
 
-def _is_making_graph() -> bool:
-    """Return True if a graph for the user is being made (export, trace), which must not hold taps."""
+def _is_creating_graph() -> bool:
+    """Return True while a graph is created for the user by an export or a trace; it must not contain taps."""
     return compat.is_exporting() or (not torch.compiler.is_compiling() and compat.is_tracing())
 
 

@@ -27,7 +27,7 @@ class TorchKeepingRecorder(probe_recording.KeepingRecorder[TorchSession], TorchR
         replaces: True if an earlier recording in the directory may be replaced.
     """
 
-    session_kind = TorchMemorySession
+    session_class = TorchMemorySession
 
     def __init__(
         self, config: Config, options: KeepOptions, *, finds_models: bool = False, replaces: bool = False

@@ -1,4 +1,4 @@
-"""Adaptation of random inputs to the demands of an API, such as indices in range (``rules.yaml``)."""
+"""Adaptation of random inputs to the requirements of an API, such as indices in range (``rules.yaml``)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def fit_tensor(
         tensor = tensor.clamp_(0, math.prod(shape) if shape else 0).sort().values
         tensor[0] = 0
     elif "positive_definite" in rule and tensor.ndim >= 2 and tensor.is_floating_point():
-        wide = tensor.double()
-        return (wide @ wide.mT + tensor.shape[-1] * torch.eye(tensor.shape[-1], dtype=wide.dtype)).to(tensor.dtype)
+        matrix = tensor.double()
+        size = matrix.shape[-1]
+        return (matrix @ matrix.mT + size * torch.eye(size, dtype=matrix.dtype)).to(tensor.dtype)
     elif "extremes" in rule and tensor.is_floating_point() and tensor.numel():
         low, high = tensor.min(), tensor.max()
         return torch.where(torch.rand(tensor.shape, generator=generator) < 0.5, low, high)
@@ -52,7 +53,10 @@ def fit_tensor(
 
 
 def _draw_distinct_indices(tensor: torch.Tensor, size: int, dim: int, generator: torch.Generator) -> torch.Tensor:
-    """Return random indices without repeats along ``dim``; with repeats if ``size`` is too small."""
+    """Return random indices that are distinct along ``dim``.
+
+    If ``size`` is too small for distinct indices, the given indices are clamped to the valid range.
+    """
     if tensor.ndim <= 1:
         dim = 0
     if not tensor.ndim or tensor.shape[dim] > size:

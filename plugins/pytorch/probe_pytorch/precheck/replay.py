@@ -48,10 +48,10 @@ NO_VALUES = "an input was recorded without its values"
 NO_RESULT = "its results were recorded without their values"
 NO_GRADIENT = "the gradients that it took in were not recorded"
 OTHER_STRUCTURE = "its results were recorded in another structure than they are computed in"
-SHARED_GRADIENT = "its gradient may hold those of other calls, which share autocast's copy of the argument"
-PARTIAL_GRADIENT = "its gradient, which probe did not record, may be that of the last of several operators"
+SHARED_GRADIENT = "its gradient may include gradients of other calls, which share autocast's copy of the argument"
+PARTIAL_GRADIENT = "its gradient, which probe did not record, may belong to the last of several operators"
 NO_BACKWARD = "has no backward that can be computed alone"
-UNINITIALIZED_MEMORY = "returns memory that holds nothing yet"
+UNINITIALIZED_MEMORY = "returns uninitialized memory"
 
 
 class RecordedRebuilder(Rebuilder):

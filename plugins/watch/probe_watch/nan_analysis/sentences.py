@@ -101,7 +101,7 @@ def iterate_coverage(analysis: NonFiniteAnalysis) -> Iterator[str]:
     levels = ", ".join(f"{count:,} {level.value}" for level, count in counts.items())
     yield f"{format_count(calls, 'call')} of {format_count(len(analysis.ranks), 'rank')}; levels: {levels}"
     for mark, description in (
-        (ValueMark.GIVEN, "infinite on purpose: arguments, masks, and what calls make of them"),
+        (ValueMark.GIVEN, "with intentional infinities: arguments, masks and values computed from them"),
         (ValueMark.ABSORBED, "not finite, and read only by calls that return finite numbers"),
         (ValueMark.OVERWRITTEN, "not finite in memory that is not initialised or is overwritten"),
     ):

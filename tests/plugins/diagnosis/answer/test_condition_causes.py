@@ -76,7 +76,7 @@ def test_another_random_seed_is_the_cause_and_not_the_dropout(
     assert (condition["target"], condition["golden"]) == ("1", "2")
     assert "condition: the random seed of torch differs (1 against 2)" in probe.out
     (advisor,) = (tmp_path / "o").glob("advisor_*.txt")
-    assert "Expert Advice: The conditions of both runs differ: the random seed" in advisor.read_text()
+    assert "Expert Advice: The conditions of the two runs differ: the random seed" in advisor.read_text()
 
 
 def test_a_fault_before_the_dropout_is_still_named(tmp_path: Path, probe: Probe) -> None:

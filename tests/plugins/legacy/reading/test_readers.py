@@ -250,7 +250,7 @@ def test_blank_lines_are_left_out_and_a_cut_line_is_said(tmp_path: Path) -> None
 def test_a_damaged_line_within_is_left_out_with_a_warning(tmp_path: Path) -> None:
     rows = [ptdbg_row(f"Torch_exp_{number}_forward_output", THREE) for number in range(2)]
     path = write_rows(tmp_path / "d.pkl", rows[0], '["Torch_exp_1_forw', "{}", rows[1])
-    with pytest.warns(PluginWarning, match=r"2 damaged lines are left out .* the first is line 2, which is not valid"):
+    with pytest.warns(PluginWarning, match=r"skipped 2 damaged lines; the first is line 2, which is not valid"):
         run = open_dump(path)
     assert len(run) == 2 and not run.header.unfinished
 

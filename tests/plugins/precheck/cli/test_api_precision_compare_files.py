@@ -249,7 +249,7 @@ def test_command(command: Callable[..., int], probe: Any, tmp_path: Path) -> Non
     assert list(found.details) == [output(method) for method in GOOD]
     assert {one[0] for one in found.results.values()} == {"error"}
     assert "5 APIs judged by 5 outputs" in probe.out and "5 error" in probe.out
-    assert f"{output('ulp', 1)} is not in gpu.csv; it gets no row." in probe.err
+    assert f"{output('ulp', 1)} is not in gpu.csv; skipped." in probe.err
     assert "2 more rows are not in gpu.csv" in probe.err and "mul.9" not in probe.err + probe.out
     assert command("--fail-on", "error") == 1 and command("--lang", "en") == 0
     assert read_back(tmp_path / "out").header == COMPARED_ENGLISH

@@ -58,7 +58,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda result: shutil.copy(result, result.with_name("mine.csv")),
         "do not modify the result csv name",
     ),
-    "no details": (lambda result: result.with_name(DETAILS).unlink(), "is not beside"),
+    "no details": (lambda result: result.with_name(DETAILS).unlink(), "is not in the directory of"),
     "empty": (lambda result: result.write_bytes(b""), "is empty"),
     "empty details": (lambda result: result.with_name(DETAILS).write_bytes(b""), "is empty"),
     "a spreadsheet's": (lambda result: result.write_bytes("名字\n".encode("gbk")), "no text in UTF-8"),

@@ -189,5 +189,5 @@ def test_a_call_that_gives_out_nothing_says_so(probe: Any, tmp_path: Path) -> No
     dump = write_run(tmp_path / "run", {"Tensor.stride.0.forward": call(drawn([]))})
     assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", "--lang", "en") == 0, probe.err
     (row,) = written(tmp_path / "out").rows.values()
-    assert row[-1] == "It gives out nothing that can be compared."
-    assert "1 × It gives out nothing that can be compared." in probe.out
+    assert row[-1] == "It returns nothing that can be compared."
+    assert "1 × It returns nothing that can be compared." in probe.out

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.capture.operators import Operator, find_effects, find_schema
+from probe_pytorch.capture.operators import Operator, find_schema, find_written_arguments
 from support.runs.recording import Recording, recording
 
 SPACE = "probe_test_operators"
@@ -147,12 +147,12 @@ def test_operator_of_returns_namespace_and_name() -> None:
 
 def test_effects_of_an_overloaded_operator_are_those_of_the_called_overload() -> None:
     x = torch.ones(2)
-    assert find_effects(torch.ops.aten.add, (x, x), {}).written == ()
-    assert find_effects(torch.ops.aten.add_, (x, x), {}).written[0] is x
-    assert find_effects(torch.ops.aten.add, (x, x), {"out": x}) == find_effects(
+    assert find_written_arguments(torch.ops.aten.add, (x, x), {}).values == ()
+    assert find_written_arguments(torch.ops.aten.add_, (x, x), {}).values[0] is x
+    assert find_written_arguments(torch.ops.aten.add, (x, x), {"out": x}) == find_written_arguments(
         torch.ops.aten.add.out, (x, x), {"out": x}
     )
-    assert find_effects(torch.ops.aten.add, (x, x), {"out": x}).filled == ("out",)
+    assert find_written_arguments(torch.ops.aten.add, (x, x), {"out": x}).buffer_keywords == ("out",)
 
 
 def test_schema_of_finds_the_overload_by_its_arguments() -> None:
@@ -175,7 +175,7 @@ def test_errors_of_the_recorder_do_not_reach_the_training(
     def fail(*arguments: Any) -> None:
         raise ValueError("a defect")
 
-    monkeypatch.setattr("probe_pytorch.capture.functions.find_effects", fail)
+    monkeypatch.setattr("probe_pytorch.capture.functions.find_written_arguments", fail)
     monkeypatch.setattr("probe_pytorch.capture.uninitialized_memory.UninitializedMemory.add_storage", fail)
     run = Recording(tmp_path / "run", level="L1")
     run.start()

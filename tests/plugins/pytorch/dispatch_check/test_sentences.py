@@ -74,6 +74,6 @@ def test_counts_name_reasons_and_other_wrong_operators() -> None:
     assert format_counts(counts, [finding]) == [
         "  10 calls of 2 operators compared, 3 wrong",
         "  other operators with wrong results: aten.gelu.default (1)",
-        "  not compared: 49 calls that draw random numbers: aten.op0.default, aten.op1.default, aten.op2.default, "
+        "  not compared: 49 calls drawing random numbers: aten.op0.default, aten.op1.default, aten.op2.default, "
         "aten.op3.default, aten.op4.default and 2 more",
     ]

@@ -282,7 +282,7 @@ def test_an_output_larger_than_the_memory_is_not_made(bare: Prechecked) -> None:
     output = {**leaf(torch.ones(2)), "shape": [1 << 40]}
     found = call(name, None, value(1.0))
     bare.calls[name] = replace(found, forward={**found.forward, "output": [output]})
-    assert "takes more memory than there is" in bare[name].text
+    assert "needs more memory than is available" in bare[name].text
 
 
 def test_a_list_as_an_index(bare: Prechecked) -> None:

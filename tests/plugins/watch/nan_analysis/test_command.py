@@ -46,7 +46,7 @@ def test_clean_step_with_masks_writes_nothing(training: Path, tmp_path: Path, pr
     out = tmp_path / "out"
     assert probe("nan_analyze", "--input_path", training / "step0", "--output_path", out) == 0, probe.err
     assert probe.out.startswith("step0: No value is harmfully nan or infinite.")
-    assert "infinite on purpose" in probe.out
+    assert "with intentional infinities" in probe.out
     assert not out.exists()
 
 
