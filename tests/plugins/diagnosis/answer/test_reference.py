@@ -103,7 +103,7 @@ def test_a_later_fault_is_named_although_the_golden_is_worse_before(tmp_path: Pa
     assert found.outcome.value == "DIVERGED"
     assert [cause.op for cause in found.causes] == [D]
     assert "although its inputs agree" in found.causes[0].reason.detail
-    assert "as near to the reference as the golden outputs" in found.causes[0].reason.detail
+    assert "as near to the reference as the golden inputs" in found.causes[0].reason.detail
 
 
 def test_a_fault_smaller_than_the_error_of_the_golden_is_mentioned(tmp_path: Path) -> None:
