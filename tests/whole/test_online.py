@@ -338,8 +338,8 @@ def test_the_broken_operator_is_the_first_line(way: str, offline: Offline, onlin
         "Functional.softmax", "Torch.maximum", "Torch.reciprocal",
     }  # fmt: skip
     assert judged.first == (
-        f"probe: rank 1, step 0: Functional.softmax.0 is the first of {len(wrong)} calls in error, "
-        f"of {run} calls judged; {len(made) - run} more have a SKIP row with the reason"
+        f"probe: rank 1, step 0: Functional.softmax.0 is the first of {len(wrong)} calls in error; "
+        f"{run} calls were judged; {len(made) - run} calls were skipped (reasons in the result file)"
     )
     (row,) = [
         row

@@ -151,6 +151,6 @@ def test_the_first_line_names_the_first_of_them(found: Found) -> None:
     first = found.planted[0]
     assert found.rows[1][first.step, first.name]["Forward Test Success"] == "error"
     assert found.first == (
-        f"probe: rank 1, step 0: {first.name} is the first of {errors} calls in error, "
-        f"of {2 * len(found.planted)} calls judged"
+        f"probe: rank 1, step 0: {first.name} is the first of {errors} calls in error; "
+        f"{2 * len(found.planted)} calls were judged"
     )

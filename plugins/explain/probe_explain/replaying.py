@@ -1,4 +1,4 @@
-"""Work of a worker process: compute the calls that it is sent again, and measure what was recorded."""
+"""Work of a worker process: compute each received call a second time, and measure the error of the recorded results."""
 
 from __future__ import annotations
 
@@ -30,9 +30,12 @@ from probe_precheck import (
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
 
-MEMORY_REASON = "there was not enough memory to compute it"
-MALLOC_SETTINGS = {-4: 0, -1: (1 << 31) - 1}
-"""Settings of ``mallopt``: M_MMAP_MAX, no block is mapped by itself; M_TRIM_THRESHOLD, 2 GiB stay at hand."""
+MEMORY_REASON = "there was not enough memory to compute the call"
+MAX_KEPT_BYTES = (1 << 31) - 1
+"""Maximum number of freed bytes that stay with the process."""
+M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1
+MALLOC_SETTINGS = {M_MMAP_MAX: 0, M_TRIM_THRESHOLD: MAX_KEPT_BYTES}
+"""Settings of ``mallopt``. With ``M_MMAP_MAX`` = 0, no block gets a mapping of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,9 @@ class CallResult:
     Attributes:
         name: The name of the call, without its direction.
         forward: The measured results, or the reason why there are none.
-        backward: The same of its backward; None if the run recorded none.
-        lost: True if the call took its process with it.
+        backward: The measured results of the backward call, or the reason why there are none; None if the run recorded
+            no backward call.
+        lost: True if the process that computed the call died.
     """
 
     name: str
@@ -100,7 +104,7 @@ def keep_freed_memory() -> None:
 
 
 def find_replayer(manager: Manager, framework: str) -> Replayer:
-    """Return the runner of a framework.
+    """Create the runner of a framework, which must be able to compute calls again.
 
     Raises:
         UserError: No runner is installed, or it cannot compute calls again.
@@ -115,7 +119,10 @@ def find_replayer(manager: Manager, framework: str) -> Replayer:
 
 
 def replay_call(runner: Replayer, call: Call) -> CallResult:
-    """Return the outcome of computing a call again; an exception becomes the reason why it was not."""
+    """Compute a call again and return the result.
+
+    If this raises an exception, the result contains its text as the reason.
+    """
     if call.problem:
         return create_skipped_result(call, call.problem)
     try:
@@ -127,24 +134,24 @@ def replay_call(runner: Replayer, call: Call) -> CallResult:
 
 
 def create_skipped_result(call: Call, reason: str, *, lost: bool = False) -> CallResult:
-    """Return the outcome of a call that was not computed again."""
+    """Return the result of a call that was not computed again."""
     reason = reason.removesuffix(" SKIP.").replace(f"API {call.name} ", "").rstrip(".")
     return CallResult(call.name, reason, None if call.backward is None else reason, lost)
 
 
 def _measure_call(runner: Replayer, call: Call) -> CallResult:
     replay = runner.replay(call)
-    again = cache(partial(runner.replay, call, moved=True))
+    replay_perturbed = cache(partial(runner.replay, call, moved=True))
 
-    def compute_moved(direction: str, name: str) -> Array | None:
-        """Return the reference of a result for moved inputs; None if there is none."""
-        results = getattr(again(), direction)
+    def find_perturbed_reference(direction: str, name: str) -> Array | None:
+        """Return the reference of a result, computed from inputs perturbed by rounding; None if there is none."""
+        results = getattr(replay_perturbed(), direction)
         if not isinstance(results, tuple):
             return None
         return next((_to_array(result.reference) for result in results if result.name == name), None)
 
     forward, backward = (
-        _measure_direction(call, direction, results, partial(compute_moved, direction))
+        _measure_direction(call, direction, results, partial(find_perturbed_reference, direction))
         for direction, results in zip((FORWARD, BACKWARD), replay)
     )
     assert forward is not None
@@ -155,9 +162,9 @@ def _measure_direction(
     call: Call,
     direction: str,
     results: tuple[Recomputed, ...] | str | None,
-    moved: Callable[[str], Array | None],
+    find_perturbed_reference: Callable[[str], Array | None],
 ) -> tuple[Measured, ...] | str | None:
-    """Return the measured results of a direction that are in no doubt, or the reason why there are none."""
+    """Return the measured results of a direction without the doubtful results, or the reason why there are none."""
     if not isinstance(results, tuple):
         return results
     measurements: list[Measured] = []
@@ -167,7 +174,7 @@ def _measure_direction(
             call.api,
             _to_array(result.reference),
             result.recorded,
-            moved=partial(moved, result.name),
+            moved=partial(find_perturbed_reference, result.name),
             direction=direction,
             summands=summands(call, result.reference.size),
         )

@@ -13,7 +13,7 @@ from probe_core.model.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class NameMappings:
-    """The names that a plan maps, by their names in ``Plan.options``.
+    """The options of a plan that map names. Each field is named as the key in ``Plan.options``.
 
     Attributes:
         mapping: A file that pairs rows, or its contents (``-dm``).
@@ -47,29 +47,29 @@ def maps_names(plan: Plan) -> bool:
 
 
 def choose_fuzzy_matcher(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:
-    """Return the plan with ``-f``.
+    """Return the plan with the fuzzy matcher, which ``-f`` selects.
 
     Args:
-        plan: The plan without it.
-        values: The flag.
+        plan: The plan without ``-f``.
+        values: The value of the flag; not used.
         option_names: The names of the options that the user gave.
 
     Raises:
-        UserError: The user chose a matcher as well.
+        UserError: The user also gave ``--match``.
     """
     if "matcher" in option_names:
-        what = "fuzzy (-f, --fuzzy-match) and matcher (--match, --matcher) exclude each other."
-        raise UserError(what, "Leave one of them out.")
+        problem = "-f (--fuzzy-match) and --match (--matcher) exclude each other."
+        raise UserError(problem, "Leave one of them out.")
     return replace(plan, matcher="fuzzy")
 
 
 def add_mappings(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:
-    """Return the plan with the options that map names; True stands for one without a file.
+    """Return the plan with the options that map names. An option without a file has the value True.
 
     Args:
-        plan: The plan without them.
-        values: The files.
+        plan: The plan without these options.
+        values: The file of each option that the user gave, or True.
         option_names: The names of the options that the user gave.
     """
     files = {name: value for name, value in values.items() if value is not True}
-    return plan.with_options(**files, across=len(files) < len(values))
+    return plan.with_options(**files, across=any(value is True for value in values.values()))

@@ -16,90 +16,114 @@ from probe_core.model.run import Run
 from probe_matching.likeness import get_content, is_unpaired, parse_place
 
 
-def find_regions(target: Run, golden: Run, calls: dict[int, int]) -> Iterator[Region]:
-    """Yield the regions between pairs of calls: consecutive calls of either run without partners."""
-    taken = set(calls.values())
-    stretch: list[int] = []
-    covered: set[int] = set()
+def find_regions(target: Run, golden: Run, partner_by_index: dict[int, int]) -> Iterator[Region]:
+    """Yield the regions between pairs of calls: consecutive calls of either run without partners.
+
+    Args:
+        target: The target.
+        golden: The golden.
+        partner_by_index: The index of the golden call, by the index of the target call.
+    """
+    paired_golden = set(partner_by_index.values())
+    yielded_golden: set[int] = set()
+    unpaired_target: list[int] = []
     last_partner = NO_PARTNER
     for index in range(len(target) + 1):
-        partner = calls.get(index) if index < len(target) else len(golden)
+        partner = partner_by_index.get(index) if index < len(target) else len(golden)
         if partner is None:
-            stretch.append(index)
+            unpaired_target.append(index)
             continue
-        golden_stretch: list[int] = []
+        unpaired_golden: list[int] = []
         position = last_partner + 1
-        while position < len(golden) and position not in taken and position not in covered:
-            golden_stretch.append(position)
+        while position < len(golden) and position not in paired_golden and position not in yielded_golden:
+            unpaired_golden.append(position)
             position += 1
-        covered.update(golden_stretch)
-        if stretch or golden_stretch:
-            yield Region(tuple(stretch), tuple(golden_stretch))
-        stretch, last_partner = [], partner
-    rest = [position for position in range(len(golden)) if position not in taken and position not in covered]
-    if rest:
-        yield Region((), tuple(rest))
+        yielded_golden.update(unpaired_golden)
+        if unpaired_target or unpaired_golden:
+            yield Region(tuple(unpaired_target), tuple(unpaired_golden))
+        unpaired_target, last_partner = [], partner
+    covered_golden = paired_golden | yielded_golden
+    remaining_golden = [index for index in range(len(golden)) if index not in covered_golden]
+    if remaining_golden:
+        yield Region((), tuple(remaining_golden))
 
 
 def pair_edges(matching: Matching, region: Region, target: Run, golden: Run) -> None:
-    """Pair the values that enter a region, and those that leave it, phase by phase.
+    """Pair the values that enter a region and the values that leave it, separately for each phase.
 
-    Values of equal shape and content pair first; then, by shape, inputs of the first call and outputs of the
-    last. If one side is a single call, values whose shape is unique pair as well. Single numbers, which all
-    have the same shape, pair by shape only in that case.
+    Values with equal shape and content are paired first. Then the inputs of the first call and the outputs of the
+    last call are paired by shape. If one side is a single call, values with a unique shape are paired as well. 0-d
+    tensors, which all have the same shape, are paired by shape only in this case.
     """
     golden_records = _group_by_phase(golden, region.golden)
     for phase, targets in _group_by_phase(target, region.target).items():
         goldens = golden_records.get(phase, [])
-        for is_entering in (True, False) if goldens else ():
+        if not goldens:
+            continue
+        for is_entering in (True, False):
             edges = _Edges(
-                matching, _find_flows(targets, target, is_entering), _find_flows(goldens, golden, is_entering)
+                matching,
+                _find_edge_values(targets, target, is_entering),
+                _find_edge_values(goldens, golden, is_entering),
             )
             edges.pair(_compute_likeness, lambda _: True)
             if 1 in (len(targets), len(goldens)):
-                edges.pair(_get_extent, lambda flow: flow.at_end)
+                edges.pair(_get_extent, lambda edge_value: edge_value.is_in_edge_call)
                 edges.pair_unique(_get_extent)
             else:
-                edges.pair(_get_extent, lambda flow: flow.at_end and bool(flow.slot.value.shape))
+                edges.pair(
+                    _get_extent, lambda edge_value: edge_value.is_in_edge_call and bool(edge_value.slot.value.shape)
+                )
 
 
-class _Flow(NamedTuple):
-    """A value that enters or leaves a region."""
+class _EdgeValue(NamedTuple):
+    """A value that enters or leaves a region.
+
+    Attributes:
+        number: Index of the slot in the run.
+        slot: The slot of the value.
+        is_of_module: True if the value belongs to a module.
+        is_in_edge_call: True if it enters the first call, or leaves the last call, of the region.
+    """
 
     number: int
     slot: Slot
     is_of_module: bool
-    at_end: bool
+    is_in_edge_call: bool
 
 
 class _Edges:
     """The unpaired values that enter, or leave, a region on both sides."""
 
-    def __init__(self, matching: Matching, targets: list[_Flow], goldens: list[_Flow]) -> None:
+    def __init__(self, matching: Matching, targets: list[_EdgeValue], goldens: list[_EdgeValue]) -> None:
         self._matching = matching
         self._targets, self._goldens = targets, goldens
 
-    def pair(self, key: Callable[[_Flow], object], is_chosen: Callable[[_Flow], bool]) -> None:
+    def pair(self, key: Callable[[_EdgeValue], object], is_chosen: Callable[[_EdgeValue], bool]) -> None:
         """Pair chosen values with equal keys, in order; values with the key None stay without partner."""
-        free: dict[object, list[_Flow]] = {}
-        for flow in filter(is_chosen, reversed(self._goldens)):
-            free.setdefault(key(flow), []).append(flow)
-        free.pop(None, None)
-        pairs = [(flow, queue.pop()) for flow in self._targets if is_chosen(flow) and (queue := free.get(key(flow)))]
+        goldens_by_key: dict[object, list[_EdgeValue]] = {}
+        for edge_value in filter(is_chosen, reversed(self._goldens)):
+            goldens_by_key.setdefault(key(edge_value), []).append(edge_value)
+        goldens_by_key.pop(None, None)
+        pairs: list[tuple[_EdgeValue, _EdgeValue]] = []
+        for edge_value in filter(is_chosen, self._targets):
+            goldens = goldens_by_key.get(key(edge_value))
+            if goldens:
+                pairs.append((edge_value, goldens.pop()))
         self._assign_partners(pairs)
 
-    def pair_unique(self, key: Callable[[_Flow], object]) -> None:
+    def pair_unique(self, key: Callable[[_EdgeValue], object]) -> None:
         """Pair values whose key occurs once on each side."""
-        counts = [Counter(map(key, flows)) for flows in (self._targets, self._goldens)]
+        counts = [Counter(map(key, edge_values)) for edge_values in (self._targets, self._goldens)]
         unique = {item for item, count in counts[0].items() if count == 1 and counts[1][item] == 1}
-        self.pair(key, lambda flow: key(flow) in unique)
+        self.pair(key, lambda edge_value: key(edge_value) in unique)
 
-    def _assign_partners(self, pairs: Sequence[tuple[_Flow, _Flow]]) -> None:
+    def _assign_partners(self, pairs: Sequence[tuple[_EdgeValue, _EdgeValue]]) -> None:
         for target, golden in pairs:
             self._matching.partners[target.number] = golden.number
         paired = {target.number for target, _ in pairs}, {golden.number for _, golden in pairs}
-        self._targets = [flow for flow in self._targets if flow.number not in paired[0]]
-        self._goldens = [flow for flow in self._goldens if flow.number not in paired[1]]
+        self._targets = [edge_value for edge_value in self._targets if edge_value.number not in paired[0]]
+        self._goldens = [edge_value for edge_value in self._goldens if edge_value.number not in paired[1]]
 
 
 def _group_by_phase(run: Run, indices: Iterable[int]) -> dict[str, list[Record]]:
@@ -111,7 +135,7 @@ def _group_by_phase(run: Run, indices: Iterable[int]) -> dict[str, list[Record]]
     return records
 
 
-def _find_flows(records: Sequence[Record], run: Run, is_entering: bool) -> list[_Flow]:
+def _find_edge_values(records: Sequence[Record], run: Run, is_entering: bool) -> list[_EdgeValue]:
     """Return the values that enter (or leave) the records from outside.
 
     Args:
@@ -120,32 +144,35 @@ def _find_flows(records: Sequence[Record], run: Run, is_entering: bool) -> list[
         is_entering: True for inputs that no earlier call returned, in order; False for outputs that no later call
             receives, in reverse order.
     """
-    inside: set[object] = set()
-    flows: list[_Flow] = []
-    end = records[0 if is_entering else -1]
+    internal_likenesses: set[object] = set()
+    edge_values: list[_EdgeValue] = []
+    edge_record = records[0 if is_entering else -1]
     for record in records if is_entering else reversed(records):
         start, is_of_module = run.starts[record.index], parse_place(record.key) is not None
-        between = []
+        opposite_likenesses: list[object] = []
         for place, slot in enumerate(record.slots):
             if slot.value.kind is not Kind.TENSOR:
                 continue
-            flow = _Flow(start + place, slot, is_of_module, record is end)
+            edge_value = _EdgeValue(start + place, slot, is_of_module, record is edge_record)
             if slot.side.is_source is not is_entering:
-                between.append(_compute_likeness(flow))
-            elif not is_unpaired(slot) and _compute_likeness(flow) not in inside:
-                flows.append(flow)
-        inside.update(likeness for likeness in between if likeness is not None)
-    return flows
+                opposite_likenesses.append(_compute_likeness(edge_value))
+            elif not is_unpaired(slot) and _compute_likeness(edge_value) not in internal_likenesses:
+                edge_values.append(edge_value)
+        internal_likenesses.update(likeness for likeness in opposite_likenesses if likeness is not None)
+    return edge_values
 
 
-def _get_extent(flow: _Flow) -> object:
-    return flow.slot.value.extent
+def _get_extent(edge_value: _EdgeValue) -> object:
+    return edge_value.slot.value.extent
 
 
-def _compute_likeness(flow: _Flow) -> object:
-    """Return a value's shape, content and whether a module has it; None for uniform or unknown content."""
-    numbers = flow.slot.value.statistics
-    content = get_content(flow.slot)
+def _compute_likeness(edge_value: _EdgeValue) -> object:
+    """Return the shape and the content of a value, and whether it belongs to a module.
+
+    Return None if the content is uniform or unknown.
+    """
+    numbers = edge_value.slot.value.statistics
+    content = get_content(edge_value.slot)
     if content is None or (numbers.max is not None and numbers.max == numbers.min):
         return None
-    return flow.slot.value.extent, content, flow.is_of_module
+    return edge_value.slot.value.extent, content, edge_value.is_of_module

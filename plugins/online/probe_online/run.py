@@ -44,14 +44,17 @@ STATE_INTERVAL_SECONDS = 1.0
 class ReceptionReporter(Protocol):
     """Display of a running receiver to a person."""
 
-    def report_start(self, address: str, files: ResultDirectory, earlier: int | None) -> None:
-        """Say where calls are expected; ``earlier`` calls were judged before, if it goes on with a state."""
+    def report_start(self, address: str, files: ResultDirectory, earlier_call_count: int | None) -> None:
+        """Report the address, and the number of calls judged earlier if the receiver resumes a state."""
 
     def report_refusal(self, sentence: str) -> None:
-        """Say that something was refused."""
+        """Report a refused connection or message."""
 
-    def show(self, ledger: Ledger, *, last: bool = False) -> None:
-        """Show the state, which is asked for several times a second."""
+    def show(self, ledger: Ledger) -> None:
+        """Show the state. The receiver calls this several times a second."""
+
+    def finish(self) -> None:
+        """Remove what ``show`` left on the terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,7 @@ def receive(plan: ReceptionPlan, manager: Manager, voice: ReceptionReporter) -> 
             received.interrupted = True
         finally:
             ledger.write(state_name)
-        voice.show(ledger, last=True)
+        voice.finish()
         return received
 
 

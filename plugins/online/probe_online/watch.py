@@ -38,14 +38,13 @@ from probe_recording import (
     parse_shared_name,
 )
 
-from probe_core.errors import UserError, make_printable
+from probe_core.errors import UserError, format_count, make_printable
 from probe_core.files.atomic import open_file, write_text
 from probe_online.aged import RemovalCounts, SenderPlace, find_senders_with_calls, remove_aged
 from probe_online.desk import Desk
 from probe_online.judging import SentPayload
 from probe_online.ledger import MAX_SESSIONS
 from probe_online.settings import MESSAGE_LIMITS, ReceiverSettings
-from probe_online.words import count
 
 POLL_SECONDS = 0.3
 ABANDONED_SECONDS = 600.0
@@ -113,7 +112,7 @@ class Watcher:
         self._tell_removed(remove_aged(self._directory, self._order.days, find_senders_with_calls(names)))
         self._earlier = self._complete(os.listdir(self._directory))  # noqa: PTH208
         if self._earlier:
-            senders = count(len(self._earlier), "sender")
+            senders = format_count(len(self._earlier), "sender")
             self._desk.add_sentence(f"{self._directory} was used before: {senders} left nothing to judge.")
         self._thread.start()
         return str(self._directory)
@@ -147,8 +146,8 @@ class Watcher:
 
     def _tell_removed(self, removed: RemovalCounts) -> None:
         if removed.files:
-            lost = f", {count(removed.calls, 'call')} among them that nobody judged" if removed.calls else ""
-            files = count(removed.files, "file")
+            lost = f", {format_count(removed.calls, 'call')} among them that nobody judged" if removed.calls else ""
+            files = format_count(removed.files, "file")
             self._desk.add_sentence(
                 f"{files} of trainings that wrote nothing for {self._order.days:g} days removed from "
                 f"{self._directory}{lost}."

@@ -1,4 +1,4 @@
-"""Words of a receiver: the verdict, the summary behind it, and lines or a table while it runs."""
+"""Output of a receiver: the verdict, the summary, and the progress as lines or as a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from probe_precheck import Status
 
 from probe_core.cli import console
-from probe_core.errors import make_printable
+from probe_core.errors import format_count, format_list, make_printable
 from probe_online.accounts import WORST, SessionAccount
 from probe_online.console import TerminalLines
 from probe_online.files import ResultDirectory
@@ -16,71 +16,79 @@ from probe_online.ledger import Ledger
 from probe_online.settings import ReceptionPlace
 
 LINE_INTERVAL_SECONDS = 60.0
-"""Seconds between two lines in a pipe."""
+"""Seconds between two progress lines if the output is not a terminal."""
 FRAME_INTERVAL_SECONDS = 0.5
+"""Seconds between two drawings of the table."""
+SPEED_INTERVAL_SECONDS = 2.0
+"""Minimum seconds over which the speed in the table is measured."""
 MAX_SHOWN_APIS = 8
-"""APIs that the table shows."""
+"""Maximum number of APIs in the table."""
+MAX_SHOWN_SENDERS = 8
+"""Maximum number of sessions, or ranks, in a clause of the verdict."""
 _COLOURS = {Status.ERROR: "red", Status.WARNING: "yellow", Status.PASS: "green", Status.SKIP: None}
-_WORDS = {Status.ERROR: "error", Status.WARNING: "warning", Status.PASS: "pass", Status.SKIP: "SKIP"}
-"""Words of the statuses, as the tables spell them."""
-
-
-def count(number: int, noun: str = "call") -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+_STATUS_TEXTS = {Status.ERROR: "error", Status.WARNING: "warning", Status.PASS: "pass", Status.SKIP: "SKIP"}
+"""Texts of the statuses, spelled as in the result tables."""
 
 
 def format_verdict(ledger: Ledger) -> str:
-    """Return the sentence that comes first: the first call in error, and what is not known."""
+    """Return the first sentence of the summary: the first call in error, and the calls whose verdict is unknown."""
     first, errors = ledger.find_first_error(), ledger.count_calls(Status.ERROR)
     judged = sum(ledger.count_calls(status) for status in (Status.ERROR, Status.WARNING, Status.PASS))
-    gaps = describe_gaps(ledger)
     if first is not None:
-        place = _name_of(first.rank, first.session, ledger)
-        text = f"{place}, step {first.step}: {make_printable(first.name)} is "
-        text += "the only call" if errors == 1 else f"the first of {count(errors)}"
-        text += f" in error, of {count(judged)} judged"
+        session_name = _format_session_name(first.rank, first.session, ledger)
+        position = "the only call" if errors == 1 else f"the first of {format_count(errors, 'call')}"
+        clauses = [f"{session_name}, step {first.step}: {make_printable(first.name)} is {position} in error"]
+        clauses.append(_count_with_verb(judged, "judged"))
     elif not judged:
-        text = "no call was judged, so nothing is known of any"
+        clauses = ["no call was judged"]
     else:
         warned = ledger.count_calls(Status.WARNING)
-        text = f"no call of {judged:,} judged is in error" + (f", {warned:,} with a warning" if warned else "")
-    if elsewhere := sum(
+        clauses = [f"no call of {judged:,} judged is in error" + (f", {warned:,} with a warning" if warned else "")]
+    elsewhere_count = sum(
         session_account.elsewhere
         for _, rank_account in ledger.iterate_ranks()
         for session_account in rank_account.sessions.values()
-    ):
-        text += f"; {count(elsewhere)} more went to other receivers, whose verdicts tell of them"
+    )
+    if elsewhere_count:
+        clauses.append(f"{format_count(elsewhere_count, 'further call')} went to other receivers, which report on them")
     if skipped := ledger.count_calls(Status.SKIP):
-        text += f"; {skipped:,} more {'has' if skipped == 1 else 'have'} a SKIP row with the reason"
-    return f"probe: {text}" + (f"; NOT ALL IS KNOWN: {', '.join(gaps)}" if gaps else "")
+        clauses.append(f"{_count_with_verb(skipped, 'skipped')} (reasons in the result file)")
+    if gaps := describe_gaps(ledger):
+        clauses.append(f"INCOMPLETE: {', '.join(gaps)}")
+    return f"probe: {'; '.join(clauses)}"
 
 
 def describe_gaps(ledger: Ledger) -> list[str]:
-    """Return what keeps a verdict from holding for all calls."""
+    """Return a clause for each group of calls that the verdict does not cover."""
     dropped = sum((rank_account.dropped.total() for _, rank_account in ledger.iterate_ranks()))
     missing = sum(rank_account.unknown for _, rank_account in ledger.iterate_ranks())
     lost = sum(rank_account.lost for _, rank_account in ledger.iterate_ranks())
-    vanished = ledger.list_vanished_senders()
-    parts = []
+    clauses = []
     if dropped:
-        parts.append(f"{count(dropped)} {'was' if dropped == 1 else 'were'} dropped by the training")
+        clauses.append(f"{_count_with_verb(dropped, 'dropped')} by the training")
     if missing:
-        parts.append(f"{count(missing)} did not arrive or {'was' if missing == 1 else 'were'} not judged")
+        clauses.append(f"{format_count(missing, 'call')} did not arrive or {_choose_verb(missing)} not judged")
     if lost:
-        parts.append(f"{count(lost)} ended the process that ran {'it' if lost == 1 else 'them'}")
-    if vanished:
-        names = ", ".join(_name_of(*sender, ledger) for sender in vanished[:MAX_SHOWN_APIS])
-        more_text = f" and {len(vanished) - MAX_SHOWN_APIS} more" if len(vanished) > MAX_SHOWN_APIS else ""
-        parts.append(f"{names}{more_text} ended without {'its' if len(vanished) == 1 else 'their'} last message")
+        clauses.append(f"{format_count(lost, 'call')} crashed the process that ran {'it' if lost == 1 else 'them'}")
+    if vanished_senders := ledger.list_vanished_senders():
+        names = [_format_session_name(*sender, ledger) for sender in vanished_senders]
+        clauses.append(f"{format_list(names, MAX_SHOWN_SENDERS)} sent no final message")
     if absent := ledger.list_absent_ranks():
-        more_text = f" and {len(absent) - MAX_SHOWN_APIS} more" if len(absent) > MAX_SHOWN_APIS else ""
-        parts.append(f"rank {', '.join(map(str, absent[:MAX_SHOWN_APIS]))}{more_text} never connected")
-    return parts
+        ranks = "rank" if len(absent) == 1 else "ranks"
+        clauses.append(f"{ranks} {format_list(absent, MAX_SHOWN_SENDERS)} never connected")
+    return clauses
 
 
-def _name_of(rank: int, session: str, ledger: Ledger) -> str:
-    """Return the name of a session: that of its rank if the rank has no other one."""
+def _choose_verb(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _count_with_verb(count: int, participle: str) -> str:
+    return f"{format_count(count, 'call')} {_choose_verb(count)} {participle}"
+
+
+def _format_session_name(rank: int, session: str, ledger: Ledger) -> str:
+    """Return the name of a session. If its rank has no other session, this is the name of the rank."""
     rank_account = ledger.ranks[rank]
     if len(rank_account.sessions) == 1 or session not in rank_account.sessions:
         return f"rank {rank}"
@@ -88,19 +96,19 @@ def _name_of(rank: int, session: str, ledger: Ledger) -> str:
 
 
 def print_summary(ledger: Ledger, files: ResultDirectory) -> None:
-    """Print the verdict, and the summary behind it."""
+    """Print the verdict, the summary of each session, and the paths of the result files."""
     sentence = format_verdict(ledger)
-    is_good = ledger.find_first_error() is None and not describe_gaps(ledger) and ledger.count_calls(Status.PASS)
-    colour = "red" if ledger.find_first_error() is not None else "green" if is_good else "yellow"
-    console.show(console.style(sentence, fg=colour, bold=True))
     first = ledger.find_first_error()
+    is_passed = first is None and not describe_gaps(ledger) and ledger.count_calls(Status.PASS)
+    colour = "red" if first is not None else "green" if is_passed else "yellow"
+    console.show(console.style(sentence, fg=colour, bold=True))
     if first is not None and first.message:
         console.show(f"  {make_printable(first.message)}")
     for rank, rank_account in ledger.iterate_ranks():
         if len(rank_account.sessions) > 1:
             console.show(f"  rank {rank} has {len(rank_account.sessions)} sessions; each was judged separately")
         for session, account in rank_account.sessions.items():
-            _show_account(_name_of(rank, session, ledger), account)
+            _show_account(_format_session_name(rank, session, ledger), account)
     for path in files.paths:
         console.show(f"  wrote {path}")
     console.show(f"  wrote {ledger.path}")
@@ -108,33 +116,32 @@ def print_summary(ledger: Ledger, files: ResultDirectory) -> None:
 
 def _show_account(name: str, account: SessionAccount) -> None:
     parts = [
-        console.style(f"{account.verdicts[status].total():,} {_WORDS[status]}",
+        console.style(f"{account.verdicts[status].total():,} {_STATUS_TEXTS[status]}",
                       fg=_COLOURS[status] if account.verdicts[status] else None)
         for status in WORST
     ]  # fmt: skip
     console.show(f"  {name}: {', '.join(parts)}")
     for status in (Status.ERROR, Status.WARNING):
         if account.verdicts[status]:
-            console.show(f"    {_WORDS[status]}: {_format_apis(account.verdicts[status])}")
+            console.show(f"    {_STATUS_TEXTS[status]}: {_format_apis(account.verdicts[status])}")
     if account.dropped:
         console.show(f"    dropped by the training: {_format_apis(account.dropped)}")
     if account.left_out:
         console.show(f"    left out by the lists: {_format_apis(account.left_out)}")
     if not account.ended:
         console.show(
-            f"    it ended without its last message; {count(account.settled)} of it were judged or left out, "
-            "and the others are not known"
+            f"    the session sent no final message; {_count_with_verb(account.settled, 'judged or left out')}, "
+            "and the verdicts on the others are unknown"
         )
 
 
 def _format_apis(counts: dict[str, int]) -> str:
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    more_text = f" and {len(ordered) - MAX_SHOWN_APIS} more" if len(ordered) > MAX_SHOWN_APIS else ""
-    return ", ".join(f"{make_printable(api)} {number:,}" for api, number in ordered[:MAX_SHOWN_APIS]) + more_text
+    counts_by_frequency = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return format_list((f"{make_printable(api)} {number:,}" for api, number in counts_by_frequency), MAX_SHOWN_APIS)
 
 
 class ReceptionPrinter:
-    """Voice of a receiver: a table that is drawn again on a terminal, quiet lines in a pipe.
+    """Printer of the progress of a receiver: a table that is redrawn on a terminal, or else single lines.
 
     Args:
         place: The place where calls arrive.
@@ -143,78 +150,80 @@ class ReceptionPrinter:
     def __init__(self, place: ReceptionPlace) -> None:
         self._place = place
         self._is_live = sys.stderr.isatty()
-        self._next = 0.0
+        self._next_print_time = 0.0
         self._lines = TerminalLines()
-        self._began = time.monotonic()
-        self._before = (0, self._began)
-        self._shown = -1
+        self._start_time = time.monotonic()
+        self._last_count, self._last_count_time = 0, self._start_time
+        self._last_printed_count = -1
 
-    def report_start(self, address: str, files: ResultDirectory, earlier: int | None) -> None:
-        """Say where calls are expected, and how they travel."""
+    def report_start(self, address: str, files: ResultDirectory, earlier_call_count: int | None) -> None:
+        """Print the address at which calls arrive, and a warning if they arrive unencrypted."""
         place = self._place
-        if earlier is not None:
-            console.note(f"probe goes on with online_{files.time_stamp}.json: {count(earlier)} judged earlier")
+        if earlier_call_count is not None:
+            earlier_calls = _count_with_verb(earlier_call_count, "judged")
+            console.note(f"probe resumes online_{files.time_stamp}.json; {earlier_calls} earlier")
         console.note(f"probe waits for calls at {address}, and writes to {files.directory}")
         if place.directory is None and place.tls is None and place.consent:
             console.warn(
-                f"Calls arrive in PLAIN TEXT from anyone who reaches {address} ({place.consent} allows it): "
-                "tensors can be read on the way, and verdicts forged."
+                f"Calls arrive in PLAIN TEXT from anyone who can reach {address} ({place.consent} allows this). "
+                "Others can read the tensors and forge verdicts."
             )
 
     def report_refusal(self, sentence: str) -> None:
-        """Say that something was refused."""
+        """Print a sentence on a refused connection or message."""
         self._lines.wipe()
         console.note(sentence)
 
-    def show(self, ledger: Ledger, *, last: bool = False) -> None:
-        """Draw the table again, or print a line from time to time if there is something new."""
+    def show(self, ledger: Ledger) -> None:
+        """Redraw the table, or print a line if enough time has passed and further calls were judged."""
         now = time.monotonic()
-        if not last and now < self._next:
+        if now < self._next_print_time:
             return
-        if last:
-            self._lines.wipe()
-            return
-        done = sum(rank_account.judged for _, rank_account in ledger.iterate_ranks())
-        speed = (done - self._before[0]) / max(now - self._before[1], 1e-3)
+        judged_count = sum(rank_account.judged for _, rank_account in ledger.iterate_ranks())
+        speed = (judged_count - self._last_count) / max(now - self._last_count_time, 1e-3)
         if self._is_live:
-            self._next = now + FRAME_INTERVAL_SECONDS
-            if now - self._before[1] > 2.0:
-                self._before = (done, now)
-            self._lines.draw(_format_table(ledger, done, speed))
-        elif now - self._began >= LINE_INTERVAL_SECONDS and done != self._shown:
-            self._next, self._shown = now + LINE_INTERVAL_SECONDS, done
-            self._before = (done, now)
-            console.note(_format_line(ledger, done, speed))
+            self._next_print_time = now + FRAME_INTERVAL_SECONDS
+            if now - self._last_count_time > SPEED_INTERVAL_SECONDS:
+                self._last_count, self._last_count_time = judged_count, now
+            self._lines.draw(_format_table(ledger, judged_count, speed))
+        elif now - self._start_time >= LINE_INTERVAL_SECONDS and judged_count != self._last_printed_count:
+            self._next_print_time, self._last_printed_count = now + LINE_INTERVAL_SECONDS, judged_count
+            self._last_count, self._last_count_time = judged_count, now
+            console.note(_format_line(ledger, judged_count, speed))
+
+    def finish(self) -> None:
+        """Wipe the table."""
+        self._lines.wipe()
 
 
-def _format_line(ledger: Ledger, done: int, speed: float) -> str:
-    counts = ", ".join(f"{ledger.count_calls(status):,} {_WORDS[status]}" for status in WORST)
+def _format_line(ledger: Ledger, judged_count: int, speed: float) -> str:
+    counts = ", ".join(f"{ledger.count_calls(status):,} {_STATUS_TEXTS[status]}" for status in WORST)
     dropped = sum(rank_account.dropped.total() for _, rank_account in ledger.iterate_ranks())
     first = ledger.find_first_error()
-    worst = ""
+    first_error_text = ""
     if first is not None:
-        place = _name_of(first.rank, first.session, ledger)
-        worst = f"; first in error: {place}, step {first.step}, {first.name}"
+        session_name = _format_session_name(first.rank, first.session, ledger)
+        first_error_text = f"; first in error: {session_name}, step {first.step}, {first.name}"
     return (
-        f"{count(done)} judged ({speed:.1f}/s), {ledger.in_work:,} in work: {counts}, "
-        f"{dropped:,} dropped{make_printable(worst)}"
+        f"{format_count(judged_count, 'call')} judged ({speed:.1f}/s), {ledger.in_work:,} in progress: {counts}, "
+        f"{dropped:,} dropped{make_printable(first_error_text)}"
     )
 
 
-def _format_table(ledger: Ledger, done: int, speed: float) -> list[str]:
-    """Return the lines of the table: the whole, each session, and the APIs that did not pass."""
-    lines = [_format_line(ledger, done, speed)]
-    bad: dict[str, list[int]] = {}
+def _format_table(ledger: Ledger, judged_count: int, speed: float) -> list[str]:
+    """Return the lines of the table: the total, a line for each session, and the APIs with errors or warnings."""
+    lines = [_format_line(ledger, judged_count, speed)]
+    failure_counts: dict[str, list[int]] = {}
     for rank, rank_account in ledger.iterate_ranks():
         for number, account in enumerate(rank_account.sessions.values(), 1):
-            numbers = "  ".join(f"{_WORDS[status]} {account.verdicts[status].total():,}" for status in WORST)
-            state = "sending" if account.is_connected else "ended" if account.ended else "gone"
+            numbers = "  ".join(f"{_STATUS_TEXTS[status]} {account.verdicts[status].total():,}" for status in WORST)
+            state = "sending" if account.is_connected else "ended" if account.ended else "disconnected"
             name = f"{rank}" if len(rank_account.sessions) == 1 else f"{rank}, session {number}"
-            lines.append(f"  rank {name:<4} {state:8} {numbers}  dropped {account.dropped.total():,}")
-            for place, status in enumerate((Status.ERROR, Status.WARNING)):
-                for api, errors in account.verdicts[status].items():
-                    bad.setdefault(api, [0, 0])[place] += errors
-    ordered = sorted(bad.items(), key=lambda item: ([-number for number in item[1]], item[0]))
+            lines.append(f"  rank {name:<4} {state:12} {numbers}  dropped {account.dropped.total():,}")
+            for column, status in enumerate((Status.ERROR, Status.WARNING)):
+                for api, call_count in account.verdicts[status].items():
+                    failure_counts.setdefault(api, [0, 0])[column] += call_count
+    ordered = sorted(failure_counts.items(), key=lambda item: ([-number for number in item[1]], item[0]))
     lines += [
         f"    {make_printable(api, 50):50} error {errors:,}  warning {warnings:,}"
         for api, (errors, warnings) in ordered[:MAX_SHOWN_APIS]

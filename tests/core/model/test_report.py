@@ -118,7 +118,7 @@ def test_calls_that_may_be_mispaired_are_no_suspects(tmp_path: Path) -> None:
     assert found.suspects == ()
     assert "such as Torch.relu.forward" in found.notes[0] and "Use -f" in found.notes[0]
     assert outcome(found) is Outcome.AGREE, "once calls are aligned, all that both runs made agrees"
-    assert found.answer is not None and "2 more were recorded in one run only" in found.answer.sentence
+    assert found.answer is not None and "2 further values were recorded in one run only" in found.answer.sentence
 
 
 def test_the_module_is_named_and_modules_around_it_are_left_out(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_more_than_rounding_is(dtype: Any, amount: float, tmp_path: Path) -> Non
 def test_growth_by_less_than_ten_times_is_no_jump(tmp_path: Path) -> None:
     """No call is accused; the runs cannot be said to agree either."""
     assert drifting(tmp_path, ("a", 5e-6, 4e-5)) == [
-        "a is the first whose values differ by more than rounding explains; the difference grew call by call"
+        "a is the first call whose values differ by more than rounding explains; the difference grew call by call"
     ]
 
 

@@ -191,7 +191,7 @@ def test_spellings_of_a_dtype_and_an_unknown_requires_grad_are_no_difference(pai
 def test_a_wrong_gradient_is_found_against_the_other_framework(pairs: Path, tmp_path: Path) -> None:
     report, _ = compared(pairs / "msbug_mix_tensor", pairs / "pt_mix_tensor", tmp_path)
     assert report.suspects[0].op == "Mint.split.0.backward"
-    assert "and returns what MintFunctional.linear.0.backward receives" in report.suspects[0].why
+    assert "and returns the value that MintFunctional.linear.0.backward receives" in report.suspects[0].why
     assert report.counts.levels[Level.ERROR] > 10
 
 

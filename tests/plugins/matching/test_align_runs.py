@@ -134,8 +134,8 @@ def test_the_console_says_what_does_not_line_up(runs: Any, probe: Any, tmp_path:
     base = runs("tensor_L1_fuzzy")
     sides = base / "npu_dump", base / "bench_dump"
     assert probe("compare", *sides, "--match", "align", "-o", tmp_path / "o", "--format", "xlsx,csv,jsonl") == 0
-    assert "calls that do not line up, in 2 places:" in probe.out
-    assert probe.out.startswith("AGREE: equal in all 40 values that both runs recorded; 8 more ")
+    assert "calls that could not be aligned, in 2 places:" in probe.out
+    assert probe.out.startswith("AGREE: equal in all 40 values that both runs recorded; 8 further values ")
     assert "    inserted: Torch.relu.0.forward, Torch.add.0.forward\n" in probe.out
     assert "    missing: Torch.mul.1.forward\n" in probe.out
 
@@ -277,7 +277,7 @@ def test_fused_calls_that_differ_are_suspect_at_their_end(task: str, turned: boo
     sides = (fused(factor=9.0), plain()) if turned else (plain(factor=9.0), fused())
     report, _ = aligned(*(written(tmp_path / name, calls, task) for name, calls in zip("tg", sides)))
     assert suspects(report)[0] == (ONE if turned else "Tensor.__mul__.0.forward")
-    assert "calls that do not line up" in report.suspects[0].why
+    assert "calls that could not be aligned" in report.suspects[0].why
     assert report.suspects[0].row.endswith("forward.output.0")
     assert len(report.suspects) == 1, "what takes its output in is no other finding"
 

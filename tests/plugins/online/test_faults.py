@@ -103,7 +103,7 @@ def test_frames_that_are_reordered_and_repeated(truth: Truth, tmp_path: Path) ->
     told = check(truth, outcome, summary, tmp_path / "out", left=len(left))
     assert left and told["left_out"] == len(left)
     assert told["judged"] == truth.made - len(left) and all_is_known(told), told
-    assert "NOT ALL" not in end.verdict()
+    assert "INCOMPLETE" not in end.verdict()
 
 
 def test_checksums_that_are_wrong_once_twice_and_three_times(truth: Truth, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_checksums_that_are_wrong_once_twice_and_three_times(truth: Truth, tmp_p
     assert seen == {b"Functional.conv2d.0.": 2, b"Functional.conv2d.2.": 3, b"Functional.conv2d.4.": 3}
     assert told["judged"] == truth.made - 1 and told["dropped: damaged"] == 1
     assert all_is_known(told), told
-    assert end.verdict() == (f"{truth.sentence(lost=1)}; NOT ALL IS KNOWN: 1 call was dropped by the training")
+    assert end.verdict() == (f"{truth.sentence(lost=1)}; INCOMPLETE: 1 call was dropped by the training")
 
 
 PLACES: dict[str, Any] = {
@@ -157,7 +157,7 @@ def test_a_wrong_bit_anywhere(truth: Truth, tmp_path: Path) -> None:
     told = check(truth, outcome, summary, tmp_path / "out")
     assert len(done) == 2 * len(PLACES)
     assert told["judged"] == truth.made and all_is_known(told), (told, end.heard)
-    assert "NOT ALL" not in end.verdict()
+    assert "INCOMPLETE" not in end.verdict()
 
 
 @pytest.mark.parametrize("what", ["the number", "the kind"])
@@ -184,7 +184,7 @@ def test_a_wrong_bit_of_the_last_call_when_the_training_has_ended(what: str, tru
         outcome, summary = trained(tmp_path / "run", note, port=between.port, online_drain=20)
     told = check(truth, outcome, summary, tmp_path / "out")
     assert done and told["judged"] == truth.made and all_is_known(told), (told, end.heard)
-    assert "NOT ALL" not in end.verdict()
+    assert "INCOMPLETE" not in end.verdict()
 
 
 @pytest.mark.parametrize("policy", ["drop", "wait"])
@@ -205,7 +205,7 @@ def test_a_link_of_100_kilobytes_a_second(
     assert passed < 100_000 * seconds + 10_000
     assert told["dropped: no room"] and told["waiting"] and told["judged"]
     assert told["judged"] + told["dropped: no room"] + told["waiting"] >= truth.made
-    assert "rank 0 ended without its last message" in end.verdict()
+    assert "rank 0 sent no final message" in end.verdict()
 
 
 def test_a_receiver_that_takes_one_call_at_a_time(truth: Truth, tmp_path: Path) -> None:
@@ -233,4 +233,4 @@ def test_clocks_that_jump(truth: Truth, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.undo()
     told = check(truth, outcome, summary, tmp_path / "out")
     assert told["judged"] == truth.made and all_is_known(told), told
-    assert "NOT ALL" not in end.verdict()
+    assert "INCOMPLETE" not in end.verdict()

@@ -93,7 +93,7 @@ def test_a_receiver_that_is_killed_at_random_moments(times: int, truth: Truth, t
     told = check(truth, outcome, summary, out)
     assert told["judged"] == truth.made and all_is_known(told), told
     assert len(list(out.glob("online_*.json"))) == 1 and not list(out.glob(".*"))
-    assert all(any("goes on with" in line for line in end.said) for end in ends[1:])
+    assert all(any("probe resumes" in line for line in end.said) for end in ends[1:])
     assert code == EXIT_FINISHED, (printed, ends[-1].said)
     assert printed.splitlines()[0] == truth.sentence()
 
@@ -132,7 +132,7 @@ def test_receiver_judges_a_training_that_is_killed_and_started_again(times: int,
     assert rows_in(tmp_path / "out", session=summary["session"]) == truth.rows
     assert training.differences(truth.outcome, outcome) == []
     assert "no call of" in verdict and "rank 0 in session 1 (" in verdict
-    assert verdict.endswith(" ended without their last message")
+    assert verdict.endswith(" sent no final message")
 
 
 def kill_a_training(path: Path, port: int, seconds: float, out: Path) -> None:
@@ -272,7 +272,7 @@ def test_strangers_while_a_training_sends(truth: Truth, tmp_path: Path) -> None:
     assert "announces a head of 2,147,483,648 bytes" in heard and "announces a body of 2,147,483,648" in heard
     assert all(b"text" in answer for answer in answers.values() if answer) and len(answers) == len(strangers)
     assert sum(map(bool, answers.values())) > len(strangers) // 2
-    assert "NOT ALL" not in end.verdict()
+    assert "INCOMPLETE" not in end.verdict()
     judged = rows_in(tmp_path / "out", rank=7)
     assert {name for _, name in judged} == set(wrong)
     assert {rows[0]["Forward Test Success"] for rows in judged.values()} == {"SKIP"}
@@ -301,4 +301,4 @@ def test_a_thousand_connections_while_a_training_sends(truth: Truth, tmp_path: P
     assert len(opened) >= 300
     told = check(truth, outcome, summary, tmp_path / "out")
     assert told["judged"] == truth.made and all_is_known(told), told
-    assert "did not say who they are" in "".join(end.heard) and "NOT ALL" not in end.verdict()
+    assert "did not say who they are" in "".join(end.heard) and "INCOMPLETE" not in end.verdict()

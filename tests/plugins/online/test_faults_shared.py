@@ -100,7 +100,7 @@ def test_a_directory_that_is_read_only_for_a_while(
     said = capfd.readouterr().err
     assert said.count("Read-only file system. The training goes on") == 1 and said.count("again.") == 1
     assert sum("cannot be claimed: Read-only file system" in heard for heard in end.heard) == 1
-    assert "NOT ALL" not in end.verdict()
+    assert "INCOMPLETE" not in end.verdict()
 
 
 class Trap:
@@ -135,4 +135,4 @@ def test_files_that_do_harm_beside_those_of_a_training(truth: Truth, tmp_path: P
     aside = {path.name for path in (place / "set_aside").iterdir()}
     assert {"x0.prb", "x0.prb.reason.txt", f"{session}.r0.hello.prb"} <= aside
     assert (place / f"{session}.r0.{0:010d}.prb.pt").read_bytes() == poison  # no file of ours
-    assert "NOT ALL" not in end.verdict()
+    assert "INCOMPLETE" not in end.verdict()

@@ -166,4 +166,4 @@ def test_a_certificate_that_is_rotated_in_mid_run(
     said = capfd.readouterr().err
     assert "the certificate is not accepted: self-signed certificate" in said
     assert said.count("The training goes on") == said.count("are sent to") == 1
-    assert "NOT ALL" not in end.verdict()
+    assert "INCOMPLETE" not in end.verdict()

@@ -14,7 +14,7 @@ from probe_precheck import Status
 
 from probe_core.errors import UserError
 
-FIRST = "probe: rank 1, step 2: Torch.mul.7 is the first of 2 calls in error, of 3 calls judged"
+FIRST = "probe: rank 1, step 2: Torch.mul.7 is the first of 2 calls in error; 3 calls were judged"
 
 
 def judge(ledger: Ledger, rank: int, step: int, seq: int, name: str, status: Status, session: str = "s") -> None:
@@ -57,7 +57,7 @@ def test_a_call_counts_once_however_often_it_is_sent(tmp_path: Path) -> None:
     ledger.tally(0, "s", {"Torch.add": 6}, {}, ended=True)
     assert ledger.ranks[0].unknown == 2
     ledger.note_settled_elsewhere(0, "s", 2)
-    assert "2 calls more went to other receivers" in words.format_verdict(ledger)
+    assert "2 further calls went to other receivers" in words.format_verdict(ledger)
     assert ledger.ranks[0].unknown == 0 and ledger.is_over(600)
 
 
@@ -72,9 +72,7 @@ def test_a_rank_that_was_announced_is_waited_for_and_named(tmp_path: Path) -> No
         and ledger.list_absent_ranks() == [1]
         and "rank 1 never connected" in words.format_verdict(ledger)
     )
-    assert "1 more have a SKIP row" not in words.format_verdict(
-        ledger
-    ) and "1 more has a SKIP row" in words.format_verdict(ledger)
+    assert "; 1 call was skipped (reasons in the result file)" in words.format_verdict(ledger)
     again = Ledger(ledger.path, frozenset({0, 1}))
     ledger.write()
     again.load(json.loads(ledger.path.read_text()), [])
@@ -95,12 +93,12 @@ def test_the_table_is_drawn_over_itself_on_a_terminal(
     speaker.show(ledger)
     speaker.show(ledger)  # too early for another
     monkeypatch.setattr(words, "FRAME_INTERVAL_SECONDS", 0.0)
-    speaker._next = 0.0
+    speaker._next_print_time = 0.0
     speaker.show(ledger)
     printed = capsys.readouterr().err
     lines = printed.split("\x1b[3A\x1b[J")
     assert len(lines) == 2 and lines[0].count("\n") == lines[1].count("\n") == 3
-    assert "rank 1    sending  error 1" in printed and "\x1b[2J" not in printed
+    assert "rank 1    sending      error 1" in printed and "\x1b[2J" not in printed
 
 
 @pytest.mark.parametrize(

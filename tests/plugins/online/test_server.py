@@ -28,7 +28,7 @@ def test_a_training_over_tcp_and_what_is_said_of_it(frames: list[bytes], tmp_pat
         code, printed = found.end()
     assert code == EXIT_FINISHED, found.said
     assert printed.splitlines()[0] == (
-        f"probe: rank 0, step 0: Functional.softmax.2 is the only call in error, of {len(frames)} calls judged"
+        f"probe: rank 0, step 0: Functional.softmax.2 is the only call in error; {len(frames)} calls were judged"
     )
     assert ended.head["verdicts"]["error"] == {"Functional.softmax": 1}
     rows = result_rows(tmp_path)
@@ -45,7 +45,7 @@ def test_a_receiver_that_is_killed_goes_on_without_loss_or_repetition(frames: li
     session, left = "5e" * 16, dict(enumerate(frames))
     for round_ in range(5):
         with receiver(*LOCAL, "-o", tmp_path) as found:
-            assert any("goes on with" in line for line in found.said) == (round_ > 0)
+            assert any("probe resumes" in line for line in found.said) == (round_ > 0)
             client = Client(found.address, session=session)
             for seq in list(left):
                 client.call(left[seq])
@@ -148,8 +148,8 @@ def test_what_is_not_known_is_in_the_first_sentence(frames: list[bytes], tmp_pat
         code, printed = found.end()
     assert code == EXIT_DATA_LOST
     assert printed.splitlines()[0] == (
-        "probe: no call of 5 judged is in error; NOT ALL IS KNOWN: 3 calls were dropped by the training, "
-        "4 calls did not arrive or were not judged, rank 0 ended without its last message"
+        "probe: no call of 5 judged is in error; INCOMPLETE: 3 calls were dropped by the training, "
+        "4 calls did not arrive or were not judged, rank 0 sent no final message"
     )
 
 

@@ -49,8 +49,8 @@ def test_receiver_judges_the_calls_of_a_second_session(frames: list[bytes], tmp_
     assert statuses(tmp_path, SECOND) == {**statuses(tmp_path, FIRST), WRONG: "error"}
     lines = printed.splitlines()
     assert lines[0] == (
-        f"probe: rank 0 in session 2 (b2b2b2b2), step 0: {WRONG} is the only call in error, "
-        f"of {len(same) + len(frames)} calls judged"
+        f"probe: rank 0 in session 2 (b2b2b2b2), step 0: {WRONG} is the only call in error; "
+        f"{len(same) + len(frames)} calls were judged"
     )
     assert f"  rank 0 in session 1 (a1a1a1a1): 0 error, 0 warning, {len(same)} pass, 0 SKIP" in lines
     assert f"  rank 0 in session 2 (b2b2b2b2): 1 error, 0 warning, {len(same)} pass, 0 SKIP" in lines
@@ -97,7 +97,7 @@ def test_receiver_that_is_started_again_keeps_sessions_apart(frames: list[bytes]
             client.wait_for(2)
         os.kill(found.process.pid, 9)
     with receiver(*LOCAL, "-o", tmp_path) as found:
-        assert any("4 calls judged earlier" in line for line in found.said), found.said
+        assert any("4 calls were judged earlier" in line for line in found.said), found.said
         first, second = Client(found.address, session=FIRST), Client(found.address, session=SECOND)
         first.call(frames[0])  # its answer was lost
         first.wait_for(1)
@@ -110,7 +110,7 @@ def test_receiver_that_is_started_again_keeps_sessions_apart(frames: list[bytes]
     assert code == EXIT_FINISHED, (found.said, printed)
     assert sum(ended["pass"].values()) == 2
     assert len(statuses(tmp_path, FIRST)) == 2 and len(statuses(tmp_path, SECOND)) == len(frames)
-    assert "NOT ALL IS KNOWN" not in printed
+    assert "INCOMPLETE" not in printed
 
 
 def test_receiver_refuses_the_files_of_an_earlier_version(probe: Probe, tmp_path: Path) -> None:

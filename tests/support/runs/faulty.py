@@ -48,7 +48,7 @@ class Truth:
 
     def sentence(self, lost: int = 0) -> str:
         """Return the verdict on the training if ``lost`` of the judged calls are not known."""
-        skipped = f"{self.made - self.judged} more have a SKIP row with the reason"
+        skipped = f"{self.made - self.judged} calls were skipped (reasons in the result file)"
         return f"probe: no call of {self.judged - lost} judged is in error; {skipped}"
 
 

@@ -51,7 +51,7 @@ class Receiver:
         finally:
             self._began.set()
 
-    def report_start(self, address: str, files: object, earlier: int | None) -> None:
+    def report_start(self, address: str, files: object, earlier_call_count: int | None) -> None:
         """Note the address."""
         host, _, port = address.rpartition(":")
         self.address = host, int(port) if port.isdecimal() else 0
@@ -61,9 +61,12 @@ class Receiver:
         """Note a sentence."""
         self.heard.append(sentence)
 
-    def show(self, ledger: Ledger, *, last: bool = False) -> None:
+    def show(self, ledger: Ledger) -> None:
         """Note the ledger."""
         self.ledger = ledger
+
+    def finish(self) -> None:
+        """Do nothing, as there is no table."""
 
     def verdict(self) -> str:
         """Wait for its end; return its first line."""

@@ -23,6 +23,7 @@ from probe_diagnosis.answer.printing import print_answer
 from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.answer.same_files import state_same_files
 from probe_diagnosis.answer.suspects import Suspects
+from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.difference.walking import Node
@@ -188,7 +189,7 @@ def _iterate_step_causes(compared: Compared, part: str) -> Iterator[Finding]:
         elif node.because.cause is Cause.DELIVERED and shared_cause.op == node.facts.op:
             # The rank's own statement does not know what other ranks sent.
             shared_cause = replace(
-                replace_statement(shared_cause, node.because.statement), evidence=node.because.evidence
+                replace_statement(shared_cause, build_statement(node.because)), evidence=node.because.evidence
             )
         yield replace(shared_cause, step=part, rank=node.rank)
     if first:

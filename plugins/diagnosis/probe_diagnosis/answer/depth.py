@@ -15,16 +15,16 @@ from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 
 
 class CallDepth(NamedTuple):
-    """A call of one rank.
+    """The distance of a call of one rank, and its communication.
 
     Attributes:
-        op: Its key.
-        distance: The largest relative distance of what it returns; inf for one without a size, None if
-            nothing that it returns was judged.
+        op: The key of the call.
+        distance: The largest relative distance of the outputs; inf if the distance of an output has no size, as
+            for different shapes; None if no output was judged.
         noise: The largest relative distance that rounding explains.
         api: The name of the communication API; empty for any other call.
-        sends: The ranks that it sends values to; empty for a call without a direction.
-        receives: The ranks that it receives values from.
+        sends: The ranks that the call sends values to; empty for a call without a direction.
+        receives: The ranks that the call receives values from.
         group: The ranks that take part in a collective call; empty for the default group.
         is_collective: True if all ranks of the group send to all.
     """
@@ -40,12 +40,12 @@ class CallDepth(NamedTuple):
 
 
 def depths(finished: Finished) -> list[CallDepth]:
-    """Return the calls of a rank in the order of time; none if this kit did not look for suspects."""
+    """Return the calls of a rank in the order of their effects; empty if another plugin provided the finder."""
     if not isinstance(finished.finder, Suspects):
         return []
     calls, rank = finished.finder.facts.ops, finished.pair.rank
-    lines, is_judged = calls.table.lines, calls.table.lines["state"] != UNJUDGED_CODE
-    is_judged &= ~calls.table.is_source
+    lines = calls.table.lines
+    is_judged = (lines["state"] != UNJUDGED_CODE) & ~calls.table.is_source
     with np.errstate(all="ignore"):
         relative = np.where(lines["distance"] == 0, 0.0, lines["distance"] / lines["scale"])
     is_known = calls.has_any(is_judged).tolist()
@@ -68,18 +68,26 @@ def _create_depth(
 ) -> CallDepth:
     if call is None or call.api.flow is Flow.NONE:
         return CallDepth(op, distance, noise)
-    sends, receives = tuple(_iterate_peers(call, rank, True)), tuple(_iterate_peers(call, rank, False))
-    return CallDepth(op, distance, noise, call.api.name, sends, receives, call.group, call.api.flow is Flow.ALL)
+    return CallDepth(
+        op,
+        distance,
+        noise,
+        call.api.name,
+        sends=tuple(_iterate_peers(call, rank, is_sending=True)),
+        receives=tuple(_iterate_peers(call, rank, is_sending=False)),
+        group=call.group,
+        is_collective=call.api.flow is Flow.ALL,
+    )
 
 
-def _iterate_peers(call: CommunicationCall, rank: int, sends: bool) -> Iterator[int]:
-    """Yield the ranks at the other end of a call with a direction."""
-    yield from (peer.rank for peer in call.peers if peer.sends is sends)
+def _iterate_peers(call: CommunicationCall, rank: int, *, is_sending: bool) -> Iterator[int]:
+    """Yield the ranks to which a call sends values (``is_sending``) or from which it receives values."""
+    yield from (peer.rank for peer in call.peers if peer.sends is is_sending)
     if call.root is None or call.api.flow not in (Flow.FROM_ROOT, Flow.TO_ROOT):
         return
     from_root = call.api.flow is Flow.FROM_ROOT
     if rank == call.root:
-        if sends is from_root:
+        if is_sending is from_root:
             yield from (member for member in call.group if member != rank)
-    elif sends is not from_root:
+    elif is_sending is not from_root:
         yield call.root

@@ -13,10 +13,10 @@ from probe_diagnosis.specs import DetectorSpec
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.timeline import Detection, Timeline
 
-KIND = "detectors"
+DETECTOR_KIND = "detectors"
 """Name of this kind of contribution in the plugin manager."""
 
-CODE = "detector"
+DETECTOR_CODE = "detector"
 """Reason code of a cause that a detector reports."""
 
 
@@ -32,7 +32,7 @@ def run_detectors(
         step: The directory of the step; empty if there is only one.
         problems: List to which a sentence on each detector that fails is appended.
     """
-    specs = sorted(manager.specs(KIND, DetectorSpec), key=lambda spec: spec.order)
+    specs = sorted(manager.specs(DETECTOR_KIND, DetectorSpec), key=lambda spec: spec.order)
     if not specs:
         return []
     timeline = Timeline(facts, *runs.both, step)
@@ -49,22 +49,22 @@ def run_detectors(
     return sorted(findings_by_op.values(), key=lambda finding: timeline.place(finding.op))
 
 
-def insert_detected(
-    detected: Sequence[Finding], causes: Sequence[Finding], facts: RankFacts, runs: ComparedRuns
+def insert_detector_findings(
+    findings: Sequence[Finding], causes: Sequence[Finding], facts: RankFacts, runs: ComparedRuns
 ) -> list[Finding]:
     """Return the causes together with the findings of detectors.
 
-    Findings on calls up to the first cause precede it, and the others follow the causes. A finding replaces a
-    cause on the same call.
+    Findings on calls before the first cause, or on its call, precede the causes. All other findings follow them. A
+    finding replaces a cause on the same call.
     """
-    if not detected:
-        return [*causes]
-    detected_ops = {finding.op for finding in detected}
-    others = [cause for cause in causes if cause.op not in detected_ops]
+    if not findings or not causes:
+        return [*findings, *causes]
+    detected_ops = {finding.op for finding in findings}
+    remaining_causes = [cause for cause in causes if cause.op not in detected_ops]
     timeline = Timeline(facts, *runs.both)
-    first = timeline.place(causes[0].op) if causes else -1
-    leading = [finding for finding in detected if first < 0 or timeline.place(finding.op) <= first]
-    return [*leading, *others, *(finding for finding in detected if finding not in leading)]
+    first = timeline.place(causes[0].op)
+    leading = [finding for finding in findings if first < 0 or timeline.place(finding.op) <= first]
+    return [*leading, *remaining_causes, *(finding for finding in findings if finding not in leading)]
 
 
 def _check_detection(detection: object) -> Detection:
@@ -80,7 +80,7 @@ def _create_findings(
         number = facts.ops.numbers.get(detection.op)
         modules = facts.ops.within[number] if number is not None else runs.list_modules(detection.op)
         yield Finding(
-            detection.op, detection.value, Reason(CODE, detection.statement),
+            detection.op, detection.value, Reason(DETECTOR_CODE, detection.statement),
             {"detector": name, **detection.evidence}, "", modules,
             runs.find_line(detection.op), rank=facts.rank,
         )  # fmt: skip

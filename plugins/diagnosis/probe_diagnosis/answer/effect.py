@@ -66,7 +66,7 @@ class Effect:
             return because.argument is None and self.are_ends_same()
         if because.cause not in (Cause.GROWN, Cause.INTRODUCED) or because.argument is not None:
             return False
-        if because.value.by != Basis.TENSOR or not because.value.is_float or because.times > limits().grown:
+        if because.value.by != Basis.TENSOR or not because.value.is_float or because.largest_multiple > limits().grown:
             return False
         place = self._get_place(node)
         downstream = [self._get_call(end) for end in self._ends if end > place]

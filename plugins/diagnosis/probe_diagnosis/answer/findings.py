@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
+from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.difference.walking import Node
@@ -28,7 +29,7 @@ def create_finding(node: Node, where: Callable[[str], str], downstream: Sequence
         step: The directory of the step; empty if there is only one.
     """
     facts, because = node.facts, node.because
-    statement = because.statement
+    statement = build_statement(because)
     return Finding(
         facts.op,
         because.value.row,

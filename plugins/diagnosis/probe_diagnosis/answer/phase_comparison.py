@@ -15,7 +15,8 @@ from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.findings import extend_statement
 from probe_diagnosis.answer.replaced import find_uncompared_calls
 from probe_diagnosis.answer.runs import ComparedRuns
-from probe_diagnosis.difference.reasons import PHASES_INTRO, Cause
+from probe_diagnosis.difference.reason_statement import PHASES_INTRO
+from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.phases.phase_differences import AFTER_BACKWARD, UNTIL_BACKWARD, PhaseDifference
 from probe_diagnosis.phases.phase_search import PhaseSearch

@@ -11,7 +11,7 @@ from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import phase_comparison
 from probe_diagnosis.answer.causes import find_causes
 from probe_diagnosis.answer.condition_causes import ConditionCauses
-from probe_diagnosis.answer.detected import insert_detected
+from probe_diagnosis.answer.detected import insert_detector_findings
 from probe_diagnosis.answer.differently import find_altered_calls_after, is_harmless
 from probe_diagnosis.answer.effect import Effect
 from probe_diagnosis.answer.findings import create_finding
@@ -22,6 +22,7 @@ from probe_diagnosis.answer.replaced import count_float_tensors, find_replaced_c
 from probe_diagnosis.answer.runs import ComparedRuns
 from probe_diagnosis.answer.selection import Selection, add_argument_names, select_calls
 from probe_diagnosis.answer.verdict import build_rank_answer
+from probe_diagnosis.difference.reason_statement import format_different_arguments
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.walking import Node, RankHistory
 from probe_diagnosis.limits import limits
@@ -109,7 +110,7 @@ class RankDiagnosis:
         named = {cause.op for cause in rank_causes.causes}
         moved = () if self._moved is None else (self._moved,)
         searched_causes = insert_precision([*moved, *rank_causes.causes], self._precision)
-        causes = [*self._not_restored] or insert_detected(self._detected, searched_causes, facts, runs)
+        causes = [*self._not_restored] or insert_detector_findings(self._detected, searched_causes, facts, runs)
         is_certain = bool(causes) and (causes[0] in self._detected or causes[0].reason.code in CERTAIN_CODES)
         doubt = "" if is_certain else selection.doubt
         if not causes:
@@ -187,7 +188,7 @@ class RankDiagnosis:
             candidates = find_altered_calls_after(self._facts, nodes[0].facts)
             suspect = next((node for node in candidates if node.facts.op not in named), None)
             if suspect is not None:
-                arguments = self._add_names(suspect).because.argument_text
+                arguments = format_different_arguments(self._add_names(suspect).because)
                 description = f"it was called with a different argument ({arguments})"
                 advice.append(f"Look at {suspect.facts.op}, too: {description}{ADVICE_ENDING}")
         return advice

@@ -72,7 +72,7 @@ class Selection:
             return "rounding of its inputs may change such a choice"
         if self.is_grown and self.is_continued:
             return "it may be accumulated rounding since the first step"
-        if self.is_grown and max(because.times, self.reach) <= limits().grown:
+        if self.is_grown and max(because.largest_multiple, self.reach) <= limits().grown:
             return "it may be accumulated rounding"
         return ""
 

@@ -14,7 +14,8 @@ from probe_core.model.answers import Finding
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.findings import create_finding, extend_statement, strip_numbers
 from probe_diagnosis.answer.runs import ComparedRuns
-from probe_diagnosis.difference.reasons import Cause, describe_difference, describe_values
+from probe_diagnosis.difference.differing_values import describe_difference, describe_values
+from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.timeline.coverage import ONE_NONE
@@ -96,7 +97,7 @@ class UpstreamSearch:
 
     def _explain_by_argument(self, cause: Finding, node: Node) -> Finding | None:
         """Return an earlier call with another argument that may have caused a gradient that differs."""
-        altered = self._made.get(node.because.made)
+        altered = self._made.get(node.because.changed_call)
         if altered is None:
             return None
         origin = create_finding(altered, self._runs.find_line)
@@ -112,7 +113,7 @@ class UpstreamSearch:
         if not self._is_after_backward(node.facts.op):
             return None
         phases: Sequence[Finding] = [phase for phase in self._phases if _is_in_optimizer_step(cause, phase)]
-        if not phases and (node.because.cause is Cause.TAKEN_IN or node.because.inputs.lacking):
+        if not phases and (node.because.cause is Cause.TAKEN_IN or node.because.inputs.not_compared):
             phases = self._effective
         origin = next(iter(phases), None)
         return None if origin is None else _attach_consequence(cause, origin)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import PureWindowsPath  # which knows both separators
+from pathlib import PureWindowsPath  # splits paths at both separators
 from typing import Any
 
 from probe_core.errors import format_count
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import baseline, phase_comparison
-from probe_diagnosis.answer import reference as third
-from probe_diagnosis.difference.reasons import PHASES_INTRO, Cause
+from probe_diagnosis.answer.reference import describe_excused_values, describe_reference
+from probe_diagnosis.difference.reason_statement import PHASES_INTRO
+from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.coverage import (
     GOLDEN_ONLY,
@@ -23,15 +24,15 @@ from probe_diagnosis.timeline.coverage import (
 )
 
 _LINE_PATTERN = re.compile(r"File (.+?), (line \d+, in [^,]+)")
-"""The path of a line of code, and its number with the function."""
+"""Pattern of a stack frame. Group 1 is the path of the file, group 2 the line number and the function."""
 
-INTERRUPTED_SENTENCE = "the comparison was interrupted before its end"
-"""Sentence on a comparison that was stopped before its end."""
+INTERRUPTED_CLAUSE = "the comparison was interrupted before its end"
+"""Reason for an incomplete answer if the user interrupted the comparison."""
 
 
 def build_rank_answer(
     causes: Sequence[Finding],
-    differently: Sequence[Finding],
+    altered_calls: Sequence[Finding],
     tally: CoverageTally,
     *,
     notes: Sequence[Note] = (),
@@ -46,25 +47,25 @@ def build_rank_answer(
     """Return the verdict on one rank.
 
     Args:
-        causes: The causes of differences, the first to look at before all others.
-        differently: Calls with different arguments, but whose values agree.
+        causes: The causes of differences, the most important cause first.
+        altered_calls: Calls with different arguments or dtypes whose outputs agree.
         tally: The counts of values that were compared.
-        notes: Statements on calls that differ, but are no causes.
+        notes: Statements on calls that differ without being causes.
         doubt: The reason why the causes do not show that the runs diverged; empty if they do.
         interrupted: True if rows are missing because the comparison was interrupted.
         unfinished: Sentences on runs whose record is incomplete.
         baseline_counts: The counts of the baseline; None or empty without one.
         reference: The counts of the reference; None or empty without one.
-        advice: What else to do next.
+        advice: Further steps to suggest.
         multi_rank: True if the runs have several ranks, so that the sentence names this one.
     """
-    incomplete = (*unfinished, *((INTERRUPTED_SENTENCE,) if interrupted else ()))
+    incomplete = (*unfinished, *((INTERRUPTED_CLAUSE,) if interrupted else ()))
     coverage = tally.build_coverage()
     outcome = _decide_outcome(causes, tally, doubt=doubt, interrupted=interrupted)
     if outcome is Outcome.DIVERGED:
         text = f"{format_first_line(causes[0], multi_rank=multi_rank)}{_describe_share(tally)}"
     elif outcome is Outcome.AGREE:
-        text = describe_agreement(tally, differently, notes, baseline_counts, reference, multi_rank=multi_rank)
+        text = describe_agreement(tally, altered_calls, notes, baseline_counts, reference, multi_rank=multi_rank)
     elif outcome is Outcome.NOT_COMPARABLE:
         text = _describe_not_comparable(tally)
     else:
@@ -72,11 +73,11 @@ def build_rank_answer(
     if baseline_counts:
         notes = (*notes, Note(NoteKind.BASELINE, baseline.describe_baseline(baseline_counts)))
     if reference:
-        notes = (*notes, Note(NoteKind.REFERENCE, third.describe_reference(reference)))
+        notes = (*notes, Note(NoteKind.REFERENCE, describe_reference(reference)))
     return Answer(
         outcome,
         text,
-        (*causes, *differently),
+        (*causes, *altered_calls),
         coverage,
         (*incomplete, *tally.format_reasons()),
         (*suggest_next_steps(outcome, tally), *advice),
@@ -88,30 +89,30 @@ def build_rank_answer(
 
 
 def _decide_outcome(causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, interrupted: bool) -> Outcome:
-    limit = limits()
-    if tally.share < limit.comparable or (tally.tensors and not tally.tensors_compared):
+    answer_limits = limits()
+    if tally.share < answer_limits.comparable or (tally.tensors and not tally.tensors_compared):
         return Outcome.NOT_COMPARABLE
     if causes:
         return Outcome.CANNOT_TELL if doubt else Outcome.DIVERGED
-    if interrupted or tally.failing_at or tally.unexcused or tally.least_adjusted_share < limit.enough:
+    if interrupted or tally.failing_at or tally.unexcused or tally.least_adjusted_share < answer_limits.enough:
         return Outcome.CANNOT_TELL
     return Outcome.AGREE
 
 
 def format_first_line(cause: Finding, *, multi_rank: bool) -> str:
-    """Return the sentence on the first cause in brief, without its end; the cause itself holds the rest."""
+    """Return a short sentence on the first cause, without a period. The cause contains the full sentence."""
     line = _LINE_PATTERN.match(cause.where)
     place = cause.where if line is None else f"{PureWindowsPath(line[1]).name}, {line[2]}"
     where = f", at {place}" if place else ""
-    rank = f"on rank {cause.rank}, " if multi_rank or cause.rank else ""
-    step = f"in {cause.step}, " if cause.step else ""
+    rank_clause = f"on rank {cause.rank}, " if multi_rank or cause.rank else ""
+    step_clause = f"in {cause.step}, " if cause.step else ""
     subjects = {phase_comparison.KIND: PHASES_INTRO, Cause.CONDITION.value: "", Cause.NOT_RESTORED.value: ""}
     subject = subjects.get(cause.reason.code, f"{cause.op} ")
-    return f"{step}{rank}{subject}{cause.brief or cause.reason.detail}{where}"
+    return f"{step_clause}{rank_clause}{subject}{cause.brief or cause.reason.detail}{where}"
 
 
 def _describe_share(tally: CoverageTally) -> str:
-    """Return an addition to a verdict that rests on a part of the target."""
+    """Return a clause for a verdict that rests on less than ``limits().enough`` of the target; empty for others."""
     if tally.share >= limits().enough:
         return ""
     return f"; only {tally.share:.0%} of the target's floating-point tensors could be compared"
@@ -119,7 +120,7 @@ def _describe_share(tally: CoverageTally) -> str:
 
 def describe_agreement(
     tally: CoverageTally,
-    differently: Sequence[Finding],
+    altered_calls: Sequence[Finding],
     notes: Sequence[Note],
     baseline_counts: Mapping[str, Any] | None = None,
     reference: Mapping[str, Any] | None = None,
@@ -130,29 +131,31 @@ def describe_agreement(
 
     Args:
         tally: The counts of values.
-        differently: Calls with different arguments.
-        notes: Statements on calls that differ, but are no causes.
+        altered_calls: Calls with different arguments or dtypes whose outputs agree.
+        notes: Statements on calls that differ without being causes.
         baseline_counts: The counts of the baseline; None or empty without one.
         reference: The counts of the reference; None or empty without one.
-        multi_rank: True if there are several ranks, so that the sentence names that of a call.
+        multi_rank: True if there are several ranks, so that the sentence names the rank of a call.
     """
     parts = _describe_agreeing_values(tally, notes, baseline_counts, reference)
-    parts += [
-        f"besides, {format_count(tally.lacking[code], 'value')} {describe_reason(code)}"
+    omitted_values = [
+        f"{format_count(tally.lacking[code], 'value')} {describe_reason(code)}"
         for code in sorted(HARMLESS_REASONS | NAMED_REASONS)
         if tally.lacking[code]
     ]
-    alone = tally.lacking[TARGET_ONLY] + tally.lacking[GOLDEN_ONLY]
-    if alone:
+    if omitted_values:
+        parts.append(f"not compared: {' and '.join(omitted_values)}")
+    one_sided_count = tally.lacking[TARGET_ONLY] + tally.lacking[GOLDEN_ONLY]
+    if one_sided_count:
         first = next((tally.first[code] for code in (TARGET_ONLY, GOLDEN_ONLY) if code in tally.first), "")
-        by = ", by calls whose results agree" if any(tally.stood_for) else ""
-        text = "1 more was" if alone == 1 else f"{alone:,} more were"
-        parts.append(f"{text} recorded in one run only{by}{_name_first(alone, first)}")
-    if differently:
-        count = len(differently)
+        caller_clause = ", by calls whose results agree" if any(tally.stood_for) else ""
+        text = "1 further value was" if one_sided_count == 1 else f"{one_sided_count:,} further values were"
+        parts.append(f"{text} recorded in one run only{caller_clause}{_name_first(one_sided_count, first)}")
+    if altered_calls:
+        count = len(altered_calls)
         calls = "1 call was" if count == 1 else f"{count} calls were"
-        rank = f" on rank {differently[0].rank}" if multi_rank else ""
-        parts.append(f"{calls} made differently{_name_first(count, f'{differently[0].op}{rank}')}")
+        rank = f" on rank {altered_calls[0].rank}" if multi_rank else ""
+        parts.append(f"{calls} made differently{_name_first(count, f'{altered_calls[0].op}{rank}')}")
     return "; ".join(parts)
 
 
@@ -163,30 +166,30 @@ def _describe_agreeing_values(
     reference: Mapping[str, Any] | None,
 ) -> list[str]:
     """Return the clauses on the values that agree."""
-    count = tally.compared - tally.other_arguments
-    nearer = third.describe_excused_values(reference or {})
-    count -= reference["values"] if nearer and reference else 0
-    qualifier = " other" if tally.other_arguments or nearer else ""
-    every = f"the only{qualifier} value" if count == 1 else f"all {count:,}{qualifier} values"
-    every += " that both runs recorded"
-    is_equal = tally.equal == count
-    parts = [f"equal in {every}" if is_equal else f"within rounding in {every}"]
-    gone = [note for note in notes if note.kind is NoteKind.NO_EFFECT]
-    if gone:
+    agreeing_count = tally.compared - tally.other_arguments
+    excused_clause = describe_excused_values(reference or {})
+    agreeing_count -= reference["values"] if excused_clause and reference else 0
+    qualifier = " other" if tally.other_arguments or excused_clause else ""
+    values_phrase = f"the only{qualifier} value" if agreeing_count == 1 else f"all {agreeing_count:,}{qualifier} values"
+    values_phrase += " that both runs recorded"
+    is_equal = tally.equal == agreeing_count
+    parts = [f"equal in {values_phrase}" if is_equal else f"within rounding in {values_phrase}"]
+    notes_without_effect = [note for note in notes if note.kind is NoteKind.NO_EFFECT]
+    if notes_without_effect:
         parts = [
-            f"within rounding in {every}, but for differences without an effect on what follows, "
-            f"the first of them in {gone[0].op}"
+            f"within rounding in {values_phrase}, except for differences without an effect on later values, "
+            f"the first is in {notes_without_effect[0].op}"
         ]
     elif baseline_counts and baseline_counts["raised"]:
-        parts = [f"within rounding, or within what the baseline explains, in {every}"]
-    return [nearer, *(parts if count else ())] if nearer else parts
+        parts = [f"within rounding, or within what the baseline explains, in {values_phrase}"]
+    return [excused_clause, *(parts if agreeing_count else ())] if excused_clause else parts
 
 
 def _name_first(count: int, first: str) -> str:
-    """Return an addition to a clause on ``count`` items that names the first of them, if it is known."""
+    """Return the end of a clause on ``count`` items: the name of the first item, or an empty text if it is unknown."""
     if not first:
         return ""
-    return f": {first}" if count == 1 else f", the first of them {first}"
+    return f": {first}" if count == 1 else f", the first is {first}"
 
 
 def _describe_not_comparable(tally: CoverageTally) -> str:
@@ -207,7 +210,7 @@ def _describe_undecided(
     causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, interrupted: bool, multi_rank: bool
 ) -> str:
     if interrupted:
-        return "the comparison was interrupted, and no value compared before that differs"
+        return "the comparison was interrupted; all values that were compared until then agree"
     if causes and doubt:
         return f"{format_first_line(causes[0], multi_rank=multi_rank)}; {doubt}"
     if tally.failing_at:
@@ -216,20 +219,20 @@ def _describe_undecided(
             "explains"
         )
     if tally.unexcused:
-        were = "was" if tally.unexcused == 1 else "were"
+        verb = "was" if tally.unexcused == 1 else "were"
         values = format_count(tally.unexcused, "value")
-        return f"no compared value differs, but {values} {were} not compared{_describe_main_reason(tally)}"
-    whose = "target" if tally.share == tally.least_share else "golden"
+        return f"no compared value differs, but {values} {verb} not compared{_describe_main_reason(tally)}"
+    side = "target" if tally.share == tally.least_share else "golden"
     return (
-        f"no compared value differs, but only {tally.least_share:.0%} of the {whose}'s "
+        f"no compared value differs, but only {tally.least_share:.0%} of the {side}'s "
         f"floating-point tensors were compared{_describe_main_reason(tally)}"
     )
 
 
 def _describe_errors(tally: CoverageTally) -> str:
-    """Return a clause with the number of rows that are errors though they agree, and the first of them."""
+    """Return a clause on the rows that are errors in the table although their values agree."""
     first, count = next(iter(tally.failing_at)), len(tally.failing_at)
-    return f"{first} is an error" if count == 1 else f"{count:,} rows are errors, the first of them {first},"
+    return f"{first} is an error" if count == 1 else f"{count:,} rows, starting with {first}, are errors"
 
 
 def _describe_main_reason(tally: CoverageTally) -> str:
@@ -239,7 +242,7 @@ def _describe_main_reason(tally: CoverageTally) -> str:
 
 
 def suggest_next_steps(outcome: Outcome, tally: CoverageTally) -> tuple[str, ...]:
-    """Return what to do next."""
+    """Return the steps to suggest to the user after a verdict."""
     steps: list[str] = []
     codes = tally.lacking
     if codes["shifted"]:

@@ -205,7 +205,7 @@ def _judge(members: Sequence[_RecordedCall], world: Sequence[int]) -> Iterator[t
         words, expected = law(ranks, number)
         received = member.read_arrays(call.api.fills, Side.OUTPUT)
         flat = np.concatenate([array.reshape(-1) for array in received]) if len(received) > 1 else received[0]
-        yield member, words, laws.describe_breach(flat, expected)
+        yield member, words, laws.describe_deviation(flat, expected)
 
 
 def _judge_transfer(members: Sequence[_RecordedCall]) -> Iterator[tuple[_RecordedCall, str, str]]:
@@ -217,7 +217,7 @@ def _judge_transfer(members: Sequence[_RecordedCall]) -> Iterator[tuple[_Recorde
     expected = laws.gather(sent[0].read_arrays("tensor", Side.INPUT))
     arrived = received[0].read_arrays("tensor", Side.OUTPUT)
     words = f"the values that rank {sent[0].rank} sent"
-    yield received[0], words, laws.describe_breach(arrived[0], expected)
+    yield received[0], words, laws.describe_deviation(arrived[0], expected)
 
 
 # -- the laws --------------------------------------------------------------------------------------

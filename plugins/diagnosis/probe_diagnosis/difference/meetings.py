@@ -6,7 +6,8 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
 from probe_diagnosis.collectives.calls import CommunicationCall, Flow
-from probe_diagnosis.difference.reasons import Cause, DivergenceReason, find_first_differing
+from probe_diagnosis.difference.differing_values import find_first_differing
+from probe_diagnosis.difference.reasons import Cause, DivergenceReason
 from probe_diagnosis.difference.walking import RankHistory, Walker, explain_input, find_worst
 from probe_diagnosis.timeline.views import UNJUDGED, CallView
 
@@ -239,13 +240,14 @@ def _deliver(
             find_first_differing(op.arguments(), worst.jump * max(sent_distance, past.worst)) if is_known else None
         )
         reason = DivergenceReason(
-            Cause.DELIVERED, worst, argument=argument, earlier=past.lacking, given=sent_distance,
-            absent=tuple(unknown), times=received_distance, is_alone=is_alone,
+            Cause.DELIVERED, worst, argument=argument, earlier=past.lacking, sent_distance=sent_distance,
+            absent=tuple(unknown), largest_multiple=received_distance, is_alone=is_alone,
         )  # fmt: skip
         walker.report_call(walker.number, reason)
     if walker.grown is None and received_distance > 1 and worst is not None:
         walker.grown = walker.create_node(
-            walker.number, DivergenceReason(Cause.GROWN, worst, earlier=past.lacking, times=received_distance)
+            walker.number,
+            DivergenceReason(Cause.GROWN, worst, earlier=past.lacking, largest_multiple=received_distance),
         )
     past.worst = max(past.worst, received_distance, find_worst(op.outputs(), past.noise)[0])
     past.lacking += sum(value.state == UNJUDGED and not value.is_scalar for value in op.values)

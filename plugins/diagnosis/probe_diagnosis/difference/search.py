@@ -28,8 +28,9 @@ from math import isfinite, sqrt
 from types import MappingProxyType
 
 from probe_core.store.names import is_gradient
+from probe_diagnosis.difference.differing_values import find_first_differing
 from probe_diagnosis.difference.meetings import Meetings
-from probe_diagnosis.difference.reasons import Cause, DivergenceReason, find_first_differing, summarize_inputs
+from probe_diagnosis.difference.reasons import Cause, DivergenceReason, summarize_inputs
 from probe_diagnosis.difference.walking import Node, RankHistory, Walker, explain_input
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import is_backward, is_selecting, is_storage, order_by_effect
@@ -278,8 +279,7 @@ def _look_for_growth(walker: Walker, number: int, scaled_distance: float) -> Non
         op = walker.calls[number]
         because = DivergenceReason(
             Cause.GROWN, walker.get_value(line), summarize_inputs(op, input_distance), None, walker.past.lacking,
-            scaled_distance,
-            times=times,
+            scaled_distance=scaled_distance, largest_multiple=times,
         )  # fmt: skip
         walker.grown = walker.create_node(number, because)
 
@@ -294,7 +294,7 @@ def _is_self_contained(op: CallView, output: Difference) -> bool:
         return False
     inputs = summarize_inputs(op, 0.0)
     is_call = not is_module(op.op) and not is_backward(op.op)
-    return is_call and inputs.compared > 0 and not inputs.lacking and not op.is_shifted
+    return is_call and inputs.compared > 0 and not inputs.not_compared and not op.is_shifted
 
 
 def _explain_output(
@@ -312,11 +312,18 @@ def _explain_output(
     inputs = summarize_inputs(op, input_distance)
     if is_gradient(op.op):
         return DivergenceReason(
-            Cause.GRADIENT, output, inputs, earlier=past.lacking, times=scaled_distance, made=past.changed_call
+            Cause.GRADIENT,
+            output,
+            inputs,
+            earlier=past.lacking,
+            largest_multiple=scaled_distance,
+            changed_call=past.changed_call,
         )
     earlier = 0.0 if past.named else past.worst
     argument = find_first_differing(op.arguments(), output.jump * max(earlier, input_distance))
-    if output.breaks and not inputs.holds_rare:
-        return DivergenceReason(Cause.NOT_FINITE, output, inputs, argument, past.lacking, times=scaled_distance)
+    if output.breaks and not inputs.has_non_finite:
+        return DivergenceReason(
+            Cause.NOT_FINITE, output, inputs, argument, past.lacking, largest_multiple=scaled_distance
+        )
     cause = Cause.INTRODUCED if argument is None else Cause.ARGUMENT
-    return DivergenceReason(cause, output, inputs, argument, past.lacking, times=scaled_distance)
+    return DivergenceReason(cause, output, inputs, argument, past.lacking, largest_multiple=scaled_distance)

@@ -9,6 +9,7 @@ import numpy as np
 
 from probe_diagnosis.collectives.calls import CommunicationCall
 from probe_diagnosis.difference.largest import LargestDifferences
+from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import Cause, DivergenceReason
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
@@ -38,7 +39,7 @@ class Node:
     @property
     def why(self) -> str:
         """The reason, a clause whose subject is the op."""
-        return self.because.statement.text
+        return build_statement(self.because).text
 
 
 @dataclass(slots=True)
@@ -378,4 +379,4 @@ def find_worst(values: Iterable[Difference], noise: float, scale: float = 0.0) -
 
 def explain_input(value: Difference, input_distance: float, past: RankHistory) -> DivergenceReason:
     """Return the reason for reporting an op whose input differs."""
-    return DivergenceReason(Cause.TAKEN_IN, value, earlier=past.lacking, times=input_distance)
+    return DivergenceReason(Cause.TAKEN_IN, value, earlier=past.lacking, largest_multiple=input_distance)

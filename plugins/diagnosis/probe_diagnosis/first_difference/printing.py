@@ -9,7 +9,7 @@ from itertools import islice
 from probe_core.cli import console
 from probe_core.errors import format_count, make_printable
 from probe_core.model import Cell
-from probe_diagnosis.difference.reasons import format_evidence
+from probe_diagnosis.difference.differing_values import format_evidence
 from probe_diagnosis.first_difference.analysis import DivergingCall, StepAnalysis
 from probe_diagnosis.frames import own_frames
 from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, Difference

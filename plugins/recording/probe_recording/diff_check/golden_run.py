@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.store.layout import find_ranks
+from probe_ranks import find_ranks
 from probe_recording.reading.jsonstream import JsonCursor, JsonError
 from probe_recording.recorded_settings import RecordedSettings, read_settings
 

@@ -152,7 +152,9 @@ def test_another_constant_of_a_mask_is_a_note(task: str, tmp_path: Path) -> None
     assert found.outcome.value == "AGREE"
     assert not found.causes
     (note,) = found.notes
-    assert note.text.endswith("(input.1: -1000000000.0 against -inf), and its outputs differ at most in what is masked")
+    assert note.text.endswith(
+        "(input.1: -1000000000.0 against -inf), and its outputs differ at most in masked elements"
+    )
 
 
 @pytest.mark.parametrize(("axes", "outcome"), [((1, -1), 0), ((-1, 1), 0), ((0, -1), 1), ((1, 3), 1)])

@@ -187,9 +187,9 @@ def test_a_difference_is_gone_where_the_statistics_of_many_later_calls_agree(tmp
     target = golden | {A: call(X, out=2 * Y), B: call(2 * Y, out=Z)}
     found = answer(tmp_path / "1", target, golden, "statistics", INSIDE)
     assert found.outcome.value == "AGREE"
-    assert found.sentence.endswith(
-        f"but for differences without an effect on what follows, the first of them in {A}"
-    ), "not all values agree"
+    assert found.sentence.endswith(f"except for differences without an effect on later values, the first is in {A}"), (
+        "not all values agree"
+    )
     moved = {f"Tensor.view.{number}.forward": value for number, value in enumerate(behind.values())}
     few = [{key: value for key, value in one.items() if key not in behind} | moved for one in (target, golden)]
     assert answer(tmp_path / "2", *few, "statistics", INSIDE).outcome.value == "CANNOT TELL"

@@ -26,7 +26,7 @@ def test_a_call_of_the_target_only(tmp_path: Path) -> None:
     """The next call receives what it returned."""
     cause = first(tmp_path, BEFORE | {DROP: call(Y, out=W), END: call(W, out=X)}, PLAIN)
     assert cause.op == DROP
-    assert cause.reason.detail.startswith(f"is called in the target only, and returns what {END} receives")
+    assert cause.reason.detail.startswith(f"is called in the target only, and returns the value that {END} receives")
     assert cause.evidence["target_only"] == DROP
     assert "golden_only" not in cause.evidence
     assert cause.consequences[0] == END
@@ -35,7 +35,7 @@ def test_a_call_of_the_target_only(tmp_path: Path) -> None:
 def test_a_call_of_the_golden_only(tmp_path: Path) -> None:
     cause = first(tmp_path, PLAIN, BEFORE | {DROP: call(Y, out=W), END: call(W, out=X)})
     assert cause.op == DROP
-    assert cause.reason.detail.startswith(f"is called in the golden only, and returns what {END} receives")
+    assert cause.reason.detail.startswith(f"is called in the golden only, and returns the value that {END} receives")
     assert cause.evidence["golden_only"] == DROP
 
 
@@ -44,7 +44,9 @@ def test_a_call_in_place_of_another(tmp_path: Path) -> None:
     golden = BEFORE | {RELU: call(Y, out=Z), END: call(Z, out=Y)}
     cause = first(tmp_path, target, golden)
     assert cause.op == TANH
-    assert cause.reason.detail.startswith(f"is called where the golden calls {RELU}, and returns what {END} receives")
+    assert cause.reason.detail.startswith(
+        f"is called where the golden calls {RELU}, and returns the value that {END} receives"
+    )
     assert (cause.evidence["target_only"], cause.evidence["golden_only"]) == (TANH, RELU)
 
 
@@ -54,7 +56,7 @@ def test_a_call_that_may_have_changed_values_in_place(tmp_path: Path) -> None:
     cause = first(tmp_path, BEFORE | {put: call(Z), END: call(W, out=X)}, PLAIN)
     assert cause.op == put
     assert f"is called in the target only, and directly precedes {END}" in cause.reason.detail
-    assert "returns what" not in cause.reason.detail
+    assert "returns the value" not in cause.reason.detail
 
 
 def test_values_out_of_nowhere_stay_where_they_are_taken_in(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_an_argument_that_statistics_do_not_show(tmp_path: Path) -> None:
     assert cause.op == TRIL
     assert cause.reason.code == "argument"
     assert cause.reason.detail.startswith(
-        "was called with a different argument (input.1: 1 against 0), which its statistics do not show; "
+        "was called with a different argument (input.1: 1 against 0), which the statistics of its outputs do not show; "
     )
 
 
@@ -158,8 +160,8 @@ def test_an_axis_that_statistics_do_not_show(tmp_path: Path) -> None:
     cause = first(tmp_path, *runs, task="statistics")
     assert cause.op == permute
     assert cause.reason.detail.startswith(
-        "was called with a different argument (input.1: 0 against 1), which its statistics do not show; "
-        f"behind it, {MATMUL} returns values that differ ("
+        "was called with a different argument (input.1: 0 against 1), which the statistics of its outputs do not show; "
+        f"after it, {MATMUL} returns values that differ ("
     )
 
 
@@ -172,7 +174,7 @@ def test_calls_that_change_a_value_in_place(tmp_path: Path) -> None:
     cause = first(tmp_path / "1", target, BEFORE | other | {step: call(Z, out=Y)})
     assert cause.op == norm
     assert cause.reason.detail.startswith(
-        f"is called in the target only, and receives what {step} receives in the golden: {step} receives values"
+        f"is called in the target only, and receives the value that {step} receives in the golden; {step} receives values"
     )
     cause = first(tmp_path / "2", BEFORE | other | {step: call(Z, out=Y)}, target)
     assert (cause.op, cause.evidence["golden_only"]) == (norm, norm)

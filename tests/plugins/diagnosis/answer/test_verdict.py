@@ -65,18 +65,18 @@ def test_exceptions_are_excused_by_name(code: str) -> None:
     answer = build_rank_answer([], [], tally(compared=98, **lacking(**{code: 2})))
     assert answer.outcome is Outcome.AGREE
     assert answer.sentence.startswith("AGREE: within rounding in all 98 values that both runs recorded; ")
-    assert "besides, 2 " in answer.sentence
+    assert "not compared: 2 " in answer.sentence
     assert answer.missing == (answer.missing[0],)
     assert f"the first is Torch.{code}.0.forward" in answer.missing[0]
 
 
 def test_an_agreement_says_what_one_run_lacks_and_what_was_made_differently() -> None:
     text = sentence([], [OTHER], tally(compared=90, **lacking(target_only=7, golden_only=3)))
-    assert text.endswith("; 10 more were recorded in one run only, the first of them Torch.target_only.0.forward; 1 call was "
+    assert text.endswith("; 10 further values were recorded in one run only, the first is Torch.target_only.0.forward; 1 call was "
                          "made differently: Torch.b.0.forward")  # fmt: skip
     text = sentence([], [OTHER, CAUSE], tally())
     assert text.endswith(
-        "values that both runs recorded; 2 calls were made differently, the first of them Torch.b.0.forward"
+        "values that both runs recorded; 2 calls were made differently, the first is Torch.b.0.forward"
     )
     assert build_rank_answer([], [OTHER], tally()).causes == (OTHER,)
 
@@ -128,13 +128,15 @@ def test_much_that_one_run_lacks(golden: int | None) -> None:
 def test_rows_that_fail_by_the_rule_of_the_table() -> None:
     text = sentence([], [], tally(failing_at=dict.fromkeys(["Torch.x.0.forward.output.0", "b", "c"], 0.0)))
     assert text.startswith(
-        "CANNOT TELL: 3 rows are errors, the first of them Torch.x.0.forward.output.0, by the rule of the table, although "
+        "CANNOT TELL: 3 rows, starting with Torch.x.0.forward.output.0, are errors by the rule of the table, although "
     )
 
 
 def test_an_interrupted_comparison() -> None:
     answer = build_rank_answer([], [], tally(), interrupted=True)
-    assert answer.sentence == ("CANNOT TELL: the comparison was interrupted, and no value compared before that differs")
+    assert (
+        answer.sentence == "CANNOT TELL: the comparison was interrupted; all values that were compared until then agree"
+    )
     answer = build_rank_answer([CAUSE], [], tally(), interrupted=True)
     assert answer.outcome is Outcome.DIVERGED
     assert answer.missing == ("the comparison was interrupted before its end",)

@@ -66,7 +66,7 @@ def wrapped(values: Sequence[int], dtype: np.dtype[Any]) -> Array:
 
 
 def broken(found: Array, given: Sequence[Array], operation: str) -> bool:
-    return bool(laws.describe_breach(found, laws.reduce(given, operation)))
+    return bool(laws.describe_deviation(found, laws.reduce(given, operation)))
 
 
 def draws(number: int, ranks: int, dtype: np.dtype[Any], size: int = 40) -> list[Array]:
@@ -108,7 +108,7 @@ def test_more_than_rounding_breaks_the_law(dtype: np.dtype[Any], operation: str)
     for place in (0, 17, 39):
         wrong = right.copy()
         wrong[place] *= 1 + 12 * eps
-        text = laws.describe_breach(wrong.astype(dtype), laws.reduce(given, operation))
+        text = laws.describe_deviation(wrong.astype(dtype), laws.reduce(given, operation))
         assert text.startswith("1 of 40 values is wrong") and f"index {place}," in text
 
 
@@ -138,7 +138,7 @@ def test_whole_numbers_are_exact(dtype: np.dtype[Any], operation: str) -> None:
     found = folded(given, operation)
     assert not broken(found, given, operation)
     found[11] += 1
-    assert laws.describe_breach(found, laws.reduce(given, operation)).startswith(
+    assert laws.describe_deviation(found, laws.reduce(given, operation)).startswith(
         "1 of 30 values is wrong; the worst, at flat index 11"
     )
 
@@ -176,7 +176,7 @@ def test_sums_in_any_order_keep_the_law(dtype: np.dtype[Any], values: list[list[
         wrong = found.astype(np.float64)
         wrong[place] = float(sum(column)) + 1.5 * float(bound) + 1e-3
         assert abs(Fraction(float(found[place])) - sum(column)) <= bound
-        assert laws.describe_breach(wrong, laws.ExpectedBuffer(*_expected(given)))
+        assert laws.describe_deviation(wrong, laws.ExpectedBuffer(*_expected(given)))
 
 
 def _expected(given: Sequence[Array]) -> tuple[Array, Array]:
@@ -329,8 +329,8 @@ def test_a_sum_of_truth_values_is_true_or_false() -> None:
     ],
 )
 def test_what_is_moved_arrives_bit_by_bit(sent: Array, arrived: Array) -> None:
-    assert not laws.describe_breach(sent.copy(), laws.gather([sent]))
-    assert laws.describe_breach(arrived, laws.gather([sent]))
+    assert not laws.describe_deviation(sent.copy(), laws.gather([sent]))
+    assert laws.describe_deviation(arrived, laws.gather([sent]))
 
 
 def test_large_whole_numbers_are_exact() -> None:
@@ -341,9 +341,9 @@ def test_large_whole_numbers_are_exact() -> None:
 
 def test_nothing_at_all_keeps_every_law() -> None:
     empty = np.empty((0, 3), np.float32)
-    assert not laws.describe_breach(empty, laws.gather([empty, empty]))
-    assert not laws.describe_breach(empty, laws.reduce([empty, empty], "SUM"))
-    assert laws.describe_breach(np.ones(3), laws.gather([empty])) == "3 values instead of 0"
+    assert not laws.describe_deviation(empty, laws.gather([empty, empty]))
+    assert not laws.describe_deviation(empty, laws.reduce([empty, empty], "SUM"))
+    assert laws.describe_deviation(np.ones(3), laws.gather([empty])) == "3 values instead of 0"
 
 
 def test_a_part_has_its_own_tolerance() -> None:
@@ -353,5 +353,5 @@ def test_a_part_has_its_own_tolerance() -> None:
     for number, size in enumerate((1, 3, 2)):
         part = laws.extract_part(whole, (1, 3, 2), number)
         right = (given[0] * np.float16(2))[start : start + size]
-        assert not laws.describe_breach(right, part) and laws.describe_breach(right + np.float16(1), part)
+        assert not laws.describe_deviation(right, part) and laws.describe_deviation(right + np.float16(1), part)
         start += size

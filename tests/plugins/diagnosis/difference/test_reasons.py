@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 import pytest
+from probe_diagnosis.difference.differing_values import find_first_differing, format_difference
+from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import (
     Cause,
     DivergenceReason,
     InputAgreement,
     OutputAgreement,
-    find_first_differing,
-    format_difference,
     summarize_inputs,
 )
 from probe_diagnosis.timeline.views import SAME, UNJUDGED, Basis, Difference
@@ -27,7 +27,7 @@ TWO_AGREE = InputAgreement(2)
 
 
 def statement(cause: Cause = Cause.INTRODUCED, inputs: InputAgreement = TWO_AGREE, **fields: Any) -> str:
-    found = DivergenceReason(cause, SHOWN, inputs, **fields).statement.text
+    found = build_statement(DivergenceReason(cause, SHOWN, inputs, **fields)).text
     assert found.endswith(END)
     return found.removesuffix(END)
 
@@ -39,7 +39,7 @@ def statement(cause: Cause = Cause.INTRODUCED, inputs: InputAgreement = TWO_AGRE
     ("inputs", "told"),
     [
         (InputAgreement(), "and it receives no tensor"),
-        (InputAgreement(lacking=1), "and no input tensor was compared"),
+        (InputAgreement(not_compared=1), "and no input tensor was compared"),
         (InputAgreement(2), "although its inputs agree"),
         (InputAgreement(2, worst=0.4), "although its inputs agree within rounding"),
         (InputAgreement(2, worst=7.0), "far more than its inputs do"),
@@ -50,13 +50,13 @@ def statement(cause: Cause = Cause.INTRODUCED, inputs: InputAgreement = TWO_AGRE
             InputAgreement(1, 2, by_statistics=True),
             "although the statistics of 1 of its 3 inputs agree and 2 could not be compared",
         ),
-        (InputAgreement(2, masked=True), "although its inputs differ at most in what is masked"),
+        (InputAgreement(2, has_masked_difference=True), "although its inputs differ at most in what is masked"),
         (
-            InputAgreement(2, worst=0.4, masked=True),
+            InputAgreement(2, worst=0.4, has_masked_difference=True),
             "although its inputs differ at most within rounding and in what is masked",
         ),
         (
-            InputAgreement(2, by_statistics=True, masked=True),
+            InputAgreement(2, by_statistics=True, has_masked_difference=True),
             "although the statistics of its inputs differ at most where a mask determines them",
         ),
     ],
@@ -70,8 +70,8 @@ def test_the_inputs_of_what_a_call_introduced(inputs: InputAgreement, told: str)
     [
         (InputAgreement(2), "although its inputs agree"),
         (InputAgreement(2, worst=7.0), "although its inputs are finite"),
-        (InputAgreement(2, worst=7.0, holds_rare=True), "and its inputs differ"),
-        (InputAgreement(lacking=2), "and no input tensor was compared"),
+        (InputAgreement(2, worst=7.0, has_non_finite=True), "and its inputs differ"),
+        (InputAgreement(not_compared=2), "and no input tensor was compared"),
     ],
 )
 def test_the_inputs_of_a_call_that_returns_nan(inputs: InputAgreement, told: str) -> None:
@@ -112,10 +112,10 @@ def test_a_call_that_was_made_differently_within_rounding() -> None:
         (OutputAgreement.DIFFERS, ", and its outputs differ"),
         (OutputAgreement.NOT_COMPARED, "; its outputs were not compared"),
     ):
-        found = DivergenceReason(Cause.DIFFERENTLY, SHOWN, argument=other, returned=returned).statement.text
+        found = build_statement(DivergenceReason(Cause.DIFFERENTLY, SHOWN, argument=other, returned=returned)).text
         assert found.endswith(f"(input.1: 1.05 against 1.0){end}")
     recast = SHOWN._replace(dtypes="torch.bfloat16 against torch.float32")
-    found = DivergenceReason(Cause.DIFFERENTLY, recast, returned=OutputAgreement.AGREES).statement.text
+    found = build_statement(DivergenceReason(Cause.DIFFERENTLY, recast, returned=OutputAgreement.AGREES)).text
     assert found == (
         "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and its outputs "
         "agree within rounding"
@@ -151,17 +151,17 @@ def test_nothing_is_claimed_of_earlier_values_that_were_not_compared(cause: Caus
 def test_a_difference_that_grew_accuses_no_call() -> None:
     found = statement(Cause.GROWN, InputAgreement(2, worst=3.0))
     assert found == (
-        "is the first whose values differ by more than rounding explains; the difference grew call by call, "
+        "is the first call whose values differ by more than rounding explains; the difference grew call by call, "
         "and no single call explains it"
     )
 
 
 def test_a_difference_that_cancellation_explains_did_not_grow() -> None:
-    found = statement(Cause.GROWN, InputAgreement(2, worst=0.5), given=0.5)
+    found = statement(Cause.GROWN, InputAgreement(2, worst=0.5), scaled_distance=0.5)
     assert "grew" not in found
     assert found == (
         "returns values that differ, although its inputs agree within rounding, but rounding of its inputs "
-        "explains as much"
+        "explains a difference of this size"
     )
 
 
@@ -177,7 +177,7 @@ def test_a_difference_that_cancellation_explains_did_not_grow() -> None:
     ],
 )
 def test_what_was_sent(given: float, told: str) -> None:
-    assert statement(Cause.DELIVERED, given=given) == f"delivers values that differ, {told}"
+    assert statement(Cause.DELIVERED, sent_distance=given) == f"delivers values that differ, {told}"
 
 
 def test_ranks_that_may_have_sent_what_differs() -> None:
@@ -195,7 +195,7 @@ def test_ranks_that_may_have_sent_what_differs() -> None:
 
 def test_evidence_holds_the_numbers_of_the_statement() -> None:
     shown = SHOWN._replace(by=Basis.TENSOR, distance=0.5, scale=2.0, noise=0.01)
-    assert DivergenceReason(Cause.INTRODUCED, shown, InputAgreement(2, 1, 0.5), times=25.0).evidence == {
+    assert DivergenceReason(Cause.INTRODUCED, shown, InputAgreement(2, 1, 0.5), largest_multiple=25.0).evidence == {
         "value": shown.row, "judged_by": "tensor", "difference": "rms 50 apart", "difference_kind": "value", "relative_distance": 0.25,
         "rounding": 0.01, "times_rounding": 25.0, "inputs_compared": 2, "inputs_not_compared": 1,
         "inputs_times_rounding": 0.5,

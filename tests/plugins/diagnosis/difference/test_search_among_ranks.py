@@ -89,7 +89,7 @@ def test_a_collective_that_delivers_wrong_values_is_named(api: str) -> None:
 
 def test_a_single_rank_does_not_know_what_others_sent() -> None:
     """The members of the default group are not recorded."""
-    assert "; other ranks may have sent them, and were not compared here (" in why(
+    assert "; the ranks that may have sent them were not compared in this call (" in why(
         [GOOD, call("all_reduce", [0], [FAULT])]
     )
     assert "rank 1 may have sent them" in why([GOOD, call("all_reduce", [0], [FAULT], group=(0, 1))])

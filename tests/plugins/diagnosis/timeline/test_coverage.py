@@ -33,7 +33,7 @@ def test_agreement_names_a_call_of_one_run_only(tmp_path: Path) -> None:
     found = answered(tmp_path, chain(5) | {ADD: call(X, out=X)}, chain(5))
     assert found.answer is not None
     assert found.answer.sentence.endswith(
-        "; 2 more were recorded in one run only, the first of them Torch.add.0.forward.input.0"
+        "; 2 further values were recorded in one run only, the first is Torch.add.0.forward.input.0"
     )
 
 
@@ -118,7 +118,7 @@ def test_tensors_without_elements_and_uninitialised_memory_are_harmless(tmp_path
     assert verdict(found) == "AGREE", found.answer
     assert found.answer is not None
     assert found.answer.coverage.excused == {"empty": 2, "uninitialised": 1}
-    assert "; besides, 2 values without elements; besides, 1 value in uninitialized memory" in (found.answer.sentence)
+    assert "; not compared: 2 values without elements and 1 value in uninitialized memory" in (found.answer.sentence)
 
 
 def test_values_without_any_data_are_named(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_values_without_any_data_are_named(tmp_path: Path) -> None:
     found = answered(tmp_path, calls, calls, "statistics")
     assert verdict(found) == "AGREE"
     assert found.answer is not None
-    assert "besides, 1 value without a tensor, checksum or statistics in both runs" in (found.answer.sentence)
+    assert "not compared: 1 value without a tensor, checksum or statistics in both runs" in (found.answer.sentence)
     assert found.answer.coverage.compared == 7
 
 
