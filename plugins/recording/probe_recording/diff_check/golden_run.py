@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError
 from probe_ranks import find_ranks
+
+from probe_core.errors import UserError
 from probe_recording.reading.jsonstream import JsonCursor, JsonError
 from probe_recording.recorded_settings import RecordedSettings, read_settings
 
