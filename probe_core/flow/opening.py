@@ -38,8 +38,8 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
                 f"{target.name} and {golden.name} do not hold the same kind of records.",
                 "Compare dump.json with dump.json, or debug.json with debug.json.",
             )
-        if {target_run.mode, golden_run.mode} == {Mode.TENSOR, Mode.STATISTICS}:
-            target_run.mode = golden_run.mode = Mode.STATISTICS  # which runs of tensors hold as well
+        if _can_compare_statistics(target_run, golden_run):
+            target_run.mode = golden_run.mode = Mode.STATISTICS
         if target_run.mode is not golden_run.mode:
             raise UserError(
                 f"The target holds {_describe_contents(target_run)} "
@@ -57,6 +57,12 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
                 raise UserError(f"{run.path} holds no values.", "Record it again; check scope and list in config.json.")
         stack.pop_all()
     return target_run, golden_run
+
+
+def _can_compare_statistics(*runs: Run) -> bool:
+    """Return True for a run of tensors and a run of statistics that holds the tensors of some calls as well."""
+    modes = {run.mode for run in runs}
+    return modes == {Mode.TENSOR, Mode.STATISTICS} and all((run.values.data >= 0).any() for run in runs)
 
 
 def _has_confident_reader(manager: Manager, path: Path, framework: str) -> bool:

@@ -27,6 +27,7 @@ OWN_TEST = {
     "runner-plugin.md": "test_pages.py",
     "tutorial.md": "test_tutorial_page.py",
     "against.md": "test_against_page.py",
+    "launchers.md": "test_launchers_page.py",
     "workflow.md": "test_workflow_page.py",
 }
 """Pages whose commands a test of their own runs, all of them."""

@@ -111,7 +111,7 @@ def test_score_of_a_seed(tmp_path: Path, lines: list[str], op: str, word: Word) 
         ({"op": "conditions.optimizer", "statement": "exp_avg is zero against 0.1"}, Word.RIGHT),
         ({"op": "conditions.optimizer", "statement": "step 0 against 3"}, Word.WRONG),
         (
-            {"op": "AdamW.step.0", "statement": "computes other parameters, although exp_avg is equal"},
+            {"op": "AdamW.step.0", "statement": "leaves other parameters, although exp_avg is equal"},
             Word.WRONG,
         ),
         (None, Word.MISSING),

@@ -75,7 +75,7 @@ def answer(probe: Probe, directory: Path, target: Path, golden: Path) -> dict[st
         (
             nothing,
             1e-4,
-            "AdamW steps with lr 0.0001 against 0.001, and computes other parameters",
+            "AdamW steps with lr 0.0001 against 0.001, and leaves other parameters",
         ),
     ],
 )

@@ -462,4 +462,4 @@ def test_a_changed_run_is_compared_again(begun: Any, probe: Any, memory: Any) ->
     memory.pipe_file("/t/rank2/dump.json", records.replace(b'"Max": 1.0', b'"Max": 7.0', 1))
     assert probe("compare", *begun[:2], *begun[2]) == 0
     assert "differ: rank2\n" in probe.out and "input.0: max off by 6 times" in probe.out
-    assert "agrees in its statistics again, which does not show that the values agree" in probe.out
+    assert "agree in their statistics again, which does not show that the values agree" in probe.out

@@ -12,12 +12,14 @@ from probe_core.flow import opening
 from probe_core.flow.opening import open_runs
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
+from probe_core.model.run import Header
 from probe_core.plugins.manager import Manager
 
 
 class Opened:
     def __init__(self, path: Path, mode: Mode = Mode.TENSOR, is_debug: bool = False, count: int = 1) -> None:
         self.path, self.mode, self.is_debug, self.starts = path, mode, is_debug, [0, count]
+        self.header = Header("tensor", "L1", "pytorch")
         self.is_open = True
 
     def close(self) -> None:

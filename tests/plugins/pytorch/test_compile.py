@@ -151,7 +151,7 @@ def test_probe_run_does_not_tap(tmp_path: Path, probe: Any) -> None:
     script.write_text("import torch\n")
     config.write_text(f'{{"task": "statistics", "dump_path": "{tmp_path}/run", "level": "L0", "compile": "tap"}}')
     assert probe("run", "-c", config, script) == 2
-    assert 'probe run cannot tap a compiled model ("compile": "tap")' in probe.err
+    assert 'probe run and PROBE_RUN cannot tap a compiled model ("compile": "tap")' in probe.err
     assert "start(model=model)" in probe.err
 
 

@@ -30,8 +30,7 @@ from probe_diagnosis.phases.phase_distances import PhaseDistances, format_names,
 from probe_diagnosis.phases.phases_file import PhasesFile, PhaseValue
 
 UNEXPLAINED_CLAUSE = (
-    "computes other parameters, although its settings and the statistics of its gradients, parameters and "
-    "state are equal"
+    "leaves other parameters, although its settings and the statistics of its gradients, parameters and state are equal"
 )
 AGREE_CLAUSE, LESS_CLAUSE = "agree in their statistics within rounding", "differ far less"
 
@@ -250,7 +249,7 @@ class PhaseSearch:
         for key, values, names in settings:
             whose = "" if len(names) == len(taken.target) else f" of {format_names(names)}"
             hit = [name for name in moved if name in names]
-            after = ", and computes other parameters" if hit else ""
+            after = ", and leaves other parameters" if hit else ""
             sides = f"{format_setting(values[0])} against {format_setting(values[1])}"
             clause = f"{optimizer} steps with {key} {sides}{whose}{after}"
             statement = Statement(clause, "", format_worst(left, hit) if hit else "")

@@ -157,7 +157,7 @@ def phases(lr: float, state: dict[str, Any]) -> list[dict[str, Any]]:
         (
             0.5,
             {"a.exp_avg": 1},
-            "Adam steps with lr 0.5 against 0.1, and computes other parameters",
+            "Adam steps with lr 0.5 against 0.1, and leaves other parameters",
         ),
         (0.1, {}, "the state of Adam holds a.exp_avg in the golden only"),
     ],

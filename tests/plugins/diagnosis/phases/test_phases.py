@@ -98,7 +98,7 @@ def test_another_learning_rate(tmp_path: Path) -> None:
     wrong = step(settings={"lr": 1e-4, "foreach": True}, after=each(1.0, 2.1, 3.0))
     (found,) = steps(tmp_path, wrong, step())
     assert found.statement.text == (
-        "AdamW steps with lr 0.0001 against 0.001, and computes other parameters (b: norm 2.1 against 2)"
+        "AdamW steps with lr 0.0001 against 0.001, and leaves other parameters (b: norm 2.1 against 2)"
     )
     assert found.is_effective
     assert found.step_phase.where == "File train.py, line 3, in settings, settings()"
@@ -111,7 +111,7 @@ def test_a_setting_counts_as_soon_as_a_parameter_differs(tmp_path: Path) -> None
     again = tmp_path / "again"
     again.mkdir()
     (found,) = steps(again, step(settings={"lr": 1e-4, "foreach": True}, after=near), step())
-    assert found.is_effective and "computes other parameters" in found.statement.brief
+    assert found.is_effective and "leaves other parameters" in found.statement.brief
 
 
 def test_another_setting_without_an_effect_is_no_difference_of_values(tmp_path: Path) -> None:
@@ -195,9 +195,7 @@ def test_coarse_calls_before_make_gradients_coarse(tmp_path: Path) -> None:
 def test_a_step_that_is_computed_otherwise(tmp_path: Path) -> None:
     other = step(after=each(1.0, 2.1, 3.0))
     (found,) = steps(tmp_path, other, step())
-    assert found.statement.text.startswith(
-        "AdamW computes other parameters, although its settings and the statistics of"
-    )
+    assert found.statement.text.startswith("AdamW leaves other parameters, although its settings and the statistics of")
     near = {name: norm * (1 + 1e-7) for name, norm in GRADIENTS.items()}
     again = tmp_path / "again"
     again.mkdir()
