@@ -31,6 +31,7 @@ class Header:
             of its records (docs/formats.md#families).
         unrecorded: The number of calls of each operator that the recorder saw and did not record.
         slices: The parts of tensors that were recorded, as text; empty for whole tensors.
+        selects_tensors: True if a run of statistics saves the tensors of selected calls.
     """
 
     task: str
@@ -41,6 +42,7 @@ class Header:
     families: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unrecorded: Mapping[str, int] = field(default_factory=dict)
     slices: str = ""
+    selects_tensors: bool = False
 
 
 class Construct:

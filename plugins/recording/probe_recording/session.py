@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from probe_core.errors import UserError
-from probe_core.store.files import LOST_FIELD, PROBE_FIELD, SLICES_FIELD, UNFINISHED_FIELD
+from probe_core.store.files import LOST_FIELD, PROBE_FIELD, SELECTED_TENSORS_FIELD, SLICES_FIELD, UNFINISHED_FIELD
 from probe_core.store.names import is_gradient
 from probe_recording.conditions import CONDITIONS_FILE, Conditions
 from probe_recording.config import Config
@@ -107,6 +107,8 @@ class Session(ABC):
         self._notes: dict[str, Any] = {SETTINGS_FIELD: config.repeated} if config.repeated else {}
         if slices := describe_slices(config.slices, has_request=bool(config.request)):
             self._notes[SLICES_FIELD] = slices
+        if config.task == "statistics" and config.saves_tensors:
+            self._notes[SELECTED_TENSORS_FIELD] = True
         self.calls: dict[str, int] = {}
         self._order = itertools.count()
         self._entries: list[Entry] = []

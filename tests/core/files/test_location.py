@@ -430,7 +430,7 @@ def test_nothing_is_left_of_a_comparison_that_cannot_be_made(
     if fault == "nothing in common":
         memory.pipe_file("/g/rank/dump.json", records.replace("Torch.exp", "Torch.log").encode())
     elif fault == "other task":
-        memory.pipe_file("/g/rank/dump.json", records.replace('"tensor"', '"statistics"', 1).encode())
+        memory.pipe_file("/g/rank/dump.json", records.replace('"tensor"', '"structure"', 1).encode())
     else:
         options = ["--metric", "nope"]
     assert probe("compare", *npy, "-o", tmp_path / "o", *options) == 2

@@ -23,6 +23,7 @@ from probe_core.store.files import (
     FAMILIES_FIELD,
     LOST_FIELD,
     PROBE_FIELD,
+    SELECTED_TENSORS_FIELD,
     SLICES_FIELD,
     STACK_FILE,
     TENSOR_DIRECTORY,
@@ -57,10 +58,10 @@ def pause_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _parse_notes(notes: Any) -> tuple[str, dict[str, frozenset[str]], dict[str, int], str]:
-    """Return the notes of probe's recorder: why records are missing, families, unrecorded calls, and slices."""
+def _parse_notes(notes: Any) -> tuple[str, dict[str, frozenset[str]], dict[str, int], str, bool]:
+    """Return the notes of probe's recorder, in the order of the fields of ``Header``."""
     if not isinstance(notes, dict):
-        return "", {}, {}, ""
+        return "", {}, {}, "", False
     families, unrecorded = notes.get(FAMILIES_FIELD), notes.get(UNRECORDED_FIELD)
     return (
         _find_unfinished_reason(notes),
@@ -75,6 +76,7 @@ def _parse_notes(notes: Any) -> tuple[str, dict[str, frozenset[str]], dict[str, 
             if isinstance(count, int)
         },
         make_printable(str(notes.get(SLICES_FIELD, "")), MAX_SLICES_CHARACTERS),
+        notes.get(SELECTED_TENSORS_FIELD) is True,
     )
 
 
