@@ -32,6 +32,11 @@ def find_provider(kind: str, name: str) -> str | None:
     return next((dist for dist, kinds in _load_distributions().items() if name in kinds.get(kind, ())), None)
 
 
+def provides(distribution: str, kind: str) -> bool:
+    """Return True if a distribution of this repository gives contributions of a kind."""
+    return bool(_load_distributions().get(distribution, {}).get(kind))
+
+
 def list_contributions(kind: str) -> list[str]:
     """Return the names of all contributions of a kind in the distributions of this repository."""
     return [name for contributions in _load_distributions().values() for name in contributions.get(kind, ())]

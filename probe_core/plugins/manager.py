@@ -25,7 +25,7 @@ from probe_core import __version__
 from probe_core.errors import UserError, describe_error, suggest_name
 from probe_core.plugins import builtins, hookspecs
 from probe_core.plugins.blame import Origin, PluginError, describe_fix
-from probe_core.plugins.distributions import PLUGINS_VARIABLE, create_missing_error, find_provider
+from probe_core.plugins.distributions import PLUGINS_VARIABLE, create_missing_error, find_provider, provides
 from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
 from probe_core.plugins.parameters import parse_parameters, split_parameters
 from probe_core.plugins.specs import KINDS, ReaderSpec, Spec, address, problem_of
@@ -375,4 +375,7 @@ def _select_entry_points(points: Sequence[metadata.EntryPoint] | metadata.EntryP
             text += f"Installed: {', '.join(sorted(point.name for point in unique)) or 'none'}."
             text = f"{PLUGINS_VARIABLE} names {name}, and no installed plugin has that name. {text}"
             warnings.warn(text, PluginWarning, stacklevel=2)
-    return [point for point in unique if point.name in names]
+    chosen = [point for point in unique if point.name in names]
+    # schedulers are part of each comparison of several ranks, whatever plugins a user selects
+    schedulers = [p for p in unique if p.name not in names and provides(_create_plugin(p).distribution, "schedulers")]
+    return chosen + schedulers if any(point.name != CORE_PLUGIN for point in chosen) else chosen

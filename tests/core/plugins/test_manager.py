@@ -114,7 +114,7 @@ def test_probe_plugins_lists_what_each_gives() -> None:
 
 def test_probe_plugins_chosen_by_the_environment() -> None:
     done = probe("plugins", "--json", PROBE_PLUGINS="metrics,reporters")
-    assert {plugin["name"] for plugin in json.loads(done.stdout)} == {"core", "reporters", "metrics"}
+    assert {plugin["name"] for plugin in json.loads(done.stdout)} == {"core", "reporters", "metrics", "ranks"}
     done = probe("plugins", PROBE_PLUGINS="metrics,nonsense")
     assert "PROBE_PLUGINS names nonsense, and no installed plugin has that name. Installed: " in done.stderr
     done = probe("plugins", PROBE_PLUGINS="probe-metrics")

@@ -266,6 +266,7 @@ def test_the_summary_tells_both_sorts_of_files_apart(probe: Any, both: Any, tmp_
 @pytest.fixture
 def without_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROBE_PLUGINS", "pytorch,metrics,reporters,diagnosis,precheck,recording")
+    monkeypatch.setattr("probe_core.plugins.manager.provides", lambda distribution, kind: False)
 
 
 @pytest.mark.usefixtures("without_scheduler")
