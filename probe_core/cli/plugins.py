@@ -27,7 +27,8 @@ from probe_core.testing.addresses import explain_unresolved
 def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
     """List the installed plugins, their contributions, and what is broken.
 
-    The environment variable PROBE_PLUGINS=a,b loads only the plugins a and b.
+    The environment variable PROBE_PLUGINS=a,b loads only the plugins a and b, and the scheduler of
+    comparisons of several ranks.
     """
     manager = ctx.find_object(Manager) or Manager()
     if is_check:

@@ -287,7 +287,7 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
     recorded_task = task if diff_check is None else "statistics"
     reader.refuse(REFUSED)
     reader.warn_unknown(
-        TOP_FIELDS | set(section_fields) | IGNORED_SECTIONS | RENAMED_FIELDS.keys(),
+        TOP_FIELDS | set(section_fields) | IGNORED_SECTIONS | RENAMED_FIELDS.keys() | REFUSED.keys(),
         section_fields[section_name],
         f'it belongs in the section "{section_name}"',
     )

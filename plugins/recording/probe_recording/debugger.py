@@ -250,6 +250,7 @@ class Debugger(ABC, Generic[R, M]):
             recorder.register(holder, attribute, name)
         step = self._recorder.current_step
         for former in self._stages:
+            former.report_comparison()
             former.reports_missing = False
             former.finish()
             atexit.unregister(former.finish)

@@ -243,11 +243,11 @@ class Recorder(Process, ABC, Generic[S]):
         self._request_slices = ()
         if not scheduled_tokens or not self.config.request:
             return True
-        found = find_request_slice(self.config.request, scheduled_tokens)
-        self.activity.add_batch(has_request=found is not None)
-        if found is not None:
-            self._request_slices = (found,)
-        return found is not None
+        request_slice = find_request_slice(self.config.request, scheduled_tokens)
+        self.activity.add_batch(has_request=request_slice is not None)
+        if request_slice is not None:
+            self._request_slices = (request_slice,)
+        return request_slice is not None
 
     def _check_later_steps(self) -> None:
         """Raise a UserError now if a later step is selected and its directory cannot be written."""

@@ -37,14 +37,14 @@ class AnswerWriter(TableWriter, Protocol):
     """A result file that holds the answer as well (``ReporterSpec.answers``)."""
 
     def answer(self, answer: Answer) -> None:
-        """Take in the answer, after the last row and before ``close``."""
+        """Receive the answer, after the last row and before ``close``."""
 
 
 class PageWriter(TableWriter, Protocol):
     """A page, which shows more than the cells of a table."""
 
     def look(self, draft: ReportDraft, op: Op, row: Row) -> None:
-        """Take in a row, before its cells; ``draft`` is complete at ``close``."""
+        """Receive a row before its cells; ``draft`` is complete at ``close``."""
 
 
 class Reporter(Protocol):

@@ -102,15 +102,6 @@ def test_functions_of_the_user_stay_registered(tmp_path: Path) -> None:
 
     with recording(tmp_path / "run", level="L1", dump_enable=True) as found:
         found.debugger.register_custom_api(Holder, "double", "Mine")
-        for name in ("ignored", "double"):
-            found.start()
-            Holder.double(X)
-            found.stop()
-            found.step()
-            change(found, statistics={"list": [name]})
-    assert "Mine.double.0.forward" in found.records(0)
-    with recording(tmp_path / "again", level="L1", dump_enable=True) as found:
-        found.debugger.register_custom_api(Holder, "double", "Mine")
         for _ in range(2):
             found.start()
             Holder.double(X)
@@ -122,8 +113,25 @@ def test_functions_of_the_user_stay_registered(tmp_path: Path) -> None:
         Holder.double(X)
         found.stop()
         found.step()
+    assert "Mine.double.0.forward" in found.records(0)
     assert list(found.records(1)) == ["Mine.double.0.forward"]
     assert not found.records(2)
+
+
+def test_a_comparison_with_a_golden_is_reported_before_its_settings_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with recording(tmp_path / "golden", level="L1") as golden:
+        run_step(golden)
+    section = {"bench_path": str(golden.path)}
+    with recording(tmp_path / "run", level="L1", dump_enable=True, statistics=section) as found:
+        found.start()
+        F.relu(X + 1)
+        found.stop()
+        found.step()
+        change(found, statistics={})
+        run_step(found)
+    assert capsys.readouterr().err.count("keeps its tensors") == 1
 
 
 def test_a_changed_dump_path_begins_another_run(tmp_path: Path) -> None:

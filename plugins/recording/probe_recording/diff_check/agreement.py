@@ -32,7 +32,7 @@ class Agreement:
         Args:
             key: The name of the record.
             target_text: The JSON of the record in the run under test.
-            golden_text: That of the golden.
+            golden_text: The JSON of the record in the golden.
         """
         if target_text == golden_text:
             return True

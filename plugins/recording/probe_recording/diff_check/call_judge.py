@@ -83,7 +83,7 @@ class CallJudge:
         return self._step is None or self.differing_count >= self._call_count
 
     def begin_step(self, step: int, rank: int) -> None:
-        """Compare with a step of the golden from now on.
+        """Begin to compare with a step of the golden.
 
         Raises:
             UserError: The golden's file cannot be read.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, make_printable
 from probe_recording.config import COMPARED_TASKS, Config, check_consistency
 from probe_recording.diff_check.golden_run import GoldenRun
 from probe_recording.diff_check_settings import DEFAULT_CALL_COUNT, DiffCheck
+from probe_recording.slices import describe_slices
 
 
 def compare_with_golden(config: Config, golden: Path, call_count: int | None) -> Config:
@@ -57,6 +58,13 @@ def check_same_way(golden: GoldenRun, config: Config, framework: str) -> None:
         ("in", _name_precision(bool(golden.settings and golden.settings.double)), _name_precision(is_double),
          "Record both with --double, or both without."),
     )  # fmt: skip
+    slices = describe_slices(config.slices, has_request=bool(config.request))
+    if golden.slices != slices:
+        raise UserError(
+            f'The golden "{golden.shown_path}" holds {make_printable(golden.slices) or "whole tensors"}, and this run '
+            f"would hold {slices or 'whole tensors'}.",
+            'Record both with the same "slice" and "request_id", for example with --config.',
+        )
     for word, golden_value, value, fix in differences:
         if golden_value and value and golden_value != value:
             raise UserError(

@@ -44,7 +44,7 @@ class GoldenComparison:
         self._judge.begin_step(first_step, process.rank if process.rank in ranks else min(ranks))  # reads the file
 
     def begin_step(self, session: Session, step: int, notices: Notices) -> None:
-        """Compare the calls of a session from now on.
+        """Begin to compare the calls of a session.
 
         Args:
             session: The session of the step.

@@ -11,6 +11,7 @@ from typing import Any
 from probe_ranks import find_ranks
 
 from probe_core.errors import UserError
+from probe_core.store.files import PROBE_FIELD, SLICES_FIELD
 from probe_recording.reading.jsonstream import JsonCursor, JsonError
 from probe_recording.recorded_settings import RecordedSettings, read_settings
 
@@ -32,6 +33,7 @@ class GoldenRun:
         summary: The value of ``summary_mode`` that records the same data.
         settings: The settings that it states; None if it was not recorded by probe.
         files: The record file of each rank, by the number of the step and of the rank.
+        slices: The parts of tensors that it holds, as text; empty for whole tensors.
     """
 
     path: Path
@@ -42,6 +44,7 @@ class GoldenRun:
     summary: str
     settings: RecordedSettings | None
     files: Mapping[int, Mapping[int, Path]]
+    slices: str = ""
 
     @property
     def steps(self) -> list[int]:
@@ -88,7 +91,9 @@ def read_golden_run(path: Path, shown_path: str = "") -> GoldenRun:
         settings = read_settings(first_file)
     summary = CHECKSUM_NAMES.get(len(checksum), "statistics")
     level, framework = (str(head.get(name, "")) for name in ("level", "framework"))
-    return GoldenRun(path, shown, task, level, framework, summary, settings, files)
+    notes = head.get(PROBE_FIELD)
+    slices = str(notes.get(SLICES_FIELD, "")) if isinstance(notes, dict) else ""
+    return GoldenRun(path, shown, task, level, framework, summary, settings, files, slices)
 
 
 def _read_head(file: Path) -> tuple[dict[str, Any], str]:

@@ -29,7 +29,7 @@ class ImportWatch:
         return self in sys.meta_path
 
     def install(self) -> None:
-        """Watch the imports of this process from now on."""
+        """Begin to watch the imports of this process."""
         sys.meta_path.insert(0, self)
 
     def find_spec(

@@ -118,7 +118,7 @@ class LateClaim(RunClaim):
         if self._rank_label not in (SINGLE, f"{SINGLE}0"):
             return label in list_labels(root)
         labels = {*list_labels(root), *_list_locked_labels(root)}
-        if self._rank_label == SINGLE:  # a process without a rank beside ranks is another part of the program
+        if self._rank_label == SINGLE:  # next to processes with ranks, it is another part of the program
             return any(other.startswith(join_label(stage, SINGLE)) for other in labels)
         return label in labels or join_label(stage, SINGLE) in labels
 

@@ -32,7 +32,7 @@ def find_kind(arguments: Sequence[str] | None = None) -> ProgramKind:
     """Return the kind of the program.
 
     Args:
-        arguments: The command line with the interpreter; None for that of this process.
+        arguments: A command line that begins with the interpreter; None for the command line of this process.
     """
     arguments = sys.orig_argv if arguments is None else arguments
     program = _find_program(arguments[1:])

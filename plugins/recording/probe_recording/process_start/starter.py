@@ -69,7 +69,7 @@ class ProcessStarter:
             context.SpawnProcess._after_fork = staticmethod(self._handle_child)  # type: ignore[attr-defined]
 
     def _handle_child(self) -> None:
-        """Start the recorder in a new process of multiprocessing, in place of that of its parent."""
+        """Start a recorder in a new process of multiprocessing, and drop the recorder of its parent."""
         from multiprocessing import current_process
 
         if self._recording is not None:

@@ -69,7 +69,8 @@ def test_read_golden_run_refuses_a_task_without_values(tmp_path: Path) -> None:
     ("head", "message"),
     [({"level": "L0"}, "at level L0, and this run would be recorded at level L1"),
      ({"framework": "mindspore"}, "from mindspore, and this run would be recorded from pytorch"),
-     ({"probe": {"settings": {"double": True}}}, r"in float64 \(--double\)")],
+     ({"probe": {"settings": {"double": True}}}, r"in float64 \(--double\)"),
+     ({"probe": {"slices": "[0:2] in dimension 0"}}, r"holds \[0:2\] in dimension 0, and .* whole tensors")],
 )  # fmt: skip
 def test_check_same_way_refuses(tmp_path: Path, head: dict[str, Any], message: str) -> None:
     write(tmp_path / "golden", **head)
