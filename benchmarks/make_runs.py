@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from probe_pytorch.storage.tensors import FileStore, PackedStore, TensorStore
+from probe_pytorch.storage.tensors import FileStore, NamingStore, PackedStore
 
 KINDS = {
     "big": (128, (512, 512), 4, True),
@@ -58,7 +58,7 @@ def make(out: Path, kind: str, calls: int | None = None) -> tuple[Path, Path]:
     sides = {side: out / side / "step0" / "rank0" for side in ("npu", "bench")}
     data: dict[str, dict[str, Any]] = {side: {} for side in sides}
     stacks: dict[str, Any] = {}
-    stores: dict[str, TensorStore] = {}
+    stores: dict[str, NamingStore] = {}
     for side, directory in sides.items():
         folder = directory / "dump_tensor_data"
         folder.mkdir(parents=True, exist_ok=True)
