@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from probe_recording import Config, Entry, SendingMixin, StepDirectory, Store, T
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.overflow import find_device_flags
 from probe_pytorch.statistics import decode_results
-from probe_pytorch.storage.bytes import CHECKSUMS, copy_to_host
+from probe_pytorch.storage.bytes import CHECKSUMS, copy_to_host, format_crc32
 from probe_pytorch.storage.tensors import (
     INITIAL_HEADER_BYTES,
     SUFFIX,
@@ -40,10 +40,12 @@ class TorchSession(probe_recording.Session):
     def __init__(self, config: Config, directory: StepDirectory, shown: str, room: int = INITIAL_HEADER_BYTES) -> None:
         super().__init__(config, directory, shown, room)
         self._flags = find_device_flags() if config.task == "overflow_check" else None
-        self._on_device: list[tuple[torch.Tensor, TensorLeaf]] = []
+        self._statistics_on_device: list[tuple[torch.Tensor, TensorLeaf]] = []
+        self._checksums_on_device: list[tuple[torch.Tensor, TensorLeaf]] = []
         self.collector = TorchCollector(
             CHECKSUMS.get(config.summary),
             None if config.task == "overflow_check" else self.keep,
+            self.keep_checksum if config.summary == "md5" else None,
             wide=config.precision == "high",
             measured=config.task != "structure" and config.online is None,
             failed=self.failed,
@@ -52,7 +54,11 @@ class TorchSession(probe_recording.Session):
 
     def keep(self, results: torch.Tensor, leaf: TensorLeaf) -> None:
         """Keep statistics on their device, with the leaf that they are for, until ``read_back``."""
-        self._on_device.append((results, leaf))
+        self._statistics_on_device.append((results, leaf))
+
+    def keep_checksum(self, result: torch.Tensor, leaf: TensorLeaf) -> None:
+        """Keep a CRC-32 on its device, with the leaf that it is for, until ``read_back``."""
+        self._checksums_on_device.append((result, leaf))
 
     quiet = staticmethod(compat.disable_modes)
 
@@ -83,20 +89,32 @@ class TorchSession(probe_recording.Session):
 
     @property
     def is_waiting(self) -> bool:
-        """True while statistics are still on a device."""
-        return bool(self._on_device)
+        """True while statistics or checksums are still on a device."""
+        return bool(self._statistics_on_device or self._checksums_on_device)
 
     def read_back(self) -> None:
-        """Fetch the statistics that are still on devices, all of one device at once."""
-        pending = list(self._on_device)
-        groups: dict[tuple[torch.device, torch.dtype], list[tuple[torch.Tensor, TensorLeaf]]] = {}
-        for results, leaf in pending:
-            groups.setdefault((results.device, results.dtype), []).append((results, leaf))
-        for group in groups.values():
-            values = torch.stack([results for results, _ in group]).cpu().tolist()
-            for four, (_, leaf) in zip(values, group):
-                leaf.statistics = decode_results(four, getattr(torch, leaf.dtype.removeprefix("torch.")))
-        del self._on_device[: len(pending)]  # last, so that an interrupt does not lose them
+        """Fetch the statistics and checksums that are still on devices, all of one device at once."""
+        for four, leaf in _fetch(self._statistics_on_device):
+            leaf.statistics = decode_results(four, getattr(torch, leaf.dtype.removeprefix("torch.")))
+        for checksum, leaf in _fetch(self._checksums_on_device):
+            leaf.checksum = format_crc32(checksum)
+
+
+def _fetch(pending: list[tuple[torch.Tensor, TensorLeaf]]) -> Iterator[tuple[Any, TensorLeaf]]:
+    """Yield the values of tensors on devices, with their leaves, and then remove them from the list.
+
+    They are removed last, so that an interrupt does not lose them.
+    """
+    count = len(pending)
+    groups: dict[tuple[torch.device, torch.dtype], list[tuple[torch.Tensor, TensorLeaf]]] = {}
+    for results, leaf in pending[:count]:
+        groups.setdefault((results.device, results.dtype), []).append((results, leaf))
+    for (device, _), group in groups.items():
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # results may come from several streams
+        values = torch.stack([results for results, _ in group]).cpu().tolist()
+        yield from zip(values, (leaf for _, leaf in group))
+    del pending[:count]
 
 
 class TorchSendingSession(SendingMixin, TorchSession):

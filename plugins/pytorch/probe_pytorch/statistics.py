@@ -1,8 +1,8 @@
 """Maximum, minimum, mean and norm of a tensor, in float64 (docs/formats.md#statistics).
 
-On the CPU the compiled extension ``_tally`` computes all four in one pass. If it could not be built, and on
-other devices, torch computes them in three reductions. Results on other devices stay there until
-``read_back`` of the session fetches all of them together.
+On the CPU the compiled extension ``_tally`` computes all four in one pass, and on a GPU a kernel does. Otherwise
+torch computes them in three reductions. Results on other devices stay there until ``read_back`` of the session
+fetches all of them together.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from probe_recording import NOTHING, Four
 
 from probe_pytorch.compat import is_dense, is_transformed
+from probe_pytorch.gpu import measure_on_gpu
 
 try:
     from probe_pytorch import _tally
@@ -125,7 +126,7 @@ def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | No
             tensor = tensor.detach().contiguous()
         four: Four = _tally.measure(tensor.data_ptr(), count, code)
         return four
-    results = _reduce(tensor.detach(), torch.float64 if wide or tensor.is_cuda else torch.float32)
+    results = _measure_on_device(tensor.detach(), wide)
     if keep is None:
         return decode_results(results.tolist(), dtype)
     keep(results, target)
@@ -194,6 +195,16 @@ def _compute_norm(tensor: torch.Tensor, high: float, low: float) -> float:
     if math.isfinite(largest) and largest and (math.isinf(norm) or largest < 1e-150):
         return largest * float(torch.linalg.vector_norm(tensor.double() / largest))
     return norm
+
+
+def _measure_on_device(tensor: torch.Tensor, wide: bool) -> torch.Tensor:
+    """Return the statistics of a tensor that is not in host memory, in the form of ``_reduce``."""
+    if not tensor.is_cuda:
+        return _reduce(tensor, torch.float64 if wide else torch.float32)
+    results = None
+    if tensor.ndim and not tensor.is_neg():
+        results = measure_on_gpu(tensor if tensor.is_contiguous() or is_dense(tensor) else tensor.contiguous())
+    return _reduce(tensor, torch.float64) if results is None else results
 
 
 def _reduce(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:

@@ -13,6 +13,7 @@ import torch
 from probe_recording import NOTHING, Four, Json, Plain, Save, StoredLeaf, TensorLeaf, Tree, Walk, quote
 
 from probe_pytorch import compat
+from probe_pytorch.gpu import checksum_on_gpu
 from probe_pytorch.statistics import PLAIN, TENSOR, describe, encode, encode_all, encode_each, measure
 
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
@@ -24,6 +25,8 @@ class TorchCollector(probe_recording.Collector):
     Args:
         checksum: A function that returns the checksum of a tensor's bytes; None for no checksums.
         keep: A function that keeps the statistics on a device, with their leaf, until they are fetched.
+        keep_checksum: The same for the CRC-32 of a tensor on a GPU, a 0-d int32; None to compute each checksum in
+            host memory.
         wide: True to accumulate statistics on devices in float64.
         measured: False to compute no statistics; data are saved all the same.
         failed: A callback for exceptions of values: stage, name and exception.
@@ -39,6 +42,7 @@ class TorchCollector(probe_recording.Collector):
         self,
         checksum: Callable[[torch.Tensor], str] | None = None,
         keep: Callable[[torch.Tensor, Any], None] | None = None,
+        keep_checksum: Callable[[torch.Tensor, TensorLeaf], None] | None = None,
         wide: bool = True,
         measured: bool = True,
         failed: Callable[[str, str, BaseException], None] | None = None,
@@ -46,6 +50,7 @@ class TorchCollector(probe_recording.Collector):
     ) -> None:
         super().__init__(failed, checksum, measured)
         self._keep = keep
+        self._keep_checksum = keep_checksum
         self._wide = wide
         self._encodes = encodes and measured and checksum is None
 
@@ -129,11 +134,21 @@ class TorchCollector(probe_recording.Collector):
             leaf.statistics = measure(tensor, self._keep, leaf, self._wide)
         if leaf.shape and not tensor.numel():
             return leaf
-        if self._checksum is not None:
+        if self._checksum is not None and not self._checksum_on_gpu(tensor, leaf):
             leaf.checksum = self._checksum(tensor)
         if save is not None:
             leaf.data_name = save(name, tensor)
         return leaf
+
+    def _checksum_on_gpu(self, tensor: torch.Tensor, leaf: TensorLeaf) -> bool:
+        """Compute the checksum where the tensor is, if possible; the leaf receives it when it is fetched."""
+        if self._keep_checksum is None or not tensor.is_cuda:
+            return False
+        result = checksum_on_gpu(tensor.detach().resolve_conj().resolve_neg().contiguous())
+        if result is None:
+            return False
+        self._keep_checksum(result, leaf)
+        return True
 
     def _complete_unusual(self, leaf: TensorLeaf, tensor: torch.Tensor) -> TensorLeaf:
         """Add to a leaf the layout of a tensor and the statistics of its stored or dequantised values."""

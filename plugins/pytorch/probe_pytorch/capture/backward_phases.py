@@ -82,7 +82,7 @@ class BackwardPhaseCapture:
             session.step_phases = StepPhases()
             config = session.config
             self._collector = TorchCollector(
-                None, session.keep, config.precision == "high", failed=session.failed, encodes=True
+                keep=session.keep, wide=config.precision == "high", failed=session.failed, encodes=True
             )
         self._step_phases = session.step_phases
         self.session = session

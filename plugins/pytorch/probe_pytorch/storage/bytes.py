@@ -47,7 +47,12 @@ def crc32(tensor: torch.Tensor) -> str:
     msprobe calls this checksum ``md5``; see docs/formats.md#checksums.
     """
     host = copy_to_host(tensor)
-    return f"{zlib.crc32(view_bytes(host)):08x}"
+    return format_crc32(zlib.crc32(view_bytes(host)))
+
+
+def format_crc32(checksum: int) -> str:
+    """Return 32 bits, as a number with or without sign, as 8 hex digits."""
+    return f"{checksum & 0xFFFFFFFF:08x}"
 
 
 def xxh3(tensor: torch.Tensor) -> str:
