@@ -88,17 +88,13 @@ def _render_task(
 
 
 def _compute_curve(micro_batch_series: Sequence[Series]) -> Curve:
-    """Return the largest magnitude of each step over all micro-batches.
-
-    If the largest magnitude so far or the next one is nan, the next one is used.
-    """
+    """Return the largest magnitude of each step over all micro-batches; nan if a magnitude is nan."""
     largest_by_step: dict[int, float] = {}
     for series in micro_batch_series:
         _, values = select_magnitude(series) or ("", ())
         for step, value in zip(series.steps, values):
             previous = largest_by_step.get(step, -math.inf)
-            is_any_nan = math.isnan(value) or math.isnan(previous)
-            largest_by_step[step] = value if is_any_nan else max(previous, value)
+            largest_by_step[step] = math.nan if math.isnan(value) or math.isnan(previous) else max(previous, value)
     return sorted(largest_by_step.items())
 
 
