@@ -124,6 +124,27 @@ class Reason(NamedTuple):
     detail: str = ""
 
 
+class MetricFailure(Reason):
+    """The reason for a missing value whose metric raised an exception.
+
+    Attributes:
+        metric: The name of the metric.
+        error: The type and the message of the exception.
+    """
+
+    metric: str
+    error: str
+
+    def __new__(cls, metric: str, error: str) -> MetricFailure:
+        """Return the reason with the code ``metric_failed``."""
+        reason = super().__new__(cls, "metric_failed", f"{metric} failed: {error}")
+        reason.metric, reason.error = metric, error
+        return reason
+
+    def __getnewargs__(self) -> tuple[str, str]:
+        return (self.metric, self.error)
+
+
 class Measurement(NamedTuple):
     """The result of a metric in one column: a value, or the reason why there is none."""
 
@@ -138,7 +159,7 @@ class Measurement(NamedTuple):
     @classmethod
     def failed(cls, error: BaseException, metric: str) -> Measurement:
         """Return a measurement without a value because the metric of that name raised ``error``."""
-        return cls.absent("metric_failed", f"{metric} failed: {describe_error(error)}")
+        return cls(None, MetricFailure(metric, describe_error(error)))
 
     @property
     def number(self) -> float | None:

@@ -16,7 +16,7 @@ import click
 from probe_core.errors import UserError
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.pipeline import add_rows, compare_quietly
-from probe_core.model import Mode
+from probe_core.model import MetricFailure, Mode
 from probe_core.model.report import LineNumbers, ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Manager, Plugin
@@ -41,9 +41,6 @@ from probe_core.testing.trial_runs import FRAMEWORK
 REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, AnswerSpec)
 """Specs whose contributions may refuse the trial with a UserError, because they need a file or
 runs of another kind."""
-
-FAILED_REASON = "metric_failed"
-"""Code of the reason of a cell whose metric failed."""
 
 CALLED_OPTION_COMMANDS = ("compare", "merge_result")
 """Commands of the core, for whose options the factory is a function."""
@@ -116,7 +113,7 @@ def _try_metric(trial: Trial) -> None:
         for row in trial.compare(mode, metrics=(spec.name,)):
             for column in spec.columns:
                 reason = row.measurements[f"{spec.name}.{column}"].reason
-                if reason is not None and reason.code == FAILED_REASON:
+                if isinstance(reason, MetricFailure):
                     raise TrialError(reason.detail)
 
 
