@@ -11,7 +11,7 @@ from probe_core import engine
 from probe_core.cli import console
 from probe_core.cli.extending import collect_option_actions, find_set_parameters
 from probe_core.cli.main import EXIT_FINISHED
-from probe_core.cli.options import CompareFile, Location, NumberRanges, read_compare_file
+from probe_core.cli.options import CompareFile, Location, read_compare_file
 from probe_core.cli.running import FAIL_ON_INCOMPLETE, FAIL_ON_SUSPECT, run_plan
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
@@ -19,7 +19,6 @@ from probe_core.library import DEFAULT_OUTPUT, create_plan
 from probe_core.model.plan import DEFAULT_FORMATS
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
-from probe_core.store.layout import PAIR_RANKS
 
 FILE_TYPE = click.Path(path_type=Path)
 
@@ -58,11 +57,6 @@ def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -
     help="Judge rows by these policies: the first gives the verdict, each further one a column.")  # fmt: skip
 @option("--format", "formats", metavar="NAME[,NAME…]", callback=parse_names,
     help="Formats of the result: xlsx, csv, jsonl, …  [default: xlsx and a page]")  # fmt: skip
-@option("--step", "steps", type=NumberRanges(), default=(), help="Compare these steps only: 0,2-4.")
-@option("--rank", "ranks", type=NumberRanges(), default=(), help="Compare these ranks of the target only: 0-3,8.")
-@option("--pair-ranks", type=click.Choice(PAIR_RANKS), default="auto",
-    help="Pair ranks by number or in order.  [default: by number; in order if both runs have equally many "
-    "and no number in common]")  # fmt: skip
 @option("--jobs", silent=["-j"], type=click.IntRange(min=1), metavar="N",
     help="Limit the number of processes.  [default: one per CPU core]")  # fmt: skip
 @option("--fail-on", type=click.Choice(["warning", "error", FAIL_ON_SUSPECT, FAIL_ON_INCOMPLETE]),

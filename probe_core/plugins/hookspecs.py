@@ -49,17 +49,6 @@ def probe_readers() -> list[specs.ReaderSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_dumpers() -> list[specs.DumperSpec]:  # type: ignore[empty-body]
-    """Return recorders of runs. Called by ``probe plugins``; scripts import the recorder itself.
-
-    Example::
-
-        return [DumperSpec(name="mine", summary="records my framework", framework="mine",
-                           levels=("L1",), tasks=("tensor",), factory="my_package:Debugger")]
-    """
-
-
-@hookspec
 def probe_matchers() -> list[specs.MatcherSpec]:  # type: ignore[empty-body]
     """Return matchers, which pair the records of two runs. Called when a comparison is planned.
 

@@ -11,7 +11,10 @@ FORMER_HOMES = {
     "probe_core.spreadsheet_text": ("probe_reporters", ["neutralise", "replace_surrogates"]),
     "probe_core.plugins.protocols": ("probe_reporters", ["AnswerWriter", "MergeOption", "PageWriter", "Reporter"]),
     "probe_core.plugins.specs": ("probe_ranks", ["ExecutorSpec", "Place", "Pool"]),
-    "probe_core.store.layout": ("probe_ranks", ["find_ranks", "match_ranks", "pair_runs", "parse_rank_number"]),
+    "probe_core.store.layout": (
+        "probe_ranks",
+        ["PAIR_RANKS", "find_ranks", "match_ranks", "pair_runs", "parse_rank_number"],
+    ),
     "probe_core.testing.executors": ("probe_ranks.testing", ["ExecutorConformance"]),
 }
 
@@ -34,3 +37,8 @@ def test_conformance_of_executors_is_found_at_its_former_place() -> None:
     with pytest.warns(DeprecationWarning, match=r"moved to probe_ranks\.testing"):
         former = import_module("probe_core.testing.executors").ExecutorConformance
     assert former is import_module("probe_ranks.testing").ExecutorConformance
+
+
+def test_former_place_of_the_spec_of_recorders() -> None:
+    with pytest.warns(DeprecationWarning, match=r"specs\.DumperSpec moved to probe_recording\.DumperSpec"):
+        assert import_module("probe_core.plugins.specs").DumperSpec is import_module("probe_recording").DumperSpec

@@ -23,7 +23,8 @@ from probe_core.store.files import (
     STACK_FILE,
     TENSOR_DIRECTORY,
 )
-from probe_core.store.layout import PAIR_RANKS, SINGLE_LABEL, Pairing, RecordFiles, RunPair
+from probe_core.store.layout import SINGLE_LABEL, Pairing, RecordFiles, RunPair
+from probe_ranks.specs import PAIR_RANKS
 
 MODE_DIRECTORIES = ("graph", "pynative")
 _FILES_BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, CONDITIONS_FILE, ERROR_FILE)

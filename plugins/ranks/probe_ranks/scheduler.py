@@ -6,7 +6,7 @@ fewer, on a cluster or with ``--executor processes``, all workers measure chunks
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,11 +20,10 @@ from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Finished
 from probe_core.plugins.specs import FinderSpec, ViewSpec
-from probe_core.ranks.ranks import compare_one_by_one
 from probe_core.store.layout import Pairing, RecordFiles, RunPair
 from probe_ranks.journal import Journal
 from probe_ranks.layout import pair_runs
-from probe_ranks.specs import Executor, ExecutorSpec, Place, Pool
+from probe_ranks.specs import PAIR_RANKS, Executor, ExecutorSpec, Place, Pool
 from probe_ranks.spread import create_lost_error, open_pool, yield_as_finished
 
 LOADED_KINDS = (
@@ -42,7 +41,11 @@ class WorkerScheduler:
 
     def pair_runs(self, plan: Plan, formats: RecordFiles) -> Pairing:
         """Return the record files to compare, by step and rank."""
-        return pair_runs(plan.target, plan.golden, plan.steps, plan.ranks, formats, plan.pair_ranks, plan.step_offset)
+        options = plan.options
+        return pair_runs(
+            plan.target, plan.golden, options.get("steps", ()), options.get("ranks", ()), formats,
+            options.get("pair_ranks", PAIR_RANKS[0]), options.get("step_offset", 0),
+        )  # fmt: skip
 
     def find_interrupted(self, plan: Plan) -> str | None:
         """Return the time stamp of the interrupted comparison of the same plan; None if there is none."""
@@ -102,13 +105,13 @@ class Distribution:
             return
         if self._executor_name is None and self._jobs == 1:
             engine.use_threads(1)
-            yield from compare_one_by_one(pairs, partial(compare_pair, self.plan, self.manager))
+            yield from _compare_one_by_one(pairs, partial(compare_pair, self.plan, self.manager))
             return
         if self._executor_name is not None and self._executor.place is not Place.HERE:
             with open_pool(self._open_pool) as pool:
                 size = pool.size
             if len(pairs) < size:
-                yield from compare_one_by_one(pairs, self._compare_in_chunks)
+                yield from _compare_one_by_one(pairs, self._compare_in_chunks)
                 return
         yield from self._compare_whole_ranks(pairs)
 
@@ -174,3 +177,15 @@ class Distribution:
         spec = self._executor_spec
         with blame_plugin(spec.title, spec.origin):
             return self._executor.open(jobs, self.plan.options.get("scheduler"))
+
+
+def _compare_one_by_one(pairs: Sequence[RunPair], compare: Callable[[RunPair], Finished]) -> Iterator[Finished]:
+    """Yield the result of each comparison, or its error, up to one that is interrupted."""
+    for pair in pairs:
+        try:
+            result = compare(pair)
+        except UserError as error:
+            result = Finished(pair, error=error)
+        yield result
+        if result.interrupted:
+            return

@@ -143,7 +143,7 @@ if TYPE_CHECKING:
         stack_of,
         use_stack_finder,
     )
-    from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
+    from probe_recording.specs import CaptureSpec, DumperSpec, InterceptorSpec, RecorderSpec, TaskSpec
     from probe_recording.step_follower import StepFollower
     from probe_recording.step_phases import NO_BACKWARD, NO_STEP, StepPhase, StepPhases, flatten_leaves
     from probe_recording.tasks import TaskRecorder
@@ -190,6 +190,7 @@ __all__ = [
     "Destination",
     "Draw",
     "DumpRun",
+    "DumperSpec",
     "Entry",
     "Event",
     "Fact",
@@ -393,7 +394,7 @@ __getattr__ = create_exporter(
         "session": "Session Store",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
         "recorder_creation": "new_recorder",
-        "specs": "CaptureSpec InterceptorSpec RecorderSpec TaskSpec",
+        "specs": "CaptureSpec DumperSpec InterceptorSpec RecorderSpec TaskSpec",
         "environment": "VARIABLES read_variables",
         "tasks": "TaskRecorder",
         "threads": "Threads",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from probe_ranks import pair_runs
+from probe_ranks import PAIR_RANKS, pair_runs
 
 from probe_core.errors import UserError
 from probe_core.model.plan import Plan
@@ -51,8 +51,10 @@ def find_record(path: Path, plan: Plan, pair: RunPair, refusals: Refusals) -> Pa
         UserError: There is no such record, or it is that of the golden or the target.
     """
     formats = ((pair.golden.name,),)
-    golden_steps = [step + plan.step_offset for step in plan.steps]
-    for candidate in pair_runs(path, plan.golden, golden_steps, (), formats, plan.pair_ranks).pairs:
+    options = plan.options
+    golden_steps = [step + options.get("step_offset", 0) for step in options.get("steps", ())]
+    pair_ranks = options.get("pair_ranks", PAIR_RANKS[0])
+    for candidate in pair_runs(path, plan.golden, golden_steps, (), formats, pair_ranks).pairs:
         if candidate.golden == pair.golden:
             for run, effect in ((pair.golden, refusals.golden), (pair.target, refusals.target)):
                 if is_same_file(candidate.target, run):
