@@ -231,7 +231,7 @@ class Comparison:
                 self._note_failure(pair, error)
                 continue
             with closing(run_comparison):
-                judge_chain = JudgeChain(self._manager, run_comparison.highlights, run_comparison.blame)
+                judge_chain = JudgeChain(self._manager, run_comparison.blame)
                 watch, table = output.create_check(run_comparison), output.create_table(run_comparison)
                 for batch in run_comparison.batches(pair.rank):
                     judge_chain.apply(batch)

@@ -50,7 +50,6 @@ def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -
     help="Show call stacks; takes effect only if the compare file sets stack_path.")  # fmt: skip
 @option("-c", "--compare-only", is_flag=True, help="Write tables only: no advisor file, no answer file.")
 @option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Pairing: exact, fuzzy, align, …")
-@option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
 @option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
     help="Show this metric as well, with parameters if any: ulp:limit=4; may be repeated.")  # fmt: skip
 @option("--policy", "policies", metavar="NAME[,NAME…]", callback=parse_names,

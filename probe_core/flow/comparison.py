@@ -24,16 +24,16 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan, StackMode
 from probe_core.model.report import MetricUse
-from probe_core.model.rows import MAX_SHEET_ROWS
 from probe_core.model.run import Run
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Matcher
+from probe_core.plugins.protocols import Matcher, Output
 from probe_core.plugins.specs import (
     AnswerSpec,
     FinderSpec,
     MatcherSpec,
     MetricSpec,
+    OutputSpec,
     PolicySpec,
     ReporterSpec,
     TableSpec,
@@ -92,7 +92,10 @@ class RunComparison:
         answer_specs = [manager.find("answers", name, AnswerSpec) for name in answers]
         self.finders = manager.specs("finders", FinderSpec)[:1]
         requesting_specs: list[AnswerSpec | FinderSpec] = [*answer_specs, *self.finders]
-        self._tools = Tools(plan, manager, self.mode, requesting_specs, partial(_blame, self.notes))
+        output: Output | None = manager.make_first("outputs", OutputSpec)
+        output_metrics = () if output is None else output.find_metrics(plan, manager, self.mode)
+        blame = partial(_blame, self.notes)  # not a bound method, which would keep a failed comparison alive
+        self._tools = Tools(plan, manager, self.mode, requesting_specs, output_metrics, blame)
         run_views = create_views(plan, manager, self.target, self.golden)
         self.notes += run_views.notes
         self.target, self.golden = run_views.compared or (self.target, self.golden)
@@ -113,7 +116,6 @@ class RunComparison:
         self._limit = (MAX_BATCH_COST, self._order.compute_costs()) if self.mode is Mode.TENSOR else (MAX_BATCH_ROWS,)
         self.regions = [_describe_region(region, self.target, self.golden) for region in matching.regions]
         self._shifted = self._find_shifted()
-        self.highlights = self._can_highlight()
         self.has_stacks = self._use_stacks()
         self.shown: Sequence[tuple[str, str]] = self._tools.shown
         self.added_columns: Sequence[tuple[str, str]] = self._tools.added_columns
@@ -123,7 +125,7 @@ class RunComparison:
     def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
         """Yield the batches of a comparison of two other runs, judged by the same judges."""
         with closing(RunComparison(plan, self.manager, target, golden)) as further:
-            judging = JudgeChain(self.manager, False, self.blame)
+            judging = JudgeChain(self.manager, self.blame)
             for batch in further.batches(rank):
                 judging.apply(batch)
                 yield batch
@@ -222,14 +224,6 @@ class RunComparison:
             if pair.unreadable is not None and not pair.unreadable.missing:
                 self.take_unreadable([str(pair.unreadable)], 1)
 
-    def _can_highlight(self) -> bool:
-        if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
-            return False
-        if self.row_count > MAX_SHEET_ROWS:
-            self.notes.append(f"{self.row_count:,} rows do not fit into one sheet, so nothing is highlighted.")
-            return False
-        return True
-
     def _find_shifted(self) -> frozenset[str]:
         """Return the APIs that one run calls more often, if calls are paired by their numbers."""
         if self._matcher != "exact" or self.is_debug:
@@ -270,7 +264,7 @@ def _describe_region(region: Region, target: Run, golden: Run) -> str:
 
 
 def _blame(notes: list[str], error: PluginError, consequence: str) -> None:
-    """Note once that a plugin failed; a bound method would keep a failed comparison alive."""
+    """Note once that a plugin failed."""
     note = f"{error.what} {consequence} {error.fix}"
     if note not in notes:
         notes.append(note)

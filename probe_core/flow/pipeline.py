@@ -142,7 +142,7 @@ def _write(
     witnesses: list[_PluginWitness] = []
     try:
         witnesses = _create_witnesses(comparison, manager, pair)
-        judge_chain = JudgeChain(manager, comparison.highlights, comparison.blame)
+        judge_chain = JudgeChain(manager, comparison.blame)
         try:
             for batch in batches:
                 judge_chain.apply(batch)

@@ -44,7 +44,6 @@ class Plan:
         formats: The output formats (reporters), with their parameters.
         stack: The choice for call stacks in the table.
         stack_path: The file of the call stacks, if it is not beside the target's record file.
-        highlight: True to mark rows red and yellow.
         advise: True to write the advisor's file.
         answer: True to write the file of the answer.
         time_stamp: ``YYYYmmddHHMMSS``, part of the names of all result files.
@@ -64,7 +63,6 @@ class Plan:
     formats: tuple[str, ...] = DEFAULT_FORMATS
     stack: StackMode = StackMode.AUTO
     stack_path: Path | None = None
-    highlight: bool = False
     advise: bool = True
     answer: bool = True
     answers: tuple[str, ...] = ()

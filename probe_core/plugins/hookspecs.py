@@ -143,17 +143,6 @@ def probe_options() -> list[specs.OptionSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_highlighters() -> list[specs.HighlightSpec]:  # type: ignore[empty-body]
-    """Return highlighters, which mark rows of an op. Called when highlighting is asked for.
-
-    Example::
-
-        return [HighlightSpec(name="mine", summary="marks what jumps", metrics=("cosine",),
-                              factory="my_package.marks:Marks")]
-    """
-
-
-@hookspec
 def probe_schedulers() -> list[specs.SchedulerSpec]:  # type: ignore[empty-body]
     """Return schedulers, which distribute comparisons over workers. Called when a comparison begins.
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         Advice,
         Cell,
         Column,
-        Mark,
         Measurement,
         Measurements,
         Mode,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from probe_core.model.plan import Plan
     from probe_core.model.report import MetricUse, Report, ReportDraft, RowCheck
     from probe_core.model.run import Run
+    from probe_core.plugins.blame import PluginError
     from probe_core.plugins.manager import Manager
     from probe_core.store.layout import Pairing, RecordFiles, RunPair
 
@@ -90,13 +90,6 @@ class Judge(Protocol):
         """Return the verdicts to change, by the row's position in ``rows``."""
 
 
-class Highlighter(Protocol):
-    """A rule that marks rows of an op by looking at all of them."""
-
-    def mark(self, rows: Sequence[Row]) -> Mapping[int, Mark]:
-        """Return the mark of each marked row, by its position in ``rows``."""
-
-
 class Opened(Protocol):
     """Two opened runs that are about to be compared.
 
@@ -128,6 +121,9 @@ class Opened(Protocol):
 
     def columns(self, mode: Mode) -> Sequence[Column]:
         """Return the columns of the table of ``mode``."""
+
+    def blame(self, error: PluginError, consequence: str) -> None:
+        """Note that a plugin failed and the consequence for the result, unless it was noted before."""
 
     def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
         """Yield the batches of a further comparison, judged by the same judges."""
@@ -315,6 +311,9 @@ class Output(Protocol):
             UserError: The output directory is not writable, or the comparison to resume is still running.
         """
 
+    def find_metrics(self, plan: Plan, manager: Manager, mode: Mode) -> Sequence[str]:
+        """Return the metrics that the result files need in addition to those of the table."""
+
     def create_table(self, opened: Opened) -> CellTable:
         """Return the table of the mode of two runs."""
 
@@ -327,6 +326,8 @@ class Output(Protocol):
 
 __getattr__ = create_deprecated_exporter(
     __name__,
-    dict.fromkeys(("AnswerWriter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters")
+    dict.fromkeys(
+        ("AnswerWriter", "Highlighter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters"
+    )
     | {"Executor": "probe_ranks"},
 )

@@ -55,7 +55,7 @@ class Spec:
     def title(self) -> str:
         """The name in messages, such as ``The metric "mine"``."""
         word = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__.removesuffix("Spec")).lower()
-        word = {"highlight": "highlighter", "reporter": "format"}.get(word, word)
+        word = "format" if word == "reporter" else word
         return f'The {word} "{self.name}"'
 
     def make(self) -> Any:
@@ -243,12 +243,6 @@ class OptionSpec(ImportedSpec):
         return self.make()
 
 
-class HighlightSpec(PolicySpec):
-    """A highlighter, which marks rows of an op (makes a ``protocols.Highlighter``)."""
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True, slots=True)
 class ReaderSpec(Spec):
     """A reader of recorded runs (makes a ``protocols.Reader``).
@@ -357,7 +351,6 @@ KINDS: Mapping[str, type[Spec]] = {
     "finders": FinderSpec,
     "answers": AnswerSpec,
     "options": OptionSpec,
-    "highlighters": HighlightSpec,
     "tables": TableSpec,
     "outputs": OutputSpec,
     "reporters": ReporterSpec,
@@ -367,5 +360,7 @@ KINDS: Mapping[str, type[Spec]] = {
 """The spec class of each kind of contribution."""
 
 __getattr__ = create_deprecated_exporter(
-    __name__, dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks") | {"DumperSpec": "probe_recording"}
+    __name__,
+    dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks")
+    | {"DumperSpec": "probe_recording", "HighlightSpec": "probe_reporters"},
 )

@@ -127,7 +127,7 @@ def _try_policy(trial: Trial) -> None:
 
 def _try_in_all_modes(trial: Trial) -> None:
     for mode in Mode:
-        trial.compare(mode, highlight=True)
+        trial.compare(mode, options={"highlight": True})
 
 
 def _try_matcher(trial: Trial) -> None:
@@ -177,7 +177,7 @@ def _try_answer(trial: Trial) -> None:
 
 def _try_reporter(trial: Trial) -> None:
     for mode in Mode if _has_output(trial) else ():
-        plan = trial.create_plan(mode, formats=(trial.spec.name,), highlight=True)
+        plan = trial.create_plan(mode, formats=(trial.spec.name,), options={"highlight": True})
         report = compare_quietly(plan, trial.manager, trial.create_pair(mode)).report
         if report is not None and report.faults:
             raise TrialFault(report.faults[0])

@@ -39,6 +39,16 @@ def test_conformance_of_executors_is_found_at_its_former_place() -> None:
     assert former is import_module("probe_ranks.testing").ExecutorConformance
 
 
-def test_former_place_of_the_spec_of_recorders() -> None:
-    with pytest.warns(DeprecationWarning, match=r"specs\.DumperSpec moved to probe_recording\.DumperSpec"):
-        assert import_module("probe_core.plugins.specs").DumperSpec is import_module("probe_recording").DumperSpec
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [
+        ("plugins.specs.DumperSpec", "probe_recording"),
+        ("plugins.specs.HighlightSpec", "probe_reporters"),
+        ("plugins.protocols.Highlighter", "probe_reporters"),
+        ("testing.policies.HighlighterConformance", "probe_reporters.testing"),
+    ],
+)
+def test_former_place_gives_the_moved_class_with_a_warning(name: str, home: str) -> None:
+    module, _, attribute = f"probe_core.{name}".rpartition(".")
+    with pytest.warns(DeprecationWarning, match=rf"{attribute} moved to {home}\.{attribute}"):
+        assert getattr(import_module(module), attribute) is getattr(import_module(home), attribute)

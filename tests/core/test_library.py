@@ -113,7 +113,7 @@ def test_a_metric_that_raises_on_every_row_is_warned_of(runs: Any, monkeypatch: 
 VALUES: dict[str, Any] = {
     "advise": False, "answer": False,
     "formats": "csv",
-    "framework": "pytorch", "highlight": True, "jobs": 3,
+    "framework": "pytorch", "jobs": 3,
     "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there",
     "policies": "accuracy", "stack": True,
     "stack_path": "stack.json",
@@ -128,7 +128,7 @@ def test_every_option_reaches_the_plan() -> None:
     assert sorted(VALUES) == OPTION_NAMES
     mappings = {"api_mapping": True, "cell_mapping": "cells.yaml", "mapping": {"a": "b"}}
     workers = {"executor": "threads", "resume": True, "scheduler": "tcp://x:1"}
-    ranks = {"steps": 1, "ranks": range(2), "pair_ranks": "order"}
+    ranks = {"highlight": True, "steps": 1, "ranks": range(2), "pair_ranks": "order"}
     plan = create_plan(Manager(), Path("t"), Path("g"), mappings | workers | ranks | VALUES).describe()
     assert {name: plan[name] for name in ("advise", "answer", "highlight", "resume", "jobs", "executor", "scheduler")} == {
         "advise": False, "answer": False, "highlight": True, "resume": True, "jobs": 3, "executor": "threads", "scheduler": "tcp://x:1",

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any, cast
 
 from probe_core.files.atomic import AtomicFile, create_write_error, make_directory, write_atomically
-from probe_core.model import Advice, Cell
+from probe_core.model import Advice, Cell, Mode
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.model.report import ReportDraft
 from probe_core.plugins.blame import create_plugin_error
+from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Opened, ResultFiles
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import escape_invisible
 from probe_core.store.layout import RunPair
 from probe_reporters.checks import MeasurementCheck, MetricCheck
+from probe_reporters.highlighting import create_highlighter_chain, find_highlighter_metrics
 from probe_reporters.protocols import AnswerWriter, Reporter
 from probe_reporters.reason_texts import ReasonTexts
 from probe_reporters.table import Table
@@ -73,6 +75,10 @@ class TableOutput:
         """Return a context that reserves the plan's time stamp, or the next free one, for result files."""
         return claim_time_stamp(plan.output, plan.time_stamp, parts, is_resumed=is_resumed)
 
+    def find_metrics(self, plan: Plan, manager: Manager, mode: Mode) -> Sequence[str]:
+        """Return the metrics that highlighters need in addition to those of the table."""
+        return find_highlighter_metrics(plan, manager, mode)
+
     def create_table(self, opened: Opened) -> Table:
         """Return the table of the mode of two runs, with a column for each further metric and policy."""
         columns, texts = opened.columns(opened.mode), ReasonTexts.load(opened.manager)
@@ -102,6 +108,7 @@ class OutputFiles(ResultFiles):
         self._table = table
         self._draft = draft
         self._label = f"_{pair.label}" if pair.label else ""
+        self._highlighters = create_highlighter_chain(opened, draft)
         self._sinks: list[_Sink] = []
         omitted = is_debug and plan.answers  # -da omits variables
         formats = plan.formats or (DEFAULT_FORMATS if omitted else ())
@@ -143,7 +150,8 @@ class OutputFiles(ResultFiles):
         return ""
 
     def write(self, batch: RowBatch) -> None:
-        """Append the rows of a batch to all files."""
+        """Mark the rows of a batch, and append them to all files."""
+        self._highlighters.apply(batch)
         try:
             for sink in [*self._sinks]:
                 try:

@@ -23,8 +23,8 @@ ALIGN, FUZZY = "align", "fuzzy"
 
 def simplify_plan(plan: Plan) -> Plan:
     """Return the plan of a further pass: without tables, answers and additional metrics."""
-    plan = plan.with_options(baseline=None, reference=None)
-    return replace(plan, metrics=(), formats=(), answers=(), highlight=False)
+    plan = plan.with_options(baseline=None, reference=None, highlight=False)
+    return replace(plan, metrics=(), formats=(), answers=())
 
 
 def has_row_mapping(plan: Plan) -> bool:
