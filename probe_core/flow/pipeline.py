@@ -14,7 +14,6 @@ from typing import NamedTuple, cast
 
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.judging import JudgeChain
-from probe_core.model import Advice
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.report import LineNumbers, Report, ReportDraft, RowCheck
@@ -173,14 +172,4 @@ def _write(
         files=tuple(files),
         faults=tuple(result_files.faults),
     )
-    return _add_advice(report, comparison, result_files) if plan.advise and not report.interrupted else report
-
-
-def _add_advice(report: Report, comparison: RunComparison, result_files: ResultFiles) -> Report:
-    """Write the advice of the first plugin that returns one to a file, and return the report with it."""
-    advice = next(iter(comparison.manager.notify("probe_advise", returns=Advice, report=report)), None)
-    if advice is None:
-        return report
-    differences = [f"Known difference: {text}." for text in comparison.hints.explaining]
-    advice = replace(advice, text="\n".join([advice.text, *differences]))
-    return replace(report, advice=advice, files=(*report.files, *result_files.write_advice(advice)))
+    return result_files.complete(report, comparison.hints.explaining)

@@ -118,7 +118,7 @@ class Pair(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """A reason code (``messages.Text``) with its detail, behind a verdict or a missing value."""
+    """A reason code (``probe_reporters.Text``) with its detail, behind a verdict or a missing value."""
 
     code: str
     detail: str = ""

@@ -169,8 +169,8 @@ class Manager:
         A plugin is left out if its hook, or ``check`` of its mapping, raises an exception.
         """
         merged: dict[str, T] = {}
-        caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
-        for implementation in caller.get_hookimpls():
+        caller: pluggy.HookCaller | None = getattr(self._pluggy.hook, hook, None)
+        for implementation in caller.get_hookimpls() if caller else ():
             with self._guard(self.plugins[implementation.plugin_name]):
                 merged = {**check(implementation.function()), **merged}
         return merged

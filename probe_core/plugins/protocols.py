@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from probe_core.matching.matching import Matching
     from probe_core.matching.views import Views
     from probe_core.model import (
-        Advice,
         Cell,
         Column,
         Measurement,
@@ -286,9 +285,9 @@ class ResultFiles:
         """Complete the files, with the answer in files that hold answers, and return their paths."""
         return []
 
-    def write_advice(self, advice: Advice) -> list[Path]:
-        """Write the advisor's file, and return its path."""
-        return []
+    def complete(self, report: Report, explanations: Sequence[str]) -> Report:
+        """Return the report with what is added to it at the end; ``explanations`` are of known differences."""
+        return report
 
     def discard(self) -> None:
         """Remove all files."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import refuse_link, remove_leftovers, remove_private_directories
 from probe_core.model.answers import Answer
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
@@ -83,11 +82,6 @@ class Ranks:
         from probe_core.flow.comparison import check_plan
 
         check_plan(self.plan, self.manager)
-        remove_private_directories()  # of a killed command, even if it left nothing to resume
-        for part in {"", *(pair.part for pair in self.pairing.pairs)}:
-            if part:
-                refuse_link(self.plan.output / part)
-            remove_leftovers(self.plan.output / part)
         yielded_count = 0
         try:
             for result in self._scheduler.run(self.plan, self.manager, self.pairing.pairs):

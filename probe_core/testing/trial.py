@@ -85,7 +85,8 @@ class TrialManager(Manager):
 
     def call(self, hook: str, **arguments: Any) -> Iterator[tuple[Plugin, BaseException | None]]:
         """Call a hook of each plugin, and yield the plugin with the exception that it raised, if any."""
-        for implementation in getattr(self._pluggy.hook, hook).get_hookimpls():
+        caller = getattr(self._pluggy.hook, hook, None)
+        for implementation in caller.get_hookimpls() if caller else ():
             error: BaseException | None = None
             try:
                 answer = implementation.function(**{name: arguments[name] for name in implementation.argnames})

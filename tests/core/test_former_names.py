@@ -10,6 +10,7 @@ FORMER_HOMES = {
     "probe_core.flow.table": ("probe_reporters", ["CellColumn", "Table"]),
     "probe_core.spreadsheet_text": ("probe_reporters", ["neutralise", "replace_surrogates"]),
     "probe_core.plugins.protocols": ("probe_reporters", ["AnswerWriter", "MergeOption", "PageWriter", "Reporter"]),
+    "probe_core.model.messages": ("probe_reporters.messages", ["NAN", "NOT_AVAILABLE", "UNSUPPORTED", "Text"]),
     "probe_core.plugins.specs": ("probe_ranks", ["ExecutorSpec", "Place", "Pool"]),
     "probe_core.store.layout": (
         "probe_ranks",

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from probe_precheck import StandardSpec, StatusRuleSpec
-    from probe_reporters import HighlightSpec
+    from probe_reporters import HighlightSpec, Text
 
     from probe_core.model import Advice
-    from probe_core.model.messages import Text
     from probe_core.model.report import Report
 
 ULP_LIMIT = Parameter("limit", float, "distance in ulp that an element may have; by dtype unless given")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
+    from probe_reporters.messages import NAN, NOT_AVAILABLE, UNSUPPORTED, Text
     from probe_reporters.output import write_table
     from probe_reporters.protocols import AnswerWriter, Highlighter, MergeOption, PageWriter, Reporter, TableWriter
     from probe_reporters.reason_texts import ReasonTexts
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from probe_reporters.time_stamps import add_second, claim_time_stamp
 
 __all__ = [
+    "NAN",
+    "NOT_AVAILABLE",
+    "UNSUPPORTED",
     "AnswerWriter",
     "CellColumn",
     "HighlightSpec",
@@ -29,6 +33,7 @@ __all__ = [
     "Reporter",
     "Table",
     "TableWriter",
+    "Text",
     "add_second",
     "claim_time_stamp",
     "neutralise",
@@ -39,6 +44,7 @@ __all__ = [
 __getattr__ = create_exporter(
     __name__,
     {
+        "messages": "NAN NOT_AVAILABLE UNSUPPORTED Text",
         "output": "write_table",
         "protocols": "AnswerWriter Highlighter MergeOption PageWriter Reporter TableWriter",
         "reason_texts": "ReasonTexts",

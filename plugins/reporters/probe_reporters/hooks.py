@@ -11,7 +11,7 @@ from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from probe_core.model.messages import Text
+    from probe_reporters.messages import Text
 
 BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognises UTF-8; default false")
 
