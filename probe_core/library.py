@@ -231,13 +231,14 @@ class Comparison:
                 self._note_failure(pair, error)
                 continue
             with closing(run_comparison):
-                judge_chain = JudgeChain(self._manager, run_comparison.blame)
-                watch, table = output.create_check(run_comparison), output.create_table(run_comparison)
+                opened = run_comparison.opened
+                judge_chain = JudgeChain(self._manager, opened.blame)
+                watch, table = output.create_check(opened), output.create_table(opened)
                 for batch in run_comparison.batches(pair.rank):
                     judge_chain.apply(batch)
                     watch.look(batch)
                     yield pair, table, batch
-                for problem in watch.problems(run_comparison.row_count):
+                for problem in watch.problems(run_comparison.runs.row_count):
                     warnings.warn(problem, stacklevel=3)
 
     def to_dataframe(self) -> Any:

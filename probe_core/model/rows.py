@@ -302,11 +302,6 @@ class Row(NamedTuple):
     was: tuple[Changed, ...] = ()
 
 
-MAX_SHEET_ROWS = 1_048_500
-"""Largest number of rows of one sheet, without its header; a longer table is split and not highlighted
-(docs/tables.md#limits)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table.

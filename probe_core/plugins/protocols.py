@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from probe_core.exports import create_deprecated_exporter
+from probe_core.plugins.specs import TableSpec
 
 if TYPE_CHECKING:
     from probe_core.errors import UserError
@@ -89,12 +90,15 @@ class Judge(Protocol):
         """Return the verdicts to change, by the row's position in ``rows``."""
 
 
-class Opened(Protocol):
+@dataclass(frozen=True, slots=True)
+class Opened:
     """Two opened runs that are about to be compared.
 
     Attributes:
         plan: The plan of the comparison.
         manager: The plugins.
+        target: The run under test.
+        golden: The reference run.
         mode: The kind of data in both runs.
         is_debug: True for variables that a script saved on their own.
         has_stacks: True if the table shows call stacks.
@@ -102,12 +106,13 @@ class Opened(Protocol):
         added_columns: The metrics that the plan adds to the table, with their columns.
         label_policies: The policies whose labels have columns of their own.
         metric_uses: The metrics that are measured.
-        target: The run under test.
-        golden: The reference run.
+        blame: Function that notes, once, that a plugin failed, and the consequence for the result.
     """
 
     plan: Plan
     manager: Manager
+    target: Run
+    golden: Run
     mode: Mode
     is_debug: bool
     has_stacks: bool
@@ -115,17 +120,19 @@ class Opened(Protocol):
     added_columns: Sequence[tuple[str, str]]
     label_policies: Sequence[str]
     metric_uses: Sequence[MetricUse]
-    target: Run
-    golden: Run
+    blame: Callable[[PluginError, str], None]
 
     def columns(self, mode: Mode) -> Sequence[Column]:
         """Return the columns of the table of ``mode``."""
+        columns: Sequence[Column] = self.manager.find("tables", mode.value, TableSpec).make()
+        return columns
 
-    def blame(self, error: PluginError, consequence: str) -> None:
-        """Note that a plugin failed and the consequence for the result, unless it was noted before."""
 
-    def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
-        """Yield the batches of a further comparison, judged by the same judges."""
+class Comparer(Protocol):
+    """A function that makes a further comparison for a verdict, with the judges of the first one."""
+
+    def __call__(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
+        """Yield the judged batches of two record files."""
 
 
 class Finder(Protocol):
@@ -138,8 +145,8 @@ class Finder(Protocol):
     first_failure: Suspect | None
     """The first row that fails by the rule of its table rather than by rounding."""
 
-    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair) -> Answer | None:
-        """Return the verdict, after the last row, of two runs."""
+    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair, compare: Comparer) -> Answer | None:
+        """Return the verdict on two runs after the last row; it may need further comparisons by ``compare``."""
 
     def plain(self) -> Any:
         """Return all that was found as JSON data, for a comparison that is resumed."""

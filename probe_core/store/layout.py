@@ -10,8 +10,6 @@ from probe_core.store.files import DEFAULT_RECORD_FILES
 
 RecordFiles = tuple[tuple[str, ...], ...]
 """The names of record files of each format: that of calls, then that of saved variables."""
-SINGLE_LABEL = ""
-"""The label of the only comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class RunPair:
     target: Path
     golden: Path
     part: str = ""
-    label: str = SINGLE_LABEL
+    label: str = ""
     rank: int = 0
     golden_rank: int = 0
     one_of_two: bool = False

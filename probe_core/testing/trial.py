@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -135,12 +135,13 @@ class Trial:
         Raises:
             PluginError: A judge or highlighter failed.
         """
-        judge_chain = JudgeChain(self.manager, comparison.blame)
+        opened = replace(comparison.opened, blame=raise_error)
+        judge_chain = JudgeChain(self.manager, raise_error)
         output = self.manager.make_first("outputs", OutputSpec)
-        pair = RunPair(comparison.target.path, comparison.golden.path)
-        draft = ReportDraft("", pair.target, pair.golden, comparison.mode, comparison.row_count, RowCheck())
-        files = ResultFiles() if output is None else output.open_files(comparison, pair, draft)
-        table = None if output is None else output.create_table(comparison)
+        pair = RunPair(opened.target.path, opened.golden.path)
+        draft = ReportDraft("", pair.target, pair.golden, opened.mode, comparison.runs.row_count, RowCheck())
+        files = ResultFiles() if output is None else output.open_files(opened, pair, draft)
+        table = None if output is None else output.create_table(opened)
         try:
             for batch in comparison.batches():
                 judge_chain.apply(batch)
@@ -155,13 +156,10 @@ class Trial:
         """Return all rows of a comparison."""
         plan = self.create_plan(mode, **fields)
         pair = self.create_pair(mode)
-        with closing(StrictComparison(plan, self.manager, pair.target, pair.golden)) as comparison:
+        with closing(RunComparison(plan, self.manager, pair.target, pair.golden)) as comparison:
             return [row for batch in self.yield_batches(comparison) for _, rows in batch.all_rows() for row in rows]
 
 
-class StrictComparison(RunComparison):
-    """A comparison that ends at the first plugin that fails."""
-
-    def blame(self, error: PluginError, consequence: str) -> None:
-        """Raise the error."""
-        raise error
+def raise_error(error: PluginError, consequence: str) -> None:
+    """Raise the error of a plugin that failed."""
+    raise error

@@ -7,6 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +16,7 @@ import click
 
 from probe_core.errors import UserError
 from probe_core.flow.comparison import RunComparison
-from probe_core.flow.pipeline import add_rows, compare_quietly
+from probe_core.flow.pipeline import add_rows, compare_further, compare_quietly
 from probe_core.model import MetricFailure, Mode
 from probe_core.model.report import LineNumbers, ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError
@@ -35,7 +36,7 @@ from probe_core.plugins.specs import (
     address,
 )
 from probe_core.store.layout import Pairing
-from probe_core.testing.trial import Trial, TrialError, TrialFault, TrialManager
+from probe_core.testing.trial import Trial, TrialError, TrialFault, TrialManager, raise_error
 from probe_core.testing.trial_runs import FRAMEWORK
 
 REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, AnswerSpec)
@@ -151,13 +152,14 @@ def _try_finder(trial: Trial) -> None:
     for mode in Mode:
         pair = trial.create_pair(mode)
         finder = trial.spec.make()
+        compare = partial(compare_further, trial.manager, raise_error)
         with closing(RunComparison(trial.create_plan(mode), trial.manager, pair.target, pair.golden)) as comparison:
-            draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.row_count, RowCheck())
+            draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.runs.row_count, RowCheck())
             for batch in trial.yield_batches(comparison):
                 add_rows(finder, batch, LineNumbers(str, 0))
                 draft.add(batch)
             draft.conclude()
-            draft.answer = finder.answer(draft, comparison, pair)
+            draft.answer = finder.answer(draft, comparison.opened, pair, compare)
             _ = finder.found, finder.first_failure
         restored = trial.spec.make()
         restored.restore(json.loads(json.dumps(finder.plain())))

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from probe_core import engine
 from probe_core.errors import UserError
 from probe_core.files.atomic import remove_leftovers
-from probe_core.flow.pipeline import compare_pair
+from probe_core.flow.pipeline import BatchSource, compare_quietly
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
@@ -96,7 +96,7 @@ class Distribution:
         """Compare the only pair of record files, here or in chunks by workers."""
         if self._executor_name is None or self._executor.place is Place.HERE:
             engine.use_threads(self.plan.jobs)
-            return compare_pair(self.plan, self.manager, pair)
+            return _compare_pair(self.plan, self.manager, pair)
         return self._compare_in_chunks(pair)
 
     def compare(self, pairs: list[RunPair]) -> Iterator[Finished]:
@@ -105,7 +105,7 @@ class Distribution:
             return
         if self._executor_name is None and self._jobs == 1:
             engine.use_threads(1)
-            yield from _compare_one_by_one(pairs, partial(compare_pair, self.plan, self.manager))
+            yield from _compare_one_by_one(pairs, partial(_compare_pair, self.plan, self.manager))
             return
         if self._executor_name is not None and self._executor.place is not Place.HERE:
             with open_pool(self._open_pool) as pool:
@@ -147,7 +147,7 @@ class Distribution:
         from probe_ranks.worker import measure_in_pool
 
         with open_pool(self._open_pool) as pool:
-            return compare_pair(self.plan, self.manager, pair, partial(measure_in_pool, pool, pair))
+            return _compare_pair(self.plan, self.manager, pair, partial(measure_in_pool, pool, pair))
 
     @property
     def _jobs(self) -> int:
@@ -189,3 +189,14 @@ def _compare_one_by_one(pairs: Sequence[RunPair], compare: Callable[[RunPair], F
         yield result
         if result.interrupted:
             return
+
+
+def _compare_pair(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Finished:
+    """Compare one record file with another, and notify the plugins before and after.
+
+    Without a ``batch_source``, the rows are measured in this process.
+    """
+    manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
+    finished = compare_quietly(plan, manager, pair, batch_source)
+    manager.notify("probe_run_finished", report=finished.report)
+    return finished

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from probe_recording.entry import Entry
     from probe_recording.environment import VARIABLES, read_variables
     from probe_recording.fields import Fields
+    from probe_recording.file_names import FAMILIES_FIELD, JOURNAL_FILE, PACKED_FILE, PROBE_FIELD, UNRECORDED_FIELD
     from probe_recording.gathering import GradientCallback, GradientCollector, GradientGatherer, report_gradients
     from probe_recording.interceptors import (
         ActiveSession,
@@ -155,18 +156,23 @@ __all__ = [
     "CHECKSUMS",
     "CHUNK_BLOCKS",
     "DEFAULT_PATH",
+    "FAMILIES_FIELD",
+    "JOURNAL_FILE",
     "LEVELS",
     "MARK",
     "NOTHING",
     "NO_BACKWARD",
     "NO_STEP",
+    "PACKED_FILE",
     "PREFIX",
+    "PROBE_FIELD",
     "PROTOCOL",
     "SCALARS",
     "SINGLE",
     "SMALL_FILE",
     "STAND_IN",
     "TASKS",
+    "UNRECORDED_FIELD",
     "VARIABLES",
     "ActiveSession",
     "Array",
@@ -350,6 +356,7 @@ __getattr__ = create_exporter(
         "directory": "SINGLE Lock StepDirectory remove_earlier_steps",
         "earlier_run": "settle_earlier_run",
         "fields": "Fields",
+        "file_names": "FAMILIES_FIELD JOURNAL_FILE PACKED_FILE PROBE_FIELD UNRECORDED_FIELD",
         "gathering": "GradientCallback GradientGatherer GradientCollector report_gradients",
         "interceptors": "ActiveSession CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
         "interface": "allow_class_call",

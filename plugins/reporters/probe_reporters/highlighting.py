@@ -10,13 +10,13 @@ from probe_core.model import Mode
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.report import ReportDraft
-from probe_core.model.rows import MAX_SHEET_ROWS
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.parameters import split_parameters
 from probe_core.plugins.protocols import Opened
 from probe_core.plugins.specs import MetricSpec, Needs
 from probe_reporters.protocols import Highlighter
 from probe_reporters.specs import HighlightSpec
+from probe_reporters.text import MAX_SHEET_ROWS
 
 OPTION = "highlight"
 """The name in ``Plan.options`` of the option ``-hl``."""

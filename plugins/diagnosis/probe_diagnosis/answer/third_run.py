@@ -9,7 +9,7 @@ from probe_ranks import PAIR_RANKS, pair_runs
 
 from probe_core.errors import UserError
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import Comparer
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.again import ALIGN, FUZZY, collect_facts, has_row_mapping, simplify_plan
 from probe_diagnosis.answer.same_files import is_same_file
@@ -70,13 +70,13 @@ def drop_mapping(plan: Plan) -> Plan:
     return replace(simplify_plan(plan).with_options(**mappings), matcher=matcher, policies=())
 
 
-def collect_aligned_facts(opened: Opened, plan: Plan, target: Path, golden: Path, rank: int) -> RankFacts:
+def collect_aligned_facts(compare: Comparer, plan: Plan, target: Path, golden: Path, rank: int) -> RankFacts:
     """Return the facts about a further comparison, whose calls are aligned if their numbers do not line up.
 
     Raises:
         UserError: The runs cannot be compared.
     """
-    facts = collect_facts(opened.again(plan, target, golden, rank))
+    facts = collect_facts(compare(plan, target, golden, rank))
     if facts.is_shifted and not has_row_mapping(plan):
-        facts = collect_facts(opened.again(replace(plan, matcher=ALIGN), target, golden, rank))
+        facts = collect_facts(compare(replace(plan, matcher=ALIGN), target, golden, rank))
     return facts
