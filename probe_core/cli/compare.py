@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from probe_core import engine
-from probe_core.cli import console
+from probe_core import console, engine
 from probe_core.cli.extending import collect_option_actions, find_set_parameters
 from probe_core.cli.main import EXIT_FINISHED
 from probe_core.cli.options import CompareFile, Location, read_compare_file

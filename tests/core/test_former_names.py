@@ -7,6 +7,10 @@ from importlib import import_module
 import pytest
 
 FORMER_HOMES = {
+    "probe_core.cli.console": (
+        "probe_core.console",
+        ["error", "note", "show", "show_json", "show_progress", "style", "warn"],
+    ),
     "probe_core.flow.table": ("probe_reporters", ["CellColumn", "Table"]),
     "probe_core.spreadsheet_text": ("probe_reporters", ["neutralise", "replace_surrogates"]),
     "probe_core.plugins.protocols": ("probe_reporters", ["AnswerWriter", "MergeOption", "PageWriter", "Reporter"]),
