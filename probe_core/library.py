@@ -35,7 +35,7 @@ DEFAULT_OUTPUT = "./output"
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)}
 FRAME_REPORTER = "parquet"
 """The name of the reporter that makes data frames (docs/python.md#data-frames)."""
-_PLUGIN_FIELDS = {"target", "golden", "time_stamp", "answers", "step_offset", "options"}
+_PLUGIN_FIELDS = {"target", "golden", "time_stamp", "answers", "options"}
 """Fields of a plan that no option of the core sets."""
 OPTION_NAMES = sorted(_DEFAULTS.keys() - _PLUGIN_FIELDS)
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
@@ -123,10 +123,12 @@ def _convert_value(name: str, value: Any, option: Option | None = None) -> Any:
             raise UserError(f"{name} must not be {value!r:.40}.", "Pass one of these:", option.choices)
         if option.kind == "file" and isinstance(value, str):
             return Path(value)
+        if option.kind == "numbers":
+            items = [value] if isinstance(value, (str, int)) else [*value]
+            return parse_numbers(",".join(map(str, items)), name) if items else ()
         return parse_location(value) if option.kind == "run" else value
     if kind is tuple:
-        items = tuple(dict.fromkeys([value] if isinstance(value, (str, int)) else value))
-        return parse_numbers(",".join(map(str, items)), name) if items and name in ("steps", "ranks") else items
+        return tuple(dict.fromkeys([value] if isinstance(value, str) else value))
     return Path(value) if name in _PATH_FIELDS and isinstance(value, str) else value
 
 
@@ -229,13 +231,14 @@ class Comparison:
                 self._note_failure(pair, error)
                 continue
             with closing(run_comparison):
-                judge_chain = JudgeChain(self._manager, run_comparison.highlights, run_comparison.blame)
-                watch, table = output.create_check(run_comparison), output.create_table(run_comparison)
+                opened = run_comparison.opened
+                judge_chain = JudgeChain(self._manager, opened.blame)
+                watch, table = output.create_check(opened), output.create_table(opened)
                 for batch in run_comparison.batches(pair.rank):
                     judge_chain.apply(batch)
                     watch.look(batch)
                     yield pair, table, batch
-                for problem in watch.problems(run_comparison.row_count):
+                for problem in watch.problems(run_comparison.runs.row_count):
                     warnings.warn(problem, stacklevel=3)
 
     def to_dataframe(self) -> Any:

@@ -49,11 +49,6 @@ def _escape_characters(text: str, keep: str) -> list[str]:
     return pieces
 
 
-def escape_match(match: re.Match[str]) -> str:
-    """Return the matched character as an escape."""
-    return match[0].encode("unicode_escape", "surrogatepass").decode()
-
-
 def format_safe_json(value: Any, indent: int | None = None) -> str:
     """Return a value as JSON that is safe to print and reads back as the same value.
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from probe_core import engine
-from probe_core.cli import console
+from probe_core import console, engine
 from probe_core.cli.extending import collect_option_actions, find_set_parameters
 from probe_core.cli.main import EXIT_FINISHED
-from probe_core.cli.options import CompareFile, Location, NumberRanges, read_compare_file
+from probe_core.cli.options import CompareFile, Location, read_compare_file
 from probe_core.cli.running import FAIL_ON_INCOMPLETE, FAIL_ON_SUSPECT, run_plan
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
@@ -19,7 +18,6 @@ from probe_core.library import DEFAULT_OUTPUT, create_plan
 from probe_core.model.plan import DEFAULT_FORMATS
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
-from probe_core.store.layout import PAIR_RANKS
 
 FILE_TYPE = click.Path(path_type=Path)
 
@@ -51,18 +49,12 @@ def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -
     help="Show call stacks; takes effect only if the compare file sets stack_path.")  # fmt: skip
 @option("-c", "--compare-only", is_flag=True, help="Write tables only: no advisor file, no answer file.")
 @option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Pairing: exact, fuzzy, align, …")
-@option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
 @option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
     help="Show this metric as well, with parameters if any: ulp:limit=4; may be repeated.")  # fmt: skip
 @option("--policy", "policies", metavar="NAME[,NAME…]", callback=parse_names,
     help="Judge rows by these policies: the first gives the verdict, each further one a column.")  # fmt: skip
 @option("--format", "formats", metavar="NAME[,NAME…]", callback=parse_names,
     help="Formats of the result: xlsx, csv, jsonl, …  [default: xlsx and a page]")  # fmt: skip
-@option("--step", "steps", type=NumberRanges(), default=(), help="Compare these steps only: 0,2-4.")
-@option("--rank", "ranks", type=NumberRanges(), default=(), help="Compare these ranks of the target only: 0-3,8.")
-@option("--pair-ranks", type=click.Choice(PAIR_RANKS), default="auto",
-    help="Pair ranks by number or in order.  [default: by number; in order if both runs have equally many "
-    "and no number in common]")  # fmt: skip
 @option("--jobs", silent=["-j"], type=click.IntRange(min=1), metavar="N",
     help="Limit the number of processes.  [default: one per CPU core]")  # fmt: skip
 @option("--fail-on", type=click.Choice(["warning", "error", FAIL_ON_SUSPECT, FAIL_ON_INCOMPLETE]),

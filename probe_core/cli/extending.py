@@ -48,7 +48,7 @@ def find_set_parameters(ctx: click.Context) -> frozenset[str]:
 
 
 def _create_parameter(spec: OptionSpec, option: Option) -> click.Parameter:
-    from probe_core.cli.options import Location  # here: a listing of commands needs no readers
+    from probe_core.cli.options import Location, NumberRanges  # here: a listing of commands needs no readers
 
     text: Any = click.Choice(option.choices) if option.choices else str
     settings: dict[str, Any] = {"is_flag": False, "flag_value": NO_VALUE} if option.value_optional else {}
@@ -61,7 +61,9 @@ def _create_parameter(spec: OptionSpec, option: Option) -> click.Parameter:
     return SpelledOption(
         (*option.flags, f"{spec.name}_{option.name}"),
         **settings or {"is_flag": option.kind == "flag"},
-        type={"flag": None, "run": Location(), "file": click.Path(path_type=Path)}.get(option.kind, text),
+        type={"flag": None, "numbers": NumberRanges(), "run": Location(), "file": click.Path(path_type=Path)}.get(
+            option.kind, text
+        ),
         also=option.also,
         metavar=option.metavar or None,
         help=option.help,

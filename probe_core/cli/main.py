@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from probe_core import __version__
-from probe_core.cli import console
+from probe_core import __version__, console
 from probe_core.cli.extending import add_plugin_options
 from probe_core.cli.spelling import list_spellings
 from probe_core.errors import UserError, describe_error

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.errors import format_count
 from probe_core.plugins.blame import describe_fix

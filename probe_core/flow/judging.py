@@ -1,64 +1,67 @@
-"""Application of judges and highlighters to the rows of each op, in the order of the run.
+"""Application of judges to the rows of each op, in the order of the run.
 
 Policies judge each pair separately when it is measured. Judges then receive all rows of an op, and may remember
-earlier ops. They may change verdicts; the row keeps the old verdict and the reason. Highlighters mark rows.
-Nothing else changes a verdict.
+earlier ops. They may change verdicts; the row keeps the old verdict and the reason. Nothing else changes a verdict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from probe_core.model import Ruling
 from probe_core.model.batches import RowBatch
 from probe_core.plugins.blame import PluginError, create_plugin_error
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Highlighter, Judge
-from probe_core.plugins.specs import HighlightSpec, JudgeSpec, Spec
+from probe_core.plugins.protocols import Judge
+from probe_core.plugins.specs import JudgeSpec, Spec
 
 S = TypeVar("S", bound=Spec)
 Blame = Callable[[PluginError, str], None]
 """A function that notes the failure of a plugin and its meaning for the result."""
-Change = Callable[[RowBatch], None]
-"""A function that applies the changes of a plugin to a batch."""
 
 
-class JudgeChain:
-    """The judges and highlighters of one comparison.
+class RowChain:
+    """Plugins that change the rows of a comparison, one after the other.
 
     Args:
-        highlight: True to mark rows.
+        specs: The plugins, in the order in which they change a batch.
+        change: Function that receives the name of a plugin, what its factory made, and a batch.
+        effect: The effect that a plugin no longer has after it failed: ``change any verdict``.
         blame: Function that notes a failed plugin; the others continue.
     """
 
-    def __init__(self, manager: Manager, highlight: bool, blame: Blame) -> None:
-        self._blame = blame
-        judges = sorted(_find_unique_specs(manager, "judges", JudgeSpec, blame), key=lambda spec: spec.order)
-        highlighters = _find_unique_specs(manager, "highlighters", HighlightSpec, blame) if highlight else []
-        self._changes: list[tuple[Spec, Change]] = []
-        for spec in (*judges, *highlighters):
+    def __init__(
+        self, specs: Iterable[Spec], change: Callable[[str, Any, RowBatch], None], effect: str, blame: Blame
+    ) -> None:
+        self._change, self._effect, self._blame = change, effect, blame
+        self._members: list[tuple[Spec, Any]] = []
+        for spec in specs:
             try:
-                function = _mark if isinstance(spec, HighlightSpec) else _judge
-                self._changes.append((spec, partial(function, spec.name, spec.make())))
+                self._members.append((spec, spec.make()))
             except PluginError as error:
-                effect = "mark any row" if isinstance(spec, HighlightSpec) else "change any verdict"
                 blame(error, f"It does not {effect}.")
 
     def apply(self, batch: RowBatch) -> None:
-        """Let all judges change the verdicts of a batch, then all highlighters mark its rows."""
-        for entry in [*self._changes]:
-            spec, change = entry
+        """Let all plugins change a batch."""
+        for member in [*self._members]:
+            spec, made = member
             try:
-                change(batch)
+                self._change(spec.name, made, batch)
             except BaseException as error:
                 blame = create_plugin_error(error, spec.title, spec.origin)
                 if blame is None:
                     raise
-                self._changes.remove(entry)
-                effect = "mark any row" if isinstance(spec, HighlightSpec) else "change any verdict"
-                self._blame(blame, f"It does not {effect} from there on.")
+                self._members.remove(member)
+                self._blame(blame, f"It does not {self._effect} from there on.")
+
+
+class JudgeChain(RowChain):
+    """The judges of one comparison, which change the verdicts of its policies."""
+
+    def __init__(self, manager: Manager, blame: Blame) -> None:
+        judges = sorted(find_unique_specs(manager, "judges", JudgeSpec, blame), key=lambda spec: spec.order)
+        super().__init__(judges, _judge, "change any verdict", blame)
 
 
 def _judge(name: str, judge: Judge, batch: RowBatch) -> None:
@@ -79,15 +82,7 @@ def _check_ruling(ruling: Any) -> Ruling:
     return ruling
 
 
-def _mark(name: str, highlighter: Highlighter, batch: RowBatch) -> None:
-    """Apply the marks of a highlighter."""
-    for number, (_, rows) in enumerate(batch.all_rows()):
-        lines = batch.lines(number)
-        for place, mark in highlighter.mark(rows).items():
-            batch.mark(lines[place], mark)
-
-
-def _find_unique_specs(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
+def find_unique_specs(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
     """Return the contributions of a kind whose members are all used; the first if several have the same name."""
     specs: dict[str, S] = {}
     for spec in manager.specs(kind, as_type):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from probe_core.flow.comparison import RunComparison
-from probe_core.flow.judging import JudgeChain
-from probe_core.model import Advice
+from probe_core.flow.judging import Blame, JudgeChain
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.report import LineNumbers, Report, ReportDraft, RowCheck
@@ -29,27 +30,13 @@ BatchSource = Callable[[RunComparison], Iterator[RowBatch]]
 """A function that yields the measured batches of a comparison."""
 
 
-def compare_pair(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Finished:
-    """Compare one record file with another, and notify the plugins before and after.
-
-    Without a ``batch_source``, the rows are measured in this process.
-    """
-    manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
-    finished = compare_quietly(plan, manager, pair, batch_source)
-    manager.notify("probe_run_finished", report=finished.report)
-    return finished
-
-
 def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Finished:
     """Compare one record file with another without notifying plugins."""
     started = time.monotonic()
-    comparison = RunComparison(plan, manager, pair.target, pair.golden)
-    try:
+    with closing(RunComparison(plan, manager, pair.target, pair.golden)) as comparison:
         finder: Finder | None = manager.make_first("finders", FinderSpec)
         batches = comparison.batches(pair.rank) if batch_source is None else batch_source(comparison)
         report = _write(comparison, batches, manager, pair, finder)
-    finally:
-        comparison.close()
     return Finished(pair, replace(report, seconds=time.monotonic() - started), finder=finder)
 
 
@@ -80,11 +67,11 @@ def _create_witnesses(comparison: RunComparison, manager: Manager, pair: RunPair
     """Return the witnesses of the answers that the plan requests."""
     witnesses: list[_PluginWitness] = []
     try:
-        for name in comparison.plan.answers:
+        for name in comparison.opened.plan.answers:
             spec = manager.find("answers", name, AnswerSpec)
             answerer: Answerer = spec.make()
             with blame_plugin(spec.title, spec.origin):
-                witness = answerer.witness(comparison, pair)
+                witness = answerer.witness(comparison.opened, pair)
             witnesses += [] if witness is None else [_PluginWitness(spec, witness)]
     except BaseException:
         _discard(witnesses)
@@ -106,13 +93,26 @@ def _add_answer(draft: ReportDraft, finder: Finder | None, comparison: RunCompar
     """Add the verdict of the finder of suspects to the draft, or a problem if its plugin fails."""
     if finder is None:
         return
-    for spec in comparison.finders:
+    opened = comparison.opened
+    compare = partial(compare_further, opened.manager, opened.blame)
+    for spec in opened.manager.specs("finders", FinderSpec)[:1]:
         try:
             with blame_plugin(spec.title, spec.origin):
-                draft.answer = finder.answer(draft, comparison, pair)
+                draft.answer = finder.answer(draft, opened, pair, compare)
         except PluginError as error:
             draft.problems.append(f"{error.what} There is no verdict. {error.fix}")
-    comparison.notes += comparison.hints.of_suspects(finder.found)
+    comparison.notes += comparison.runs.hints.of_suspects(finder.found)
+
+
+def compare_further(
+    manager: Manager, blame: Blame, plan: Plan, target: Path, golden: Path, rank: int
+) -> Iterator[RowBatch]:
+    """Yield the judged batches of a further comparison, which a verdict needs."""
+    with closing(RunComparison(plan, manager, target, golden)) as comparison:
+        judge_chain = JudgeChain(manager, blame)
+        for batch in comparison.batches(rank):
+            judge_chain.apply(batch)
+            yield batch
 
 
 def _discard(writers: Sequence[ResultFiles | _PluginWitness]) -> None:
@@ -123,48 +123,48 @@ def _discard(writers: Sequence[ResultFiles | _PluginWitness]) -> None:
 def _write(
     comparison: RunComparison, batches: Iterator[RowBatch], manager: Manager, pair: RunPair, finder: Finder | None
 ) -> Report:
-    plan = comparison.plan
+    opened, row_count = comparison.opened, comparison.runs.row_count
     output: Output | None = manager.make_first("outputs", OutputSpec)
     draft = ReportDraft(
         pair.name,
-        comparison.target.path,
-        comparison.golden.path,
-        comparison.mode,
-        comparison.row_count,
-        RowCheck() if output is None else output.create_check(comparison),
+        opened.target.path,
+        opened.golden.path,
+        opened.mode,
+        row_count,
+        RowCheck() if output is None else output.create_check(opened),
         notes=comparison.notes,
-        regions=comparison.regions,
+        regions=comparison.runs.regions,
     )
-    result_files = ResultFiles() if output is None else output.open_files(comparison, pair, draft)
+    result_files = ResultFiles() if output is None else output.open_files(opened, pair, draft)
     if finder is None:
         reason = str(manager.create_missing_error("finders", "suspects")).replace("\n", " ")
         draft.notes.append(f"there is no verdict. {reason}")
     witnesses: list[_PluginWitness] = []
     try:
         witnesses = _create_witnesses(comparison, manager, pair)
-        judge_chain = JudgeChain(manager, comparison.highlights, comparison.blame)
+        judge_chain = JudgeChain(manager, opened.blame)
         try:
             for batch in batches:
                 judge_chain.apply(batch)
                 result_files.write(batch)
-                comparison.notes += comparison.hints.of(batch)
+                comparison.notes += comparison.runs.hints.of(batch)
                 if finder is not None:
                     add_rows(finder, batch, LineNumbers(result_files.line, draft.counts.rows))
                 draft.add(batch)
                 for witness in witnesses:
                     witness.write(batch)
-                report_progress("comparing", draft.counts.rows, comparison.row_count)
+                report_progress("comparing", draft.counts.rows, row_count)
             draft.conclude()
         except KeyboardInterrupt:
             draft.interrupted = True
         is_partial = draft.interrupted
         _add_answer(draft, finder, comparison, pair)
-        files = result_files.close(draft.answer if plan.answer else None, interrupted=is_partial)
+        files = result_files.close(draft.answer if opened.plan.answer else None, interrupted=is_partial)
     except BaseException:
         _discard([result_files, *witnesses])
         raise
     files += [witness.close(interrupted=is_partial) for witness in witnesses]
-    files += comparison.write_pairs(pair)
+    files += comparison.runs.write_pairs(pair)
     report = draft.build(
         suspects=tuple(finder.found) if finder is not None else (),
         first_failure=finder.first_failure if finder is not None else None,
@@ -173,14 +173,4 @@ def _write(
         files=tuple(files),
         faults=tuple(result_files.faults),
     )
-    return _add_advice(report, comparison, result_files) if plan.advise and not report.interrupted else report
-
-
-def _add_advice(report: Report, comparison: RunComparison, result_files: ResultFiles) -> Report:
-    """Write the advice of the first plugin that returns one to a file, and return the report with it."""
-    advice = next(iter(comparison.manager.notify("probe_advise", returns=Advice, report=report)), None)
-    if advice is None:
-        return report
-    differences = [f"Known difference: {text}." for text in comparison.hints.explaining]
-    advice = replace(advice, text="\n".join([advice.text, *differences]))
-    return replace(report, advice=advice, files=(*report.files, *result_files.write_advice(advice)))
+    return result_files.complete(report, comparison.runs.hints.explaining)

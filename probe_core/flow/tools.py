@@ -23,7 +23,6 @@ from probe_core.plugins.protocols import Metric, Policy
 from probe_core.plugins.specs import (
     AnswerSpec,
     FinderSpec,
-    HighlightSpec,
     MetricSpec,
     Needs,
     PolicySpec,
@@ -76,6 +75,14 @@ class _ActivePolicy(NamedTuple):
 class Tools:
     """The metrics and policies of one comparison.
 
+    Args:
+        plan: The plan.
+        manager: The plugins.
+        mode: The kind of data in both runs.
+        answer_specs: The answers that the plan requests, and the finder of suspects.
+        output_metrics: The metrics that the result files need in addition to those of the table.
+        blame: Function that notes a failed plugin.
+
     Attributes:
         names: The names of the metrics.
         shown: The metrics of the table, with their columns.
@@ -90,6 +97,7 @@ class Tools:
         manager: Manager,
         mode: Mode,
         answer_specs: Sequence[AnswerSpec | FinderSpec],
+        output_metrics: Sequence[str],
         blame: Callable[[PluginError, str], None],
     ) -> None:
         self._blame = blame
@@ -115,7 +123,7 @@ class Tools:
             *added,
             *chosen.metrics,
             *(name for spec in answer_specs for name in spec.metrics.get(mode, ())),
-            *_find_highlighter_metrics(plan, manager, mode),
+            *output_metrics,
         ]
         self._asked = plan.metrics
         self._metrics = [_create_metric(name, manager, mode) for name in dict.fromkeys(metric_names)]
@@ -287,19 +295,6 @@ def _find_metrics(columns: Sequence[Column]) -> tuple[str, ...]:
     """Return the metrics that columns show, each once, in their order."""
     sources = (column.source.partition(".")[0] for column in columns)
     return tuple(dict.fromkeys(name for name in sources if name not in ("target", "golden", "row")))
-
-
-def _find_highlighter_metrics(plan: Plan, manager: Manager, mode: Mode) -> list[str]:
-    """Return the metrics that highlighters read and that can measure the data in the runs."""
-    if not plan.highlight or mode is Mode.MD5:
-        return []
-    measurable = {
-        spec.name
-        for spec in manager.specs("metrics", MetricSpec)
-        if mode is Mode.TENSOR or spec.needs is not Needs.TENSOR
-    }
-    names = (name for spec in manager.specs("highlighters", HighlightSpec) for name in spec.metrics)
-    return [name for name in names if split_parameters(name)[0] in measurable]
 
 
 def _create_metric(asked: str, manager: Manager, mode: Mode) -> _ActiveMetric:

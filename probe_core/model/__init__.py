@@ -16,7 +16,7 @@ __getattr__ = create_exporter(
     {
         "answers": "Answer Coverage Finding Note NoteKind Outcome",
         "rows": "GRAVITY Advice Cell Changed Colour Column RowCounts Drift How Level Mark Measurement "
-        "Measurements Op Pair Percent Quantity Reason Row Ruling Suspect Verdict",
+        "Measurements MetricFailure Op Pair Percent Quantity Reason Row Ruling Suspect Verdict",
         "values": "Kind Mode Record Side Slot Statistic Statistics Transfer Value",
     },
 )

@@ -1,25 +1,7 @@
-"""The text of a reason code, and the texts of cells without a number."""
+"""Former place of the texts of reason codes; it works until version 0.3."""
 
-from __future__ import annotations
+from probe_core.exports import create_deprecated_exporter
 
-from dataclasses import dataclass
-
-NOT_AVAILABLE = "N/A"
-UNSUPPORTED = "unsupported"
-NAN = "Nan"
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """The texts that a reason code leaves in a table.
-
-    Attributes:
-        message: The text in the column Err_message; empty for codes that are not shown.
-        rank: The place of the message among others in the same cell.
-        cell: The text in place of a missing number in tables of tensors; tables of statistics show ``N/A`` or
-            ``Nan``.
-    """
-
-    message: str = ""
-    rank: int = 0
-    cell: str = UNSUPPORTED
+__getattr__ = create_deprecated_exporter(
+    __name__, dict.fromkeys(("NAN", "NOT_AVAILABLE", "UNSUPPORTED", "Text"), "probe_reporters.messages")
+)

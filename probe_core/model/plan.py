@@ -44,14 +44,9 @@ class Plan:
         formats: The output formats (reporters), with their parameters.
         stack: The choice for call stacks in the table.
         stack_path: The file of the call stacks, if it is not beside the target's record file.
-        highlight: True to mark rows red and yellow.
         advise: True to write the advisor's file.
         answer: True to write the file of the answer.
         time_stamp: ``YYYYmmddHHMMSS``, part of the names of all result files.
-        steps: The steps to compare; if empty, all that both runs have.
-        step_offset: The number to add to a step of the target for the step of the golden that it pairs with.
-        ranks: The target's ranks to compare; if empty, all that both runs have.
-        pair_ranks: How ranks pair: ``auto``, ``number`` or ``order`` (docs/pairing.md#ranks).
         answers: The names of the questions about the whole comparison (``AnswerSpec``).
         jobs: Number of processes or threads; 0 for one per processor.
         options: The values of plugins' options by their names in the plan (``OptionSpec.defaults``).
@@ -68,13 +63,8 @@ class Plan:
     formats: tuple[str, ...] = DEFAULT_FORMATS
     stack: StackMode = StackMode.AUTO
     stack_path: Path | None = None
-    highlight: bool = False
     advise: bool = True
     answer: bool = True
-    steps: tuple[int, ...] = ()
-    step_offset: int = 0
-    ranks: tuple[int, ...] = ()
-    pair_ranks: str = "auto"
     answers: tuple[str, ...] = ()
     jobs: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -118,10 +118,31 @@ class Pair(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """A reason code (``messages.Text``) with its detail, behind a verdict or a missing value."""
+    """A reason code (``probe_reporters.Text``) with its detail, behind a verdict or a missing value."""
 
     code: str
     detail: str = ""
+
+
+class MetricFailure(Reason):
+    """The reason for a missing value whose metric raised an exception.
+
+    Attributes:
+        metric: The name of the metric.
+        error: The type and the message of the exception.
+    """
+
+    metric: str
+    error: str
+
+    def __new__(cls, metric: str, error: str) -> MetricFailure:
+        """Return the reason with the code ``metric_failed``."""
+        reason = super().__new__(cls, "metric_failed", f"{metric} failed: {error}")
+        reason.metric, reason.error = metric, error
+        return reason
+
+    def __getnewargs__(self) -> tuple[str, str]:
+        return (self.metric, self.error)
 
 
 class Measurement(NamedTuple):
@@ -138,7 +159,7 @@ class Measurement(NamedTuple):
     @classmethod
     def failed(cls, error: BaseException, metric: str) -> Measurement:
         """Return a measurement without a value because the metric of that name raised ``error``."""
-        return cls.absent("metric_failed", f"{metric} failed: {describe_error(error)}")
+        return cls(None, MetricFailure(metric, describe_error(error)))
 
     @property
     def number(self) -> float | None:
@@ -279,11 +300,6 @@ class Row(NamedTuple):
     stack: tuple[str, ...] | None = None
     further: Mapping[str, Verdict] = {}
     was: tuple[Changed, ...] = ()
-
-
-MAX_SHEET_ROWS = 1_048_500
-"""Largest number of rows of one sheet, without its header; a longer table is split and not highlighted
-(docs/tables.md#limits)."""
 
 
 @dataclass(frozen=True, slots=True)

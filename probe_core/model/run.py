@@ -174,8 +174,3 @@ class HeldRun(Run):
     def record(self, index: int) -> Record:
         """Return the record at ``index``."""
         return self._records[index]
-
-
-def compute_signature(record: Record) -> int:
-    """Return a hash of the row names of a record."""
-    return hash(tuple([slot.name for slot in record.slots]))

@@ -23,10 +23,6 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from probe_core.model import Advice
-    from probe_core.model.messages import Text
     from probe_core.model.report import Report
     from probe_core.plugins import specs
 
@@ -45,17 +41,6 @@ def probe_readers() -> list[specs.ReaderSpec]:  # type: ignore[empty-body]
 
         return [ReaderSpec(name="mine", summary="runs of my recorder", framework="mine",
                            factory="my_package.reader:Reader")]
-    """
-
-
-@hookspec
-def probe_dumpers() -> list[specs.DumperSpec]:  # type: ignore[empty-body]
-    """Return recorders of runs. Called by ``probe plugins``; scripts import the recorder itself.
-
-    Example::
-
-        return [DumperSpec(name="mine", summary="records my framework", framework="mine",
-                           levels=("L1",), tasks=("tensor",), factory="my_package:Debugger")]
     """
 
 
@@ -154,17 +139,6 @@ def probe_options() -> list[specs.OptionSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_highlighters() -> list[specs.HighlightSpec]:  # type: ignore[empty-body]
-    """Return highlighters, which mark rows of an op. Called when highlighting is asked for.
-
-    Example::
-
-        return [HighlightSpec(name="mine", summary="marks what jumps", metrics=("cosine",),
-                              factory="my_package.marks:Marks")]
-    """
-
-
-@hookspec
 def probe_schedulers() -> list[specs.SchedulerSpec]:  # type: ignore[empty-body]
     """Return schedulers, which distribute comparisons over workers. Called when a comparison begins.
 
@@ -211,32 +185,12 @@ def probe_tables() -> list[specs.TableSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_reasons() -> Mapping[str, Text]:  # type: ignore[empty-body]
-    """Return the texts of a plugin's reason codes. Called before the first table is made.
-
-    Example::
-
-        return {"my_reason": Text("Values are not finite.", rank=50)}
-    """
-
-
-@hookspec
 def probe_commands() -> list[specs.CommandSpec]:  # type: ignore[empty-body]
     """Return commands of ``probe``. Called at every start, so the module of hooks must import fast.
 
     Example::
 
         return [CommandSpec(name="hello", summary="Say hello.", factory="my_package.cli:hello")]
-    """
-
-
-@hookspec
-def probe_advise(report: Report) -> Advice | None:
-    """Return advice on a finished comparison. Called once per comparison, unless ``-c`` turns it off.
-
-    Example::
-
-        return Advice(line="12", node="Functional.exp.0.forward.output.0", text="Look at exp.")
     """
 
 

@@ -169,8 +169,8 @@ class Manager:
         A plugin is left out if its hook, or ``check`` of its mapping, raises an exception.
         """
         merged: dict[str, T] = {}
-        caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
-        for implementation in caller.get_hookimpls():
+        caller: pluggy.HookCaller | None = getattr(self._pluggy.hook, hook, None)
+        for implementation in caller.get_hookimpls() if caller else ():
             with self._guard(self.plugins[implementation.plugin_name]):
                 merged = {**check(implementation.function()), **merged}
         return merged
@@ -278,7 +278,7 @@ class Manager:
         )
 
     def create_missing_option_error(self, command: str, name: str) -> UserError | None:
-        """Return the error for an option of probe's own that no installed plugin gives; None for another one.
+        """Return the error for an option of probe's own whose plugin is not loaded; None for another one.
 
         Args:
             command: The name of the command.
@@ -287,7 +287,7 @@ class Manager:
         dashed = name if name.startswith("-") else f"--{name}"
         spellings = (f"{command.replace('_', '-')} {text}" for text in (name, dashed.replace("_", "-")))
         distribution = next(filter(None, (find_provider("flags", text) for text in spellings)), None)
-        if distribution is None:
+        if distribution is None or distribution in {plugin.distribution for plugin in self.plugins.values()}:
             return None
         return create_missing_error(f'The option "{name}"', distribution)
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from probe_core.exports import create_deprecated_exporter
+from probe_core.plugins.specs import TableSpec
 
 if TYPE_CHECKING:
     from probe_core.errors import UserError
     from probe_core.matching.matching import Matching
     from probe_core.matching.views import Views
     from probe_core.model import (
-        Advice,
         Cell,
         Column,
-        Mark,
         Measurement,
         Measurements,
         Mode,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from probe_core.model.plan import Plan
     from probe_core.model.report import MetricUse, Report, ReportDraft, RowCheck
     from probe_core.model.run import Run
+    from probe_core.plugins.blame import PluginError
     from probe_core.plugins.manager import Manager
     from probe_core.store.layout import Pairing, RecordFiles, RunPair
 
@@ -90,19 +90,15 @@ class Judge(Protocol):
         """Return the verdicts to change, by the row's position in ``rows``."""
 
 
-class Highlighter(Protocol):
-    """A rule that marks rows of an op by looking at all of them."""
-
-    def mark(self, rows: Sequence[Row]) -> Mapping[int, Mark]:
-        """Return the mark of each marked row, by its position in ``rows``."""
-
-
-class Opened(Protocol):
+@dataclass(frozen=True, slots=True)
+class Opened:
     """Two opened runs that are about to be compared.
 
     Attributes:
         plan: The plan of the comparison.
         manager: The plugins.
+        target: The run under test.
+        golden: The reference run.
         mode: The kind of data in both runs.
         is_debug: True for variables that a script saved on their own.
         has_stacks: True if the table shows call stacks.
@@ -110,12 +106,13 @@ class Opened(Protocol):
         added_columns: The metrics that the plan adds to the table, with their columns.
         label_policies: The policies whose labels have columns of their own.
         metric_uses: The metrics that are measured.
-        target: The run under test.
-        golden: The reference run.
+        blame: Function that notes, once, that a plugin failed, and the consequence for the result.
     """
 
     plan: Plan
     manager: Manager
+    target: Run
+    golden: Run
     mode: Mode
     is_debug: bool
     has_stacks: bool
@@ -123,14 +120,19 @@ class Opened(Protocol):
     added_columns: Sequence[tuple[str, str]]
     label_policies: Sequence[str]
     metric_uses: Sequence[MetricUse]
-    target: Run
-    golden: Run
+    blame: Callable[[PluginError, str], None]
 
     def columns(self, mode: Mode) -> Sequence[Column]:
         """Return the columns of the table of ``mode``."""
+        columns: Sequence[Column] = self.manager.find("tables", mode.value, TableSpec).make()
+        return columns
 
-    def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
-        """Yield the batches of a further comparison, judged by the same judges."""
+
+class Comparer(Protocol):
+    """A function that makes a further comparison for a verdict, with the judges of the first one."""
+
+    def __call__(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
+        """Yield the judged batches of two record files."""
 
 
 class Finder(Protocol):
@@ -143,8 +145,8 @@ class Finder(Protocol):
     first_failure: Suspect | None
     """The first row that fails by the rule of its table rather than by rounding."""
 
-    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair) -> Answer | None:
-        """Return the verdict, after the last row, of two runs."""
+    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair, compare: Comparer) -> Answer | None:
+        """Return the verdict on two runs after the last row; it may need further comparisons by ``compare``."""
 
     def plain(self) -> Any:
         """Return all that was found as JSON data, for a comparison that is resumed."""
@@ -290,9 +292,9 @@ class ResultFiles:
         """Complete the files, with the answer in files that hold answers, and return their paths."""
         return []
 
-    def write_advice(self, advice: Advice) -> list[Path]:
-        """Write the advisor's file, and return its path."""
-        return []
+    def complete(self, report: Report, explanations: Sequence[str]) -> Report:
+        """Return the report with what is added to it at the end; ``explanations`` are of known differences."""
+        return report
 
     def discard(self) -> None:
         """Remove all files."""
@@ -315,6 +317,9 @@ class Output(Protocol):
             UserError: The output directory is not writable, or the comparison to resume is still running.
         """
 
+    def find_metrics(self, plan: Plan, manager: Manager, mode: Mode) -> Sequence[str]:
+        """Return the metrics that the result files need in addition to those of the table."""
+
     def create_table(self, opened: Opened) -> CellTable:
         """Return the table of the mode of two runs."""
 
@@ -327,6 +332,8 @@ class Output(Protocol):
 
 __getattr__ = create_deprecated_exporter(
     __name__,
-    dict.fromkeys(("AnswerWriter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters")
+    dict.fromkeys(
+        ("AnswerWriter", "Highlighter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters"
+    )
     | {"Executor": "probe_ranks"},
 )

@@ -55,7 +55,7 @@ class Spec:
     def title(self) -> str:
         """The name in messages, such as ``The metric "mine"``."""
         word = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__.removesuffix("Spec")).lower()
-        word = {"highlight": "highlighter", "reporter": "format"}.get(word, word)
+        word = "format" if word == "reporter" else word
         return f'The {word} "{self.name}"'
 
     def make(self) -> Any:
@@ -167,7 +167,8 @@ class Option:
         name: The key of its value.
         flags: The spellings on the command line: ``("-da", "--diff_analyze")``.
         help: The line in the help.
-        kind: ``"flag"``, ``"text"``, ``"file"`` (a path), or ``"run"`` (a path or URL of a run).
+        kind: ``"flag"``, ``"text"``, ``"numbers"`` (``0,2-4``), ``"file"`` (a path), or ``"run"`` (a path or URL
+            of a run).
         metavar: The word for its value in the help.
         choices: The valid values; any if empty.
         needs: The name of an option of the same spec that must be given with it.
@@ -240,12 +241,6 @@ class OptionSpec(ImportedSpec):
                 what = f"{flags[option.name]} needs {flags[option.needs]}."
                 raise UserError(what, "Leave it out, or give both.")
         return self.make()
-
-
-class HighlightSpec(PolicySpec):
-    """A highlighter, which marks rows of an op (makes a ``protocols.Highlighter``)."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,15 +337,6 @@ class CommandSpec(ImportedSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class DumperSpec(ImportedSpec):
-    """A recorder of runs, which scripts import: its framework, levels and tasks."""
-
-    framework: str = ""
-    levels: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class SchedulerSpec(Spec):
     """A scheduler of the comparisons of a plan (makes a ``protocols.Scheduler`` for each plan)."""
 
@@ -365,14 +351,16 @@ KINDS: Mapping[str, type[Spec]] = {
     "finders": FinderSpec,
     "answers": AnswerSpec,
     "options": OptionSpec,
-    "highlighters": HighlightSpec,
     "tables": TableSpec,
     "outputs": OutputSpec,
     "reporters": ReporterSpec,
     "commands": CommandSpec,
-    "dumpers": DumperSpec,
     "schedulers": SchedulerSpec,
 }
 """The spec class of each kind of contribution."""
 
-__getattr__ = create_deprecated_exporter(__name__, dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks"))
+__getattr__ = create_deprecated_exporter(
+    __name__,
+    dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks")
+    | {"DumperSpec": "probe_recording", "HighlightSpec": "probe_reporters"},
+)

@@ -1,82 +1,24 @@
-"""Comparison of all ranks and steps of two runs, one after another or by the scheduler of a plugin."""
+"""Comparison of all ranks and steps of two runs by the scheduler of a plugin."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probe_core import engine
 from probe_core.errors import UserError
-from probe_core.files.atomic import refuse_link, remove_leftovers, remove_private_directories
 from probe_core.model.answers import Answer
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
-from probe_core.plugins.distributions import create_missing_error, find_provider
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Compared, Finished
 from probe_core.plugins.specs import AnswerSpec, OutputSpec, SchedulerSpec
 from probe_core.progress import report_progress
-from probe_core.store.layout import Pairing, RecordFiles, RunPair
+from probe_core.store.layout import Pairing
 
 if TYPE_CHECKING:
     from probe_core.plugins.protocols import Answerer, Conclusion, Output, Scheduler
-
-
-class SerialScheduler:
-    """Scheduler of two runs of a single rank, which are compared in this process."""
-
-    def pair_runs(self, plan: Plan, formats: RecordFiles) -> Pairing:
-        """Return the only pair of record files.
-
-        Raises:
-            UserError: A path holds no record file or several, or the plan selects steps or ranks.
-        """
-        if plan.steps or plan.ranks:
-            raise _create_ranks_error("Selecting steps and ranks")
-        return Pairing([RunPair(_find_record_file(plan.target, formats), _find_record_file(plan.golden, formats))])
-
-    def find_interrupted(self, plan: Plan) -> str | None:
-        """Return None, because nothing is noted for a comparison to resume."""
-        return None
-
-    def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[Finished]:
-        """Make all comparisons, and yield each as it ends."""
-        from probe_core.flow.pipeline import compare_pair
-
-        engine.use_threads(plan.jobs)
-        yield from compare_one_by_one(pairs, partial(compare_pair, plan, manager))
-
-
-def _find_record_file(path: Path, formats: RecordFiles) -> Path:
-    """Return ``path`` itself, or the only file of recorded calls in a directory."""
-    names = tuple(file_names[0] for file_names in formats)
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.name.endswith(names)]
-    if len(files) > 1:
-        raise _create_ranks_error("Comparing several ranks")
-    if not files:
-        raise UserError(f"There is no {' or '.join(names)} in {path}.", "Give a dump.json, or its directory.")
-    return files[0]
-
-
-def _create_ranks_error(subject: str) -> UserError:
-    """Return the error for work that needs the scheduler of a plugin."""
-    return create_missing_error(subject, find_provider("schedulers", "workers") or "")
-
-
-def compare_one_by_one(pairs: Sequence[RunPair], compare: Callable[[RunPair], Finished]) -> Iterator[Finished]:
-    """Yield the result of each comparison, or its error, up to one that is interrupted."""
-    for pair in pairs:
-        try:
-            result = compare(pair)
-        except UserError as error:
-            result = Finished(pair, error=error)
-        yield result
-        if result.interrupted:
-            return
 
 
 @dataclass
@@ -100,7 +42,9 @@ class Ranks:
     def __post_init__(self) -> None:
         plan = self.plan
         scheduler: Scheduler | None = self.manager.make_first("schedulers", SchedulerSpec)
-        self._scheduler = scheduler or SerialScheduler()
+        if scheduler is None:
+            raise self.manager.create_missing_error("schedulers", "workers")
+        self._scheduler = scheduler
         self.pairing = self._scheduler.pair_runs(plan, self.manager.record_files())
         time_stamp = self._scheduler.find_interrupted(plan) if self.has_several_pairs else None
         if time_stamp is not None:
@@ -138,11 +82,6 @@ class Ranks:
         from probe_core.flow.comparison import check_plan
 
         check_plan(self.plan, self.manager)
-        remove_private_directories()  # of a killed command, even if it left nothing to resume
-        for part in {"", *(pair.part for pair in self.pairing.pairs)}:
-            if part:
-                refuse_link(self.plan.output / part)
-            remove_leftovers(self.plan.output / part)
         yielded_count = 0
         try:
             for result in self._scheduler.run(self.plan, self.manager, self.pairing.pairs):

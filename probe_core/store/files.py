@@ -1,4 +1,4 @@
-"""Names of the files in a run directory, and of the fields in the header of its record files."""
+"""Names of the files in a run directory."""
 
 DEFAULT_RECORD_FILES = ("dump.json", "debug.json")
 TENSOR_DIRECTORY = "dump_tensor_data"
@@ -6,12 +6,3 @@ STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
 CONDITIONS_FILE = "conditions.json"
 ERROR_FILE = "dump_error_info.log"
-PACKED_FILE = "tensors.safetensors"
-JOURNAL_FILE = "tensors.index.json"
-PROBE_FIELD = "probe"
-"""Header field of runs that probe itself recorded."""
-UNFINISHED_FIELD, LOST_FIELD = "unfinished", "lost"
-"""Fields within it: True if the step has not ended, and the error that prevented writing it completely."""
-FAMILIES_FIELD, UNRECORDED_FIELD, SLICES_FIELD = "families", "unrecorded", "slices"
-SELECTED_TENSORS_FIELD = "selects_tensors"
-"""Fields within it: the scopes of each family of calls, and the number of calls that were not recorded."""

@@ -10,10 +10,6 @@ from probe_core.store.files import DEFAULT_RECORD_FILES
 
 RecordFiles = tuple[tuple[str, ...], ...]
 """The names of record files of each format: that of calls, then that of saved variables."""
-PAIR_RANKS = ("auto", "number", "order")
-"""Rules for pairing ranks: in order if no number is common to both runs, by number only, always in order."""
-SINGLE_LABEL = ""
-"""The label of the only comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ class RunPair:
     target: Path
     golden: Path
     part: str = ""
-    label: str = SINGLE_LABEL
+    label: str = ""
     rank: int = 0
     golden_rank: int = 0
     one_of_two: bool = False
@@ -66,5 +62,6 @@ class Pairing:
 
 
 __getattr__ = create_deprecated_exporter(
-    __name__, dict.fromkeys(("find_ranks", "match_ranks", "pair_runs", "parse_rank_number"), "probe_ranks")
+    __name__,
+    dict.fromkeys(("PAIR_RANKS", "find_ranks", "match_ranks", "pair_runs", "parse_rank_number"), "probe_ranks"),
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from probe_core.testing.manager import manager_of
     from probe_core.testing.matchers import MatcherConformance
     from probe_core.testing.pairs import pair_of, pair_of_values
-    from probe_core.testing.policies import HighlighterConformance, PolicyConformance
+    from probe_core.testing.policies import PolicyConformance
     from probe_core.testing.readers import ReaderConformance
     from probe_core.testing.reporters import ReporterConformance
     from probe_core.testing.runs import ArrayRun
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EDGES",
     "ArrayRun",
-    "HighlighterConformance",
     "JudgeConformance",
     "MatcherConformance",
     "MetricConformance",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from probe_core.flow.judging import JudgeChain
 from probe_core.model import Advice, Column, Level, Mode, Row, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
+from probe_core.model.report import ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Contribution, Manager, Plugin
+from probe_core.plugins.protocols import ResultFiles
 from probe_core.plugins.specs import (
     OutputSpec,
     PolicySpec,
@@ -83,7 +85,8 @@ class TrialManager(Manager):
 
     def call(self, hook: str, **arguments: Any) -> Iterator[tuple[Plugin, BaseException | None]]:
         """Call a hook of each plugin, and yield the plugin with the exception that it raised, if any."""
-        for implementation in getattr(self._pluggy.hook, hook).get_hookimpls():
+        caller = getattr(self._pluggy.hook, hook, None)
+        for implementation in caller.get_hookimpls() if caller else ():
             error: BaseException | None = None
             try:
                 answer = implementation.function(**{name: arguments[name] for name in implementation.argnames})
@@ -126,29 +129,37 @@ class Trial:
         target, golden = (record_file(self.directory, mode, side) for side in (TARGET, GOLDEN))
         return RunPair(target, golden)
 
-    def yield_batches(self, comparison: RunComparison, *, highlight: bool = False) -> Iterator[RowBatch]:
+    def yield_batches(self, comparison: RunComparison) -> Iterator[RowBatch]:
         """Yield the judged batches of a comparison, after the cells of their rows are created.
 
         Raises:
             PluginError: A judge or highlighter failed.
         """
-        judge_chain = JudgeChain(self.manager, highlight, _raise)
+        opened = replace(comparison.opened, blame=raise_error)
+        judge_chain = JudgeChain(self.manager, raise_error)
         output = self.manager.make_first("outputs", OutputSpec)
-        table = None if output is None else output.create_table(comparison)
-        for batch in comparison.batches():
-            judge_chain.apply(batch)
-            deque(table.yield_rows(batch) if table else (), 0)
-            _ = [(mark.colour, tuple(mark.reasons)) for mark in batch.marks.values()]
-            yield batch
+        pair = RunPair(opened.target.path, opened.golden.path)
+        draft = ReportDraft("", pair.target, pair.golden, opened.mode, comparison.runs.row_count, RowCheck())
+        files = ResultFiles() if output is None else output.open_files(opened, pair, draft)
+        table = None if output is None else output.create_table(opened)
+        try:
+            for batch in comparison.batches():
+                judge_chain.apply(batch)
+                files.write(batch)
+                deque(table.yield_rows(batch) if table else (), 0)
+                _ = [(mark.colour, tuple(mark.reasons)) for mark in batch.marks.values()]
+                yield batch
+        finally:
+            files.discard()
 
-    def compare(self, mode: Mode, *, highlight: bool = False, **fields: Any) -> list[Row]:
+    def compare(self, mode: Mode, **fields: Any) -> list[Row]:
         """Return all rows of a comparison."""
-        plan = self.create_plan(mode, highlight=highlight, **fields)
+        plan = self.create_plan(mode, **fields)
         pair = self.create_pair(mode)
         with closing(RunComparison(plan, self.manager, pair.target, pair.golden)) as comparison:
-            batches = self.yield_batches(comparison, highlight=comparison.highlights)
-            return [row for batch in batches for _, rows in batch.all_rows() for row in rows]
+            return [row for batch in self.yield_batches(comparison) for _, rows in batch.all_rows() for row in rows]
 
 
-def _raise(error: PluginError, consequence: str) -> None:
+def raise_error(error: PluginError, consequence: str) -> None:
+    """Raise the error of a plugin that failed."""
     raise error

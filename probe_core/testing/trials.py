@@ -7,6 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,8 +16,8 @@ import click
 
 from probe_core.errors import UserError
 from probe_core.flow.comparison import RunComparison
-from probe_core.flow.pipeline import add_rows, compare_quietly
-from probe_core.model import Mode
+from probe_core.flow.pipeline import add_rows, compare_further, compare_quietly
+from probe_core.model import MetricFailure, Mode
 from probe_core.model.report import LineNumbers, ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Manager, Plugin
@@ -35,15 +36,12 @@ from probe_core.plugins.specs import (
     address,
 )
 from probe_core.store.layout import Pairing
-from probe_core.testing.trial import Trial, TrialError, TrialFault, TrialManager
+from probe_core.testing.trial import Trial, TrialError, TrialFault, TrialManager, raise_error
 from probe_core.testing.trial_runs import FRAMEWORK
 
 REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, AnswerSpec)
 """Specs whose contributions may refuse the trial with a UserError, because they need a file or
 runs of another kind."""
-
-FAILED_REASON = "metric_failed"
-"""Code of the reason of a cell whose metric failed."""
 
 CALLED_OPTION_COMMANDS = ("compare", "merge_result")
 """Commands of the core, for whose options the factory is a function."""
@@ -116,7 +114,7 @@ def _try_metric(trial: Trial) -> None:
         for row in trial.compare(mode, metrics=(spec.name,)):
             for column in spec.columns:
                 reason = row.measurements[f"{spec.name}.{column}"].reason
-                if reason is not None and reason.code == FAILED_REASON:
+                if isinstance(reason, MetricFailure):
                     raise TrialError(reason.detail)
 
 
@@ -130,7 +128,7 @@ def _try_policy(trial: Trial) -> None:
 
 def _try_in_all_modes(trial: Trial) -> None:
     for mode in Mode:
-        trial.compare(mode, highlight=True)
+        trial.compare(mode, options={"highlight": True})
 
 
 def _try_matcher(trial: Trial) -> None:
@@ -154,13 +152,14 @@ def _try_finder(trial: Trial) -> None:
     for mode in Mode:
         pair = trial.create_pair(mode)
         finder = trial.spec.make()
+        compare = partial(compare_further, trial.manager, raise_error)
         with closing(RunComparison(trial.create_plan(mode), trial.manager, pair.target, pair.golden)) as comparison:
-            draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.row_count, RowCheck())
+            draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.runs.row_count, RowCheck())
             for batch in trial.yield_batches(comparison):
                 add_rows(finder, batch, LineNumbers(str, 0))
                 draft.add(batch)
             draft.conclude()
-            draft.answer = finder.answer(draft, comparison, pair)
+            draft.answer = finder.answer(draft, comparison.opened, pair, compare)
             _ = finder.found, finder.first_failure
         restored = trial.spec.make()
         restored.restore(json.loads(json.dumps(finder.plain())))
@@ -180,7 +179,7 @@ def _try_answer(trial: Trial) -> None:
 
 def _try_reporter(trial: Trial) -> None:
     for mode in Mode if _has_output(trial) else ():
-        plan = trial.create_plan(mode, formats=(trial.spec.name,), highlight=True)
+        plan = trial.create_plan(mode, formats=(trial.spec.name,), options={"highlight": True})
         report = compare_quietly(plan, trial.manager, trial.create_pair(mode)).report
         if report is not None and report.faults:
             raise TrialFault(report.faults[0])

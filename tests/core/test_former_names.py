@@ -7,11 +7,19 @@ from importlib import import_module
 import pytest
 
 FORMER_HOMES = {
+    "probe_core.cli.console": (
+        "probe_core.console",
+        ["error", "note", "show", "show_json", "show_progress", "style", "warn"],
+    ),
     "probe_core.flow.table": ("probe_reporters", ["CellColumn", "Table"]),
     "probe_core.spreadsheet_text": ("probe_reporters", ["neutralise", "replace_surrogates"]),
     "probe_core.plugins.protocols": ("probe_reporters", ["AnswerWriter", "MergeOption", "PageWriter", "Reporter"]),
+    "probe_core.model.messages": ("probe_reporters.messages", ["NAN", "NOT_AVAILABLE", "UNSUPPORTED", "Text"]),
     "probe_core.plugins.specs": ("probe_ranks", ["ExecutorSpec", "Place", "Pool"]),
-    "probe_core.store.layout": ("probe_ranks", ["find_ranks", "match_ranks", "pair_runs", "parse_rank_number"]),
+    "probe_core.store.layout": (
+        "probe_ranks",
+        ["PAIR_RANKS", "find_ranks", "match_ranks", "pair_runs", "parse_rank_number"],
+    ),
     "probe_core.testing.executors": ("probe_ranks.testing", ["ExecutorConformance"]),
 }
 
@@ -34,3 +42,18 @@ def test_conformance_of_executors_is_found_at_its_former_place() -> None:
     with pytest.warns(DeprecationWarning, match=r"moved to probe_ranks\.testing"):
         former = import_module("probe_core.testing.executors").ExecutorConformance
     assert former is import_module("probe_ranks.testing").ExecutorConformance
+
+
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [
+        ("plugins.specs.DumperSpec", "probe_recording"),
+        ("plugins.specs.HighlightSpec", "probe_reporters"),
+        ("plugins.protocols.Highlighter", "probe_reporters"),
+        ("testing.policies.HighlighterConformance", "probe_reporters.testing"),
+    ],
+)
+def test_former_place_gives_the_moved_class_with_a_warning(name: str, home: str) -> None:
+    module, _, attribute = f"probe_core.{name}".rpartition(".")
+    with pytest.warns(DeprecationWarning, match=rf"{attribute} moved to {home}\.{attribute}"):
+        assert getattr(import_module(module), attribute) is getattr(import_module(home), attribute)

@@ -113,10 +113,10 @@ def test_a_metric_that_raises_on_every_row_is_warned_of(runs: Any, monkeypatch: 
 VALUES: dict[str, Any] = {
     "advise": False, "answer": False,
     "formats": "csv",
-    "framework": "pytorch", "highlight": True, "jobs": 3,
-    "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there", "pair_ranks": "order",
-    "policies": "accuracy", "ranks": range(2), "stack": True,
-    "stack_path": "stack.json", "steps": 1,
+    "framework": "pytorch", "jobs": 3,
+    "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there",
+    "policies": "accuracy", "stack": True,
+    "stack_path": "stack.json",
 }  # fmt: skip
 
 
@@ -128,12 +128,18 @@ def test_every_option_reaches_the_plan() -> None:
     assert sorted(VALUES) == OPTION_NAMES
     mappings = {"api_mapping": True, "cell_mapping": "cells.yaml", "mapping": {"a": "b"}}
     workers = {"executor": "threads", "resume": True, "scheduler": "tcp://x:1"}
-    plan = create_plan(Manager(), Path("t"), Path("g"), mappings | workers | VALUES).describe()
+    ranks = {"highlight": True, "steps": 1, "ranks": range(2), "pair_ranks": "order"}
+    plan = create_plan(Manager(), Path("t"), Path("g"), mappings | workers | ranks | VALUES).describe()
     assert {name: plan[name] for name in ("advise", "answer", "highlight", "resume", "jobs", "executor", "scheduler")} == {
         "advise": False, "answer": False, "highlight": True, "resume": True, "jobs": 3, "executor": "threads", "scheduler": "tcp://x:1",
     }  # fmt: skip
     assert plan["across"] is True and plan["api_mapping"] is None and plan["cell_mapping"] == "cells.yaml"
-    assert plan["steps"] == [1] and plan["ranks"] == [0, 1] and plan["metrics"] == ["ulp:limit=4", "rmse"]
+    assert (
+        plan["steps"] == [1]
+        and plan["ranks"] == [0, 1]
+        and plan["pair_ranks"] == "order"
+        and plan["metrics"] == ["ulp:limit=4", "rmse"]
+    )
     assert plan["policies"] == ["accuracy"] and plan["formats"] == ["csv"] and plan["mapping"] == {"a": "b"}
     assert plan["stack"] == "show" and plan["stack_path"] == "stack.json" and plan["output"] == "there"
     assert create_plan(Manager(), Path("t"), Path("g"), {"fuzzy": True, "metrics": None}).matcher == "fuzzy"

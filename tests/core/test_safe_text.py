@@ -21,7 +21,7 @@ from support.cases import every
 from support.measuring import PROPERTY
 from support.runs.hostile_runs import EVERYTHING, dangers
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.errors import UserError, make_printable
 from probe_core.safe_text import escape_invisible, format_safe_json
 

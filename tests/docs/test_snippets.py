@@ -176,12 +176,17 @@ def test_the_examples_of_the_hooks_return_what_the_hooks_ask_for() -> None:
     import probe_precheck.specs
     import probe_ranks.specs
     import probe_recording.specs
+    import probe_reporters
 
-    from probe_core.model.messages import Text
     from probe_core.model.rows import Advice
     from probe_core.plugins import protocols, specs
 
-    names: dict[str, Any] = {"Text": Text, "Advice": Advice, "NameRule": probe_matching.NameRule}
+    names: dict[str, Any] = {
+        "Text": probe_reporters.Text,
+        "HighlightSpec": probe_reporters.HighlightSpec,
+        "Advice": Advice,
+        "NameRule": probe_matching.NameRule,
+    }
     for module in (
         specs,
         protocols,

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_pytorch.ptfile import load_pt
+from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE
 from probe_recording.reading.memory import SMALL_FILE
 from probe_recording.reading.npy import load_npy
 from probe_recording.reading.packed import PackedTensors
 from support.measuring import EasyGuard, mapping
 
 from probe_core.errors import UnreadableTensor
-from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 
 SHORT, LONG = 150, 3300
 """Files of each kind: 900 in the default suite, some 20,000 in the slow one."""

@@ -61,4 +61,4 @@ def _create_timeline(directory: Path, calls: dict[str, Any]) -> Timeline:
     comparison = RunComparison(Plan(path, path, directory, "0"), manager, path, path)
     for batch in comparison.batches(0):
         facts.add(batch)
-    return Timeline(facts, comparison.target, comparison.golden)
+    return Timeline(facts, comparison.opened.target, comparison.opened.golden)

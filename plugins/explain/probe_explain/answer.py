@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair

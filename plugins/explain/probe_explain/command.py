@@ -9,7 +9,7 @@ from typing import Any
 import click
 from probe_reporters import claim_time_stamp
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED
 from probe_core.cli.options import Location, NumberRanges
 from probe_core.cli.spelling import Command, option

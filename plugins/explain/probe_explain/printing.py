@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.errors import make_printable
 from probe_explain.verdict import ExplainCause, ExplainOutcome, ExplainVerdict
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from probe_reporters import claim_time_stamp
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import format_count

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_FINISHED
 from probe_core.cli.options import Location
 from probe_core.cli.spelling import Command, option

@@ -150,7 +150,7 @@ def set_dump_switch(
         checks.check_choice("mode", mode, MODES)
         count = _dumping.switch_off()
         if mode == "list":
-            from probe_core.cli import console  # which imports click
+            from probe_core import console  # which imports click
 
             console.show(f"The number of matched dump is {count}")
         return

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.model import Record, Slot, Value
-from probe_core.model.run import Construct, Run, compute_signature
+from probe_core.model.run import Construct, Run
 
 ALONE = "~"
 """The beginning of the path of a value without a partner."""
@@ -44,7 +44,7 @@ class View(Run):
 
     def _compute_signatures(self) -> None:
         """Compute the signatures, once records can be translated."""
-        self.signatures = array("q", map(compute_signature, self.records()))
+        self.signatures = array("q", map(_compute_signature, self.records()))
 
     def _place_slot(self, key: str, slot: Slot, path: str | None, value: Value | None = None) -> Slot:
         """Return a slot at its common path; None for one without a partner.
@@ -81,3 +81,8 @@ class View(Run):
         """The module that each call was made in, under common names."""
         names = dict(zip(self._run.names(), self._names))
         return self._run.construct.rename_modules(lambda name: names.get(name, name))
+
+
+def _compute_signature(record: Record) -> int:
+    """Return a hash of the row names of a record."""
+    return hash(tuple([slot.name for slot in record.slots]))

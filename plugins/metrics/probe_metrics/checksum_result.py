@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
+from probe_reporters import NOT_AVAILABLE
 
 from probe_core.model import Level, Reason, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import TENSOR
-from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.results import VerdictColumn
 from probe_metrics.adapters import BatchPolicy
 from probe_metrics.checksum import have_equal_checksums

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from probe_core.model import Mode
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
-from probe_core.plugins.specs import HighlightSpec, MetricSpec, Needs, PolicySpec
+from probe_core.plugins.specs import MetricSpec, Needs, PolicySpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from probe_precheck import StandardSpec, StatusRuleSpec
+    from probe_reporters import HighlightSpec, Text
 
     from probe_core.model import Advice
-    from probe_core.model.messages import Text
     from probe_core.model.report import Report
 
 ULP_LIMIT = Parameter("limit", float, "distance in ulp that an element may have; by dtype unless given")
@@ -93,6 +93,8 @@ def probe_reasons() -> Mapping[str, Text]:
 @hookimpl
 def probe_highlighters() -> list[HighlightSpec]:
     """Return the highlighter behind ``-hl``: red and yellow marks."""
+    from probe_reporters import HighlightSpec
+
     return [
         HighlightSpec("red_yellow", "marks outputs that are worse than their inputs",
                       "probe_metrics.highlight:Highlight", GUIDE_NAME,

@@ -5,7 +5,9 @@ The texts of msprobe 8.3 are listed in docs/tables.md#messages; others are probe
 
 from __future__ import annotations
 
-from probe_core.model.messages import NAN, NOT_AVAILABLE, Text
+from collections.abc import Mapping
+
+from probe_reporters import NAN, NOT_AVAILABLE, Text
 
 ZERO_DIMENSIONAL = (
     "This is type of 0-d tensor, can not calculate 'Cosine', 'EucDist', "
@@ -13,7 +15,7 @@ ZERO_DIMENSIONAL = (
 )
 ALL_ZERO = "Cannot compare by Cosine Similarity, All the data is Zero in {} dump data."
 
-REASONS: dict[str, Text] = {
+REASONS: Mapping[str, Text] = {
     "zero_dimensional": Text(ZERO_DIMENSIONAL, 20),
     "equal": Text(),
     "exact": Text("Integer or boolean values of NPU and bench do not match.", 20),

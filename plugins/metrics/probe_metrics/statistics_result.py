@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from probe_reporters import NOT_AVAILABLE
 
 from probe_core.model import Level, Reason, Value, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import NONE, TENSOR, Array
-from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.results import VerdictColumn
 from probe_metrics.adapters import BatchPolicy
 from probe_metrics.exact import EXACT_REASON, LAST_DIGITS_REASON, ExactStatistics, format_scalars, is_exact_dtype

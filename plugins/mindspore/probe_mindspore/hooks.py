@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import DumperSpec, ReaderSpec
+from probe_core.plugins.specs import ReaderSpec
 
 if TYPE_CHECKING:
     from probe_matching import NameRule
     from probe_precheck import RunnerSpec
-    from probe_recording import CaptureSpec, InterceptorSpec
+    from probe_recording import CaptureSpec, DumperSpec, InterceptorSpec
 
 
 FRAMEWORK_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
@@ -34,6 +34,8 @@ def probe_readers() -> list[ReaderSpec]:
 @hookimpl
 def probe_dumpers() -> list[DumperSpec]:
     """Return the recorder of MindSpore programs."""
+    from probe_recording import DumperSpec
+
     return [
         DumperSpec(
             name="mindspore",

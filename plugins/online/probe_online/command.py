@@ -8,7 +8,7 @@ from typing import Any
 
 from probe_precheck import Settings, Status
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 from probe_core.errors import UserError
 from probe_core.model.plan import get_time_stamp

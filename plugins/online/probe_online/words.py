@@ -7,7 +7,7 @@ import time
 
 from probe_precheck import Status
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.errors import format_count, format_list, make_printable
 from probe_online.accounts import WORST, SessionAccount
 from probe_online.console import TerminalLines

@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.errors import make_printable
 from probe_page.language import LANGUAGES
 from probe_page.sheet import encode_texts, round_cell, write_sheet

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, create_write_error, make_directory
 from probe_core.model.answers import Answer

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from probe_ranks import ISOLATION_FLAGS
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_FINISHED
 from probe_core.cli.spelling import option
 from probe_core.errors import UserError, make_printable

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import CommandSpec, DumperSpec, ReaderSpec
+from probe_core.plugins.specs import CommandSpec, ReaderSpec
 
 if TYPE_CHECKING:
     from probe_precheck import ReferenceSpec, RunnerSpec
-    from probe_recording import CaptureSpec, InterceptorSpec, RecorderSpec
+    from probe_recording import CaptureSpec, DumperSpec, InterceptorSpec, RecorderSpec
 
 
 FRAMEWORK_FILES = (
@@ -37,6 +37,8 @@ def probe_readers() -> list[ReaderSpec]:
 @hookimpl
 def probe_dumpers() -> list[DumperSpec]:
     """Return the recorder of PyTorch programs."""
+    from probe_recording import DumperSpec
+
     return [
         DumperSpec(
             name="pytorch",

@@ -28,7 +28,7 @@ from probe_recording import (
     settle_earlier_run,
 )
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED, EXIT_INTERRUPTED
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, format_count

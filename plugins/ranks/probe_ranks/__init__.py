@@ -23,10 +23,11 @@ if TYPE_CHECKING:
         start_resource_tracker,
         unblock_interrupts,
     )
-    from probe_ranks.specs import Executor, ExecutorSpec, Place, Pool
+    from probe_ranks.specs import PAIR_RANKS, Executor, ExecutorSpec, Place, Pool
 
 __all__ = [
     "ISOLATION_FLAGS",
+    "PAIR_RANKS",
     "Executor",
     "ExecutorSpec",
     "Place",
@@ -52,6 +53,6 @@ __getattr__ = create_exporter(
         "layout": "find_ranks match_ranks pair_runs parse_rank_number",
         "processes": "ISOLATION_FLAGS choose_start_method collect_variables end_with_parent hold_interrupts "
         "isolate_start mark_temporary_directory replace_variables start_resource_tracker unblock_interrupts",
-        "specs": "Executor ExecutorSpec Place Pool",
+        "specs": "PAIR_RANKS Executor ExecutorSpec Place Pool",
     },
 )

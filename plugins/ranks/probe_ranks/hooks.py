@@ -1,10 +1,10 @@
-"""Hooks of probe-ranks: the scheduler of several ranks, and the executors that work on every machine."""
+"""Hooks of probe-ranks: the scheduler of several ranks, the executors that work on every machine, and options."""
 
 from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import Option, OptionSpec, SchedulerSpec
-from probe_ranks.specs import ExecutorSpec
+from probe_ranks.specs import PAIR_RANKS, ExecutorSpec
 
 
 @hookimpl
@@ -25,8 +25,33 @@ def probe_executors() -> list[ExecutorSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return the options of compare that choose workers."""
+    """Return the options of compare that choose ranks and workers."""
     return [
+        OptionSpec(
+            "selection",
+            "which steps and ranks are compared, and with which",
+            "probe_ranks.options:select_ranks",
+            command="compare",
+            options=(
+                Option("steps", ("--step",), "Compare these steps only: 0,2-4.", "numbers", python_name="steps"),
+                Option(
+                    "ranks",
+                    ("--rank",),
+                    "Compare these ranks of the target only: 0-3,8.",
+                    "numbers",
+                    python_name="ranks",
+                ),
+                Option(
+                    "pair_ranks",
+                    ("--pair-ranks",),
+                    "Pair ranks by number or in order.  [default: by number; in order if both runs have equally many "
+                    "and no number in common]",
+                    "text",
+                    choices=PAIR_RANKS,
+                ),
+            ),
+            defaults={"steps": (), "ranks": (), "pair_ranks": PAIR_RANKS[0], "step_offset": 0},
+        ),
         OptionSpec(
             "workers",
             "where several ranks are compared",
@@ -40,5 +65,5 @@ def probe_options() -> list[OptionSpec]:
                 Option("resume", ("--resume",), "Resume an interrupted comparison; finished ranks are kept."),
             ),
             defaults={"executor": None, "scheduler": None, "resume": False},
-        )
+        ),
     ]

@@ -23,7 +23,8 @@ from probe_core.store.files import (
     STACK_FILE,
     TENSOR_DIRECTORY,
 )
-from probe_core.store.layout import PAIR_RANKS, SINGLE_LABEL, Pairing, RecordFiles, RunPair
+from probe_core.store.layout import Pairing, RecordFiles, RunPair
+from probe_ranks.specs import PAIR_RANKS
 
 MODE_DIRECTORIES = ("graph", "pynative")
 _FILES_BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, CONDITIONS_FILE, ERROR_FILE)
@@ -353,7 +354,7 @@ def _pair_ranks(
     for number, (target, golden) in common.items():
         if not wanted or number in wanted:
             golden_suffix = f"-rank{matches[number]}" if matches[number] != number else ""
-            label = SINGLE_LABEL if is_single else f"rank{number}{golden_suffix}"
+            label = "" if is_single else f"rank{number}{golden_suffix}"
             files = _pair_files(target, golden, f"rank {number}{where}", pairing)
             for place, file_pair in enumerate(files):
                 pairing.pairs.append(RunPair(*file_pair, part, label, number, matches[number], place > 0))

@@ -1,4 +1,7 @@
-"""The options of ``compare`` that this kit adds: where comparisons run, and whether an earlier one is resumed."""
+"""The options of ``compare`` that this kit adds.
+
+They select the ranks to compare, the place where comparisons run, and whether an earlier one is resumed.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,15 @@ from probe_core.model.plan import Plan
 from probe_core.plugins.distributions import list_contributions
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_ranks.specs import ExecutorSpec
+
+
+def select_ranks(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:
+    """Return the plan with the values of the options (docs/pairing.md#ranks).
+
+    The plan's option ``step_offset`` is the number to add to a step of the target for the step of the golden that
+    it is compared with; the options of other plugins set it.
+    """
+    return plan.with_options(**values)
 
 
 def set_workers(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:

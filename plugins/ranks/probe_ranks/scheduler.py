@@ -6,7 +6,7 @@ fewer, on a cluster or with ``--executor processes``, all workers measure chunks
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -14,17 +14,16 @@ from functools import cached_property, partial
 from probe_core import engine
 from probe_core.errors import UserError
 from probe_core.files.atomic import remove_leftovers
-from probe_core.flow.pipeline import compare_pair
+from probe_core.flow.pipeline import BatchSource, compare_quietly
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Finished
 from probe_core.plugins.specs import FinderSpec, ViewSpec
-from probe_core.ranks.ranks import compare_one_by_one
 from probe_core.store.layout import Pairing, RecordFiles, RunPair
 from probe_ranks.journal import Journal
 from probe_ranks.layout import pair_runs
-from probe_ranks.specs import Executor, ExecutorSpec, Place, Pool
+from probe_ranks.specs import PAIR_RANKS, Executor, ExecutorSpec, Place, Pool
 from probe_ranks.spread import create_lost_error, open_pool, yield_as_finished
 
 LOADED_KINDS = (
@@ -42,7 +41,11 @@ class WorkerScheduler:
 
     def pair_runs(self, plan: Plan, formats: RecordFiles) -> Pairing:
         """Return the record files to compare, by step and rank."""
-        return pair_runs(plan.target, plan.golden, plan.steps, plan.ranks, formats, plan.pair_ranks, plan.step_offset)
+        options = plan.options
+        return pair_runs(
+            plan.target, plan.golden, options.get("steps", ()), options.get("ranks", ()), formats,
+            options.get("pair_ranks", PAIR_RANKS[0]), options.get("step_offset", 0),
+        )  # fmt: skip
 
     def find_interrupted(self, plan: Plan) -> str | None:
         """Return the time stamp of the interrupted comparison of the same plan; None if there is none."""
@@ -93,7 +96,7 @@ class Distribution:
         """Compare the only pair of record files, here or in chunks by workers."""
         if self._executor_name is None or self._executor.place is Place.HERE:
             engine.use_threads(self.plan.jobs)
-            return compare_pair(self.plan, self.manager, pair)
+            return _compare_pair(self.plan, self.manager, pair)
         return self._compare_in_chunks(pair)
 
     def compare(self, pairs: list[RunPair]) -> Iterator[Finished]:
@@ -102,13 +105,13 @@ class Distribution:
             return
         if self._executor_name is None and self._jobs == 1:
             engine.use_threads(1)
-            yield from compare_one_by_one(pairs, partial(compare_pair, self.plan, self.manager))
+            yield from _compare_one_by_one(pairs, partial(_compare_pair, self.plan, self.manager))
             return
         if self._executor_name is not None and self._executor.place is not Place.HERE:
             with open_pool(self._open_pool) as pool:
                 size = pool.size
             if len(pairs) < size:
-                yield from compare_one_by_one(pairs, self._compare_in_chunks)
+                yield from _compare_one_by_one(pairs, self._compare_in_chunks)
                 return
         yield from self._compare_whole_ranks(pairs)
 
@@ -144,7 +147,7 @@ class Distribution:
         from probe_ranks.worker import measure_in_pool
 
         with open_pool(self._open_pool) as pool:
-            return compare_pair(self.plan, self.manager, pair, partial(measure_in_pool, pool, pair))
+            return _compare_pair(self.plan, self.manager, pair, partial(measure_in_pool, pool, pair))
 
     @property
     def _jobs(self) -> int:
@@ -174,3 +177,26 @@ class Distribution:
         spec = self._executor_spec
         with blame_plugin(spec.title, spec.origin):
             return self._executor.open(jobs, self.plan.options.get("scheduler"))
+
+
+def _compare_one_by_one(pairs: Sequence[RunPair], compare: Callable[[RunPair], Finished]) -> Iterator[Finished]:
+    """Yield the result of each comparison, or its error, up to one that is interrupted."""
+    for pair in pairs:
+        try:
+            result = compare(pair)
+        except UserError as error:
+            result = Finished(pair, error=error)
+        yield result
+        if result.interrupted:
+            return
+
+
+def _compare_pair(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Finished:
+    """Compare one record file with another, and notify the plugins before and after.
+
+    Without a ``batch_source``, the rows are measured in this process.
+    """
+    manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
+    finished = compare_quietly(plan, manager, pair, batch_source)
+    manager.notify("probe_run_finished", report=finished.report)
+    return finished

@@ -1,4 +1,4 @@
-"""Description of an executor, and the interface of executors."""
+"""Description of an executor, the interface of executors, and the rules for pairing ranks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from probe_core.plugins.specs import Spec
 
 if TYPE_CHECKING:
     from concurrent import futures
+
+PAIR_RANKS = ("auto", "number", "order")
+"""Rules for pairing ranks: in order if no number is common to both runs, by number only, always in order."""
 
 
 class Place(Enum):

@@ -83,12 +83,14 @@ def measure_chunk(plan: Plan, pair: RunPair, start: int, stop: int) -> Chunk:
 
 def measure_in_pool(pool: Pool, pair: RunPair, comparison: RunComparison) -> Iterator[RowBatch]:
     """Yield the batches of a comparison, measured chunk by chunk by the workers of ``pool``."""
-    calls = [(comparison.plan, pair, *chunk) for chunk in comparison.chunks(pool.size * CHUNKS_PER_WORKER)]
+    calls = [
+        (comparison.opened.plan, pair, *chunk) for chunk in comparison.runs.split_ops(pool.size * CHUNKS_PER_WORKER)
+    ]
     for chunk in yield_in_order(pool, measure_chunk, calls):
         comparison.take_unreadable(chunk.unreadable, chunk.unreadable_count)
         comparison.take_notes(chunk.notes)
         for first, last, results in chunk.batches:
-            batch = comparison.batch(first, last, pair.rank)
+            batch = comparison.runs.create_batch(first, last, pair.rank)
             batch.results = results
             yield batch
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from probe_recording.entry import Entry
     from probe_recording.environment import VARIABLES, read_variables
     from probe_recording.fields import Fields
+    from probe_recording.file_names import FAMILIES_FIELD, JOURNAL_FILE, PACKED_FILE, PROBE_FIELD, UNRECORDED_FIELD
     from probe_recording.gathering import GradientCallback, GradientCollector, GradientGatherer, report_gradients
     from probe_recording.interceptors import (
         ActiveSession,
@@ -143,7 +144,7 @@ if TYPE_CHECKING:
         stack_of,
         use_stack_finder,
     )
-    from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
+    from probe_recording.specs import CaptureSpec, DumperSpec, InterceptorSpec, RecorderSpec, TaskSpec
     from probe_recording.step_follower import StepFollower
     from probe_recording.step_phases import NO_BACKWARD, NO_STEP, StepPhase, StepPhases, flatten_leaves
     from probe_recording.tasks import TaskRecorder
@@ -155,18 +156,23 @@ __all__ = [
     "CHECKSUMS",
     "CHUNK_BLOCKS",
     "DEFAULT_PATH",
+    "FAMILIES_FIELD",
+    "JOURNAL_FILE",
     "LEVELS",
     "MARK",
     "NOTHING",
     "NO_BACKWARD",
     "NO_STEP",
+    "PACKED_FILE",
     "PREFIX",
+    "PROBE_FIELD",
     "PROTOCOL",
     "SCALARS",
     "SINGLE",
     "SMALL_FILE",
     "STAND_IN",
     "TASKS",
+    "UNRECORDED_FIELD",
     "VARIABLES",
     "ActiveSession",
     "Array",
@@ -190,6 +196,7 @@ __all__ = [
     "Destination",
     "Draw",
     "DumpRun",
+    "DumperSpec",
     "Entry",
     "Event",
     "Fact",
@@ -349,6 +356,7 @@ __getattr__ = create_exporter(
         "directory": "SINGLE Lock StepDirectory remove_earlier_steps",
         "earlier_run": "settle_earlier_run",
         "fields": "Fields",
+        "file_names": "FAMILIES_FIELD JOURNAL_FILE PACKED_FILE PROBE_FIELD UNRECORDED_FIELD",
         "gathering": "GradientCallback GradientGatherer GradientCollector report_gradients",
         "interceptors": "ActiveSession CallInterceptor GradientReceiver InterceptedCall RandomStates new_interceptor",
         "interface": "allow_class_call",
@@ -393,7 +401,7 @@ __getattr__ = create_exporter(
         "session": "Session Store",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of use_stack_finder",
         "recorder_creation": "new_recorder",
-        "specs": "CaptureSpec InterceptorSpec RecorderSpec TaskSpec",
+        "specs": "CaptureSpec DumperSpec InterceptorSpec RecorderSpec TaskSpec",
         "environment": "VARIABLES read_variables",
         "tasks": "TaskRecorder",
         "threads": "Threads",

@@ -20,12 +20,10 @@ from probe_core.store.files import (
     CONSTRUCT_FILE,
     DEFAULT_RECORD_FILES,
     ERROR_FILE,
-    JOURNAL_FILE,
-    PACKED_FILE,
-    PROBE_FIELD,
     STACK_FILE,
     TENSOR_DIRECTORY,
 )
+from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE, PROBE_FIELD
 from probe_recording.step_phases import EARLIER_STEP_PHASES_FILE, STEP_PHASES_FILE
 from probe_recording.tokens import TOKENS_FILE
 

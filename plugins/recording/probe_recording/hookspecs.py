@@ -1,4 +1,4 @@
-"""Hooks of probe-recording: tasks of the debugger, and what frameworks offer to other plugins."""
+"""Hooks of probe-recording: recorders, tasks of the debugger, and what frameworks offer to other plugins."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from probe_core.plugins.hookspecs import hookspec
 
 if TYPE_CHECKING:
-    from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
+    from probe_recording.specs import CaptureSpec, DumperSpec, InterceptorSpec, RecorderSpec, TaskSpec
 
 KINDS = {
+    "dumpers": "probe_recording.specs:DumperSpec",
     "tasks": "probe_recording.specs:TaskSpec",
     "interceptors": "probe_recording.specs:InterceptorSpec",
     "condition_captures": "probe_recording.specs:CaptureSpec",
@@ -21,6 +22,17 @@ TRIALS = {
     "condition_captures": "probe_recording.specs:check_framework",
     "recorders": "probe_recording.specs:check_framework",
 }
+
+
+@hookspec
+def probe_dumpers() -> list[DumperSpec]:  # type: ignore[empty-body]
+    """Return recorders of runs. Called by ``probe plugins``; scripts import the recorder itself.
+
+    Example::
+
+        return [DumperSpec(name="mine", summary="records my framework", framework="mine",
+                           levels=("L1",), tasks=("tensor",), factory="my_package:Debugger")]
+    """
 
 
 @hookspec

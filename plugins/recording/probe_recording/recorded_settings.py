@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.store.files import PROBE_FIELD
+from probe_recording.file_names import PROBE_FIELD
 
 SETTINGS_FIELD = "settings"
 """The member of probe's own section of the header that holds the settings (docs/formats.md#dump-json)."""

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from probe_core.errors import UserError
-from probe_core.store.files import LOST_FIELD, PROBE_FIELD, SELECTED_TENSORS_FIELD, SLICES_FIELD, UNFINISHED_FIELD
 from probe_core.store.names import is_gradient
 from probe_recording.conditions import CONDITIONS_FILE, Conditions
 from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_recording.entry import Entry
+from probe_recording.file_names import LOST_FIELD, PROBE_FIELD, SELECTED_TENSORS_FIELD, SLICES_FIELD, UNFINISHED_FIELD
 from probe_recording.filters import Filter
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quote

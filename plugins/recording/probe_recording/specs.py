@@ -6,8 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe_core.plugins.blame import blame_plugin
-from probe_core.plugins.specs import Spec, address
+from probe_core.plugins.specs import ImportedSpec, Spec, address
 from probe_recording.fields import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class DumperSpec(ImportedSpec):
+    """A recorder of runs, which scripts import: its framework, levels and tasks."""
+
+    framework: str = ""
+    levels: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

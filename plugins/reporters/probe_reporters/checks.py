@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probe_core.errors import format_count
-from probe_core.model import Level, Mode, Reason
+from probe_core.model import Level, MetricFailure, Mode, Reason
 from probe_core.model.batches import RowBatch
 from probe_core.model.report import MetricUse, RowCheck, find_measured_rows
 from probe_reporters.reason_texts import ReasonTexts
 
-FAILED_REASON = "metric_failed"
 UNMATCHED_REASONS = ("no_target", "no_golden", "golden_unmatched")
 
 
@@ -46,9 +45,9 @@ class MetricCheck:
     def _note(self, reason: Reason | None, texts: ReasonTexts) -> None:
         if reason is None or reason.code in UNMATCHED_REASONS:
             return
-        if reason.code == FAILED_REASON:
+        if isinstance(reason, MetricFailure):
             self.failures += 1
-            self.first_error = self.first_error or reason.detail.partition(" failed: ")[2]
+            self.first_error = self.first_error or reason.error
         else:
             self.reasons[texts.format_message(reason) or reason.code.replace("_", " ")] += 1
 

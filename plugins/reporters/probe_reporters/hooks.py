@@ -1,4 +1,4 @@
-"""The plugin's hooks: output formats, tables, and the command merge_result."""
+"""The plugin's hooks: output formats, tables, the option -hl, and the command merge_result."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
-from probe_core.plugins.specs import AnswerSpec, CommandSpec, OutputSpec, ReporterSpec, TableSpec
+from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, OutputSpec, ReporterSpec, TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from probe_core.model.messages import Text
+    from probe_reporters.messages import Text
 
 BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognises UTF-8; default false")
 
@@ -20,6 +20,21 @@ BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which E
 def probe_answers() -> list[AnswerSpec]:
     """Return the summary of a comparison of several ranks."""
     return [AnswerSpec("summary", "the summary of all ranks", "probe_reporters.summary:SummaryAnswerer", given="last")]
+
+
+@hookimpl
+def probe_options() -> list[OptionSpec]:
+    """Return the option of compare that marks rows."""
+    return [
+        OptionSpec(
+            "highlight",
+            "marks suspicious rows",
+            "probe_reporters.highlighting:set_highlight",
+            command="compare",
+            options=(Option("highlight", ("-hl", "--highlight"), "Mark suspicious rows red and yellow."),),
+            defaults={"highlight": False},
+        )
+    ]
 
 
 @hookimpl

@@ -18,7 +18,6 @@ from probe_core.errors import UserError, find_nearest_names
 from probe_core.files.atomic import AtomicFile, create_write_error, make_directory, remove_leftovers
 from probe_core.model import Cell, Mode, Percent
 from probe_core.model.plan import TIME_STAMP_FORMAT
-from probe_core.model.rows import MAX_SHEET_ROWS
 from probe_core.progress import report_progress
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
@@ -35,7 +34,7 @@ from probe_reporters.results import (
     read_headers,
     read_rows,
 )
-from probe_reporters.text import format_excel_text
+from probe_reporters.text import MAX_SHEET_ROWS, format_excel_text
 from probe_reporters.time_stamps import claim_time_stamp
 from probe_reporters.xlsx import (
     COMPRESSION_LEVEL,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.extending import collect_option_actions
 from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.cli.spelling import Command, option

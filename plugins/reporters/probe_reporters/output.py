@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from probe_core.files.atomic import AtomicFile, create_write_error, make_directory, write_atomically
-from probe_core.model import Advice, Cell
+from probe_core.files.atomic import (
+    AtomicFile,
+    create_write_error,
+    make_directory,
+    refuse_link,
+    remove_leftovers,
+    remove_private_directories,
+    write_atomically,
+)
+from probe_core.model import Advice, Cell, Mode
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
-from probe_core.model.report import ReportDraft
+from probe_core.model.report import Report, ReportDraft
 from probe_core.plugins.blame import create_plugin_error
+from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Opened, ResultFiles
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import escape_invisible
 from probe_core.store.layout import RunPair
 from probe_reporters.checks import MeasurementCheck, MetricCheck
+from probe_reporters.highlighting import create_highlighter_chain, find_highlighter_metrics
 from probe_reporters.protocols import AnswerWriter, Reporter
 from probe_reporters.reason_texts import ReasonTexts
 from probe_reporters.table import Table
@@ -67,11 +77,20 @@ def write_table(
 class TableOutput:
     """Output of comparisons as tables."""
 
-    def reserve_time_stamp(
-        self, plan: Plan, parts: Set[str], *, is_resumed: bool = False
-    ) -> AbstractContextManager[str]:
-        """Return a context that reserves the plan's time stamp, or the next free one, for result files."""
-        return claim_time_stamp(plan.output, plan.time_stamp, parts, is_resumed=is_resumed)
+    @contextmanager
+    def reserve_time_stamp(self, plan: Plan, parts: Set[str], *, is_resumed: bool = False) -> Iterator[str]:
+        """Reserve the plan's time stamp, or the next free one, and remove what killed commands left."""
+        with claim_time_stamp(plan.output, plan.time_stamp, parts, is_resumed=is_resumed) as time_stamp:
+            remove_private_directories()
+            for part in {"", *parts}:
+                if part:
+                    refuse_link(plan.output / part)
+                remove_leftovers(plan.output / part)
+            yield time_stamp
+
+    def find_metrics(self, plan: Plan, manager: Manager, mode: Mode) -> Sequence[str]:
+        """Return the metrics that highlighters need in addition to those of the table."""
+        return find_highlighter_metrics(plan, manager, mode)
 
     def create_table(self, opened: Opened) -> Table:
         """Return the table of the mode of two runs, with a column for each further metric and policy."""
@@ -98,10 +117,12 @@ class OutputFiles(ResultFiles):
         plan, manager, is_debug = opened.plan, opened.manager, opened.is_debug
         self._directory = plan.output / pair.part
         self._time_stamp = plan.time_stamp
+        self._manager, self._advises = manager, plan.advise
         self._file_prefix = "debug_" if pair.one_of_two else ""
         self._table = table
         self._draft = draft
         self._label = f"_{pair.label}" if pair.label else ""
+        self._highlighters = create_highlighter_chain(opened, draft)
         self._sinks: list[_Sink] = []
         omitted = is_debug and plan.answers  # -da omits variables
         formats = plan.formats or (DEFAULT_FORMATS if omitted else ())
@@ -143,7 +164,8 @@ class OutputFiles(ResultFiles):
         return ""
 
     def write(self, batch: RowBatch) -> None:
-        """Append the rows of a batch to all files."""
+        """Mark the rows of a batch, and append them to all files."""
+        self._highlighters.apply(batch)
         try:
             for sink in [*self._sinks]:
                 try:
@@ -223,11 +245,22 @@ class OutputFiles(ResultFiles):
             raise error
         self.faults.append(f"{blame.what} Its file is not written. {blame.fix}")
 
-    def write_advice(self, advice: Advice) -> list[Path]:
+    def complete(self, report: Report, explanations: Sequence[str]) -> Report:
+        """Write the advice of the first plugin that returns one to a file, and return the report with it."""
+        if not self._advises or report.interrupted:
+            return report
+        advice = next(iter(self._manager.notify("probe_advise", returns=Advice, report=report)), None)
+        if advice is None:
+            return report
+        differences = [f"Known difference: {text}." for text in explanations]
+        advice = replace(advice, text="\n".join([advice.text, *differences]))
+        return replace(report, advice=advice, files=(*report.files, self._write_advice(advice)))
+
+    def _write_advice(self, advice: Advice) -> Path:
         """Write the advisor's file: the line and name of the row, and the advice."""
         path = self._directory / f"{self._file_prefix}advisor{self._label}_{self._time_stamp}.txt"
         where = f"Line: {escape_invisible(str(advice.line))}\nSuspect Nodes: {escape_invisible(advice.node)}\n"
         text = where + escape_invisible(f"Expert Advice: {advice.text}\n", keep="\n")
         with write_atomically(path, "The result") as temporary:
             temporary.write_text(text, "utf-8")
-        return [path]
+        return path

@@ -1,4 +1,4 @@
-"""Interfaces of reporters, and of the options of ``merge_result``."""
+"""Interfaces of reporters and highlighters, and of the options of ``merge_result``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from probe_core.model import Cell, Colour, Op, Row
+    from probe_core.model import Cell, Colour, Mark, Op, Row
     from probe_core.model.answers import Answer
     from probe_core.model.report import ReportDraft
     from probe_core.plugins.manager import Manager
@@ -18,6 +18,13 @@ class MergeOption(Protocol):
 
     def __call__(self, manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
         """Do the work and return the exit code."""
+
+
+class Highlighter(Protocol):
+    """A rule that marks rows of an op by looking at all of them."""
+
+    def mark(self, rows: Sequence[Row]) -> Mapping[int, Mark]:
+        """Return the mark of each marked row, by its position in ``rows``."""
 
 
 class TableWriter(Protocol):

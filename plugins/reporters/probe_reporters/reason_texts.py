@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from probe_core.model import Mode, Reason
-from probe_core.model.messages import NAN, NOT_AVAILABLE, Text
 from probe_core.plugins.manager import Manager
+from probe_reporters.messages import NAN, NOT_AVAILABLE, Text
 
 REASON_TEXTS: Mapping[str, Text] = {
     # a partner is missing or differs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from probe_core.safe_text import UNSAFE_CHARACTERS, escape_match
+from probe_core.safe_text import UNSAFE_CHARACTERS
 
 _FORMULA_SIGNS = r"=+\-@%＝＋－＠％﹦﹢﹣﹫﹪−"
 """Characters that begin a formula, including their full-width and small forms."""
@@ -39,7 +39,7 @@ def neutralise(text: str) -> str:
         text = "'" + text
     if ";" in text:
         text = _AFTER_SEMICOLON.sub(";'", text)
-    return text if text.isascii() and text.isprintable() else UNSAFE_CHARACTERS.sub(escape_match, text)
+    return text if text.isascii() and text.isprintable() else UNSAFE_CHARACTERS.sub(_escape_match, text)
 
 
 def _is_number(text: str) -> bool:
@@ -48,3 +48,8 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _escape_match(match: re.Match[str]) -> str:
+    """Return the matched character as an escape."""
+    return match[0].encode("unicode_escape", "surrogatepass").decode()

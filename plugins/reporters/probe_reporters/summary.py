@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.errors import UserError, format_count, format_list, make_printable
 from probe_core.files.atomic import AtomicFile, create_write_error, make_directory
 from probe_core.model import Cell, Level

@@ -16,7 +16,7 @@ import numpy as np
 from probe_core.model import Cell, Column, Measurement, Mode, Percent, Slot, Statistic
 from probe_core.model.batches import PairSide, RowBatch
 from probe_core.model.columns import FLOAT, INTEGER, MAX_EXACT_INTEGER, NULL, Array, InternTable
-from probe_core.model.messages import NAN, NOT_AVAILABLE
+from probe_reporters.messages import NAN, NOT_AVAILABLE
 from probe_reporters.reason_texts import ReasonTexts
 
 NO_FILE = "-1"

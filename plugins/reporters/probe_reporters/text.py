@@ -1,4 +1,4 @@
-"""Text in a form that Excel can store."""
+"""Limits of Excel, and text in a form that it can store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from probe_reporters.spreadsheet_text import neutralise
 
 MAX_CELL_LENGTH = 32_767
 """Largest number of characters in a cell of Excel."""
+MAX_SHEET_ROWS = 1_048_500
+"""Largest number of rows of one sheet, without its header; a longer table is split and not highlighted
+(docs/tables.md#limits)."""
 
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 

@@ -20,11 +20,10 @@ import numpy as np
 from probe_core.model import Cell, Colour, Percent
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
-from probe_core.model.rows import MAX_SHEET_ROWS
 from probe_reporters.answer_sheet import AnswerLine, RowIndex, yield_lines
 from probe_reporters.lines import sheet_row, sheet_rows, styled_row
 from probe_reporters.table import PERCENT_CODE, CellColumn
-from probe_reporters.text import format_excel_text
+from probe_reporters.text import MAX_SHEET_ROWS, format_excel_text
 from probe_reporters.xlsx_template import FILL_COLOURS, WorkbookTemplate, create_template
 
 ENTRY_TIME = (1980, 1, 1, 0, 0, 0)

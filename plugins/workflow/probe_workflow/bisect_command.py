@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_INTERRUPTED, ISSUE_TRACKER
 from probe_core.cli.spelling import Command, list_spellings
 from probe_core.errors import UserError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.options import Location
 from probe_core.cli.spelling import option
 from probe_core.errors import UserError

@@ -170,7 +170,7 @@ class Broken:
     found, first_failure = [], None
     def add(self, op, rows, lines):
         pass
-    def answer(self, report, opened, pair):
+    def answer(self, draft, opened, pair, compare):
         raise ValueError("no idea")
     def plain(self):
         return None

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE
 from probe_recording.reading import memory as reading
 from probe_recording.reading.memory import SMALL_FILE, open_memory
 from probe_recording.reading.npy import load_npy
@@ -19,7 +20,6 @@ from support.measuring import EasyGuard, mapping
 
 from probe_core.errors import UnreadableTensor
 from probe_core.files.mapped import MappedFile, find_mapped_file
-from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 
 NEVER_CUT = pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut off here")
 COUNT = SMALL_FILE // 4

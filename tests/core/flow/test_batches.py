@@ -11,7 +11,7 @@ import pytest
 from support.runs.many_ranks import files
 from support.runs.random_runs import random_run, random_tensor_runs
 
-from probe_core.flow import ahead, comparison
+from probe_core.flow import ahead, matched
 
 SIZES = (1, 2, 7, 4096)
 
@@ -24,7 +24,7 @@ def test_the_size_of_a_batch_changes_no_byte(seed: int, probe: Any, tmp_path: Pa
     for number, option in enumerate(options):
         results = []
         for size in SIZES:
-            monkeypatch.setattr(comparison, "MAX_BATCH_ROWS", size)
+            monkeypatch.setattr(matched, "MAX_BATCH_ROWS", size)
             out = tmp_path / f"out{number}_{size}"
             assert probe("compare", *sides, "-o", out, "--format", "csv,jsonl", *option) in (0, 2), probe.err
             results.append(files(out))
@@ -38,8 +38,8 @@ def test_the_size_of_a_batch_of_tensors_changes_no_byte(
     target, golden = random_tensor_runs(np.random.default_rng(seed), tmp_path)
     policies = "accuracy,first_difference"
     results = []
-    for cost, size in ((1, 1), (comparison.ROW_COST * 3, 40), (comparison.MAX_BATCH_COST, ahead.MAX_GROUP_BYTES)):
-        monkeypatch.setattr(comparison, "MAX_BATCH_COST", cost)
+    for cost, size in ((1, 1), (matched.ROW_COST * 3, 40), (matched.MAX_BATCH_COST, ahead.MAX_GROUP_BYTES)):
+        monkeypatch.setattr(matched, "MAX_BATCH_COST", cost)
         monkeypatch.setattr(ahead, "MAX_GROUP_BYTES", size)
         for jobs in ("1", "4"):
             out = tmp_path / f"out{cost}-{jobs}"

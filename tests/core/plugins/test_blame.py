@@ -23,7 +23,8 @@ import numpy as np
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.model import Advice, Measurement
 from probe_precheck.specs import StandardSpec
-from probe_core.plugins.specs import CommandSpec, HighlightSpec, MatcherSpec, MetricSpec, Needs, ReaderSpec, ReporterSpec, ViewSpec
+from probe_reporters import HighlightSpec
+from probe_core.plugins.specs import CommandSpec, MatcherSpec, MetricSpec, Needs, ReaderSpec, ReporterSpec, ViewSpec
 """
 
 

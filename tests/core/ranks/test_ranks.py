@@ -270,26 +270,11 @@ def without_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_scheduler")
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_one_rank_is_compared_without_a_scheduler(level: int, probe: Any, pair: Any, tmp_path: Path) -> None:
-    paths = [(path / "rank1" / "dump.json", path / "rank1", path)[level] for path in pair([1], [1])]
-    assert probe("compare", *paths, "-o", tmp_path / "o", "--jobs", "2", "--format", "csv", "-c") == 0
-    assert results(tmp_path / "o") == [""]
-
-
-@pytest.mark.usefixtures("without_scheduler")
 @pytest.mark.parametrize("option", ["--jobs=2", "--rank=0", "--resume", "--executor=processes"])
-def test_several_ranks_without_a_scheduler_name_its_distribution(
-    option: str, probe: Any, pair: Any, tmp_path: Path
+@pytest.mark.parametrize("ranks", [[0], [0, 1]])
+def test_comparison_without_a_scheduler_names_its_distribution(
+    option: str, ranks: list[int], probe: Any, pair: Any, tmp_path: Path
 ) -> None:
-    assert probe("compare", *pair([0, 1], [0, 1]), "-o", tmp_path / "o", option) == 2
+    assert probe("compare", *pair(ranks, ranks), "-o", tmp_path / "o", option) == 2
     (line,) = errors(probe.err)
     assert "comes with probe-ranks" in line and not results(tmp_path / "o")
-
-
-@pytest.mark.usefixtures("without_scheduler")
-def test_a_directory_without_records_is_an_error_without_a_scheduler(probe: Any, pair: Any, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    assert probe("compare", tmp_path / "empty", pair([0], [0])[1], "-o", tmp_path / "o") == 2
-    (line,) = errors(probe.err)
-    assert "There is no dump.json" in line and "empty" in line

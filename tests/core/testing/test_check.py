@@ -10,13 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from probe_recording import DumperSpec
 
 from probe_core.cli.main import cli
 from probe_core.errors import UserError
 from probe_core.model import Measurement
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.manager import Manager, PluginWarning
-from probe_core.plugins.specs import DumperSpec, MetricSpec, ReporterSpec, Spec
+from probe_core.plugins.specs import MetricSpec, ReporterSpec, Spec
 from probe_core.testing import manager_of
 from probe_core.testing.check import check_plugins
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from probe_diagnosis.hooks import probe_judges
 from probe_metrics.hooks import probe_highlighters
+from probe_reporters import HighlightSpec
+from probe_reporters.testing import HighlighterConformance
 from support.conformance import METRICS, TENSOR_POLICIES, failing
 
 from probe_core.model import Colour, Level, Mark, Reason, Ruling, Verdict
 from probe_core.plugins.specs import (
-    HighlightSpec,
     JudgeSpec,
     PolicySpec,
 )
 from probe_core.testing import (
-    HighlighterConformance,
     JudgeConformance,
     PolicyConformance,
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_reporters import HighlightSpec
 from probe_reporters.hooks import probe_outputs
 
 from probe_core.cli.main import cli
@@ -21,7 +22,6 @@ from probe_core.plugins.specs import (
     AnswerSpec,
     CommandSpec,
     FinderSpec,
-    HighlightSpec,
     JudgeSpec,
     MatcherSpec,
     MetricSpec,
@@ -59,7 +59,7 @@ def plugin(kind: str, *specs: Spec) -> Manager:
 
     give.__name__ = f"probe_{kind}"
     setattr(module, f"probe_{kind}", hookimpl(give))
-    if kind in ("reporters", "tables"):
+    if kind in ("reporters", "tables", "highlighters"):
         return manager_of(**{"mine": module, "probe-reporters": OUTPUT})
     return manager_of(mine=module)
 
@@ -254,4 +254,5 @@ def test_highlighters_get_the_metrics_that_their_spec_names() -> None:
         return [HighlightSpec("marks", "marks", Marking, metrics=("mine",))]
 
     vars(module).update(probe_metrics=probe_metrics, probe_highlighters=probe_highlighters)
-    assert [failure.problem for failure in check_plugins(manager_of(mine=module)).failed] == []
+    manager = manager_of(**{"mine": module, "probe-reporters": OUTPUT})
+    assert [failure.problem for failure in check_plugins(manager).failed] == []

@@ -19,11 +19,12 @@ import torch
 from probe_pytorch.storage.tensors import PackedStore
 from probe_recording import confidence, directory
 from probe_recording.directory import Lock, StepDirectory, remove_tensors
+from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE
 from support.programs.preloaded import PreloadedPopen
 from support.runs.recording import recording
 
 from probe_core.errors import UserError
-from probe_core.store.files import ERROR_FILE, JOURNAL_FILE, PACKED_FILE
+from probe_core.store.files import ERROR_FILE
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

@@ -26,7 +26,7 @@ from support.runs.recorded import forward, scalar, tensor, write_run
 
 import probe_core
 from probe_core.errors import UserError
-from probe_core.flow import comparison as flow
+from probe_core.flow import matched as flow
 from probe_core.model import Percent
 
 VALUES = [

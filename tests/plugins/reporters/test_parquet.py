@@ -88,7 +88,7 @@ def test_row_groups_have_one_schema(pair: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(parquet, "import_pyarrow", lambda name: SimpleNamespace(ParquetWriter=File))
     monkeypatch.setattr(parquet, "create_arrow_schema", lambda kinds: {**kinds})
     monkeypatch.setattr(parquet, "create_arrow_table", lambda columns, kinds: columns)
-    monkeypatch.setattr("probe_core.flow.comparison.MAX_BATCH_ROWS", 7)
+    monkeypatch.setattr("probe_core.flow.matched.MAX_BATCH_ROWS", 7)
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 20)
     whole, writer = FrameColumns(), None
     for place, table, batch in probe_core.compare(*pair)._yield_batches():

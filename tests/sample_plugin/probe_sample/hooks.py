@@ -46,7 +46,7 @@ def probe_judges():
 @hookimpl
 def probe_reasons():
     """Return the text that tables show for the policy's reason."""
-    from probe_core.model.messages import Text
+    from probe_reporters import Text
 
     return {"flipped": Text("Signs flip: {}.", rank=35)}
 

@@ -10,11 +10,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE
 from probe_recording.reading.packed import PackedTensors
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Value
-from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 from support.measuring import EasyGuard, mapping
 
 NATIVE = {

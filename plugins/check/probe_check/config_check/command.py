@@ -16,7 +16,7 @@ from probe_check.config_check.items import SEVERITY, DifferenceLevel
 from probe_check.config_check.pack_file import check_name, write_pack
 from probe_check.config_check.results import compare_and_write, is_pack
 from probe_check.config_check.rules import load_rules
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, make_printable

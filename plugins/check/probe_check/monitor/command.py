@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
 from probe_core.cli.options import NumberRanges
 from probe_core.cli.spelling import Command, option

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probe_recording import Debugger, note
+from probe_recording import Debugger, DumperSpec, note
 
 from probe_check.monitor import sentences
 from probe_core.errors import UserError, describe_error
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import DumperSpec
 
 RECORDING_DIRECTORY = "recording"
 RECORDING_LEVEL = "mix"

@@ -11,7 +11,7 @@ from probe_core.model import Kind, Side
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import Comparer, Opened
 from probe_core.store.names import drop_count
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
@@ -23,8 +23,8 @@ ALIGN, FUZZY = "align", "fuzzy"
 
 def simplify_plan(plan: Plan) -> Plan:
     """Return the plan of a further pass: without tables, answers and additional metrics."""
-    plan = plan.with_options(baseline=None, reference=None)
-    return replace(plan, metrics=(), formats=(), answers=(), highlight=False)
+    plan = plan.with_options(baseline=None, reference=None, highlight=False)
+    return replace(plan, metrics=(), formats=(), answers=())
 
 
 def has_row_mapping(plan: Plan) -> bool:
@@ -97,16 +97,16 @@ def _list_calls_before(run: Run, place: int | None) -> list[str]:
     return [name for name in run.names()[:place] if not is_module(name)]
 
 
-def compare_aligned(opened: Opened, rank: int) -> RankFacts | None:
+def compare_aligned(opened: Opened, rank: int, compare: Comparer) -> RankFacts | None:
     """Return the facts about a comparison whose calls are aligned; None if none can be."""
     plan = replace(simplify_plan(opened.plan), matcher=ALIGN)
     try:
-        return collect_facts(opened.again(plan, opened.target.path, opened.golden.path, rank))
+        return collect_facts(compare(plan, opened.target.path, opened.golden.path, rank))
     except UserError:  # nothing lines up, or no such matcher is installed
         return None
 
 
-def compare_without_process_start(opened: Opened, rank: int) -> RankFacts | None:
+def compare_without_process_start(opened: Opened, rank: int, compare: Comparer) -> RankFacts | None:
     """Return the facts about the first step of a resumed run without what precedes its first model call.
 
     A process that resumes constructs the model, the optimizer and the data, and loads a checkpoint, which no
@@ -121,7 +121,7 @@ def compare_without_process_start(opened: Opened, rank: int) -> RankFacts | None
         if is_module(name) or construct.ancestors(name):
             plan, paths = simplify_plan(opened.plan), (opened.target.path, opened.golden.path)
             facts = RankFacts(start=frozenset(start))
-            return add_batches(facts, opened.again(plan, *paths, rank)) if start else None
+            return add_batches(facts, compare(plan, *paths, rank)) if start else None
         start.append(name)
     return None
 

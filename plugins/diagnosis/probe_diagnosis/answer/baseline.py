@@ -13,7 +13,7 @@ import numpy as np
 from probe_core.errors import UserError, format_count
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import Comparer, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.again import ALIGN, collect_facts
 from probe_diagnosis.answer.third_run import Refusals, check_third_run, drop_mapping, find_record
@@ -100,19 +100,20 @@ class Baseline:
         }
 
 
-def measure_baseline(opened: Opened, pair: RunPair) -> Baseline | None:
+def measure_baseline(opened: Opened, pair: RunPair, compare: Comparer) -> Baseline | None:
     """Return the differences between both golden runs; None if the plan names no baseline.
 
     Args:
         opened: The comparison.
         pair: The step and the rank.
+        compare: Function that makes a further comparison.
     """
     path: Path | None = opened.plan.options.get("baseline")
     if path is None:
         return None
     baseline = Baseline(str(path), calls=len(opened.golden))
     try:
-        facts = _compare_with_golden(opened, pair, path, baseline)
+        facts = _compare_with_golden(opened.plan, pair, path, baseline, compare)
     except UserError as error:
         baseline.unused = error.what.rstrip(".")
     else:
@@ -122,7 +123,7 @@ def measure_baseline(opened: Opened, pair: RunPair) -> Baseline | None:
     return baseline
 
 
-def _compare_with_golden(opened: Opened, pair: RunPair, path: Path, baseline: Baseline) -> RankFacts:
+def _compare_with_golden(plan: Plan, pair: RunPair, path: Path, baseline: Baseline, compare: Comparer) -> RankFacts:
     """Compare the baseline of a rank with its golden, and return the facts.
 
     Names are not mapped, for both are golden runs, and calls whose counts differ are aligned.
@@ -130,14 +131,14 @@ def _compare_with_golden(opened: Opened, pair: RunPair, path: Path, baseline: Ba
     Raises:
         UserError: The baseline has no such rank, or cannot be compared with the golden.
     """
-    record = find_record(path, opened.plan, pair, REFUSALS)
-    plan = drop_mapping(opened.plan)
-    facts = collect_facts(opened.again(plan, record, pair.golden, pair.rank), baseline.record_batch)
+    record = find_record(path, plan, pair, REFUSALS)
+    plan = drop_mapping(plan)
+    facts = collect_facts(compare(plan, record, pair.golden, pair.rank), baseline.record_batch)
     if facts.is_shifted:
         baseline.covered = 0
         baseline.floors.clear()
         plan = replace(plan, matcher=ALIGN)
-        facts = collect_facts(opened.again(plan, record, pair.golden, pair.rank), baseline.record_batch)
+        facts = collect_facts(compare(plan, record, pair.golden, pair.rank), baseline.record_batch)
     return facts
 
 

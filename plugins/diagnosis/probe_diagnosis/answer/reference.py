@@ -10,7 +10,7 @@ from typing import Any
 
 from probe_core.errors import UserError, format_count
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import Comparer, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.again import ALIGN, simplify_plan
 from probe_diagnosis.answer.excuses import ExcuseCounts, ReferenceDistances, excuse
@@ -90,7 +90,7 @@ NOT_NEEDED_REASON = "target and golden agree without it"
 
 
 def consider_reference(
-    facts: RankFacts, opened: Opened, pair: RunPair, *, needed: bool, aligned: bool
+    facts: RankFacts, opened: Opened, pair: RunPair, compare: Comparer, *, needed: bool, aligned: bool
 ) -> ReferenceRun | None:
     """Excuse the values in which the target is as near to the reference as the golden.
 
@@ -98,6 +98,7 @@ def consider_reference(
         facts: The facts about the rank, whose differences are changed.
         opened: The comparison.
         pair: The step and the rank.
+        compare: Function that makes a further comparison.
         needed: False if target and golden agree without the reference.
         aligned: True if the facts are those of aligned calls.
 
@@ -113,7 +114,7 @@ def consider_reference(
         return result
     try:
         record = find_record(path, opened.plan, pair, REFUSALS)
-        run_facts = _compare(opened, pair, record, aligned=aligned)
+        run_facts = _compare(opened.plan, pair, record, compare, aligned=aligned)
     except UserError as error:
         result.unused = error.what.rstrip(".")
         return result
@@ -125,7 +126,9 @@ def consider_reference(
     return result
 
 
-def _compare(opened: Opened, pair: RunPair, record: Path, *, aligned: bool) -> tuple[RankFacts, RankFacts]:
+def _compare(
+    plan: Plan, pair: RunPair, record: Path, compare: Comparer, *, aligned: bool
+) -> tuple[RankFacts, RankFacts]:
     """Compare target and golden of a rank with its reference, and return the facts about both.
 
     The reference is a run of the golden's program: the target is paired with it as with the golden.
@@ -133,11 +136,10 @@ def _compare(opened: Opened, pair: RunPair, record: Path, *, aligned: bool) -> t
     Raises:
         UserError: The reference cannot be compared.
     """
-    plan = opened.plan
     of_target = replace(simplify_plan(plan), policies=(), matcher=ALIGN if aligned else plan.matcher)
     return (
-        collect_aligned_facts(opened, of_target, pair.target, record, pair.rank),
-        collect_aligned_facts(opened, drop_mapping(plan), pair.golden, record, pair.rank),
+        collect_aligned_facts(compare, of_target, pair.target, record, pair.rank),
+        collect_aligned_facts(compare, drop_mapping(plan), pair.golden, record, pair.rank),
     )
 
 

@@ -13,7 +13,7 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.report import LineNumbers, Report, ReportDraft
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import Comparer, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.again import compare_aligned, compare_without_process_start, is_displaced, is_out_of_step
 from probe_diagnosis.answer.baseline import measure_baseline, raise_limits
@@ -68,7 +68,7 @@ class Suspects:
             suspects = (_find_failure(batch, number, table) for number in batch.find_ops(failed))
             self.first_failure = next(filter(None, suspects), None)
 
-    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair) -> Answer:
+    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair, compare: Comparer) -> Answer:
         """Return the verdict on the two runs, after the last row.
 
         Calls that are paired by numbers which do not line up are compared a second time, aligned.
@@ -77,22 +77,24 @@ class Suspects:
             draft: The counts and notes of the comparison.
             opened: The comparison.
             pair: The step and the rank.
+            compare: Function that makes a further comparison.
         """
         if draft.interrupted:
             self.facts.ops.drop_incomplete()
         try:
             if not draft.interrupted and _is_resumed_step(opened, pair):
-                self.facts = compare_without_process_start(opened, pair.rank) or self.facts
+                self.facts = compare_without_process_start(opened, pair.rank, compare) or self.facts
             if not draft.interrupted and (self.facts.is_shifted or is_out_of_step(opened)):
-                self._align(opened, pair)
-            answer, causes = self._conclude(draft, opened, pair)
+                self._align(opened, pair, compare)
+            answer, causes = self._conclude(draft, opened, pair, compare)
             is_by_number = self.facts is self._tabulated and not draft.interrupted
             suspect_ops = [cause.op for cause in causes] or [note.op for note in answer.notes if note.op]
-            if is_by_number and suspect_ops and is_displaced(opened, suspect_ops[0]) and self._align(opened, pair):
-                answer, causes = self._conclude(draft, opened, pair, is_displaced=True)
+            may_be_displaced = is_by_number and suspect_ops and is_displaced(opened, suspect_ops[0])
+            if may_be_displaced and self._align(opened, pair, compare):
+                answer, causes = self._conclude(draft, opened, pair, compare, is_displaced=True)
         except KeyboardInterrupt:
             draft.interrupted = True
-            answer, causes = self._conclude(draft, opened, pair)
+            answer, causes = self._conclude(draft, opened, pair, compare)
         answer = self._complete(answer, causes, pair)
         self._tabulated = self.facts
         if pair.name:
@@ -142,14 +144,14 @@ class Suspects:
         withdrawn = tuple(map(self._add_line, answer.withdrawn))
         return state_same_files(replace(answer, causes=tuple(causes), withdrawn=withdrawn), [pair])
 
-    def _align(self, opened: Opened, pair: RunPair) -> bool:
+    def _align(self, opened: Opened, pair: RunPair, compare: Comparer) -> bool:
         """Replace the facts by those of an aligned comparison; return False if calls cannot be aligned."""
-        aligned = compare_aligned(opened, pair.rank)
+        aligned = compare_aligned(opened, pair.rank, compare)
         self.facts = aligned or self.facts
         return aligned is not None
 
     def _conclude(
-        self, draft: ReportDraft, opened: Opened, pair: RunPair, *, is_displaced: bool = False
+        self, draft: ReportDraft, opened: Opened, pair: RunPair, compare: Comparer, *, is_displaced: bool = False
     ) -> tuple[Answer, list[Finding]]:
         """Return the verdict that the facts show, and its causes.
 
@@ -157,9 +159,10 @@ class Suspects:
             draft: The counts and notes of the comparison.
             opened: The comparison.
             pair: The step and the rank.
+            compare: Function that makes a further comparison.
             is_displaced: True if the runs make calls at different places.
         """
-        baseline = None if draft.interrupted else measure_baseline(opened, pair)
+        baseline = None if draft.interrupted else measure_baseline(opened, pair, compare)
         if baseline is not None:
             raise_limits(self.facts, baseline)
         runs = ComparedRuns(opened.plan, opened.target, opened.golden)
@@ -184,7 +187,7 @@ class Suspects:
             return concluded
         is_needed = concluded[0].outcome is not Outcome.AGREE
         aligned = self.facts is not self._tabulated
-        reference = consider_reference(self.facts, opened, pair, needed=is_needed, aligned=aligned)
+        reference = consider_reference(self.facts, opened, pair, compare, needed=is_needed, aligned=aligned)
         if reference is not None and reference.record is not None:
             self.third = reference.record.parent
         return conclude(reference, precision)

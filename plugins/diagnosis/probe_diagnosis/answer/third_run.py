@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from probe_ranks import pair_runs
+from probe_ranks import PAIR_RANKS, pair_runs
 
 from probe_core.errors import UserError
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import Comparer
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.again import ALIGN, FUZZY, collect_facts, has_row_mapping, simplify_plan
 from probe_diagnosis.answer.same_files import is_same_file
@@ -51,8 +51,10 @@ def find_record(path: Path, plan: Plan, pair: RunPair, refusals: Refusals) -> Pa
         UserError: There is no such record, or it is that of the golden or the target.
     """
     formats = ((pair.golden.name,),)
-    golden_steps = [step + plan.step_offset for step in plan.steps]
-    for candidate in pair_runs(path, plan.golden, golden_steps, (), formats, plan.pair_ranks).pairs:
+    options = plan.options
+    golden_steps = [step + options.get("step_offset", 0) for step in options.get("steps", ())]
+    pair_ranks = options.get("pair_ranks", PAIR_RANKS[0])
+    for candidate in pair_runs(path, plan.golden, golden_steps, (), formats, pair_ranks).pairs:
         if candidate.golden == pair.golden:
             for run, effect in ((pair.golden, refusals.golden), (pair.target, refusals.target)):
                 if is_same_file(candidate.target, run):
@@ -68,13 +70,13 @@ def drop_mapping(plan: Plan) -> Plan:
     return replace(simplify_plan(plan).with_options(**mappings), matcher=matcher, policies=())
 
 
-def collect_aligned_facts(opened: Opened, plan: Plan, target: Path, golden: Path, rank: int) -> RankFacts:
+def collect_aligned_facts(compare: Comparer, plan: Plan, target: Path, golden: Path, rank: int) -> RankFacts:
     """Return the facts about a further comparison, whose calls are aligned if their numbers do not line up.
 
     Raises:
         UserError: The runs cannot be compared.
     """
-    facts = collect_facts(opened.again(plan, target, golden, rank))
+    facts = collect_facts(compare(plan, target, golden, rank))
     if facts.is_shifted and not has_row_mapping(plan):
-        facts = collect_facts(opened.again(replace(plan, matcher=ALIGN), target, golden, rank))
+        facts = collect_facts(compare(replace(plan, matcher=ALIGN), target, golden, rank))
     return facts

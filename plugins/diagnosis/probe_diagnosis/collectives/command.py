@@ -9,7 +9,7 @@ from typing import Any
 
 from probe_reporters import claim_time_stamp
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.errors import format_count, make_printable
 from probe_core.model.plan import TIME_STAMP_FORMAT

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from probe_reporters import NOT_AVAILABLE
+
 from probe_core.files.atomic import write_text
 from probe_core.model import Side
 from probe_core.model.answers import Finding
-from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared
 from probe_core.store.layout import RunPair

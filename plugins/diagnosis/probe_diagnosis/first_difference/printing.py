@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.errors import format_count, make_printable
 from probe_core.model import Cell
 from probe_diagnosis.difference.differing_values import format_evidence

@@ -51,8 +51,8 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
         begins_at = names[step]
     else:
         begins_at = _find_best_step(targets[first], goldens, first)
-    plan = plan.with_options(resumed=first)
-    return replace(plan, step_offset=begins_at - first, matcher=plan.matcher or ALIGN)
+    plan = plan.with_options(resumed=first, step_offset=begins_at - first)
+    return replace(plan, matcher=plan.matcher or ALIGN)
 
 
 def _list_steps(root: Path) -> dict[int, Path]:

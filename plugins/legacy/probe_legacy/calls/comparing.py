@@ -63,7 +63,7 @@ Files = tuple[Path, Path, Path, Path]
 
 def _write(files: Files, output: Path, advise: bool, suffix: str, fuzzy: bool) -> None:
     """Write the table and the advice on two dumps."""
-    from probe_core.cli import console  # which imports click
+    from probe_core import console  # which imports click
     from probe_legacy.compare.files import write_csv
     from probe_legacy.compare.ptdbg_table import create_ptdbg_table, format_advice
 
@@ -155,7 +155,7 @@ def parse(pkl_file: str, module_name_prefix: str) -> None:
     Raises:
         UserError: The file cannot be read.
     """
-    from probe_core.cli import console
+    from probe_core import console
     from probe_legacy.parse_command import format_ptdbg_file
 
     for flush in before:

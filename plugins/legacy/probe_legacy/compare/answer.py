@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.errors import UserError, format_count
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.plan import Plan

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_FINISHED, run
 from probe_core.errors import make_printable
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 from probe_reporters import claim_time_stamp
 
-from probe_core.cli import console, extending
+from probe_core import console
+from probe_core.cli import extending
 from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, format_count, make_printable

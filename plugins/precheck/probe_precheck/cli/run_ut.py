@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from probe_core.cli import console, extending
+from probe_core import console
+from probe_core.cli import extending
 from probe_core.cli.main import (
     EXIT_DATA_LOST,
     EXIT_DEFECT,

@@ -9,7 +9,7 @@ from dataclasses import fields
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from probe_core.cli.console import show, style, warn
+from probe_core.console import show, style, warn
 from probe_core.errors import format_count, make_printable
 from probe_precheck.calls import get_api_name
 from probe_precheck.model import Detail, Result, Status

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from probe_recording import DEFAULT_PATH, Config, KeepOptions, keep_config, parse_options
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.errors import UserError, format_count
 
 if TYPE_CHECKING:

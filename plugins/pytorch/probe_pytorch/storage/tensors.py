@@ -17,11 +17,10 @@ from typing import Any, Protocol
 
 import torch
 import xxhash
-from probe_recording import Store, defer_interrupts
+from probe_recording import JOURNAL_FILE, PACKED_FILE, Store, defer_interrupts
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_file, open_file, write_text
-from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 from probe_pytorch import compat_files
 from probe_pytorch.storage.bytes import Bytes, copy_to_host, view_bytes
 

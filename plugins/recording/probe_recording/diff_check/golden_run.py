@@ -11,7 +11,7 @@ from typing import Any
 from probe_ranks import find_ranks
 
 from probe_core.errors import UserError
-from probe_core.store.files import PROBE_FIELD, SLICES_FIELD
+from probe_recording.file_names import PROBE_FIELD, SLICES_FIELD
 from probe_recording.reading.jsonstream import JsonCursor, JsonError
 from probe_recording.recorded_settings import RecordedSettings, read_settings
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 from probe_core.files.mapped import MappedFile, allow_mapping
-from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
+from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE
 from probe_recording.reading.entries import TensorEntry, parse_entries, parse_json_object, view_array
 from probe_recording.reading.memory import check_unchanged, read
 

@@ -18,15 +18,13 @@ from probe_core.files.given import check_regular
 from probe_core.model import Mode, Record, Value
 from probe_core.model.run import Construct, Header, Run
 from probe_core.progress import report_progress
-from probe_core.store.files import (
-    CONSTRUCT_FILE,
+from probe_core.store.files import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
+from probe_recording.file_names import (
     FAMILIES_FIELD,
     LOST_FIELD,
     PROBE_FIELD,
     SELECTED_TENSORS_FIELD,
     SLICES_FIELD,
-    STACK_FILE,
-    TENSOR_DIRECTORY,
     UNFINISHED_FIELD,
     UNRECORDED_FIELD,
 )

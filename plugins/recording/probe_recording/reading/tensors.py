@@ -15,7 +15,7 @@ from probe_core.errors import UnreadableTensor
 from probe_core.files.atomic import create_private_directory
 from probe_core.files.location import is_remote
 from probe_core.model import Value
-from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
+from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE
 from probe_recording.reading.packed import PackedTensors, place_in
 
 

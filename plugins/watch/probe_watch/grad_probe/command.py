@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_FINISHED
 from probe_core.cli.spelling import Command, option
 from probe_core.library import DEFAULT_OUTPUT

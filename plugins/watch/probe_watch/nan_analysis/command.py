@@ -12,7 +12,7 @@ from typing import Any
 import click
 from probe_ranks import find_ranks, parse_rank_number
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
 from probe_core.cli.options import NumberRanges
 from probe_core.cli.spelling import Command, option

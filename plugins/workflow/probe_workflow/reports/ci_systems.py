@@ -15,7 +15,7 @@ from io import StringIO
 from pathlib import Path
 from uuid import uuid4
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.errors import make_printable
 from probe_core.safe_text import escape_invisible
 from probe_workflow.reports.annotations import Annotation, AnnotationLevel

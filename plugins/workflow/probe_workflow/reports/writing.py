@@ -10,7 +10,7 @@ from typing import Any
 
 from probe_diagnosis import serialize_answer
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.plan import convert_to_plain
 from probe_workflow.check_result import CheckResult

@@ -25,12 +25,12 @@ from probe_pytorch.storage.tensors import (
     FileStore,
     PackedStore,
 )
+from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE
 from probe_recording.reading.packed import PackedTensors
 from support.measuring import PROPERTY
 from support.sampling import examples
 
 from probe_core.errors import UnreadableTensor
-from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 
 BASE = torch.arange(-6, 6, dtype=torch.float64).reshape(3, 4) / 3
 PLAIN = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "uint16",

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE
 from probe_recording.reading import packed
 from probe_recording.reading.packed import PackedTensors
 from support.measuring import PROPERTY, EasyGuard, mapping
@@ -30,7 +31,6 @@ from support.runs.packed import (
 )
 
 from probe_core.errors import UnreadableTensor
-from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 
 NOT_NATIVE = [
     "complex64",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from probe_recording.file_names import PACKED_FILE
 from probe_recording.reading import entries
 from probe_recording.reading.packed import PackedTensors
 from probe_recording.reading.run import DumpRun
@@ -31,7 +32,6 @@ from support.runs.packed import (
 from support.runs.recorded import forward, tensor, write_run, write_tensor_run
 
 from probe_core.errors import UnreadableTensor
-from probe_core.store.files import PACKED_FILE
 
 # -- damaged headers -------------------------------------------------------------------------------
 

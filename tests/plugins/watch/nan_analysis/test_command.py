@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_recording.file_names import PROBE_FIELD, UNFINISHED_FIELD
 from support.programs import nan_training
 from support.programs.rank_processes import run_ranks
 from support.runs.nan_dumps import load_cases, write_case
-
-from probe_core.store.files import PROBE_FIELD, UNFINISHED_FIELD
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import click
 import pytest
 from support.runs.recorded import forward, tensor, write_run
 
-from probe_core.cli import console
+from probe_core import console
 from probe_core.cli.main import run
 from probe_core.progress import report_progress
 

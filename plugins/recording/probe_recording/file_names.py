@@ -1,0 +1,11 @@
+"""Names of the files of tensors in a run directory, and of the fields in the header of its record files."""
+
+PACKED_FILE = "tensors.safetensors"
+JOURNAL_FILE = "tensors.index.json"
+PROBE_FIELD = "probe"
+"""Header field of runs that probe itself recorded."""
+UNFINISHED_FIELD, LOST_FIELD = "unfinished", "lost"
+"""Fields within it: True if the step has not ended, and the error that prevented writing it completely."""
+FAMILIES_FIELD, UNRECORDED_FIELD, SLICES_FIELD = "families", "unrecorded", "slices"
+SELECTED_TENSORS_FIELD = "selects_tensors"
+"""Fields within it: the scopes of each family of calls, and the number of calls that were not recorded."""
