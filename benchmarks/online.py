@@ -168,7 +168,9 @@ def certificate(directory: Path) -> Path:
 
 def send(port: int, tls: Path | None, calls: int) -> tuple[float, dict[str, object]]:
     """Send calls of 4 MiB and return the seconds until all are acknowledged, and the receiver's totals."""
-    from probe_recording import Destination, Sender, SentTensor
+    from probe_recording.destination import Destination
+    from probe_recording.sending.body import SentTensor
+    from probe_recording.sending.sender import Sender
 
     destination = Destination("127.0.0.1", port, tls, memory=256 * MIB, policy="wait", wait=1e6)
     sender = Sender(destination, 0, "pytorch", {})

@@ -327,6 +327,6 @@ class Output(Protocol):
 
 __getattr__ = create_deprecated_exporter(
     __name__,
-    dict.fromkeys(("AnswerWriter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters")
-    | {"Executor": "probe_ranks"},
+    dict.fromkeys(("AnswerWriter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters.api")
+    | {"Executor": "probe_ranks.api"},
 )

@@ -375,4 +375,4 @@ KINDS: Mapping[str, type[Spec]] = {
 }
 """The spec class of each kind of contribution."""
 
-__getattr__ = create_deprecated_exporter(__name__, dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks"))
+__getattr__ = create_deprecated_exporter(__name__, dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks.api"))

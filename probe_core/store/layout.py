@@ -66,5 +66,5 @@ class Pairing:
 
 
 __getattr__ = create_deprecated_exporter(
-    __name__, dict.fromkeys(("find_ranks", "match_ranks", "pair_runs", "parse_rank_number"), "probe_ranks")
+    __name__, dict.fromkeys(("find_ranks", "match_ranks", "pair_runs", "parse_rank_number"), "probe_ranks.api")
 )

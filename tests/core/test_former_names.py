@@ -7,11 +7,11 @@ from importlib import import_module
 import pytest
 
 FORMER_HOMES = {
-    "probe_core.flow.table": ("probe_reporters", ["CellColumn", "Table"]),
-    "probe_core.spreadsheet_text": ("probe_reporters", ["neutralise", "replace_surrogates"]),
-    "probe_core.plugins.protocols": ("probe_reporters", ["AnswerWriter", "MergeOption", "PageWriter", "Reporter"]),
-    "probe_core.plugins.specs": ("probe_ranks", ["ExecutorSpec", "Place", "Pool"]),
-    "probe_core.store.layout": ("probe_ranks", ["find_ranks", "match_ranks", "pair_runs", "parse_rank_number"]),
+    "probe_core.flow.table": ("probe_reporters.api", ["CellColumn", "Table"]),
+    "probe_core.spreadsheet_text": ("probe_reporters.api", ["neutralise", "replace_surrogates"]),
+    "probe_core.plugins.protocols": ("probe_reporters.api", ["AnswerWriter", "MergeOption", "PageWriter", "Reporter"]),
+    "probe_core.plugins.specs": ("probe_ranks.api", ["ExecutorSpec", "Place", "Pool"]),
+    "probe_core.store.layout": ("probe_ranks.api", ["find_ranks", "match_ranks", "pair_runs", "parse_rank_number"]),
     "probe_core.testing.executors": ("probe_ranks.testing", ["ExecutorConformance"]),
 }
 
@@ -26,7 +26,7 @@ def test_former_import_gives_the_moved_object_with_a_warning(module: str) -> Non
 
 
 def test_former_place_of_the_executor_protocol() -> None:
-    with pytest.warns(DeprecationWarning, match=r"protocols\.Executor moved to probe_ranks\.Executor"):
+    with pytest.warns(DeprecationWarning, match=r"protocols\.Executor moved to probe_ranks\.api\.Executor"):
         assert import_module("probe_core.plugins.protocols").Executor is import_module("probe_ranks").Executor
 
 

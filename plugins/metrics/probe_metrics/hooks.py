@@ -12,7 +12,7 @@ from probe_core.plugins.specs import HighlightSpec, MetricSpec, Needs, PolicySpe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from probe_precheck import StandardSpec, StatusRuleSpec
+    from probe_precheck.api import StandardSpec, StatusRuleSpec
 
     from probe_core.model import Advice
     from probe_core.model.messages import Text
@@ -103,7 +103,7 @@ def probe_highlighters() -> list[HighlightSpec]:
 @hookimpl
 def probe_standards() -> list[StandardSpec]:
     """Return the precision standards of the pre-check."""
-    from probe_precheck import StandardSpec
+    from probe_precheck.api import StandardSpec
 
     return [
         StandardSpec("binary_consistency", "no element differs",
@@ -129,7 +129,7 @@ def probe_standards() -> list[StandardSpec]:
 @hookimpl
 def probe_status_rules() -> list[StatusRuleSpec]:
     """Return the first stages of the pre-check: for every framework, and for MindSpore."""
-    from probe_precheck import StatusRuleSpec
+    from probe_precheck.api import StatusRuleSpec
 
     return [
         StatusRuleSpec("first_stage", "cosine, largest error and shares of small relative errors; exact for "

@@ -8,9 +8,9 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import DumperSpec, ReaderSpec
 
 if TYPE_CHECKING:
-    from probe_matching import NameRule
-    from probe_precheck import RunnerSpec
-    from probe_recording import CaptureSpec, InterceptorSpec
+    from probe_matching.api import NameRule
+    from probe_precheck.api import RunnerSpec
+    from probe_recording.api import CaptureSpec, InterceptorSpec
 
 
 FRAMEWORK_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
@@ -49,7 +49,7 @@ def probe_dumpers() -> list[DumperSpec]:
 @hookimpl
 def probe_interceptors() -> list[InterceptorSpec]:
     """Return the interceptor of calls of MindSpore."""
-    from probe_recording import InterceptorSpec
+    from probe_recording.api import InterceptorSpec
 
     return [
         InterceptorSpec(
@@ -64,7 +64,7 @@ def probe_interceptors() -> list[InterceptorSpec]:
 @hookimpl
 def probe_condition_captures() -> list[CaptureSpec]:
     """Return the capture of the conditions of MindSpore programs."""
-    from probe_recording import CaptureSpec
+    from probe_recording.api import CaptureSpec
 
     return [
         CaptureSpec(
@@ -79,7 +79,7 @@ def probe_condition_captures() -> list[CaptureSpec]:
 @hookimpl
 def probe_name_rules() -> list[NameRule]:
     """Return the table of MindSpore's APIs, arguments, classes and parameters by PyTorch's names."""
-    from probe_matching import NameRule
+    from probe_matching.api import NameRule
 
     return [
         NameRule(
@@ -95,7 +95,7 @@ def probe_name_rules() -> list[NameRule]:
 @hookimpl
 def probe_runners() -> list[RunnerSpec]:
     """Return the runner that runs recorded calls of MindSpore one by one."""
-    from probe_precheck import RunnerSpec
+    from probe_precheck.api import RunnerSpec
 
     return [
         RunnerSpec(

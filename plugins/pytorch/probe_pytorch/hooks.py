@@ -8,8 +8,8 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import CommandSpec, DumperSpec, ReaderSpec
 
 if TYPE_CHECKING:
-    from probe_precheck import ReferenceSpec, RunnerSpec
-    from probe_recording import CaptureSpec, InterceptorSpec, RecorderSpec
+    from probe_precheck.api import ReferenceSpec, RunnerSpec
+    from probe_recording.api import CaptureSpec, InterceptorSpec, RecorderSpec
 
 
 FRAMEWORK_FILES = (
@@ -52,7 +52,7 @@ def probe_dumpers() -> list[DumperSpec]:
 @hookimpl
 def probe_interceptors() -> list[InterceptorSpec]:
     """Return the interceptor of calls of torch."""
-    from probe_recording import InterceptorSpec
+    from probe_recording.api import InterceptorSpec
 
     return [
         InterceptorSpec(
@@ -67,7 +67,7 @@ def probe_interceptors() -> list[InterceptorSpec]:
 @hookimpl
 def probe_condition_captures() -> list[CaptureSpec]:
     """Return the capture of the conditions of PyTorch programs."""
-    from probe_recording import CaptureSpec
+    from probe_recording.api import CaptureSpec
 
     return [
         CaptureSpec(
@@ -82,7 +82,7 @@ def probe_condition_captures() -> list[CaptureSpec]:
 @hookimpl
 def probe_recorders() -> list[RecorderSpec]:
     """Return the recorder that other plugins start."""
-    from probe_recording import RecorderSpec
+    from probe_recording.api import RecorderSpec
 
     return [
         RecorderSpec(
@@ -97,7 +97,7 @@ def probe_recorders() -> list[RecorderSpec]:
 @hookimpl
 def probe_runners() -> list[RunnerSpec]:
     """Return the runner that executes single recorded calls of torch."""
-    from probe_precheck import RunnerSpec
+    from probe_precheck.api import RunnerSpec
 
     return [
         RunnerSpec(

@@ -1,6 +1,6 @@
 """Hooks of the sample plugin; probe imports them at every start, so they import nothing heavy."""
 
-from probe_precheck import StandardSpec
+from probe_precheck.api import StandardSpec
 
 from probe_core.model import Mode
 from probe_core.plugins.hookspecs import hookimpl

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probe_recording import Debugger, note
+from probe_recording.api import Debugger
+from probe_recording.messages import note
 
 from probe_check.monitor import sentences
 from probe_core.errors import UserError, describe_error
