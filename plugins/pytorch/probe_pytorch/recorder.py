@@ -96,7 +96,7 @@ class TorchRecorder(TorchProcess, Recorder[TorchSession]):
     def new_session(self, directory: StepDirectory, displayed_path: str) -> TorchSession:
         """Return a new session."""
         session_class = self.session_class if self.config.online is None else TorchSendingSession
-        session = session_class(self.config, directory, displayed_path, self._carryover.room)
+        session = session_class(self.config, directory, displayed_path, self._sessions.carryover.room)
         self._calls.begin_step(session)
         return session
 

@@ -50,9 +50,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
     if instance is not None:
-        instance._recorder._remove_captures()
+        instance._recorder._control.remove()
         instance._recorder._states.state = RecorderState.FINISHED
-        instance._recorder._claim.release()
+        instance._recorder._sessions.claim.release()
 
 
 @dataclass

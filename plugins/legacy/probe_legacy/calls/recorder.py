@@ -161,7 +161,7 @@ class OldRecorder(TorchRecorder):
     def finish(self) -> None:
         """End the recording and remove everything that it installed."""
         super().finish()
-        self._remove_captures()
+        self._control.remove()
 
     def new_session(self, directory: StepDirectory, displayed_path: str) -> TorchSession:
         """Return a new session that goes on counting where the last one ended."""
