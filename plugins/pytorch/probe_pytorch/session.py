@@ -12,7 +12,7 @@ from probe_recording.directory import StepDirectory
 from probe_recording.entry import Entry
 from probe_recording.leaves import Tree
 from probe_recording.sending.session import SendingMixin
-from probe_recording.session import Store
+from probe_recording.tensor_store import Store
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.overflow import find_device_flags

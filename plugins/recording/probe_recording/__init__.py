@@ -68,7 +68,7 @@ __getattr__ = create_exporter(
         "sending.session": "SendingMixin",
         "sending.shared": "SharedName parse_shared_name",
         "sending.tls": "create_receiver_context create_sender_context format_connection_error is_mutual",
-        "session": "Store",
+        "tensor_store": "Store",
         "sites": "STAND_IN Stack files_of frames_of is_operator lines_of use_stack_finder",
         "step_follower": "StepFollower",
         "step_phases": "NO_BACKWARD NO_STEP StepPhase StepPhases flatten_leaves",

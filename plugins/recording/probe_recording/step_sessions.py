@@ -96,8 +96,8 @@ class StepSessions(Generic[S]):
         config, label = recorder.config, recorder.label
         directory = self.claim.open_step(config, step)
         session = recorder.new_session(directory, self._format_place(step, join_label(config.stage, label)))
-        session.overflows_left = self.carryover.overflows_left
-        session.on_last_overflow = self._end_search
+        session.overflows.left = self.carryover.overflows_left
+        session.overflows.on_last = self._end_search
         session.on_loss = self.on_loss
         if self.comparison is not None:
             self.comparison.begin_step(session, step, self._notices)
@@ -138,7 +138,7 @@ class StepSessions(Generic[S]):
     def drop_current(self) -> None:
         """Forget the session, whose files are complete."""
         if self.current is not None:
-            self.carryover.overflows_left = self.current.overflows_left
+            self.carryover.overflows_left = self.current.overflows.left
         self.current = None
 
     def _end_search(self) -> None:
