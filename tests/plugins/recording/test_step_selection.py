@@ -1,4 +1,4 @@
-"""Which steps a configuration selects."""
+"""The selection of steps by a configuration."""
 
 from __future__ import annotations
 
