@@ -62,6 +62,16 @@ def test_plugins_of_others_import_only_public_names(place: str) -> None:
                 assert is_kit_of_tests or {*names} <= {"api", *import_module(module).__all__}, (file, module, names)
 
 
+def test_product_imports_no_former_name() -> None:
+    """Names of a kit are imported from its ``api`` or from their modules, not from the package."""
+    for kit in KITS:
+        folder = Path(str(import_module(kit).__file__)).parent
+        modules = {path.stem for path in folder.iterdir()}
+        for file in (ROOT / "plugins").rglob("*.py"):
+            for module, names in list_imports(file):
+                assert module != kit or {*names} <= modules, (file, names)
+
+
 def list_imports(file: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield the module and the names of each import of names in a module, or in the Python blocks of a page."""
     text = file.read_text("utf-8")
