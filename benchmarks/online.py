@@ -41,7 +41,8 @@ STEPS, WINDOW = 6, 64 * MIB
 ACKNOWLEDGE = """
 import resource, socket, ssl, sys, threading
 from pathlib import Path
-from probe_recording import *
+from probe_recording.sending.message import PREFIX, FrameKind, encode_frame, parse_call, parse_frame, parse_prefix
+from probe_recording.sending.tls import create_receiver_context
 context = create_receiver_context(Path(sys.argv[1])) if len(sys.argv) > 1 else None
 server = socket.create_server(("127.0.0.1", 0))
 print(server.getsockname()[1], flush=True)
@@ -85,7 +86,7 @@ warnings.simplefilter("ignore")
 steps = int(sys.argv[1])
 import torch
 from torch import nn
-from probe_recording import load_config
+from probe_recording.config import load_config
 from probe_pytorch.recorder import TorchRecorder
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -168,7 +169,9 @@ def certificate(directory: Path) -> Path:
 
 def send(port: int, tls: Path | None, calls: int) -> tuple[float, dict[str, object]]:
     """Send calls of 4 MiB and return the seconds until all are acknowledged, and the receiver's totals."""
-    from probe_recording import Destination, Sender, SentTensor
+    from probe_recording.destination import Destination
+    from probe_recording.sending.body import SentTensor
+    from probe_recording.sending.sender import Sender
 
     destination = Destination("127.0.0.1", port, tls, memory=256 * MIB, policy="wait", wait=1e6)
     sender = Sender(destination, 0, "pytorch", {})

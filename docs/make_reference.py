@@ -15,7 +15,9 @@ import os
 import re
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,9 @@ import click
 import make_coverage
 import make_interface
 import make_msprobe
+from page_links import link_page
 from probe_precheck import tables as precheck
-from probe_reporters import ReasonTexts
+from probe_reporters.reason_texts import ReasonTexts
 from probe_reporters.tables import COLUMNS
 
 from probe_core.cli.extending import add_plugin_options
@@ -43,9 +46,11 @@ DISTRIBUTIONS = {
     "explain", "legacy", "watch", "check", "workflow",
 }  # fmt: skip
 
+KITS = ("recording", "matching", "precheck", "diagnosis", "ranks", "reporters")
+
 REFERENCE_HEAD = """# Reference
 
-Look up commands, columns, plugins, the interface from Python, settings and hooks. This page is generated from the code.
+Look up commands, columns, plugins, the interface from Python, settings, hooks and public names of kits. This page is generated from the code.
 [File names](tables.md#file-names) lists the files that a comparison writes.
 """
 PRECHECK = {
@@ -205,6 +210,35 @@ def hooks(manager: Manager) -> list[str]:
     return lines
 
 
+def kit_apis() -> list[str]:
+    """Return a table of the public names of each kit, with the first sentences of their docstrings."""
+    lines = [
+        "## Public names of kits",
+        "",
+        "Import these names from the module `api` of a kit: `from probe_recording.api import DumpRun`. The modules `testing` of kits",
+        "are public as well, and so is `probe_recording.specs.DumperSpec`. All other modules may change between releases; only plugins",
+        "that are released with the kit import them.",
+        "",
+    ]
+    for kit in KITS:
+        module = import_module(f"probe_{kit}.api")
+        lines += [f"### probe_{kit}.api", "", "| name | meaning |", "|---|---|"]
+        lines += [
+            f"| `{name}` | {summarize(getattr(module, name))} |" for name in sorted(module.__all__, key=str.lower)
+        ]
+        lines.append("")
+    return lines
+
+
+def summarize(public: Any) -> str:
+    """Return the first sentence of the docstring of a class or a function; for a mapping, its keys."""
+    if isinstance(public, Mapping):
+        return "Mapping with the keys " + ", ".join(f"`{key}`" for key in public)
+    sentence = " ".join(inspect.cleandoc(public.__doc__).split("\n\n")[0].split())
+    linked = re.sub(r"docs/([\w-]+\.md(?:#[\w-]+)?)", lambda match: link_page(match[1]), sentence)
+    return linked.replace("``", "`").replace("|", "\\|")
+
+
 def edges() -> str:
     """Return the page of edges: msprobe's recorded cells next to the cells of probe."""
     with gzip.open(DATA / "expected-8.3.3.jsonl.gz", "rt", encoding="utf-8") as file:
@@ -256,11 +290,11 @@ def show(row: dict[str, Any] | None, columns: tuple[str, ...]) -> str:
 
 
 def reference() -> str:
-    """Return the page of commands, columns, plugins, the interface from Python, settings and hooks."""
+    """Return the page of commands, columns, plugins, the interface from Python, settings, hooks and kits."""
     manager = ours()
     parts = [
         commands(manager), tables(), contributions(manager), make_interface.interface(),
-        make_interface.configuration(), hooks(manager),
+        make_interface.configuration(), hooks(manager), kit_apis(),
     ]  # fmt: skip
     body = "\n".join(line for part in parts for line in part)
     return f"{HEAD}\n{REFERENCE_HEAD}\n{body}"

@@ -6,30 +6,32 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any
 
 
 def create_exporter(
-    package: str, names: Mapping[str, str], renamed: Mapping[str, str] = MappingProxyType({})
+    module: str, names: Mapping[str, str], former: Mapping[str, str] = {}, renamed: Mapping[str, str] = {}
 ) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package that imports its exports on first use (PEP 562).
+    """Return the ``__getattr__`` of a module that imports its exports on first use (PEP 562).
 
     Args:
-        package: The full name of the package.
-        names: The exported names of each of its modules, separated by blanks.
-        renamed: For each former name the present one; a use of it raises a ``DeprecationWarning``.
+        module: The full name of the module: a package, or a module inside it.
+        names: The exported names of each module of the package, separated by blanks.
+        former: The names that it no longer exports; a use of them raises a ``DeprecationWarning``.
+        renamed: For each earlier name the present one; a use of it raises a ``DeprecationWarning``.
     """
-    homes = {name: module for module, exported in names.items() for name in exported.split()}
+    homes = {name: home for table in (former, names) for home in table for name in table[home].split()}
+    exported = " ".join(names.values()).split()
 
     def get(name: str) -> Any:
-        if name in renamed:
-            warnings.warn(f"{package}.{name} is called {renamed[name]} now.", DeprecationWarning, stacklevel=2)
-            name = renamed[name]
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{homes[name]}"), name)
-        setattr(sys.modules[package], name, value)
+        if (present := renamed.get(name, name)) not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = getattr(import_module("." + homes[present], sys.modules[module].__package__), present)
+        if present == name and name in exported:
+            setattr(sys.modules[module], name, value)
+        else:
+            what = f"is called {present} now" if present in exported else f"is not in {module}.api, and works until 0.3"
+            warnings.warn(f"{module}.{name} {what}.", DeprecationWarning, stacklevel=2)
         return value
 
     return get

@@ -3,5 +3,5 @@
 from probe_core.exports import create_deprecated_exporter
 
 __getattr__ = create_deprecated_exporter(
-    __name__, dict.fromkeys(("neutralise", "replace_surrogates"), "probe_reporters")
+    __name__, dict.fromkeys(("neutralise", "replace_surrogates"), "probe_reporters.api")
 )

@@ -2,4 +2,4 @@
 
 from probe_core.exports import create_deprecated_exporter
 
-__getattr__ = create_deprecated_exporter(__name__, {"CellColumn": "probe_reporters", "Table": "probe_reporters"})
+__getattr__ = create_deprecated_exporter(__name__, dict.fromkeys(("CellColumn", "Table"), "probe_reporters.api"))

@@ -333,7 +333,7 @@ class Output(Protocol):
 __getattr__ = create_deprecated_exporter(
     __name__,
     dict.fromkeys(
-        ("AnswerWriter", "Highlighter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters"
+        ("AnswerWriter", "Highlighter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters.api"
     )
-    | {"Executor": "probe_ranks"},
+    | {"Executor": "probe_ranks.api"},
 )

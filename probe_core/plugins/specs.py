@@ -361,6 +361,6 @@ KINDS: Mapping[str, type[Spec]] = {
 
 __getattr__ = create_deprecated_exporter(
     __name__,
-    dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks")
-    | {"DumperSpec": "probe_recording", "HighlightSpec": "probe_reporters"},
+    dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks.api")
+    | {"DumperSpec": "probe_recording.specs", "HighlightSpec": "probe_reporters.api"},
 )

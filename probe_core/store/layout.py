@@ -63,5 +63,5 @@ class Pairing:
 
 __getattr__ = create_deprecated_exporter(
     __name__,
-    dict.fromkeys(("PAIR_RANKS", "find_ranks", "match_ranks", "pair_runs", "parse_rank_number"), "probe_ranks"),
+    dict.fromkeys(("PAIR_RANKS", "find_ranks", "match_ranks", "pair_runs", "parse_rank_number"), "probe_ranks.api"),
 )

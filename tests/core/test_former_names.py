@@ -11,13 +11,13 @@ FORMER_HOMES = {
         "probe_core.console",
         ["error", "note", "show", "show_json", "show_progress", "style", "warn"],
     ),
-    "probe_core.flow.table": ("probe_reporters", ["CellColumn", "Table"]),
-    "probe_core.spreadsheet_text": ("probe_reporters", ["neutralise", "replace_surrogates"]),
-    "probe_core.plugins.protocols": ("probe_reporters", ["AnswerWriter", "MergeOption", "PageWriter", "Reporter"]),
+    "probe_core.flow.table": ("probe_reporters.api", ["CellColumn", "Table"]),
+    "probe_core.spreadsheet_text": ("probe_reporters.api", ["neutralise", "replace_surrogates"]),
+    "probe_core.plugins.protocols": ("probe_reporters.api", ["AnswerWriter", "MergeOption", "PageWriter", "Reporter"]),
     "probe_core.model.messages": ("probe_reporters.messages", ["NAN", "NOT_AVAILABLE", "UNSUPPORTED", "Text"]),
-    "probe_core.plugins.specs": ("probe_ranks", ["ExecutorSpec", "Place", "Pool"]),
+    "probe_core.plugins.specs": ("probe_ranks.api", ["ExecutorSpec", "Place", "Pool"]),
     "probe_core.store.layout": (
-        "probe_ranks",
+        "probe_ranks.api",
         ["PAIR_RANKS", "find_ranks", "match_ranks", "pair_runs", "parse_rank_number"],
     ),
     "probe_core.testing.executors": ("probe_ranks.testing", ["ExecutorConformance"]),
@@ -34,7 +34,7 @@ def test_former_import_gives_the_moved_object_with_a_warning(module: str) -> Non
 
 
 def test_former_place_of_the_executor_protocol() -> None:
-    with pytest.warns(DeprecationWarning, match=r"protocols\.Executor moved to probe_ranks\.Executor"):
+    with pytest.warns(DeprecationWarning, match=r"protocols\.Executor moved to probe_ranks\.api\.Executor"):
         assert import_module("probe_core.plugins.protocols").Executor is import_module("probe_ranks").Executor
 
 
@@ -47,9 +47,9 @@ def test_conformance_of_executors_is_found_at_its_former_place() -> None:
 @pytest.mark.parametrize(
     ("name", "home"),
     [
-        ("plugins.specs.DumperSpec", "probe_recording"),
-        ("plugins.specs.HighlightSpec", "probe_reporters"),
-        ("plugins.protocols.Highlighter", "probe_reporters"),
+        ("plugins.specs.DumperSpec", "probe_recording.specs"),
+        ("plugins.specs.HighlightSpec", "probe_reporters.api"),
+        ("plugins.protocols.Highlighter", "probe_reporters.api"),
         ("testing.policies.HighlighterConformance", "probe_reporters.testing"),
     ],
 )

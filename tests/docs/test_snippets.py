@@ -172,7 +172,7 @@ def test_the_script_for_mindspore_is_python() -> None:
 
 def test_the_examples_of_the_hooks_return_what_the_hooks_ask_for() -> None:
     import probe_diagnosis.specs
-    import probe_matching
+    import probe_matching.api
     import probe_precheck.specs
     import probe_ranks.specs
     import probe_recording.specs
@@ -182,10 +182,10 @@ def test_the_examples_of_the_hooks_return_what_the_hooks_ask_for() -> None:
     from probe_core.plugins import protocols, specs
 
     names: dict[str, Any] = {
-        "Text": probe_reporters.Text,
-        "HighlightSpec": probe_reporters.HighlightSpec,
+        "Text": probe_reporters.api.Text,
+        "HighlightSpec": probe_reporters.api.HighlightSpec,
         "Advice": Advice,
-        "NameRule": probe_matching.NameRule,
+        "NameRule": probe_matching.api.NameRule,
     }
     for module in (
         specs,
@@ -194,7 +194,7 @@ def test_the_examples_of_the_hooks_return_what_the_hooks_ask_for() -> None:
         probe_ranks.specs,
         probe_diagnosis.specs,
         probe_recording.specs,
-        probe_matching,
+        probe_matching.api,
     ):
         names |= {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     given = {"report": SimpleNamespace(counts=SimpleNamespace(rows=1)), "target": "t", "golden": "g"}

@@ -12,14 +12,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from probe_recording import (
+from probe_recording.sending.body import SentTensors
+from probe_recording.sending.message import (
     PREFIX,
     PROTOCOL,
     DamagedFrame,
     Frame,
     FrameKind,
     SentCall,
-    SentTensors,
     encode_frame,
     parse_call,
     parse_frame,

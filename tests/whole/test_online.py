@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 import torch
 from probe_pytorch.precheck.rebuild import load_any
-from probe_recording import leaf_of, open_tensors
+from probe_recording.api import leaf_of
+from probe_recording.reading.tensors import open_tensors
 from support import TESTS
 from support.faults.planted_errors import ASSIGNED
 from support.programs import preloaded

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from probe_ranks import Place, Pool
+from probe_ranks.api import Place, Pool
 
 from probe_core.errors import UserError
 

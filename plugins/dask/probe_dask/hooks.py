@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe_ranks import ExecutorSpec
+from probe_ranks.api import ExecutorSpec
 
 from probe_core.plugins.hookspecs import hookimpl
 

@@ -1,6 +1,7 @@
 """Diagnosis of two runs: judges, suspects, the first difference over all ranks, checks of collectives.
 
-The names that this module exports are the interface for plugins; each is imported on first use.
+Plugins of other distributions import the names of ``probe_diagnosis.api``, and nothing else of
+this package: its modules may change between releases.
 """
 
 from __future__ import annotations
@@ -8,78 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from probe_core.exports import create_exporter
+from probe_diagnosis import api
 
 if TYPE_CHECKING:
-    from probe_diagnosis.answer.answerer import whole_answer
-    from probe_diagnosis.answer.depth import CallDepth, depths
-    from probe_diagnosis.answer.file import serialize_answer
-    from probe_diagnosis.chart_page import escape_text, render_chart_page, render_figure
-    from probe_diagnosis.collectives.calls import api_of
-    from probe_diagnosis.conditions.differences import (
-        ConditionDifference,
-        ConditionKind,
-        find_condition_differences,
-        place_in_order,
-    )
-    from probe_diagnosis.conditions.file import RunConditions, parse_conditions
-    from probe_diagnosis.conditions.sentences import condition_sentence
-    from probe_diagnosis.difference.reasons import Cause
-    from probe_diagnosis.difference.search import Searched, search_timelines
-    from probe_diagnosis.difference.walking import Node
-    from probe_diagnosis.frames import frames_of, load_stacks, own_frame, own_frames
-    from probe_diagnosis.judges.uninitialised import uninitialised_slots
-    from probe_diagnosis.line_chart import ChartLine, draw_chart
-    from probe_diagnosis.specs import DetectorSpec
-    from probe_diagnosis.timeline.evidence import evidence_texts
-    from probe_diagnosis.timeline.order import is_move
-    from probe_diagnosis.timeline.timeline import Detection, Detector, Timeline
-    from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
+    from probe_diagnosis.api import *  # noqa: F403
 
-__all__ = [
-    "CallDepth",
-    "CallView",
-    "Cause",
-    "ChartLine",
-    "ConditionDifference",
-    "ConditionKind",
-    "Detection",
-    "Detector",
-    "DetectorSpec",
-    "Difference",
-    "DifferenceKind",
-    "Node",
-    "RunConditions",
-    "Searched",
-    "Timeline",
-    "api_of",
-    "condition_sentence",
-    "depths",
-    "draw_chart",
-    "escape_text",
-    "evidence_texts",
-    "find_condition_differences",
-    "frames_of",
-    "is_module",
-    "is_move",
-    "load_stacks",
-    "own_frame",
-    "own_frames",
-    "parse_conditions",
-    "place_in_order",
-    "render_chart_page",
-    "render_figure",
-    "search_timelines",
-    "serialize_answer",
-    "uninitialised_slots",
-    "whole_answer",
-]  # fmt: skip
+__all__ = api.__all__
 
 __getattr__ = create_exporter(
     __name__,
-    {
-        "answer.answerer": "whole_answer",
-        "answer.depth": "CallDepth depths",
-        "answer.file": "serialize_answer",
+    {"api": " ".join(api.__all__)},
+    former={
+        "chart_page": "escape_text render_chart_page render_figure",
         "collectives.calls": "api_of",
         "conditions.differences": "ConditionDifference ConditionKind find_condition_differences place_in_order",
         "conditions.file": "RunConditions parse_conditions",
@@ -87,14 +28,10 @@ __getattr__ = create_exporter(
         "difference.reasons": "Cause",
         "difference.search": "Searched search_timelines",
         "difference.walking": "Node",
-        "frames": "frames_of load_stacks own_frame own_frames",
+        "frames": "frames_of load_stacks own_frames",
         "judges.uninitialised": "uninitialised_slots",
-        "chart_page": "escape_text render_chart_page render_figure",
         "line_chart": "ChartLine draw_chart",
-        "specs": "DetectorSpec",
-        "timeline.evidence": "evidence_texts",
         "timeline.order": "is_move",
-        "timeline.timeline": "Detection Detector Timeline",
-        "timeline.views": "CallView Difference DifferenceKind is_module",
+        "timeline.views": "is_module",
     },
 )

@@ -17,7 +17,7 @@ TRIALS = {"detectors": "probe_diagnosis.testing:try_detector"}
 def probe_detectors() -> list[DetectorSpec]:  # type: ignore[empty-body]
     """Return detectors of kinds of causes. Called when a step of a rank was compared.
 
-    The factory makes a ``probe_diagnosis.Detector``; docs/detector-plugin.md writes one.
+    The factory makes a ``probe_diagnosis.api.Detector``; docs/detector-plugin.md writes one.
 
     Example::
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from probe_reporters import claim_time_stamp
+from probe_reporters.api import claim_time_stamp
 
 from probe_core import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED

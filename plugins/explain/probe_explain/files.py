@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from probe_reporters import Reporter, write_table
+from probe_reporters.api import Reporter, write_table
 
 from probe_core import __version__
 from probe_core.errors import format_count

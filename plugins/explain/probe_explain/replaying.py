@@ -11,21 +11,12 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from probe_precheck import (
-    BACKWARD,
-    FORWARD,
-    Array,
-    Call,
-    Measured,
-    Output,
-    Recomputed,
-    Replayer,
-    RunnerOptions,
-    measure,
-    one_line,
-    runner_of,
-    summands,
-)
+from probe_precheck.api import Array, Call, Output, RunnerOptions
+from probe_precheck.checking import runner_of
+from probe_precheck.model import BACKWARD, FORWARD, one_line
+from probe_precheck.protocols import Replayer
+from probe_precheck.replaying import Recomputed
+from probe_precheck.yardstick import Measured, measure, summands
 
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager

@@ -7,19 +7,14 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probe_diagnosis import own_frame
-from probe_precheck import (
-    Job,
-    Lost,
-    Measured,
-    RecordedCalls,
-    RunnerOptions,
-    Settings,
-    rerunnable,
-    runner_of,
-    supervise,
-)
-from probe_ranks import find_ranks
+from probe_diagnosis.api import own_frame
+from probe_precheck.api import RunnerOptions
+from probe_precheck.calls import RecordedCalls, rerunnable
+from probe_precheck.checking import runner_of
+from probe_precheck.settings import Settings
+from probe_precheck.supervisor import Job, Lost, supervise
+from probe_precheck.yardstick import Measured
+from probe_ranks.api import find_ranks
 
 from probe_core.engine import count_cores
 from probe_core.errors import UserError, find_nearest_names

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from probe_precheck import FORWARD, NOTHING_TO_JUDGE, Measured
+from probe_precheck.model import FORWARD
+from probe_precheck.replaying import NOTHING_TO_JUDGE
+from probe_precheck.yardstick import Measured
 
 from probe_explain.run import Explanation, RankResult, UnexplainedResult, get_severity_key
 

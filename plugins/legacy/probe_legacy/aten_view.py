@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
-from probe_matching import ALONE, View
+from probe_matching.view import ALONE, View
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.run import Run

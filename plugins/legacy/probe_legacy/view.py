@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from probe_matching import View, maps_names, owners
+from probe_matching.gradients import owners
+from probe_matching.options import maps_names
+from probe_matching.view import View
 
 from probe_core.errors import format_count
 from probe_core.matching.views import Views

@@ -1,6 +1,7 @@
 """Matchers for runs whose names differ, and common names for runs of two frameworks.
 
-Plugins may use what this module exports; each name is imported on first use.
+Plugins of other distributions import the names of ``probe_matching.api``, and nothing else of
+this package: its modules may change between releases.
 """
 
 from __future__ import annotations
@@ -8,40 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from probe_core.exports import create_exporter
+from probe_matching import api
 
 if TYPE_CHECKING:
-    from probe_matching.gradients import owners
-    from probe_matching.likeness import comparable
-    from probe_matching.name_table import Dialect, Hint, NameTable, Overload, SlotMap
-    from probe_matching.options import maps_names
-    from probe_matching.specs import NameRule
-    from probe_matching.user_maps import api_entries, with_entries
-    from probe_matching.view import ALONE, View
+    from probe_matching.api import *  # noqa: F403
 
-__all__ = [
-    "ALONE",
-    "Dialect",
-    "Hint",
-    "NameRule",
-    "NameTable",
-    "Overload",
-    "SlotMap",
-    "View",
-    "api_entries",
-    "comparable",
-    "maps_names",
-    "owners",
-    "with_entries",
-]
+__all__ = api.__all__
 
 __getattr__ = create_exporter(
     __name__,
-    {
+    {"api": " ".join(api.__all__)},
+    former={
         "gradients": "owners",
         "likeness": "comparable",
-        "name_table": "Dialect Hint NameTable Overload SlotMap",
         "options": "maps_names",
-        "specs": "NameRule",
         "user_maps": "api_entries with_entries",
         "view": "ALONE View",
     },

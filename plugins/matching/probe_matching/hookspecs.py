@@ -17,7 +17,7 @@ TRIALS = {"name_rules": "probe_matching.across:check_name_rule"}
 def probe_name_rules() -> list[NameRule]:  # type: ignore[empty-body]
     """Return tables of names of one framework in another. Called when runs of two frameworks are compared.
 
-    The factory makes a ``probe_matching.NameTable``; docs/plugins.md explains its fields, with an example.
+    The factory makes a ``probe_matching.api.NameTable``; docs/plugins.md explains its fields, with an example.
 
     Example::
 

@@ -9,7 +9,7 @@ from probe_core.plugins.specs import Spec
 
 @dataclass(frozen=True, slots=True)
 class NameRule(Spec):
-    """A table of the names and arguments of one framework in another (makes a ``probe_matching.NameTable``).
+    """A table of the names and arguments of one framework in another (makes a ``probe_matching.api.NameTable``).
 
     The names of the framework ``target`` are the common ones; either run may be of either framework.
     """

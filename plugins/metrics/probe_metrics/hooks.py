@@ -12,8 +12,8 @@ from probe_core.plugins.specs import MetricSpec, Needs, PolicySpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from probe_precheck import StandardSpec, StatusRuleSpec
-    from probe_reporters import HighlightSpec, Text
+    from probe_precheck.api import StandardSpec, StatusRuleSpec
+    from probe_reporters.api import HighlightSpec, Text
 
     from probe_core.model import Advice
     from probe_core.model.report import Report
@@ -93,7 +93,7 @@ def probe_reasons() -> Mapping[str, Text]:
 @hookimpl
 def probe_highlighters() -> list[HighlightSpec]:
     """Return the highlighter behind ``-hl``: red and yellow marks."""
-    from probe_reporters import HighlightSpec
+    from probe_reporters.api import HighlightSpec
 
     return [
         HighlightSpec("red_yellow", "marks outputs that are worse than their inputs",
@@ -105,7 +105,7 @@ def probe_highlighters() -> list[HighlightSpec]:
 @hookimpl
 def probe_standards() -> list[StandardSpec]:
     """Return the precision standards of the pre-check."""
-    from probe_precheck import StandardSpec
+    from probe_precheck.api import StandardSpec
 
     return [
         StandardSpec("binary_consistency", "no element differs",
@@ -131,7 +131,7 @@ def probe_standards() -> list[StandardSpec]:
 @hookimpl
 def probe_status_rules() -> list[StatusRuleSpec]:
     """Return the first stages of the pre-check: for every framework, and for MindSpore."""
-    from probe_precheck import StatusRuleSpec
+    from probe_precheck.api import StatusRuleSpec
 
     return [
         StatusRuleSpec("first_stage", "cosine, largest error and shares of small relative errors; exact for "

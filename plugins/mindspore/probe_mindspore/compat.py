@@ -17,7 +17,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.seed import _KERNEL_SEED
 from mindspore.ops.composite import base
 from mindspore.ops.operations._inner_ops import Generator as GeneratorOp
-from probe_recording import Stack, frames_of
+from probe_recording.sites import Stack, frames_of
 
 from probe_core.errors import UserError
 

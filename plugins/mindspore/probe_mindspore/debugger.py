@@ -6,7 +6,8 @@ import warnings
 from dataclasses import replace
 
 from mindspore import nn
-from probe_recording import Config, ConfigWarning, Debugger
+from probe_recording.api import Config, Debugger
+from probe_recording.config import ConfigWarning
 
 from probe_core.errors import UserError
 from probe_mindspore.process import MindSporeProcess

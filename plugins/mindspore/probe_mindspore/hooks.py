@@ -8,9 +8,10 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import ReaderSpec
 
 if TYPE_CHECKING:
-    from probe_matching import NameRule
-    from probe_precheck import RunnerSpec
-    from probe_recording import CaptureSpec, DumperSpec, InterceptorSpec
+    from probe_matching.api import NameRule
+    from probe_precheck.api import RunnerSpec
+    from probe_recording.api import CaptureSpec, InterceptorSpec
+    from probe_recording.specs import DumperSpec
 
 
 FRAMEWORK_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
@@ -34,7 +35,7 @@ def probe_readers() -> list[ReaderSpec]:
 @hookimpl
 def probe_dumpers() -> list[DumperSpec]:
     """Return the recorder of MindSpore programs."""
-    from probe_recording import DumperSpec
+    from probe_recording.specs import DumperSpec
 
     return [
         DumperSpec(
@@ -51,7 +52,7 @@ def probe_dumpers() -> list[DumperSpec]:
 @hookimpl
 def probe_interceptors() -> list[InterceptorSpec]:
     """Return the interceptor of calls of MindSpore."""
-    from probe_recording import InterceptorSpec
+    from probe_recording.api import InterceptorSpec
 
     return [
         InterceptorSpec(
@@ -66,7 +67,7 @@ def probe_interceptors() -> list[InterceptorSpec]:
 @hookimpl
 def probe_condition_captures() -> list[CaptureSpec]:
     """Return the capture of the conditions of MindSpore programs."""
-    from probe_recording import CaptureSpec
+    from probe_recording.api import CaptureSpec
 
     return [
         CaptureSpec(
@@ -81,7 +82,7 @@ def probe_condition_captures() -> list[CaptureSpec]:
 @hookimpl
 def probe_name_rules() -> list[NameRule]:
     """Return the table of MindSpore's APIs, arguments, classes and parameters by PyTorch's names."""
-    from probe_matching import NameRule
+    from probe_matching.api import NameRule
 
     return [
         NameRule(
@@ -97,7 +98,7 @@ def probe_name_rules() -> list[NameRule]:
 @hookimpl
 def probe_runners() -> list[RunnerSpec]:
     """Return the runner that runs recorded calls of MindSpore one by one."""
-    from probe_precheck import RunnerSpec
+    from probe_precheck.api import RunnerSpec
 
     return [
         RunnerSpec(

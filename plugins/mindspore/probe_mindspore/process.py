@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mindspore import communication
-from probe_recording import Process
+from probe_recording.api import Process
 
 
 class MindSporeProcess(Process):

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_recording import DumpRun, check_unchanged, confidence, load_npy
+from probe_recording.api import DumpRun, confidence, load_npy
+from probe_recording.reading.memory import check_unchanged
 
 from probe_core.model import Value
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import mindspore
-import probe_recording
-from probe_recording import Config, ModuleCapture, StepDirectory
+from probe_recording.api import Config, ModuleCapture, Recorder
+from probe_recording.directory import StepDirectory
 
 from probe_mindspore import compat
 from probe_mindspore.capture.call_capture import CallCapture
@@ -19,7 +19,7 @@ from probe_mindspore.process import MindSporeProcess
 from probe_mindspore.session import MindSporeSendingSession, MindSporeSession
 
 
-class MindSporeRecorder(MindSporeProcess, probe_recording.Recorder[MindSporeSession]):
+class MindSporeRecorder(MindSporeProcess, Recorder[MindSporeSession]):
     """A recorder of a MindSpore process.
 
     Args:

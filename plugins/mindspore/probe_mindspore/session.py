@@ -8,18 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import probe_recording
 from mindspore import Tensor
-from probe_recording import (
-    CHECKSUMS,
-    Array,
-    Config,
-    NpyStore,
-    SendingMixin,
-    StepDirectory,
-    Threads,
-    belongs_to_recorder,
-)
+from probe_recording.api import CHECKSUMS, Config, NpyStore, Session, belongs_to_recorder
+from probe_recording.arrays import Array
+from probe_recording.directory import StepDirectory
+from probe_recording.sending.session import SendingMixin
+from probe_recording.threads import Threads
 
 from probe_mindspore import compat
 from probe_mindspore.values import MindSporeCollector
@@ -27,7 +21,7 @@ from probe_mindspore.values import MindSporeCollector
 belongs_to_recorder(Path(__file__).parent)
 
 
-class MindSporeSession(probe_recording.Session):
+class MindSporeSession(Session):
     """Session that records one step of one rank.
 
     Tensors are copied to host memory at once, and written as ``.npy`` files.

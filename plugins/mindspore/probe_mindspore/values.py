@@ -6,9 +6,11 @@ from typing import Any
 
 import mindspore
 import numpy as np
-import probe_recording
 from mindspore import Tensor
-from probe_recording import Array, Plain, Save, TensorLeaf, Tree, Walk, measure
+from probe_recording.api import Collector, TensorLeaf, measure
+from probe_recording.arrays import Array
+from probe_recording.leaves import Plain, Save, Tree
+from probe_recording.values import Walk
 
 TENSOR = "mindspore.Tensor"
 """Type of a tensor's leaf."""
@@ -40,7 +42,7 @@ def read_values(tensor: Tensor) -> Array:
     return widen_bfloat16(array) if tensor.dtype == mindspore.bfloat16 else array
 
 
-class MindSporeCollector(probe_recording.Collector):
+class MindSporeCollector(Collector):
     """Collector that turns values into trees of leaves; checksums are computed from arrays."""
 
     known = (Tensor,)

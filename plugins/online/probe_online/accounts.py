@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from probe_precheck import Status
+from probe_precheck.api import Status
 
 WORST = (Status.ERROR, Status.WARNING, Status.PASS, Status.SKIP)
 

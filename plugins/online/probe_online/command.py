@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from probe_precheck import Settings, Status
+from probe_precheck.api import Status
+from probe_precheck.settings import Settings
 
 from probe_core import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED, EXIT_USER_ERROR
@@ -28,7 +29,7 @@ DEFAULT_FRAMEWORK = "pytorch"
 
 
 class Online:
-    """Receiver of the online pre-check (``probe_precheck.Receiver``)."""
+    """Receiver of the online pre-check (``probe_precheck.protocols.Receiver``)."""
 
     def receive(
         self,

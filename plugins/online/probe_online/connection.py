@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from probe_recording import (
+from probe_recording.sending.message import (
     PREFIX,
     PROTOCOL,
     DamagedFrame,

@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from probe_precheck import Job, Lost, Processes, Settings, problem_of
-from probe_recording import SentCall
+from probe_precheck.calls import problem_of
+from probe_precheck.settings import Settings
+from probe_precheck.supervisor import Job, Lost, Processes
+from probe_recording.sending.message import SentCall
 
 from probe_core.errors import make_printable
 from probe_online.accounts import CallKey, parse_api

@@ -13,7 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from probe_precheck import Column, Tables, api_of, append, cells, header, lines, opened, read_table
+from probe_precheck.api import Column
+from probe_precheck.csvfile import cells, header, lines, read_table
+from probe_precheck.results import api_of, append, opened
+from probe_precheck.tables import Tables
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_path_error, replace_file

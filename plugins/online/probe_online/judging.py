@@ -11,38 +11,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe_precheck import (
-    COMPARE_DETAILS,
-    COMPARE_RESULT,
-    INTERNAL,
-    OUT_OF_MEMORY,
-    Assignment,
-    Call,
-    Column,
-    Compared,
-    Judge,
-    NotRun,
-    Outcome,
-    Outputs,
-    Result,
-    RunnerOptions,
-    SentRunner,
-    Skipped,
-    Status,
-    Tables,
-    Unbuildable,
-    cell_text,
-    compare_rows,
-    compared_cells,
-    counted,
-    detail_cells,
-    one_line,
-    result_cells,
-    rule_of,
-    runner_of,
-    tables_of,
-)
-from probe_recording import SentCall, SentTensors, parse_call_head
+from probe_precheck.api import Call, Column, NotRun, Outcome, Outputs, RunnerOptions, Skipped, Status, Unbuildable
+from probe_precheck.assignment import Assignment
+from probe_precheck.checking import INTERNAL, rule_of, runner_of, tables_of
+from probe_precheck.comparison import Compared, compare_rows, compared_cells
+from probe_precheck.csvfile import cell_text
+from probe_precheck.judging import Judge
+from probe_precheck.memory import OUT_OF_MEMORY
+from probe_precheck.model import Result, one_line
+from probe_precheck.protocols import SentRunner
+from probe_precheck.results import detail_cells, result_cells
+from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, Tables
+from probe_precheck.translation import counted
+from probe_recording.sending.body import SentTensors
+from probe_recording.sending.message import SentCall, parse_call_head
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.plugins.manager import Manager

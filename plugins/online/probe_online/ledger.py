@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
-from probe_precheck import Status
+from probe_precheck.api import Status
 
 from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import write_text

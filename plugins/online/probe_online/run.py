@@ -11,17 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from probe_precheck import (
-    Assignment,
-    Processes,
-    RunnerOptions,
-    Settings,
-    check_names,
-    runner_of,
-    tables_of,
-)
-from probe_recording import create_receiver_context
-from probe_reporters import claim_time_stamp
+from probe_precheck.api import RunnerOptions
+from probe_precheck.assignment import Assignment
+from probe_precheck.checking import runner_of, tables_of
+from probe_precheck.settings import Settings, check_names
+from probe_precheck.supervisor import Processes
+from probe_recording.sending.tls import create_receiver_context
+from probe_reporters.api import claim_time_stamp
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, remove_leftovers

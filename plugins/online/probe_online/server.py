@@ -14,7 +14,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from probe_recording import FrameLimits, format_connection_error
+from probe_recording.sending.message import FrameLimits
+from probe_recording.sending.tls import format_connection_error
 
 from probe_core.errors import UserError, make_printable
 from probe_online.connection import GREETING_SECONDS, Connection, Reception, Refusal

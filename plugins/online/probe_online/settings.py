@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_recording import FrameLimits
+from probe_recording.sending.message import FrameLimits
 
 from probe_core.errors import UserError
 

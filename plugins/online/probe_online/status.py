@@ -6,17 +6,16 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from probe_recording import (
+from probe_recording.sending.message import (
     PREFIX,
     FrameError,
     FrameKind,
     FrameLimits,
-    create_sender_context,
     encode_frame,
-    format_connection_error,
     parse_frame,
     parse_prefix,
 )
+from probe_recording.sending.tls import create_sender_context, format_connection_error
 
 from probe_core.errors import UserError
 

@@ -20,13 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import xxhash
-from probe_recording import (
+from probe_recording.sending.message import (
     PREFIX,
     Frame,
     FrameError,
     FrameKind,
     FrameLimits,
-    SharedName,
     get_counts,
     get_number,
     get_numbers,
@@ -35,8 +34,8 @@ from probe_recording import (
     parse_call,
     parse_frame_file,
     parse_prefix,
-    parse_shared_name,
 )
+from probe_recording.sending.shared import SharedName, parse_shared_name
 
 from probe_core.errors import UserError, format_count, make_printable
 from probe_core.files.atomic import open_file, write_text

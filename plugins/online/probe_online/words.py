@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from probe_precheck import Status
+from probe_precheck.api import Status
 
 from probe_core import console
 from probe_core.errors import format_count, format_list, make_printable

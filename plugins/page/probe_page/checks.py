@@ -16,7 +16,8 @@ from probe_page.language import LANGUAGES
 from probe_page.sheet import encode_texts, round_cell, write_sheet
 
 if TYPE_CHECKING:
-    from probe_precheck import Measure, Results, WrittenCall, WrittenCheck, WrittenOutput
+    from probe_precheck.model import Results
+    from probe_precheck.written import Measure, WrittenCall, WrittenCheck, WrittenOutput
 
     from probe_core.plugins.manager import Manager
 
@@ -40,7 +41,7 @@ def write_check(results: Results, manager: Manager, lang: str = "en") -> Path:
     Raises:
         UserError: The result cannot be read, or the page cannot be written.
     """
-    from probe_precheck import read_check
+    from probe_precheck.written import read_check
 
     check = read_check(results, manager)
     calls = [_find_call_status(call) for call in check.calls]

@@ -18,7 +18,7 @@ from probe_core.plugins.protocols import Compared, Finished
 from probe_page.language import FORMAT
 
 if TYPE_CHECKING:
-    from probe_diagnosis import CallDepth
+    from probe_diagnosis.api import CallDepth
 
     from probe_core.plugins.protocols import Opened
     from probe_core.store.layout import RunPair
@@ -61,7 +61,7 @@ class OverviewPage:
 
 
 def _write_overview_page(compared: Compared, lang: str) -> Path:
-    from probe_diagnosis import depths, whole_answer
+    from probe_diagnosis.api import depths, whole_answer
 
     from probe_page.document import write_overview
     from probe_page.head import Head

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from probe_diagnosis import CallDepth
+from probe_diagnosis.api import CallDepth
 
 MAX_LINE_POINTS = 400
 """Maximum number of points of a line. In longer runs, each point represents several calls, by the worst of them."""

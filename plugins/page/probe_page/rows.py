@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import NamedTuple
 
-from probe_diagnosis import evidence_texts
+from probe_diagnosis.api import evidence_texts
 
 from probe_core.model import Cell, Changed, How, Level, Row, Slot, Verdict
 from probe_core.model.values import Kind

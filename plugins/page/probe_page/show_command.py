@@ -142,7 +142,7 @@ def write_page(result: Path, manager: Manager, lang: str) -> Path:
         from probe_page.merged import write_merged
 
         return write_merged(result, lang)
-    from probe_precheck import Results
+    from probe_precheck.model import Results
 
     from probe_page.checks import write_check
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe_reporters import neutralise
+from probe_reporters.api import neutralise
 
 from probe_core.errors import UserError, make_printable
 from probe_core.files.given import read_regular_file

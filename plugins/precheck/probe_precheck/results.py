@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from probe_reporters import add_second, neutralise
+from probe_reporters.api import neutralise
+from probe_reporters.time_stamps import add_second
 
 from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import (

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
-from probe_ranks import choose_start_method, collect_variables, mark_temporary_directory
+from probe_ranks.processes import choose_start_method, collect_variables, mark_temporary_directory
 
 from probe_core.errors import UserError
 from probe_precheck.worker import END_TIMEOUT_SECONDS, Worker

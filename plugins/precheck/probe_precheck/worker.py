@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from multiprocessing import forkserver, reduction
 from typing import Any, NamedTuple, cast
 
-from probe_ranks import hold_interrupts, isolate_start, start_resource_tracker
+from probe_ranks.processes import hold_interrupts, isolate_start, start_resource_tracker
 
 from probe_core.errors import make_printable
 from probe_precheck.worker_process import LENGTH, MessageKind, WorkerMessage, serve

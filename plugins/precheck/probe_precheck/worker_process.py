@@ -16,7 +16,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from probe_ranks import end_with_parent, replace_variables, unblock_interrupts
+from probe_ranks.processes import end_with_parent, replace_variables, unblock_interrupts
 
 from probe_core.errors import UserError, make_printable
 from probe_precheck.memory import limit_process

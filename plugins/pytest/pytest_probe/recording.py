@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import _pytest
-from probe_recording import Config, belongs_to_recorder, new_recorder
+from probe_recording.api import Config, belongs_to_recorder
+from probe_recording.recorder_creation import new_recorder
 
 from probe_core.errors import UserError
 from pytest_probe.step import DUMP_FILE, FRAMEWORK, Step, read_step

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Union
 
-from probe_recording import FAMILIES_FIELD, PROBE_FIELD, UNRECORDED_FIELD
+from probe_recording.file_names import FAMILIES_FIELD, PROBE_FIELD, UNRECORDED_FIELD
 
 from probe_core.store.files import CONSTRUCT_FILE, DEFAULT_RECORD_FILES
 from pytest_probe.value_text import CHECKSUM_FIELD, TensorValue, format_leaf, parse_leaf

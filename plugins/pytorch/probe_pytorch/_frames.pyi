@@ -2,7 +2,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from probe_recording import Stack
+from probe_recording.sites import Stack
 
 def find_stack(frame: FrameType, stacks: dict[bytes, Stack], add: Callable[[FrameType], Stack], /) -> Stack: ...
 def call_from(

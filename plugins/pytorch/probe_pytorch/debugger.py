@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_recording import Config, Debugger
+from probe_recording.api import Config, Debugger
 from torch import nn
 
 from probe_pytorch.dataloader import BatchSteps

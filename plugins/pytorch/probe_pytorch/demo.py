@@ -10,7 +10,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 import click
-from probe_ranks import ISOLATION_FLAGS
+from probe_ranks.processes import ISOLATION_FLAGS
 
 from probe_core import console
 from probe_core.cli.main import EXIT_FINISHED

@@ -8,8 +8,9 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import CommandSpec, ReaderSpec
 
 if TYPE_CHECKING:
-    from probe_precheck import ReferenceSpec, RunnerSpec
-    from probe_recording import CaptureSpec, DumperSpec, InterceptorSpec, RecorderSpec
+    from probe_precheck.api import ReferenceSpec, RunnerSpec
+    from probe_recording.api import CaptureSpec, InterceptorSpec, RecorderSpec
+    from probe_recording.specs import DumperSpec
 
 
 FRAMEWORK_FILES = (
@@ -37,7 +38,7 @@ def probe_readers() -> list[ReaderSpec]:
 @hookimpl
 def probe_dumpers() -> list[DumperSpec]:
     """Return the recorder of PyTorch programs."""
-    from probe_recording import DumperSpec
+    from probe_recording.specs import DumperSpec
 
     return [
         DumperSpec(
@@ -54,7 +55,7 @@ def probe_dumpers() -> list[DumperSpec]:
 @hookimpl
 def probe_interceptors() -> list[InterceptorSpec]:
     """Return the interceptor of calls of torch."""
-    from probe_recording import InterceptorSpec
+    from probe_recording.api import InterceptorSpec
 
     return [
         InterceptorSpec(
@@ -69,7 +70,7 @@ def probe_interceptors() -> list[InterceptorSpec]:
 @hookimpl
 def probe_condition_captures() -> list[CaptureSpec]:
     """Return the capture of the conditions of PyTorch programs."""
-    from probe_recording import CaptureSpec
+    from probe_recording.api import CaptureSpec
 
     return [
         CaptureSpec(
@@ -84,7 +85,7 @@ def probe_condition_captures() -> list[CaptureSpec]:
 @hookimpl
 def probe_recorders() -> list[RecorderSpec]:
     """Return the recorder that other plugins start."""
-    from probe_recording import RecorderSpec
+    from probe_recording.api import RecorderSpec
 
     return [
         RecorderSpec(
@@ -99,7 +100,7 @@ def probe_recorders() -> list[RecorderSpec]:
 @hookimpl
 def probe_runners() -> list[RunnerSpec]:
     """Return the runner that executes single recorded calls of torch."""
-    from probe_precheck import RunnerSpec
+    from probe_precheck.api import RunnerSpec
 
     return [
         RunnerSpec(

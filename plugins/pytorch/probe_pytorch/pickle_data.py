@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from probe_recording import PickledCall, PickledName, PickleError, PickleMachine
+from probe_recording.reading.pickle_data import PickledCall, PickledName, PickleError, PickleMachine
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from probe_recording import Process
+from probe_recording.api import Process
 from torch.optim import Optimizer
 
 from probe_pytorch import compat_hooks

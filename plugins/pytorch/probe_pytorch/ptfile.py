@@ -24,15 +24,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from probe_recording import (
-    SMALL_FILE,
-    Memory,
-    PickledCall,
-    PickledName,
-    PickleError,
-    check_unchanged,
-    open_memory,
-)
+from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, open_memory
+from probe_recording.reading.pickle_data import PickledCall, PickledName, PickleError
 
 from probe_core import engine
 from probe_core.errors import UnreadableTensor

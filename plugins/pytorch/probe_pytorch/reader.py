@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probe_recording import DumpRun, confidence
+from probe_recording.api import DumpRun, confidence
 
 from probe_pytorch.ptfile import load_pt
 from probe_pytorch.signatures import find_argument_name

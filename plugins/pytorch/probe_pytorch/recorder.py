@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import probe_recording
-from probe_recording import Capture, Config, ModuleCapture, StepDirectory
+from probe_recording.api import Capture, Config, ModuleCapture, Recorder
+from probe_recording.directory import StepDirectory
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -27,7 +27,7 @@ from probe_pytorch.session import TorchSendingSession, TorchSession
 from probe_pytorch.storage.tensors import INITIAL_HEADER_BYTES
 
 
-class TorchRecorder(TorchProcess, probe_recording.Recorder[TorchSession]):
+class TorchRecorder(TorchProcess, Recorder[TorchSession]):
     """A recorder of a PyTorch process.
 
     Args:
@@ -96,7 +96,7 @@ class TorchRecorder(TorchProcess, probe_recording.Recorder[TorchSession]):
     def new_session(self, directory: StepDirectory, displayed_path: str) -> TorchSession:
         """Return a new session."""
         session_class = self.session_class if self.config.online is None else TorchSendingSession
-        session = session_class(self.config, directory, displayed_path, self._carryover.room)
+        session = session_class(self.config, directory, displayed_path, self._sessions.carryover.room)
         self._calls.begin_step(session)
         return session
 

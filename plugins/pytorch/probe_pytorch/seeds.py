@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from probe_recording import Config
+from probe_recording.api import Config
 
 from probe_core.errors import UserError
 

@@ -6,9 +6,13 @@ from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
-import probe_recording
 import torch
-from probe_recording import Config, Entry, SendingMixin, StepDirectory, Store, TensorLeaf, Tree, belongs_to_recorder
+from probe_recording.api import Config, Session, TensorLeaf, belongs_to_recorder
+from probe_recording.directory import StepDirectory
+from probe_recording.entry import Entry
+from probe_recording.leaves import Tree
+from probe_recording.sending.session import SendingMixin
+from probe_recording.tensor_store import Store
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.overflow import find_device_flags
@@ -29,7 +33,7 @@ __all__ = ["Entry", "TorchSession"]
 belongs_to_recorder(Path(__file__).parent, "run_command.py")
 
 
-class TorchSession(probe_recording.Session):
+class TorchSession(Session):
     """The recording of one step and rank; statistics on a device are fetched before they are written."""
 
     framework = "pytorch"

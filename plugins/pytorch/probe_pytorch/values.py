@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import probe_recording
 import torch
-from probe_recording import NOTHING, Four, Json, Plain, Save, StoredLeaf, TensorLeaf, Tree, Walk, quote
+from probe_recording.api import Collector, TensorLeaf
+from probe_recording.leaves import NOTHING, Four, Json, Plain, Save, StoredLeaf, Tree, quote
+from probe_recording.values import Walk
 
 from probe_pytorch import compat
 from probe_pytorch.gpu import checksum_on_gpu
@@ -19,7 +20,7 @@ from probe_pytorch.statistics import PLAIN, TENSOR, describe, encode, encode_all
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
 
-class TorchCollector(probe_recording.Collector):
+class TorchCollector(Collector):
     """A converter of values into trees of leaves.
 
     Args:

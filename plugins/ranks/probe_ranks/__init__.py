@@ -1,6 +1,7 @@
 """The ranks and steps of runs, the scheduler that compares several at the same time, and worker processes.
 
-Plugins may use what this module exports; each name is imported on first use.
+Plugins of other distributions import the names of ``probe_ranks.api``, and nothing else of
+this package: its modules may change between releases.
 """
 
 from __future__ import annotations
@@ -8,51 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from probe_core.exports import create_exporter
+from probe_ranks import api
 
 if TYPE_CHECKING:
-    from probe_ranks.layout import find_ranks, match_ranks, pair_runs, parse_rank_number
-    from probe_ranks.processes import (
-        ISOLATION_FLAGS,
-        choose_start_method,
-        collect_variables,
-        end_with_parent,
-        hold_interrupts,
-        isolate_start,
-        mark_temporary_directory,
-        replace_variables,
-        start_resource_tracker,
-        unblock_interrupts,
-    )
-    from probe_ranks.specs import PAIR_RANKS, Executor, ExecutorSpec, Place, Pool
+    from probe_ranks.api import *  # noqa: F403
 
-__all__ = [
-    "ISOLATION_FLAGS",
-    "PAIR_RANKS",
-    "Executor",
-    "ExecutorSpec",
-    "Place",
-    "Pool",
-    "choose_start_method",
-    "collect_variables",
-    "end_with_parent",
-    "find_ranks",
-    "hold_interrupts",
-    "isolate_start",
-    "mark_temporary_directory",
-    "match_ranks",
-    "pair_runs",
-    "parse_rank_number",
-    "replace_variables",
-    "start_resource_tracker",
-    "unblock_interrupts",
-]
+__all__ = api.__all__
 
 __getattr__ = create_exporter(
     __name__,
-    {
-        "layout": "find_ranks match_ranks pair_runs parse_rank_number",
+    {"api": " ".join(api.__all__)},
+    former={
         "processes": "ISOLATION_FLAGS choose_start_method collect_variables end_with_parent hold_interrupts "
-        "isolate_start mark_temporary_directory replace_variables start_resource_tracker unblock_interrupts",
-        "specs": "PAIR_RANKS Executor ExecutorSpec Place Pool",
+        "isolate_start mark_temporary_directory replace_variables start_resource_tracker "
+        "unblock_interrupts",
     },
 )

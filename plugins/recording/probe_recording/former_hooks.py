@@ -18,7 +18,7 @@ class FormerHooks(Capture[Session]):
 
     def __init__(self, recorder: Any) -> None:
         warnings.warn(
-            f"{type(recorder).__name__} overrides _see and _blind; append a probe_recording.Capture to its captures.",
+            f"{type(recorder).__name__} overrides _see and _blind; append a Capture (probe_recording.api) instead.",
             DeprecationWarning,
             stacklevel=4,
         )

@@ -2,59 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from probe_core.errors import UserError, format_count
+from probe_core.errors import UserError
 from probe_core.files.atomic import create_path_error
 from probe_recording.activity import NOTHING_RECORDED, Activity, Position
-from probe_recording.capture import Capture, TokenWindow
-from probe_recording.condition_capture import ConditionCapture
+from probe_recording.capture import Capture
+from probe_recording.capture_control import CaptureControl
 from probe_recording.config import Config
-from probe_recording.directory import StepDirectory, check_place
+from probe_recording.forks import abandon_in_children
 from probe_recording.former_hooks import FormerHooks
+from probe_recording.framework_recorder import FrameworkRecorder
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.loss import Loss, WriteFailure, describe_failure, print_loss
 from probe_recording.messages import Notices
-from probe_recording.module_hook_interface import ModuleHookInterface, NoModuleHooks
-from probe_recording.process import Process
 from probe_recording.recorder_state import Change, RecorderState, StateMachine
 from probe_recording.run_claim import RunClaim, list_complete_steps
 from probe_recording.sending.sender import Sender
-from probe_recording.sending.session import SendingMixin
 from probe_recording.session import Session
-from probe_recording.slices import DimensionSlice, find_request_slice
-from probe_recording.stage_name import join_label
+from probe_recording.slices import find_request_slice
+from probe_recording.step_selection import check_later_steps, is_past_last_step, is_step_selected
+from probe_recording.step_sessions import Carryover, StepSessions, create_comparison
 from probe_recording.threads import Threads
-from probe_recording.tokens import TokenNote
 from probe_recording.variables import save_variable
-
-if TYPE_CHECKING:
-    from probe_recording.diff_check.comparison import GoldenComparison
 
 S = TypeVar("S", bound=Session)
 
 
-@dataclass(slots=True)
-class Carryover:
-    """The values that the session of a step passes to that of the next step.
-
-    Attributes:
-        room: Bytes to keep free in the tensor file for its header.
-        overflows_left: The number of overflows to record until the search ends; negative for no end.
-        tokens: The samples and tokens of a batch that the script noted before the session was opened.
-    """
-
-    room: int
-    overflows_left: int
-    tokens: TokenNote | None = None
-
-
-class Recorder(Process, ABC, Generic[S]):
+class Recorder(FrameworkRecorder[S]):
     """A recorder of one process, which opens a session for each step and installs captures that record into it.
 
     Args:
@@ -63,116 +39,49 @@ class Recorder(Process, ABC, Generic[S]):
         writes_empty_steps: True to write the files of a step without records.
 
     Attributes:
-        framework: The name of the framework.
         config: The settings of the recording.
-        captures: The captures, in the order in which they are installed; subclasses append theirs.
         record_counts: The number of records of each step that was written completely.
         lost: The failed write that ended the recording; None if there was none.
-        sender: The sender of calls, once one is needed; None if they are written.
         activity: What the program did, to explain what was not recorded.
     """
 
     reports_missing = True
     """True to print at the end what was not recorded although it was selected, and which calls differ from a golden."""
 
-    framework = ""
-    captures: list[Capture[S]]
-
     def __init__(self, config: Config, room: int = 0, *, writes_empty_steps: bool = True) -> None:
-        self._comparison = self._create_comparison(config)
-        self.config = config if self._comparison is None else self._comparison.config
+        comparison = create_comparison(config, self.framework, self)
+        self.config = config if comparison is None else comparison.config
         self.record_counts: dict[int, int] = {}
         self.lost: Loss | None = None
-        self.sender: Sender | None = None
         self.activity = Activity(config)
         self._writes_empty_steps = writes_empty_steps
         self._has_begun = False
         self._step = 0
-        self._session: S | None = None
-        self._carryover = Carryover(room, config.overflow_count)
-        self._claim = RunClaim(self)
-        self._on_record: Callable[[], None] | None = None
         self._threads = Threads()
         self._states = StateMachine()
         self._notices = Notices()
         self._conditions = self.new_conditions()
-        self._single: ModuleHookInterface[S] | None = None
-        self._request_slices: tuple[DimensionSlice, ...] = ()
-        self._token_window: TokenWindow[S] = TokenWindow(self._hook_calls)
-        self.captures = [self._conditions]
+        self._sessions = StepSessions(self, self._conditions, self._notices, Carryover(room, config.overflow_count))
+        self._sessions.comparison, self._sessions.on_loss = comparison, self._lose
+        self._control: CaptureControl[S] = CaptureControl(self._hook_calls)
+        self.captures.append(self._conditions)
         if hasattr(self, "_see"):
             self.captures.append(FormerHooks(self))
-        if hasattr(os, "register_at_fork"):
-            recorder = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: _abandon_in_child(recorder()))
-
-    # -- to be overridden for a framework -------------------------------------------------
-
-    @abstractmethod
-    def new_session(self, directory: StepDirectory, displayed_path: str) -> S:
-        """Return a new session of this framework.
-
-        Args:
-            directory: The directory of the step.
-            displayed_path: The path of the directory as the user wrote it, for the header of the run.
-        """
-
-    def new_modules(self) -> ModuleHookInterface[S]:
-        """Return new hooks of modules."""
-        return NoModuleHooks()
-
-    def new_conditions(self) -> ConditionCapture:
-        """Return a new capture of the conditions of steps."""
-        return ConditionCapture()
+        abandon_in_children(self)
 
     @property
-    def versions(self) -> dict[str, str]:
-        """Versions of the framework and its devices' packages, for the receiver of calls."""
-        return {}
+    def captures(self) -> list[Capture[S]]:
+        """The captures, in the order in which they are installed; subclasses append theirs."""
+        return self._control.captures
 
-    @abstractmethod
-    def register(self, holder: Any, attribute: str, name: str) -> None:
-        """Start recording the calls of ``holder.attribute``, under ``name`` and a count."""
+    @captures.setter
+    def captures(self, captures: list[Capture[S]]) -> None:
+        self._control.captures = captures
 
-    @abstractmethod
-    def restore(self, holder: Any, attribute: str) -> bool:
-        """Stop recording the calls of ``holder.attribute``; return False if they were not recorded."""
-
-    def _can_record(self) -> bool:
-        """Return False, after a warning, if the program runs in a way that cannot be recorded."""
-        return True
-
-    def _hook_calls(self, model: Any, before: Callable[..., None]) -> Any:
-        """Install a hook before each forward of the model; return a handle with a method ``remove``."""
-        return model.register_forward_pre_hook(before)
-
-    def _has_compiled_code(self) -> bool:
-        """Return True if the program compiled code, inside which the recorder may see no calls."""
-        return False
-
-    def _handle_closed_step(self, session: S) -> None:
-        """Use the complete files of a step; called after each step."""
-
-    def _blind(self) -> None:
-        """Do nothing; plugins with the former interface call this method of their base."""
-
-    # -- captures ----------------------------------------------------------------------------
-
-    def _install_captures(self, session: S, model: Any) -> None:
-        for capture in self.captures:
-            capture.install(session, model)
-        if self.state is RecorderState.PAUSED:
-            self._pause_captures()
-
-    def _pause_captures(self) -> None:
-        for capture in self.captures:
-            capture.pause()
-
-    def _remove_captures(self) -> None:
-        self._end_module_dump()
-        self._token_window.remove()
-        for capture in reversed(self.captures):
-            capture.remove()
+    @property
+    def sender(self) -> Sender | None:
+        """The sender of calls, once one is needed; None if they are written."""
+        return self._sessions.sender
 
     # -- the life of a step ----------------------------------------------------------------
 
@@ -189,9 +98,9 @@ class Recorder(Process, ABC, Generic[S]):
     @property
     def is_over(self) -> bool:
         """True once no later step can be recorded."""
-        if self.state is RecorderState.FINISHED or not self._carryover.overflows_left:
+        if self.state is RecorderState.FINISHED or not self._sessions.carryover.overflows_left:
             return True
-        return bool(self.config.steps) and self._step > max(self.config.steps)
+        return is_past_last_step(self.config, self._step)
 
     @defer_interrupts()
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
@@ -206,7 +115,7 @@ class Recorder(Process, ABC, Generic[S]):
                 under way, such a failure ends the recording with a message instead.
         """
         self.activity.add_start()
-        is_recorded = self._carryover.overflows_left and self._is_step_recorded()
+        is_recorded = self._sessions.carryover.overflows_left and self._is_step_recorded()
         if self.config.level == "debug":
             return
         if not is_recorded or not self._can_record():
@@ -216,20 +125,22 @@ class Recorder(Process, ABC, Generic[S]):
         if session is None:
             return
         try:
-            self._install_captures(session, model)
+            self._control.install(session, model)
+            if self.state is RecorderState.PAUSED:
+                self._control.pause()
         except BaseException as error:
             self._states.apply(Change.STOP)
-            self._remove_captures()  # leave nothing of a failed start in place
+            self._control.remove()  # leave nothing of a failed start in place
             if not isinstance(error, Exception):
                 raise
             self._handle_start_error(error, session)
             return
         self._has_begun = True
-        session.tokens, self._carryover.tokens = self._carryover.tokens or session.tokens, None
+        self._sessions.pass_tokens(session)
         session.active = session.lost is None
         self._states.apply(Change.START)
         if token_range is not None and model is not None:
-            self._token_window.install(session, model, token_range)
+            self._control.select_tokens(session, model, token_range)
 
     def select_request(self, scheduled_tokens: Mapping[str, int] | None) -> bool:
         """Record only the rows of the request that the configuration names, until the next call.
@@ -240,20 +151,18 @@ class Recorder(Process, ABC, Generic[S]):
         Returns:
             False if the batch does not hold the request.
         """
-        self._request_slices = ()
         if not scheduled_tokens or not self.config.request:
+            self._sessions.request_slices = ()
             return True
         request_slice = find_request_slice(self.config.request, scheduled_tokens)
+        self._sessions.request_slices = () if request_slice is None else (request_slice,)
         self.activity.add_batch(has_request=request_slice is not None)
-        if request_slice is not None:
-            self._request_slices = (request_slice,)
         return request_slice is not None
 
     def _check_later_steps(self) -> None:
         """Raise a UserError now if a later step is selected and its directory cannot be written."""
-        later = bool(self.config.steps) and self._step < max(self.config.steps)
-        if not self._has_begun and later and self.is_selected(self.config.ranks) and self._is_enabled():
-            check_place(self.config.dump_path)
+        if not self._has_begun:
+            check_later_steps(self.config, self._step, self)
         self._has_begun = True
 
     def _handle_start_error(self, error: Exception, session: S | None = None) -> None:
@@ -276,7 +185,7 @@ class Recorder(Process, ABC, Generic[S]):
             count: The number of records that the step had by then.
         """
         if self._states.apply(Change.LOSE):
-            complete_count = self._session.written_count if self._session is not None else 0
+            complete_count = self._sessions.current.written_count if self._sessions.current is not None else 0
             self.lost = Loss(failure, self._step, complete_count, count)
             print_loss(self.lost, self.complete_steps)
 
@@ -291,7 +200,7 @@ class Recorder(Process, ABC, Generic[S]):
         self._has_begun = True
         self.stop()
         self._close_session()
-        self._carryover.tokens = None
+        self._sessions.carryover.tokens = None
         self._step += 1
 
     @defer_interrupts()
@@ -300,28 +209,28 @@ class Recorder(Process, ABC, Generic[S]):
         self.stop()
         self._close_session()
         self._step = step
-        if not self._claim.is_made:  # a resumed training keeps the recorded steps before this one
-            self._claim.first_step = step
+        if not self._sessions.claim.is_made:  # a resumed training keeps the recorded steps before this one
+            self._sessions.claim.first_step = step
 
     def use_claim(self, claim: RunClaim) -> None:
         """Choose the directories of the run by another claim, before the first start."""
-        self._claim = claim
-        self._on_record = claim.note_rank
+        self._sessions.claim = claim
+        self._sessions.on_record = claim.note_rank
 
     def withdraw(self) -> None:
         """Stop recording in a forked child, and restore what the captures of its parent changed."""
         self.abandon()
-        self._remove_captures()
+        self._control.remove()
 
     @property
     def place(self) -> str:
         """The name of the directories of the process in its steps, such as ``rank0``."""
-        return self._claim.label
+        return self._sessions.claim.label
 
     def join_at(self, other: Recorder[Any]) -> None:
         """Begin at the step of another recorder of this process, which need not record anything itself."""
         self._step = other._step
-        self._claim.first_step = other._claim.first_step
+        self._sessions.claim.first_step = other._sessions.claim.first_step
         other.reports_missing = other.reports_missing and bool(other.activity.starts)
 
     def finish(self) -> None:
@@ -341,10 +250,9 @@ class Recorder(Process, ABC, Generic[S]):
             return
         self.stop()
         self._close_session()
-        for capture in self.captures:
-            capture.close()
+        self._control.close()
         self._states.apply(Change.FINISH)
-        self._claim.release()
+        self._sessions.claim.release()
 
     def missing_records(self) -> list[str]:
         """Return sentences on what was selected and not recorded, for the end of the program."""
@@ -357,17 +265,12 @@ class Recorder(Process, ABC, Generic[S]):
 
     def abandon(self) -> None:
         """Stop recording without writing anything; do nothing if no recording has begun."""
-        if self._claim.is_made:
+        if self._sessions.claim.is_made:
             self._leave_run()
 
     def _leave_run(self) -> None:
         """Stop recording without writing anything, because the run belongs to the parent process."""
-        self._claim.let_go()
-        if self.sender is not None:
-            self.sender.abandon()
-        if self._session is not None:
-            self._session.active = False
-        self._session = self.sender = self._comparison = None
+        self._sessions.leave_run()
         self._states.apply(Change.FINISH)
 
     @defer_interrupts()
@@ -375,15 +278,14 @@ class Recorder(Process, ABC, Generic[S]):
         """Stop recording and write the records."""
         if not self._states.apply(Change.STOP):
             return
-        session = self._session
+        session = self._sessions.current
         if session is not None:
-            for capture in self.captures:
-                capture.complete(session)
-        self._remove_captures()
+            self._control.complete(session)
+        self._control.remove()
         if session is not None:
             session.active = False
             if session.has_content:
-                self._choose_place(session)
+                self._sessions.choose_place(session, self._step)
             session.flush(although_empty=self._writes_empty_steps)
 
     # -- single values and modules -----------------------------------------------------------
@@ -418,114 +320,45 @@ class Recorder(Process, ABC, Generic[S]):
         """Note the samples and tokens of this step's batch, to be written with its records."""
         if not self._is_step_recorded():
             return
-        session = self._session
-        if session is None:
-            self._carryover.tokens = TokenNote.from_arguments(ids, positions, lengths)
-            return
-        with session.quiet():
-            session.tokens = TokenNote.from_arguments(ids, positions, lengths)
+        self._sessions.note_tokens(ids, positions, lengths)
 
     def module_dump(self, module: Any, name: str) -> None:
         """Record one module and nothing else, until ``module_dump_end``."""
         if not self._is_step_recorded():
             return
-        self._end_module_dump()
+        self._control.end_single()
         session = self._try_open_session()
         if session is None:
             return
         self._has_begun = session.active = True
         self._states.apply(Change.PAUSE)
-        self._pause_captures()
-        self._single = self.new_modules()
-        self._single.begin_step(session)
-        self._single.install([(f"{name}.{type(module).__name__}", module)], gradients=False)
+        self._control.record_single(session, self.new_modules(), name, module)
 
     def module_dump_end(self) -> None:
         """End the recording of a single module and record as before."""
-        if self._single is None:
+        if not self._control.end_single():
             return
-        self._end_module_dump()
         self._states.apply(Change.RESUME)
-        if self._session is not None:
-            self._session.flush()
-
-    def _end_module_dump(self) -> None:
-        """Remove the hooks of the single module and resume the captures that it paused."""
-        if self._single is None:
-            return
-        self._single.remove()
-        self._single = None
-        for capture in self.captures:
-            capture.resume()
+        if self._sessions.current is not None:
+            self._sessions.current.flush()
 
     # -- sessions --------------------------------------------------------------------------
 
     def _try_open_session(self) -> S | None:
         """Return the session of this step; None if its files cannot be created after training has begun."""
         try:
-            return self._open_session()
+            return self._sessions.open(self._step)
         except Exception as error:  # a training that has begun must go on whatever the error
             self._handle_start_error(error)
             return None
 
-    def _open_session(self) -> S:
-        label = self.label
-        if self._session is None:
-            directory = self._open_directory()
-            session = self.new_session(directory, self._format_place(join_label(self.config.stage, label)))
-            session.overflows_left = self._carryover.overflows_left
-            session.on_last_overflow = self._end_search
-            session.on_loss = self._lose
-            if self._comparison is not None:
-                self._comparison.begin_step(session, self._step, self._notices)
-            session.on_record = self._on_record
-            if isinstance(session, SendingMixin):
-                self.sender = self.sender or Sender.of(
-                    self.config, label, self.process_count, session.framework, self.versions
-                )
-                session.send_into(self.sender.outbox, self._step)
-                self.sender.begin_step(self._step)
-            elif self.config.conditions:
-                self._conditions.begin(session)
-            self._session = session
-        if self.config.slices or self.config.request:
-            self._session.collector.slices = (*self.config.slices, *self._request_slices)
-        return self._session
-
-    def _create_comparison(self, config: Config) -> GoldenComparison | None:
-        if config.diff_check is None:
-            return None
-        from probe_recording.diff_check.comparison import GoldenComparison  # loads the plugins
-
-        return GoldenComparison(config, self.framework, self)
-
     def report_comparison(self) -> None:
         """Print once which calls differ from the golden, if there is one."""
-        comparison, self._comparison = self._comparison, None
-        if comparison is not None and self.lost is None:
-            comparison.report()
-
-    def _format_place(self, label: str) -> str:
-        """Return the directory of the current step as the user would write it."""
-        return f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
-
-    def _choose_place(self, session: S) -> None:
-        """Choose the directory of the process, if its rank is known only now; a failure ends the recording."""
-        try:
-            label = self._claim.choose_label(self.config)
-        except (OSError, UserError) as error:
-            session.lose(error)
-            return
-        if label:
-            session.rename(self._format_place(label))
-
-    def _open_directory(self) -> StepDirectory:
-        """Return the directory of the current step."""
-        return self._claim.open_step(self.config, self._step)
+        self._sessions.report_comparison(is_complete=self.lost is None)
 
     def _close_session(self) -> None:
         """Complete the step; after an interrupt it is still open and can be closed again."""
-        session = self._session
+        session = self._sessions.current
         if session is not None:
             session.active = False
             self.activity.add_step(session.calls)
@@ -533,44 +366,14 @@ class Recorder(Process, ABC, Generic[S]):
                 session.note(
                     NOTHING_RECORDED, self.activity.explain(session.calls, self._get_position()).format_sentence()
                 )
-            self._conditions.end()
-            self._carryover.room = session.close()
-            is_kept = self._claim.complete_step()
+            is_complete = self._sessions.complete(session)
             self._handle_closed_step(session)
-            if session.lost is None and is_kept:
+            if is_complete:
                 self.record_counts[self._step] = session.count
-            self._carryover.overflows_left = session.overflows_left
-            self._session = None
-
-    def _end_search(self) -> None:
-        """End the search after the last overflow that was asked for; the training goes on."""
-        if self._session is not None:
-            self._session.active = False
-        self._carryover.overflows_left = 0
-        self._notices.print_once(
-            f"probe: {format_count(self.config.overflow_count, 'overflow')} recorded; the search ends, "
-            "the program goes on unrecorded."
-        )
+            self._sessions.drop_current()
 
     def _is_step_recorded(self) -> bool:
-        return self._states.allows(Change.START) and self._is_step_selected() and self._is_enabled()
+        return self._states.allows(Change.START) and self._is_step_selected() and self.config.read_enabled()
 
     def _is_step_selected(self) -> bool:
-        if self.config.steps and self._step not in self.config.steps:
-            last = max(self.config.steps)
-            if self._step > last:
-                self._notices.print_once(
-                    f"probe: step {last} was the last step to record; later steps are not recorded."
-                )
-            return False
-        return self._claim.may_record(self.config)
-
-    def _is_enabled(self) -> bool:
-        return self.config.read_enabled()
-
-
-def _abandon_in_child(recorder: Recorder[Any] | None) -> None:
-    """Stop the recorder of a forked child, because the run belongs to the parent process."""
-    if recorder is not None:
-        recorder.reports_missing = False
-        recorder.abandon()
+        return is_step_selected(self.config, self._step, self._notices) and self._sessions.claim.may_record(self.config)

@@ -7,58 +7,43 @@ be read at any moment. The files are described in docs/formats.md#dump-json.
 
 from __future__ import annotations
 
-import itertools
-import json
 import threading
 import traceback
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError
 from probe_core.store.names import is_gradient
-from probe_recording.conditions import CONDITIONS_FILE, Conditions
+from probe_recording.conditions import Conditions
 from probe_recording.config import Config
-from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
+from probe_recording.directory import StepDirectory
 from probe_recording.entry import Entry
-from probe_recording.file_names import LOST_FIELD, PROBE_FIELD, SELECTED_TENSORS_FIELD, SLICES_FIELD, UNFINISHED_FIELD
 from probe_recording.filters import Filter
+from probe_recording.framework_session import FrameworkSession
 from probe_recording.interrupts import defer_interrupts
-from probe_recording.leaves import Save, Tree, drop_data_names, encode, encode_names, quote
+from probe_recording.leaves import Save, Tree, drop_data_names, encode
 from probe_recording.loss import WriteFailure, describe_failure
-from probe_recording.overflow import has_overflow
-from probe_recording.recorded_settings import SETTINGS_FIELD
-from probe_recording.sites import Stack, StackTable
-from probe_recording.slices import describe_slices
-from probe_recording.step_phases import STEP_PHASES_FILE, StepPhases
+from probe_recording.overflow_search import OverflowSearch
+from probe_recording.record_table import RecordTable
+from probe_recording.sites import Stack
+from probe_recording.step_files import StepFiles
+from probe_recording.step_phases import StepPhases
 from probe_recording.tensor_selection import TensorSelection
-from probe_recording.tokens import TOKENS_FILE, TokenNote
+from probe_recording.tensor_store import Store
+from probe_recording.tokens import TokenNote
 
 if TYPE_CHECKING:
-    from probe_recording.values import Collector
-
-
-class Store(Protocol):
-    """A store for the data of one step's tensors."""
-
-    def save(self, name: str, tensor: Any) -> str | None:
-        """Store a tensor and return its ``data_name``; return None if it cannot be stored."""
-
-    def flush(self) -> None:
-        """Write everything saved so far, so that it survives a crash."""
-
-    def close(self) -> int:
-        """Complete the files and return the number of bytes that the next file should reserve for its header."""
+    pass
 
 
 FLUSH_INTERVAL_RECORDS = 1000
 """Smallest number of new records between two flushes of a step; large steps wait for a quarter more records."""
 
 
-class Session(ABC):
+class Session(FrameworkSession):
     """The recording of one step and rank; subclasses add how tensors of their framework are copied and stored.
 
     Args:
@@ -68,17 +53,12 @@ class Session(ABC):
         room: Bytes that the tensor file should reserve for its header.
 
     Attributes:
-        framework: The name of the framework in the header of the run.
-        suffix: The suffix of the names of tensor files.
-        least_room: The smallest value of ``room``.
-        collector: The converter of values into leaves.
         room: Bytes that the tensor file should reserve for its header.
         active: True while calls are recorded.
         config: The settings of the recording.
         filter: The filter of records.
         path: The directory of the step.
-        overflows_left: The number of overflows to record until the search ends; negative for no end.
-        on_last_overflow: A function to call after the last of these overflows.
+        overflows: The search of the task ``overflow_check``.
         lost: The failed write that ended the recording; None if there was none.
         written_count: The number of records in the file on disk.
         on_loss: A function to call when a write fails, with the failure and the number of records.
@@ -90,11 +70,6 @@ class Session(ABC):
         held: The tensors that are stored if their call differs from a golden; None without a golden.
     """
 
-    framework = ""
-    suffix = ".npy"
-    least_room = 0
-    collector: Collector
-
     def __init__(self, config: Config, directory: StepDirectory, shown: str, room: int = 0) -> None:
         self.config = config
         self.filter = Filter(config)
@@ -102,23 +77,11 @@ class Session(ABC):
         self.room = room
         self.lock = threading.RLock()
         self.path = directory.path
-        self._directory = directory
-        self._shown = shown
-        self._notes: dict[str, Any] = {SETTINGS_FIELD: config.repeated} if config.repeated else {}
-        if slices := describe_slices(config.slices, has_request=bool(config.request)):
-            self._notes[SLICES_FIELD] = slices
-        if config.task == "statistics" and config.saves_tensors:
-            self._notes[SELECTED_TENSORS_FIELD] = True
         self.calls: dict[str, int] = {}
-        self._order = itertools.count()
-        self._entries: list[Entry] = []
-        self._open_entries: dict[str, Entry] = {}
-        self._parents: dict[str, str | None] = {}
-        self._stacks = StackTable()
-        self._held_tensors: dict[str, list[tuple[str, Any]]] = {}
+        self._files = StepFiles(config, directory, self.framework, shown)
+        self._records = RecordTable(has_parents=config.modules)
         self._is_overflow_check = config.task == "overflow_check"
-        self.overflows_left = config.overflow_count
-        self.on_last_overflow: Callable[[], None] | None = None
+        self.overflows = OverflowSearch(self, self.store_tensor, config.overflow_count)
         self.lost: WriteFailure | None = None
         self.written_count = 0
         self.on_loss: Callable[[WriteFailure, int], None] | None = None
@@ -127,10 +90,8 @@ class Session(ABC):
         self.conditions: Conditions | None = None
         self.tokens: TokenNote | None = None
         self.held: TensorSelection | None = None
-        self._unfinished_span = (0, 0)
         self._flushed_count = 0
         self._changed = False
-        self._is_new = True
         self._logged_error_types: set[type[BaseException]] = set()
         self._store: Store | None = None
         self._saves_all = config.task == "tensor"
@@ -153,7 +114,7 @@ class Session(ABC):
     def has(self, key: str) -> bool:
         """Return True if there is a record of this name."""
         with self.lock:
-            return key in self._open_entries or any(entry.key == key for entry in self._entries)
+            return self._records.has(key)
 
     def take_back(self, prefix: str, number: int) -> None:
         """Undo the count of a call that raised, unless a later call has been counted since."""
@@ -161,7 +122,7 @@ class Session(ABC):
             if self.calls.get(prefix) == number + 1:
                 self.calls[prefix] = number
             for key in (f"{prefix}.{number}.forward", f"{prefix}.forward.{number}"):
-                self._held_tensors.pop(key, None)
+                self.overflows.release(key)
                 if self.held is not None:
                     self.held.take_back(key)
 
@@ -181,7 +142,7 @@ class Session(ABC):
         if self.lost is not None:
             return None
         if self._is_overflow_check:
-            return partial(self._hold_tensor, key, fleeting)
+            return partial(self.overflows.hold, key, fleeting)
         if self._saves_all:
             return self.store_tensor
         listed = self.config.tensor_names
@@ -207,20 +168,11 @@ class Session(ABC):
             self.on_record()
         with self.lock:
             self._changed = True
-            entry.order = next(self._order)
-            self._entries.append(entry)
-            if stack is not None and self.config.extra_info:
-                self._stacks.add(key, stack)
-            if self.config.modules:
-                if parent is not None:
-                    self._parents.setdefault(parent, None)  # optimizer and clip_grad are no modules
-                self._parents[key] = parent
+            self._records.add(entry, stack if self.config.extra_info else None, parent)
             if self.held is not None:
                 self.held.add(entry, parent)
-            if (
-                len(self._entries) >= self._flushed_count + max(FLUSH_INTERVAL_RECORDS, self._flushed_count // 4)
-                and not self.is_waiting
-            ):
+            interval = max(FLUSH_INTERVAL_RECORDS, self._flushed_count // 4)
+            if len(self._records.complete_entries) >= self._flushed_count + interval and not self.is_waiting:
                 self.flush()
         return entry
 
@@ -235,19 +187,13 @@ class Session(ABC):
             parent: The backward record of the surrounding module, or None.
         """
         with self.lock:
-            entry = self._open_entries.get(key)
-            if entry is None:
-                entry = self._open_entries[key] = Entry(key, fields)
-                if parent is not None or (self.config.modules and not is_gradient(key)):
-                    self._parents[key] = parent
-        return entry
+            return self._records.open(key, fields, parent)
 
     def note_arrival(self, entry: Entry) -> None:
         """Note that a value was added to an open record, which moves it to the end of the order."""
         with self.lock:
             self._changed = True
-            entry.order = next(self._order)
-            entry.text = None
+            self._records.note_arrival(entry)
             if self.held is not None and is_gradient(entry.key):
                 self.held.note_arrival(entry)
 
@@ -255,21 +201,20 @@ class Session(ABC):
         """Close an open record."""
         with self.lock:
             self._changed = True
-            if self._open_entries.pop(entry.key, None) is not None:
+            if self._records.open_entries.pop(entry.key, None) is not None:
                 if self._is_overflow_check and not self._store_if_overflowed(entry.key, entry.fields):
                     return
-                self._entries.append(entry)
+                self._records.complete_entries.append(entry)
                 if self.held is not None:
-                    self.held.add(entry, self._parents.get(entry.key))
+                    self.held.add(entry, self._records.get_parent(entry.key))
 
     def add_module(self, key: str, parent: str | None) -> None:
         """Note that a module's forward has begun, so that it precedes its children in ``construct.json``."""
-        self._parents.setdefault(key, parent)
+        self._records.add_module(key, parent)
 
     def note(self, name: str, value: Any) -> None:
         """Add a field to probe's own section of the header."""
-        self._notes[name] = value
-        self._is_new = True
+        self._files.note(name, value)
 
     def failed(self, stage: str, name: str, error: BaseException) -> None:
         """Write an error of the recorder to the error log of the step; the training continues.
@@ -286,7 +231,7 @@ class Session(ABC):
                 return
             self._logged_error_types.add(type(error))
         stack = (line.rstrip() for line in traceback.format_stack(limit=40))
-        problem = self._directory.log(stage, name, error, stack)
+        problem = self._files.directory.log(stage, name, error, stack)
         if problem is not None:
             self.lose(problem)
 
@@ -305,69 +250,22 @@ class Session(ABC):
                 self.lose(error)
                 return None
 
-    def _hold_tensor(self, key: str, fleeting: bool, name: str, tensor: Any) -> str:
-        """Keep a tensor in memory until its record is complete and can be tested for overflows."""
-        self._held_tensors.setdefault(key, []).append((name, self.copy_of(tensor) if fleeting else tensor))
-        return name + self.suffix
-
     def _store_if_overflowed(self, key: str, fields: dict[str, Tree]) -> bool:
         """Store the tensors of a record that holds nan or an infinity, count it, and return True; else return False."""
-        tensors = self._held_tensors.pop(key, [])
-        if not self.has_overflowed(fields) or self.overflows_left == 0:
+        if not self.overflows.store_overflow(key, fields) or self.lost is not None:
             return False
-        with self.quiet():
-            for name, tensor in tensors:
-                self.store_tensor(name, tensor)
-        if self.lost is not None:
-            return False
-        self.overflows_left -= 1
-        if self.overflows_left == 0 and self.on_last_overflow is not None:
-            self.on_last_overflow()
+        self.overflows.count_down()
         return True
-
-    # -- overridden by frameworks ---------------------------------------------------------
-
-    @abstractmethod
-    def quiet(self) -> AbstractContextManager[Any]:
-        """Return a context inside which no computation is recorded."""
-
-    @abstractmethod
-    def will_have_gradient(self, value: Any) -> bool:
-        """Return True if ``value`` is a tensor whose gradient will be computed."""
-
-    def expect_gradient(self, tensor: Any, hook: Callable[[Any], None]) -> None:
-        """Call ``hook`` with the gradient of a tensor when it arrives."""
-        tensor.register_hook(hook)
-
-    @abstractmethod
-    def new_store(self) -> Store:
-        """Return a new store for the tensors of this step; called when the first tensor is saved."""
-
-    @abstractmethod
-    def copy_of(self, tensor: Any) -> Any:
-        """Return a copy of a tensor that may be overwritten."""
-
-    def has_overflowed(self, fields: dict[str, Tree]) -> bool:
-        """Return True if the record holds nan or an infinity."""
-        return has_overflow(list(fields.values()))
-
-    @property
-    def is_waiting(self) -> bool:
-        """True while statistics are still on a device."""
-        return False
-
-    def read_back(self) -> None:  # noqa: B027 - without devices there is nothing to fetch
-        """Fetch the statistics that are still on a device."""
 
     @property
     def tensors(self) -> Path:
         """The directory for the data of tensors; reading this property creates the step's directory."""
-        return self._directory.tensors
+        return self._files.directory.tensors
 
     @property
     def kernels(self) -> Path:
         """The directory for a device's own dump of kernels; reading it creates the step's directory."""
-        return self._directory.kernels
+        return self._files.directory.kernels
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -379,8 +277,8 @@ class Session(ABC):
         Args:
             although_empty: True to write the files even if there are no records.
         """
-        has_begun = although_empty or self._directory.has_begun
-        is_new = self._is_new or (self.step_phases is not None and self.step_phases.changed)
+        has_begun = although_empty or self._files.directory.has_begun
+        is_new = self._files.is_new or (self.step_phases is not None and self.step_phases.changed)
         if self.lost is not None or not (self._changed or (has_begun and is_new)):
             return
         try:
@@ -390,69 +288,31 @@ class Session(ABC):
                     self.held.compare()
                 if self._store is not None:
                     self._store.flush()
-                if self.config.extra_info and self.config.level != "debug":
-                    self._write_extra()
+                self._files.write_extra(self._records)
                 self._write_step_phases()
-                self._write_conditions()
-                self._write()
+                self._files.write_conditions(self.conditions)
+                self._write_records()
         except Exception as error:  # no error may end the training
             self.lose(error)
 
     def _list_waiting_entries(self) -> list[Entry]:
         """Return the open records in which at least one value arrived."""
-        return [] if self._is_overflow_check else [entry for entry in self._open_entries.values() if entry.order >= 0]
+        return [] if self._is_overflow_check else self._records.list_arrived()
 
-    def _list_lines(self) -> list[str]:
-        entries = [*self._entries, *self._list_waiting_entries()]
-        entries.sort(key=lambda entry: entry.order)
-        open_ids = {id(entry) for entry in self._open_entries.values()}
-        lines = []
-        for entry in entries:
-            text = entry.text
-            if text is None:
-                text = encode(entry.fields) if self.held is None else self.held.encode_open(entry)
-                text = f"{quote(entry.key)}: {text}"
-                if id(entry) not in open_ids:
-                    entry.text, entry.fields = text, {}
-            lines.append(text)
-        return lines
-
-    def _write_extra(self) -> None:
-        self._directory.write("stack.json", self._stacks.text())
-        self._directory.write("construct.json", encode_names(self._parents))
+    def _encode_entry(self, entry: Entry) -> str:
+        return encode(entry.fields) if self.held is None else self.held.encode_open(entry)
 
     def _write_step_phases(self) -> None:
-        if self.step_phases is not None and self.step_phases.changed:
-            self._directory.write(STEP_PHASES_FILE, self.step_phases.text(self.framework))
+        self._files.write_step_phases(self.step_phases)
         if self.tokens is not None:
-            self._directory.write(TOKENS_FILE, self.tokens.text())
+            self._files.write_tokens(self.tokens)
             self.tokens = None
 
-    def _write_conditions(self) -> None:
-        if self.conditions is not None and self.conditions.changed:
-            self._directory.write(CONDITIONS_FILE, self.conditions.text(self.framework))
-
-    def _write(self) -> None:
-        """Write the records; the header marks the step as unfinished until ``close`` overwrites the mark."""
-        lines = self._list_lines()
-        saved = self._store is not None
-        head = {
-            "task": self.config.task,
-            "level": self.config.level,
-            "framework": self.framework,
-            PROBE_FIELD: {UNFINISHED_FIELD: True, **self._notes},
-            "dump_data_dir": f"{self._shown}/dump_tensor_data" if saved else None,
-        }
-        text = json.dumps(head)[:-1] + ', "data": {' + ("\n " if lines else "") + ",\n ".join(lines) + "\n}}\n"
-        self._directory.write(self._file, text)
-        mark = f'"{UNFINISHED_FIELD}": true' + (", " if self._notes else "")
-        self._unfinished_span = text.index(mark), len(mark)
-        self._flushed_count, self.written_count = len(self._entries), len(lines)
-        self._changed = self._is_new = False
-
-    @property
-    def _file(self) -> str:
-        return DEBUG_FILE if self.config.level == "debug" else DUMP_FILE
+    def _write_records(self) -> None:
+        lines = self._records.encode_lines(self._list_waiting_entries(), self._encode_entry)
+        self._files.write_records(lines, has_tensors=self._store is not None)
+        self._flushed_count, self.written_count = len(self._records.complete_entries), len(lines)
+        self._changed = False
 
     def close(self) -> int:
         """Complete the step.
@@ -461,7 +321,7 @@ class Session(ABC):
             Bytes that the tensor file of the next step should reserve for its header.
         """
         if self._is_overflow_check:
-            for entry in [entry for entry in self._open_entries.values() if entry.order >= 0]:
+            for entry in self._records.list_arrived():
                 self.complete(entry)  # values that are still missing will not arrive
         self._finish_comparison()
         self.flush()
@@ -470,10 +330,10 @@ class Session(ABC):
             with defer_interrupts(), self.lock, self.quiet():
                 if self._store is not None:
                     room = max(self.least_room, self._store.close())
-                if self.lost is None and self._directory.has_begun:
-                    self._write_conditions()
-                if self.lost is None and self._unfinished_span[1]:
-                    self._directory.overwrite_with_spaces(self._file, *self._unfinished_span)
+                if self.lost is None and self._files.directory.has_begun:
+                    self._files.write_conditions(self.conditions)
+                if self.lost is None:
+                    self._files.mark_complete()
         except Exception as error:  # no error may end the training
             self.lose(error)
         return room
@@ -484,7 +344,7 @@ class Session(ABC):
             return
         try:
             with self.lock:
-                self.held.finish([*self._open_entries.values()])
+                self.held.finish([*self._records.open_entries.values()])
                 self._changed = True
         except Exception as error:  # no error may end the training
             self.failed("comparison with the golden", "", error)
@@ -496,10 +356,10 @@ class Session(ABC):
                 return
             self.lost = describe_failure(error, self.path)
             self.active = False
-            self._held_tensors.clear()
+            self.overflows.clear()
             count = self.count
             if not isinstance(error, (OSError, UserError)):
-                self._directory.log("write", self._file, error, [])
+                self._files.directory.log("write", self._files.name, error, [])
             with self.quiet():
                 self._write_remaining_files()
             self._store = None
@@ -509,36 +369,35 @@ class Session(ABC):
     def _write_remaining_files(self) -> None:
         """Write each file separately, because the reason of the loss may concern only one of them."""
         assert self.lost is not None
-        self.note(LOST_FIELD, self.lost.what)
+        self._files.note_loss(self.lost.what)
         with suppress(Exception):
             self.read_back()
         try:
             if self._store is not None:
                 self._store.close()
         except Exception:  # tensors saved after the last flush cannot be read
-            for entry in [*self._entries, *self._open_entries.values()]:
+            for entry in [*self._records.complete_entries, *self._records.open_entries.values()]:
                 if entry.text is None:
                     drop_data_names(entry.fields)
         with suppress(Exception):
-            if self.config.extra_info and self.config.level != "debug":
-                self._write_extra()
+            self._files.write_extra(self._records)
         with suppress(Exception):
             self._write_step_phases()
         with suppress(Exception):
-            self._write_conditions()
+            self._files.write_conditions(self.conditions)
         with suppress(Exception):
-            self._write()
+            self._write_records()
 
     def rename(self, shown: str) -> None:
         """Change the name of the directory in the header of the run."""
-        self._shown = shown
+        self._files.shown = shown
 
     @property
     def has_content(self) -> bool:
         """True if there are records, or files in the directory."""
-        return bool(self.count) or self._directory.has_begun
+        return bool(self.count) or self._files.directory.has_begun
 
     @property
     def count(self) -> int:
         """The number of records."""
-        return len(self._entries) + len(self._list_waiting_entries())
+        return len(self._records.complete_entries) + len(self._list_waiting_entries())

@@ -21,7 +21,7 @@ class DumperSpec(ImportedSpec):
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec(Spec):
-    """A task of the debugger (the factory makes a ``probe_recording.TaskRecorder``).
+    """A task of the debugger (the factory makes a ``probe_recording.api.TaskRecorder``).
 
     The factory is called with the ``Config`` and the name of the framework. It should import the framework
     only then.
@@ -29,7 +29,7 @@ class TaskSpec(Spec):
     Attributes:
         frameworks: The frameworks whose debuggers offer the task.
         fields: The fields of the task's section in config.json.
-        settings: The address of a function that receives the section as ``probe_recording.Fields``, and
+        settings: The address of a function that receives the section as ``probe_recording.api.Fields``, and
             returns ``Config.settings``, an object that can be compared.
     """
 
@@ -68,7 +68,7 @@ def check_task(spec: TaskSpec) -> None:
 
 @dataclass(frozen=True, slots=True)
 class InterceptorSpec(Spec):
-    """An interceptor of API calls (the factory makes a ``probe_recording.CallInterceptor``).
+    """An interceptor of API calls (the factory makes a ``probe_recording.api.CallInterceptor``).
 
     The factory is called with the ``Config``. It should import the framework only then.
 
@@ -88,7 +88,7 @@ class InterceptorSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class CaptureSpec(Spec):
-    """A capture of conditions (the factory makes a ``probe_recording.ConditionCapture``).
+    """A capture of conditions (the factory makes a ``probe_recording.api.ConditionCapture``).
 
     The factory is called without arguments. It should import the framework only then.
 
@@ -116,7 +116,7 @@ class CaptureSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class RecorderSpec(Spec):
-    """A recorder of a framework (the factory makes a ``probe_recording.Recorder``).
+    """A recorder of a framework (the factory makes a ``probe_recording.api.Recorder``).
 
     The factory is called with the ``Config`` and ``finds_models=True``, so that the modules of models that are
     called are recorded although ``start`` is given none. It should import the framework only then.

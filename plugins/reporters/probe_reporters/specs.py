@@ -6,7 +6,7 @@ from probe_core.plugins.specs import PolicySpec
 
 
 class HighlightSpec(PolicySpec):
-    """A highlighter, which marks rows of an op (makes a ``probe_reporters.Highlighter``)."""
+    """A highlighter, which marks rows of an op (makes a ``probe_reporters.api.Highlighter``)."""
 
     __slots__ = ()
 

@@ -8,13 +8,13 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import CommandSpec
 
 if TYPE_CHECKING:
-    from probe_recording import TaskSpec
+    from probe_recording.api import TaskSpec
 
 
 @hookimpl
 def probe_tasks() -> list[TaskSpec]:
     """Return the tasks of the debugger."""
-    from probe_recording import TaskSpec
+    from probe_recording.api import TaskSpec
 
     from probe_watch.free_benchmark.settings import FIELDS
 

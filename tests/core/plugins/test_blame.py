@@ -23,7 +23,7 @@ import numpy as np
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.model import Advice, Measurement
 from probe_precheck.specs import StandardSpec
-from probe_reporters import HighlightSpec
+from probe_reporters.api import HighlightSpec
 from probe_core.plugins.specs import CommandSpec, MatcherSpec, MetricSpec, Needs, ReaderSpec, ReporterSpec, ViewSpec
 """
 
@@ -366,7 +366,7 @@ def probe_highlighters():
 
 def test_an_executor_at_fault_is_named(faulty: Any, compare: Any, probe: Any) -> None:
     faulty("""
-from probe_ranks import ExecutorSpec, Place
+from probe_ranks.api import ExecutorSpec, Place
 
 class Mine:
     place = Place.MACHINE

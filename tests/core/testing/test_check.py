@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from probe_recording import DumperSpec
+from probe_recording.specs import DumperSpec
 
 from probe_core.cli.main import cli
 from probe_core.errors import UserError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from probe_diagnosis.hooks import probe_judges
 from probe_metrics.hooks import probe_highlighters
-from probe_reporters import HighlightSpec
+from probe_reporters.api import HighlightSpec
 from probe_reporters.testing import HighlighterConformance
 from support.conformance import METRICS, TENSOR_POLICIES, failing
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_reporters import HighlightSpec
+from probe_reporters.api import HighlightSpec
 from probe_reporters.hooks import probe_outputs
 
 from probe_core.cli.main import cli

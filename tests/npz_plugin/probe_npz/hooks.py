@@ -1,6 +1,6 @@
 """Hooks of the npz plugin; probe imports them at every start, so they import nothing heavy."""
 
-from probe_matching import NameRule
+from probe_matching.api import NameRule
 
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import ReaderSpec

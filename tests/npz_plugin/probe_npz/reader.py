@@ -10,7 +10,7 @@ import json
 from collections import Counter
 
 import numpy as np
-from probe_matching import Dialect, NameTable
+from probe_matching.api import Dialect, NameTable
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.model import Kind, Mode, Record, Side, Slot, Statistics, Value

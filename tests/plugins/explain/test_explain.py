@@ -205,7 +205,7 @@ def test_ctrl_c_leaves_what_is_finished(
 
 
 def test_a_lost_call_is_named(dump: Path, probe: Probe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from probe_precheck import Lost
+    from probe_precheck.supervisor import Lost
 
     def lost(setup: Any, jobs: Any, *_: Any, **__: Any) -> Any:
         for job in jobs:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_matching import NameRule, NameTable
+from probe_matching.api import NameRule, NameTable
 from probe_pytorch.reader import PyTorchReader
 from support import DATA
 from support.probe import Probe

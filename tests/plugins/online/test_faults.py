@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_precheck import Settings
-from probe_recording import PREFIX, FrameKind
+from probe_precheck.settings import Settings
 from probe_recording.sending import tcp, transport
+from probe_recording.sending.message import PREFIX, FrameKind
 from support.runs.faulty import Truth, all_is_known, check, trained
 from support.runs.inprocess import receiving
 from support.runs.relaying import Cut, relay

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import PREFIX, FrameKind, encode_call_head, encode_frame
 from probe_recording.sending import transport
+from probe_recording.sending.message import PREFIX, FrameKind, encode_call_head, encode_frame
 from support import TESTS
 from support.programs import training
 from support.programs.preloaded import PreloadedPopen

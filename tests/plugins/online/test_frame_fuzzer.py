@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import PREFIX, FrameKind, encode_frame, parse_prefix
+from probe_recording.sending.message import PREFIX, FrameKind, encode_frame, parse_prefix
 from support.runs.receiving import Client, Receiver, names_in, receiver, result_rows
 
 from probe_core.cli.main import EXIT_DATA_LOST

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from probe_online.server import MAX_SENDERS
-from probe_recording import PREFIX, FrameKind, encode_call_head, encode_frame
+from probe_recording.sending.message import PREFIX, FrameKind, encode_call_head, encode_frame
 from support.runs.receiving import Client, Receiver, receiver, send_over
 
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED

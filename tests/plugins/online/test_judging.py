@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 from probe_online.judging import JudgeSetup, SentRows, create_tables, run_sent_call
-from probe_precheck import Call, Column, RecordedCalls, RunnerOptions, Settings, cells, rerunnable
+from probe_precheck.api import Call, Column, RunnerOptions
 from probe_precheck.assignment import Assignment
+from probe_precheck.calls import RecordedCalls, rerunnable
 from probe_precheck.comparison import compare_details, write_comparison
-from probe_precheck.csvfile import cell_text, read_table
+from probe_precheck.csvfile import cell_text, cells, read_table
 from probe_precheck.results import ResultFiles
-from probe_precheck.settings import PRECISION
+from probe_precheck.settings import PRECISION, Settings
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, RESULT
 from probe_pytorch.precheck.runner import PyTorchRunner
 from support.runs.recording import recording
@@ -165,7 +166,7 @@ def test_a_broken_operator_is_an_error_by_its_standard(dump: Path, tmp_path: Pat
 
 
 def test_tables_for_ends_with_step_and_session() -> None:
-    from probe_precheck import Tables
+    from probe_precheck.tables import Tables
 
     assignment = Assignment(MANAGER, "guide")
     assert [column.chinese for column in create_tables(2, Tables(), assignment).result] == [

@@ -10,7 +10,7 @@ from probe_online import words
 from probe_online.accounts import CallKey
 from probe_online.ledger import Ledger
 from probe_online.settings import ReceptionPlace, parse_host_and_port, parse_receiver_config, parse_receiver_options
-from probe_precheck import Status
+from probe_precheck.api import Status
 
 from probe_core.errors import UserError
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from probe_recording import PREFIX, FrameKind
+from probe_recording.sending.message import PREFIX, FrameKind
 from support.probe import Probe
 from support.runs.receiving import RESULTS, Client, names_in, receiver, result_rows, send_all
 from support.runs.sent import with_rank

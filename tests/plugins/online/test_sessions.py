@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from probe_recording import FrameKind, encode_frame, parse_call, parse_frame_file
+from probe_recording.sending.message import FrameKind, encode_frame, parse_call, parse_frame_file
 from support.probe import Probe
 from support.runs.receiving import RESULTS, Client, receiver, result_rows, send_over
 

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from probe_recording import FrameKind, create_sender_context
+from probe_recording.sending.message import FrameKind
+from probe_recording.sending.tls import create_sender_context
 from support.probe import Probe
 from support.runs.receiving import Client, receiver, send_all
 

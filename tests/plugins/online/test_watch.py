@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from probe_recording import FrameKind, encode_frame
+from probe_recording.sending.message import FrameKind, encode_frame
 from support.runs.receiving import names_in, receiver, result_rows
 
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED

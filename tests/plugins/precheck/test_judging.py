@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from probe_precheck import Array, Assignment, Call, Judge, Outcome, Outputs, Status, result_cells, rule_of
+from probe_precheck.api import Array, Call, Outcome, Outputs, Status
+from probe_precheck.assignment import Assignment
+from probe_precheck.checking import rule_of
+from probe_precheck.judging import Judge
+from probe_precheck.results import result_cells
 
 from probe_core.plugins.manager import Manager
 

@@ -7,20 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_precheck import (
-    Call,
-    NotRun,
-    Range,
-    Rules,
-    Unbuildable,
-    common_value,
-    file_name,
-    literal_of,
-    max_input_bytes,
-    one_line,
-    range_of,
-    script_of,
-)
+from probe_precheck.api import Call, NotRun, Unbuildable, common_value, file_name, range_of
+from probe_precheck.memory import max_input_bytes
+from probe_precheck.model import one_line
+from probe_precheck.rebuild import Range
+from probe_precheck.rules import Rules
+from probe_precheck.scripts import literal_of, script_of
 from support.cases import every
 
 inf, nan = math.inf, math.nan

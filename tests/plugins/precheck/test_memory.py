@@ -8,23 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_precheck import (
-    Array,
-    Call,
-    Job,
-    Lost,
-    Outcome,
-    Outputs,
-    RunnerOptions,
-    Status,
-    Unbuildable,
-    checking,
-    limit_call,
-    max_call_bytes,
-    max_input_bytes,
-    memory,
-    supervise,
-)
+from probe_precheck import checking, memory
+from probe_precheck.api import Array, Call, Outcome, Outputs, RunnerOptions, Status, Unbuildable
+from probe_precheck.memory import max_call_bytes, max_input_bytes
+from probe_precheck.rebuild import limit_call
+from probe_precheck.supervisor import Job, Lost, supervise
 from support.programs import supervised
 
 

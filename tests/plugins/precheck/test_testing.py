@@ -12,12 +12,11 @@ import probe_metrics.hooks
 import probe_pytorch.hooks
 import probe_sample.hooks
 import pytest
-from probe_precheck import (
+from probe_precheck.api import (
     Array,
     Call,
     Judged,
     Judgement,
-    Numbers,
     Outcome,
     Output,
     Outputs,
@@ -28,6 +27,7 @@ from probe_precheck import (
     Status,
     StatusRuleSpec,
 )
+from probe_precheck.model import Numbers
 from probe_precheck.testing import calls_of, check_runner, check_standard, check_status_rule
 from probe_pytorch.reader import PyTorchReader
 from support.runs.recorded import forward, scalar, tensor, write_run

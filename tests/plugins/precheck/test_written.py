@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_precheck import Results, read_check
+from probe_precheck.model import Results
+from probe_precheck.written import read_check
 from support.runs.checked_files import APIS, CALLS, SKIPPED, TIME, WRONG, details_of, write_check
 
 from probe_core.errors import UserError

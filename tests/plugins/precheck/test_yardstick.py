@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from probe_precheck import Array, Call, Measured, Output, measure, rounding_message, summands
-from probe_precheck.yardstick import limits
+from probe_precheck.api import Array, Call, Output
+from probe_precheck.yardstick import Measured, limits, measure, rounding_message, summands
 
 RANDOM = np.random.default_rng(7)
 INF, NAN = math.inf, math.nan

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_pytorch import ptfile
 from probe_pytorch.ptfile import load_pt
-from probe_recording.file_names import SMALL_FILE
+from probe_recording.reading.memory import SMALL_FILE
 from support.measuring import PROPERTY
 from support.runs.pt_builder import ONES, archive, program, tensor
 from support.sampling import examples

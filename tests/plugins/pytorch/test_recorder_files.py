@@ -159,7 +159,7 @@ def test_data_fit_the_records_between_the_files_of_a_flush(tmp_path: Path, monke
         found.stop()
         found.start(model)
         train(model, 1)
-        session = found.debugger._recorder._session
+        session = found.debugger._recorder._sessions.current
         assert session is not None
         with monkeypatch.context() as patch:
             patch.setattr(type(session), "_write", lambda *_: read(found.directory()))

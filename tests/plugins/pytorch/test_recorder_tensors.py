@@ -277,5 +277,5 @@ def test_a_number_too_long_for_python_to_print(tmp_path: Path) -> None:
         found.stop()
         assert "Module.0.Takes.forward.0" in found.records()
     finally:
-        found.debugger._recorder._session = None
+        found.debugger._recorder._sessions.current = None
         found.finish()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_ranks import ISOLATION_FLAGS
+from probe_ranks.processes import ISOLATION_FLAGS
 from support.runs.scripts import (
     TRAIN,
     filled_steps,

@@ -18,8 +18,11 @@ import pytest
 import torch
 from probe_pytorch.ptfile import load_pt
 from probe_pytorch.session import TorchSendingSession
-from probe_recording import FrameKind, SentTensors, Tensors, leaf_of, parse_call, parse_frame_file
+from probe_recording.api import leaf_of
+from probe_recording.reading.tensors import Tensors
 from probe_recording.sending import transport
+from probe_recording.sending.body import SentTensors
+from probe_recording.sending.message import FrameKind, parse_call, parse_frame_file
 from support.programs import models, training
 from support.programs.interrupts import let_interrupts_in
 from support.programs.preloaded import PreloadedPopen

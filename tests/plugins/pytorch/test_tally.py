@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from probe_pytorch import statistics
 from probe_pytorch.statistics import TENSOR, describe, encode, measure
 from probe_pytorch.values import TorchCollector
-from probe_recording import TensorLeaf
+from probe_recording.api import TensorLeaf
 from probe_recording.leaves import encode as encode_tree
 from torch import Tensor
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from probe_ranks.layout import find_ranks, pair_runs
 
 from probe_core.errors import UserError
 from probe_core.store.files import DEFAULT_RECORD_FILES
-from probe_core.store.layout import find_ranks, pair_runs
 
 ONE = (DEFAULT_RECORD_FILES[0],)
 

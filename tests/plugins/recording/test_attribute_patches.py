@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe_recording import AttributePatches
+from probe_recording.attribute_patches import AttributePatches
 
 
 class Base:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import Capture, Config, ModuleCapture, RecorderState, StepDirectory
-from probe_recording import Recorder as BaseRecorder
+from probe_recording.api import Capture, Config, ModuleCapture
+from probe_recording.api import Recorder as BaseRecorder
+from probe_recording.directory import StepDirectory
+from probe_recording.recorder_state import RecorderState
 from support.runs.empty_session import EmptySession
 
 from probe_core.errors import UserError

@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import Config, Destination, create_destination, is_loopback, parse_byte_count, replace_destination
+from probe_recording.api import Config
 from probe_recording.config import parse
+from probe_recording.destination import (
+    Destination,
+    create_destination,
+    is_loopback,
+    parse_byte_count,
+    replace_destination,
+)
 
 from probe_core.errors import UserError
 

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 import torch
 from probe_pytorch.storage.tensors import PackedStore
-from probe_recording import confidence, directory
+from probe_recording import directory
+from probe_recording.api import confidence
 from probe_recording.directory import Lock, StepDirectory, remove_tensors
 from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE
 from support.programs.preloaded import PreloadedPopen

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from probe_recording import earlier_run, settle_earlier_run
+from probe_recording import earlier_run
 from probe_recording.directory import Lock
+from probe_recording.earlier_run import settle_earlier_run
 
 from probe_core.errors import UserError
 

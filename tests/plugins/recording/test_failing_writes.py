@@ -15,8 +15,8 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
-from probe_recording import RecorderState
 from probe_recording import session as sessions
+from probe_recording.recorder_state import RecorderState
 from support.faults.failing_writes import ERRORS, FailingWrites, small_disk
 from support.runs.recording import Recording
 from support.sampling import places
@@ -50,9 +50,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
     if instance is not None:
-        instance._recorder._remove_captures()
+        instance._recorder._control.remove()
         instance._recorder._states.state = RecorderState.FINISHED
-        instance._recorder._claim.release()
+        instance._recorder._sessions.claim.release()
 
 
 @dataclass

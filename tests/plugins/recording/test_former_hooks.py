@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import Config, Recorder, StepDirectory
+from probe_recording.api import Config, Recorder
+from probe_recording.directory import StepDirectory
 from support.runs.empty_session import EmptySession
 
 

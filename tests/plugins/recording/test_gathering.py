@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_recording import GradientCollector, GradientGatherer
+from probe_recording.gathering import GradientCollector, GradientGatherer
 
 
 class Numbers(GradientGatherer):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from probe_recording import CallInterceptor, InterceptedCall, InterceptorSpec, config, new_interceptor
+from probe_recording import config
+from probe_recording.api import CallInterceptor, InterceptedCall, InterceptorSpec
+from probe_recording.interceptors import new_interceptor
 from probe_recording.specs import check_framework
 
 from probe_core.errors import UserError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from probe_recording import StoredLeaf, TensorLeaf
-from probe_recording.leaves import drop_data_names, encode, encode_names, quote
+from probe_recording.api import TensorLeaf
+from probe_recording.leaves import StoredLeaf, drop_data_names, encode, encode_names, quote
 
 
 def make_leaf() -> TensorLeaf:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import probe_recording
 import pytest
-from probe_recording import CaptureSpec, ConditionCapture, Conditions, new_condition_capture
+from probe_recording.api import CaptureSpec, ConditionCapture
+from probe_recording.condition_capture import new_condition_capture
+from probe_recording.conditions import Conditions
 from probe_recording.specs import check_framework
 
 
@@ -34,10 +34,3 @@ def test_the_capture_of_a_plugin_is_made(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_an_incomplete_spec_is_refused() -> None:
     with pytest.raises(TypeError, match="needs the name"):
         check_framework(CaptureSpec("mine", "notes", "a:b"))
-
-
-def test_no_exported_name_is_a_module_of_the_kit() -> None:
-    """An import of the module would replace the name."""
-    directory = Path(probe_recording.__file__).parent
-    modules = {path.stem for path in directory.iterdir()}
-    assert not modules & {*probe_recording.__all__}

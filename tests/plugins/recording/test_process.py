@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from probe_recording import Process
+from probe_recording.api import Process
 
 from probe_core.errors import UserError
 

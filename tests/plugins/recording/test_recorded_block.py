@@ -9,7 +9,7 @@ from typing import Any
 import probe_pytorch
 import pytest
 import torch
-from probe_recording import ConfigWarning
+from probe_recording.config import ConfigWarning
 from probe_recording.recorded_block import create_block_config
 from torch import nn
 

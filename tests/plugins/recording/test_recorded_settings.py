@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import load_config
-from probe_recording.config import SECTION_FIELDS, TOP_FIELDS
+from probe_recording.config import SECTION_FIELDS, TOP_FIELDS, load_config
 from probe_recording.recorded_settings import REPEATED_FIELDS, REPEATED_SECTION_FIELDS, RecordedSettings, read_settings
 
 from probe_core.errors import UserError

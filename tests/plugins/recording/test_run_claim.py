@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from probe_recording import Config, Process
+from probe_recording.api import Config, Process
 from probe_recording.run_claim import RunClaim, list_complete_steps
 
 from probe_core.errors import UserError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from probe_recording import load_config
+from probe_recording.config import load_config
 from probe_recording.stage_name import check_stage, join_label
 
 from probe_core.errors import UserError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from probe_pytorch import PrecisionDebugger
-from probe_recording import ConfigWarning
+from probe_recording.config import ConfigWarning
 from probe_recording.testing import record_with
 from support.cases import every
 from torch import nn

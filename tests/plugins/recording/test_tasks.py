@@ -7,7 +7,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from probe_recording import Process, TaskRecorder, TaskSpec, config
+from probe_recording import config
+from probe_recording.api import Process, TaskRecorder, TaskSpec
 from probe_recording.specs import check_task
 from probe_recording.tasks import create_task_recorder
 

@@ -1,6 +1,6 @@
 """Hooks of the sample plugin; probe imports them at every start, so they import nothing heavy."""
 
-from probe_precheck import StandardSpec
+from probe_precheck.api import StandardSpec
 
 from probe_core.model import Mode
 from probe_core.plugins.hookspecs import hookimpl
@@ -46,7 +46,7 @@ def probe_judges():
 @hookimpl
 def probe_reasons():
     """Return the text that tables show for the policy's reason."""
-    from probe_reporters import Text
+    from probe_reporters.api import Text
 
     return {"flipped": Text("Signs flip: {}.", rank=35)}
 

@@ -1,7 +1,7 @@
 """A third-party standard of the pre-check, imported when it is first used."""
 
 import numpy as np
-from probe_precheck import Judgement, Message, Status
+from probe_precheck.api import Judgement, Message, Status
 
 
 class SameSigns:

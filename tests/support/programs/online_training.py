@@ -138,10 +138,13 @@ def train(config: str, meeting: str, faults: str) -> None:
 
 def check(device: str, out: Path, faults: str, dumps: list[Path]) -> None:
     """Write the details of the first stage of each dump, with operators broken for the last rank's."""
-    from probe_precheck import Judge, RecordedCalls, RunnerOptions, Settings, rerunnable, rule_of
+    from probe_precheck.api import RunnerOptions
     from probe_precheck.assignment import Assignment
-    from probe_precheck.checking import run_call
+    from probe_precheck.calls import RecordedCalls, rerunnable
+    from probe_precheck.checking import rule_of, run_call
+    from probe_precheck.judging import Judge
     from probe_precheck.results import ResultFiles
+    from probe_precheck.settings import Settings
     from probe_precheck.tables import DETAILS
     from probe_pytorch.precheck.runner import PyTorchRunner
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from probe_recording import NpyStore, Session
+from probe_recording.api import NpyStore, Session
 
 
 class EmptySession(Session):

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from probe_precheck import RecordedCalls, Replay, RunnerOptions, Settings, rerunnable
+from probe_precheck.api import RunnerOptions
+from probe_precheck.calls import RecordedCalls, rerunnable
+from probe_precheck.replaying import Replay
+from probe_precheck.settings import Settings
 from probe_pytorch.precheck.runner import PyTorchRunner
 
 from probe_core.flow.opening import open_run

@@ -14,7 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from probe_recording import PREFIX, Frame, FrameKind, FrameLimits, encode_frame, parse_frame, parse_prefix
+from probe_recording.sending.message import (
+    PREFIX,
+    Frame,
+    FrameKind,
+    FrameLimits,
+    encode_frame,
+    parse_frame,
+    parse_prefix,
+)
 
 from support.programs.preloaded import PreloadedPopen
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
-from probe_recording import RecorderState
+from probe_recording.recorder_state import RecorderState
 from torch import nn
 
 from support import TESTS
@@ -29,9 +29,9 @@ def alone() -> Iterator[None]:
     yield
     instance, PrecisionDebugger._instance = PrecisionDebugger._instance, None
     if instance is not None:
-        instance._recorder._remove_captures()
+        instance._recorder._control.remove()
         instance._recorder._states.state = RecorderState.FINISHED
-        instance._recorder._claim.release()
+        instance._recorder._sessions.claim.release()
 
 
 def net() -> nn.Sequential:

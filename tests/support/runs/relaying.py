@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from probe_recording import PREFIX
+from probe_recording.sending.message import PREFIX
 
 Fault = Callable[[int, bytes], Sequence[bytes]]
 """Frames to be passed on in place of the frame of this number, counted over all connections from 0."""

@@ -7,18 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from probe_precheck import described_leaves
+from probe_precheck.rebuild import described_leaves
 from probe_pytorch.precheck.rebuild import load_any
-from probe_recording import (
-    PREFIX,
-    FrameKind,
-    SentTensor,
-    encode_body,
-    encode_call_head,
-    encode_frame,
-    leaf_of,
-    open_tensors,
-)
+from probe_recording.api import leaf_of
+from probe_recording.reading.tensors import open_tensors
+from probe_recording.sending.body import SentTensor, encode_body
+from probe_recording.sending.message import PREFIX, FrameKind, encode_call_head, encode_frame
 
 
 def call_frames(dump: Path, *, step: int = 0, rank: int = 0, first: int = 0) -> Iterator[bytes]:
@@ -40,7 +34,7 @@ def call_frames(dump: Path, *, step: int = 0, rank: int = 0, first: int = 0) -> 
 
 def with_rank(frame: bytes, rank: int) -> bytes:
     """Return the frame of the same call on another rank."""
-    from probe_recording import parse_call, parse_frame_file
+    from probe_recording.sending.message import parse_call, parse_frame_file
 
     found = parse_frame_file(frame)
     call = parse_call(found)
@@ -51,6 +45,6 @@ def with_rank(frame: bytes, rank: int) -> bytes:
 def payload(frame: bytes) -> Any:
     """Return what the receiver gives a worker of a call's frame."""
     from probe_online.judging import SentPayload
-    from probe_recording import parse_prefix
+    from probe_recording.sending.message import parse_prefix
 
     return SentPayload(frame, PREFIX.size, PREFIX.size + parse_prefix(frame).head)

@@ -14,7 +14,7 @@ from collections.abc import Set
 from pathlib import Path
 
 import numpy as np
-from probe_precheck import Array, Call, Outcome, Outputs, RunnerOptions, RunnerSpec
+from probe_precheck.api import Array, Call, Outcome, Outputs, RunnerOptions, RunnerSpec
 from probe_recording.reading.npy import load_npy
 from probe_recording.reading.run import DumpRun
 from probe_recording.reading.sniff import confidence

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from probe_recording import MARK, PickledCall, PickledName, PickleError, PickleMachine
+from probe_recording.reading.pickle_data import MARK, PickledCall, PickledName, PickleError, PickleMachine
 
 from probe_core.files.packaged import load_yaml
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_recording import PickledCall, PickledName, PickleError
+from probe_recording.reading.pickle_data import PickledCall, PickledName, PickleError
 
 from probe_check.checkpoint.byte_source import ByteSource, is_file_name
 from probe_check.checkpoint.checkpoint_pickle import OpaqueObject, interpret_checkpoint

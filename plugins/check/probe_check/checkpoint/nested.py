@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from probe_recording import PickledCall, PickledName, PickleError
+from probe_recording.reading.pickle_data import PickledCall, PickledName, PickleError
 
 from probe_check.checkpoint.checkpoint_pickle import OpaqueObject
 

@@ -7,7 +7,7 @@ import struct
 import zipfile
 from typing import Any
 
-from probe_recording import PickleError
+from probe_recording.reading.pickle_data import PickleError
 
 from probe_check.checkpoint.byte_source import ByteSource
 from probe_check.checkpoint.checkpoint_pickle import StorageReference, interpret_checkpoint

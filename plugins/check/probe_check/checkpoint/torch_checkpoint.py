@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from probe_recording import PickleError
+from probe_recording.reading.pickle_data import PickleError
 
 from probe_check.checkpoint.byte_source import ByteSource
 from probe_check.checkpoint.checkpoint_pickle import StorageReference

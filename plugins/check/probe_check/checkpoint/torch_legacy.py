@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_recording import PickleError, TruncatedPickle
+from probe_recording.reading.pickle_data import PickleError, TruncatedPickle
 
 from probe_check.checkpoint.byte_source import ByteSource
 from probe_check.checkpoint.checkpoint_pickle import StorageReference, interpret_checkpoint, load_pickle_names

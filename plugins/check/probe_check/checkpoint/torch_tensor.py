@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from probe_recording import PickledCall, PickledName
+from probe_recording.reading.pickle_data import PickledCall, PickledName
 
 from probe_check.checkpoint.byte_source import ByteSource
 from probe_check.checkpoint.checkpoint_pickle import StorageReference, load_pickle_names

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probe_diagnosis import ConditionKind, find_condition_differences, place_in_order
+from probe_diagnosis.conditions.differences import ConditionKind, find_condition_differences, place_in_order
 
 from probe_check.config_check.environment import compare_packages, compare_variables
 from probe_check.config_check.hyperparameters import compare_hyperparameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from probe_diagnosis import ConditionDifference, ConditionKind, place_in_order
+from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind, place_in_order
 
 from probe_check.config_check.items import (
     Cell,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from probe_recording import Process
+from probe_recording.api import Process
 
 MAX_DEPTH = 20
 """Largest depth of nested inputs that are looked into."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from difflib import SequenceMatcher
 
-from probe_diagnosis import ConditionDifference, ConditionKind, place_in_order
+from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind, place_in_order
 
 from probe_check.config_check.items import (
     Cell,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Union
 
-from probe_diagnosis import ConditionDifference
+from probe_diagnosis.conditions.differences import ConditionDifference
 
 Cell = Union[None, bool, int, float, str]
 

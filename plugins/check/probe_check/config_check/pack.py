@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
 
-from probe_diagnosis import RunConditions, parse_conditions
+from probe_diagnosis.conditions.file import RunConditions, parse_conditions
 
 from probe_check.config_check.items import PackItem
 from probe_check.config_check.source import PackSource, open_source

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from probe_diagnosis import ConditionDifference, ConditionKind, place_in_order
+from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind, place_in_order
 
 from probe_check.config_check.items import (
     Cell,

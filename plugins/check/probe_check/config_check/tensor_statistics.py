@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from probe_diagnosis import ConditionDifference, ConditionKind, place_in_order
+from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind, place_in_order
 
 from probe_check.config_check.items import (
     Cell,

@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from probe_reporters import neutralise
+from probe_reporters.api import neutralise
 
 from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import Cell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probe_recording import note
+from probe_recording.messages import note
 
 from probe_check.monitor import sentences
 from probe_check.monitor.alerts import Alert, AlertScanner

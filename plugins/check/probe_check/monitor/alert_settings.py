@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from probe_recording import Fields
+from probe_recording.api import Fields
 
 ALERT_FIELDS = ("rules", "dump", "record_steps")
 MAX_RECORDED_STEPS = 1000

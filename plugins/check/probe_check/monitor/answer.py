@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from probe_recording import load_band_rule
+from probe_recording.keeping.band import load_band_rule
 
 from probe_check.monitor import sentences
 from probe_check.monitor.run_reader import MonitoredRun

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from probe_reporters import neutralise
+from probe_reporters.api import neutralise
 
 from probe_check.monitor.figures import Figures
 from probe_core.errors import UserError

@@ -7,7 +7,7 @@ from typing import Any
 
 import mindspore
 from mindspore import communication, nn
-from probe_recording import Process
+from probe_recording.api import Process
 
 from probe_check.monitor.array_measure import measure_array
 from probe_check.monitor.figures import Figures

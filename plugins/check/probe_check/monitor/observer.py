@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from probe_recording import Process
+from probe_recording.api import Process
 
 from probe_check.monitor.figures import Figures
 from probe_check.monitor.settings import MonitorSettings

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from probe_diagnosis import ChartLine, draw_chart, escape_text, render_chart_page, render_figure
+from probe_diagnosis.chart_page import escape_text, render_chart_page, render_figure
+from probe_diagnosis.line_chart import ChartLine, draw_chart
 
 from probe_check.monitor import sentences
 from probe_check.monitor.run_reader import MonitoredRun, Series, select_magnitude

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from probe_recording import Process
+from probe_recording.api import Process
 from torch import nn
 
 from probe_check.monitor.figures import Figures, create_empty_figures

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from probe_recording import note
+from probe_recording.messages import note
 from torch import nn
 
 from probe_check.monitor.names import Namer, is_inside, list_spellings

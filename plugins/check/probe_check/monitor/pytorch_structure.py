@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from probe_recording import belongs_to_recorder, lines_of, stack_of
+from probe_recording.api import belongs_to_recorder, stack_of
+from probe_recording.sites import lines_of
 from torch import nn
 
 from probe_check.monitor.names import Namer

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from probe_recording import note
+from probe_recording.messages import note
 
 from probe_check.monitor.csv_file import format_csv
 from probe_check.monitor.directories import STRUCTURE_DIRECTORY, get_output_base

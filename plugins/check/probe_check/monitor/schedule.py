@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from probe_recording import note
+from probe_recording.messages import note
 
 from probe_check.monitor.settings import MonitorSettings, load_settings
 from probe_core.errors import UserError

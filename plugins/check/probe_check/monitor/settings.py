@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probe_recording import ConfigWarning, Fields
+from probe_recording.api import Fields
+from probe_recording.config import ConfigWarning
 
 from probe_check.monitor.alert_settings import AlertSettings, parse_alert
 from probe_check.monitor.directories import parse_time

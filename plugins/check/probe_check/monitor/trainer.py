@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from probe_recording import note
+from probe_recording.messages import note
 
 from probe_check.monitor import sentences
 from probe_check.monitor.alert_reporter import AlertReporter

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from probe_recording import Band, load_band_rule
+from probe_recording.keeping.band import Band, load_band_rule
 
 from probe_check.monitor.run_reader import MonitoredRun, Series, select_magnitude
 from probe_check.monitor.tasks import Task

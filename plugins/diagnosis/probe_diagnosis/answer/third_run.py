@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from probe_ranks import PAIR_RANKS, pair_runs
+from probe_ranks.api import PAIR_RANKS, pair_runs
 
 from probe_core.errors import UserError
 from probe_core.model.plan import Plan

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from probe_ranks import find_ranks
-from probe_reporters import Reporter, write_table
+from probe_ranks.api import find_ranks
+from probe_reporters.api import Reporter, write_table
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, remove_leftovers, write_atomically

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from probe_reporters import Table
+from probe_reporters.api import Table
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, create_write_error

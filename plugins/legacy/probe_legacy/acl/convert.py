@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_reporters import neutralise
+from probe_reporters.api import neutralise
 
 from probe_core.errors import UnreadableTensor, UserError, make_printable
 from probe_core.files.atomic import make_directory, write_atomically

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from probe_ranks import match_ranks
+from probe_ranks.api import match_ranks
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from probe_pytorch.capture.kernel_dump import KernelDump, load_gradient
-from probe_recording import defer_interrupts
+from probe_recording.interrupts import defer_interrupts
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory

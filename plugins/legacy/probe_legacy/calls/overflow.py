@@ -19,7 +19,10 @@ from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.overflow import Flags, find_device_flags
 from probe_pytorch.session import TorchSession
-from probe_recording import ActiveSession, Stack, Threads, lines_of, stack_of
+from probe_recording.api import stack_of
+from probe_recording.interceptors import ActiveSession
+from probe_recording.sites import Stack, lines_of
+from probe_recording.threads import Threads
 
 from probe_legacy.calls.recorder import find_node
 from probe_legacy.calls.rows import split_frames

@@ -17,7 +17,11 @@ import torch
 from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.recorder import TorchRecorder
 from probe_pytorch.session import TorchSession
-from probe_recording import ActiveSession, Config, RunningCall, StepDirectory, Threads, stack_of
+from probe_recording.api import Config, stack_of
+from probe_recording.call_recorder import RunningCall
+from probe_recording.directory import StepDirectory
+from probe_recording.interceptors import ActiveSession
+from probe_recording.threads import Threads
 
 from probe_legacy.calls.selection import CallSelection, EarlySelection
 from probe_legacy.calls.versions import Version
@@ -157,7 +161,7 @@ class OldRecorder(TorchRecorder):
     def finish(self) -> None:
         """End the recording and remove everything that it installed."""
         super().finish()
-        self._remove_captures()
+        self._control.remove()
 
     def new_session(self, directory: StepDirectory, displayed_path: str) -> TorchSession:
         """Return a new session that goes on counting where the last one ended."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from probe_recording import defer_interrupts
+from probe_recording.interrupts import defer_interrupts
 
 from probe_core.files.atomic import make_directory
 from probe_core.store.files import DEFAULT_RECORD_FILES

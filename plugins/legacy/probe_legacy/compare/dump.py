@@ -8,7 +8,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe_recording import Tensors, load_npy, open_tensors
+from probe_recording.api import load_npy
+from probe_recording.reading.tensors import Tensors, open_tensors
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Colour, Kind, Value

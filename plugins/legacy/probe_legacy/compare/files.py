@@ -6,7 +6,7 @@ import csv
 import math
 from pathlib import Path
 
-from probe_reporters import Reporter, neutralise
+from probe_reporters.api import Reporter, neutralise
 
 from probe_core.files.atomic import write_atomically
 from probe_core.model import Cell

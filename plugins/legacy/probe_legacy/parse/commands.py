@@ -187,7 +187,7 @@ def vc(mine: Path, golden: Path, output: Path, script: str | None) -> int:
     Dumps of one operator are paired in the order of their times. The table batch_compare_{time stamp}.csv
     has a row for each array. Runs of today are compared by probe compare.
     """
-    from probe_reporters import claim_time_stamp
+    from probe_reporters.api import claim_time_stamp
 
     from probe_core.errors import format_count
     from probe_core.model.plan import get_time_stamp

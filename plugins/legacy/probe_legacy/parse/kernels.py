@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from probe_recording import load_npy
-from probe_reporters import neutralise
+from probe_recording.api import load_npy
+from probe_reporters.api import neutralise
 
 from probe_core.errors import UnreadableTensor, UserError, make_printable
 from probe_core.files.atomic import write_atomically

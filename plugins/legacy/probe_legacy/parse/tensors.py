@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_recording import load_npy
+from probe_recording.api import load_npy
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.files.atomic import write_atomically

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_recording import leaf_of
+from probe_recording.api import leaf_of
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Mode, Statistics, Value

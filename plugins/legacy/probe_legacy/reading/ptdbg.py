@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_recording import load_npy, open_tensors
+from probe_recording.api import load_npy
+from probe_recording.reading.tensors import open_tensors
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Mode, Value

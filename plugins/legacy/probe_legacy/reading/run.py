@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from probe_recording import pause_collection
+from probe_recording.reading.run import pause_collection
 
 from probe_core.errors import UserError
 from probe_core.model import Mode, Record, Side, Slot, Value

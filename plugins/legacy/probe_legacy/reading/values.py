@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from probe_recording import leaf_of
+from probe_recording.api import leaf_of
 
 from probe_core.model import Kind, Statistics, Value
 from probe_legacy.reading.lines import MAX_NAME_LENGTH, DamagedRow

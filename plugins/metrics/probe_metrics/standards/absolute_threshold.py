@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from probe_precheck import Judgement, Numbers, Output
+from probe_precheck.api import Judgement, Output
+from probe_precheck.model import Numbers
 
 from probe_metrics.standards.elements import Elements, compute_share
 from probe_metrics.standards.inf_nan import InfNanTally

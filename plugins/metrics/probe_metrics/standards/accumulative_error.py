@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probe_precheck import Judgement, Numbers, Output, Status
+from probe_precheck.api import Judgement, Output, Status
+from probe_precheck.model import Numbers
 
 from probe_metrics.standards.absolute_threshold import RATE_STATUS_COLUMNS, measure_error_rates
 from probe_metrics.standards.elements import Elements, measure_error_balance

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck import Judgement, Message, Numbers, Output, Status
+from probe_precheck.api import Judgement, Message, Output, Status
+from probe_precheck.model import Numbers
 
 from probe_metrics.standards.elements import Block, Elements, compute_share, measure_error_balance
 from probe_metrics.standards.inf_nan import InfNanTally

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from probe_precheck import Judgement, Message, Numbers, Output
+from probe_precheck.api import Judgement, Message, Output
+from probe_precheck.model import Numbers
 
 from probe_metrics.standards.elements import BFLOAT16, compute_share
 from probe_metrics.standards.verdicts import find_worst_status, judge_zero_rates

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from probe_precheck import Output
+from probe_precheck.api import Output
 
 from probe_metrics.standards.elements import Elements, Flat
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from probe_precheck import Array
+from probe_precheck.api import Array
 
 from probe_metrics.standards.elements import BFLOAT16, Flat
 

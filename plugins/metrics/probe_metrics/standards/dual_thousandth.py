@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probe_precheck import Judgement, Message, Numbers, Output
+from probe_precheck.api import Judgement, Message, Output
+from probe_precheck.model import Numbers
 
 from probe_metrics.standards.closeness import measure_shares_below
 from probe_metrics.standards.elements import Elements

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from probe_precheck import Output
+from probe_precheck.api import Output
 
 from probe_core.model.measure import BLOCK_ELEMENTS
 

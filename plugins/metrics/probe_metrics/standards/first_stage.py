@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck import Array, Judged, Message, Output, Status, measure, rounding_message
+from probe_precheck.api import Array, Judged, Message, Output, Status
+from probe_precheck.yardstick import measure, rounding_message
 
 from probe_metrics.standards.binary_consistency import TOPK_API, TOPK_HINT, measure_error_rate
 from probe_metrics.standards.closeness import measure_cosine, measure_extrema, measure_shares_below

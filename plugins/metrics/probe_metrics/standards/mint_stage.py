@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from probe_precheck import Array, Judged, Message, Output, Status
+from probe_precheck.api import Array, Judged, Message, Output, Status
 
 from probe_metrics.standards.distribution import distributions_agree, zeros_agree
 from probe_metrics.standards.elements import Elements, Flat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from probe_precheck import Message
+from probe_precheck.api import Message
 
 from probe_metrics.standards.verdicts import MEASURED_COLUMNS
 

@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from probe_precheck import FORWARD, Judged, Message, Output, Status, measure, rounding_message
+from probe_precheck.api import Judged, Message, Output, Status
+from probe_precheck.model import FORWARD
+from probe_precheck.yardstick import measure, rounding_message
 
 from probe_metrics.standards.binary_consistency import measure_error_rate
 from probe_metrics.standards.distribution import round_to_device

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from probe_precheck import release_named
+from probe_precheck.settings import release_named
 
 from probe_core.errors import UserError
 from probe_core.files.packaged import load_yaml

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from probe_precheck import COMPARE_DETAILS, NUMBERS, Column, Message, Numbers, Status, UnusableCell
+from probe_precheck.api import Column, Message, Status
+from probe_precheck.model import Numbers, UnusableCell
+from probe_precheck.tables import COMPARE_DETAILS, NUMBERS
 
 MEASURED_COLUMNS = {column.key: column for column in NUMBERS}
 COMPARED_COLUMNS = {column.key: column for column in COMPARE_DETAILS}

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import probe_recording
-from probe_recording import Backward, RunningCall, Stack, Threads, lines_of
+from probe_recording.api import Backward, CallRecorder
+from probe_recording.call_recorder import RunningCall
+from probe_recording.sites import Stack, lines_of
+from probe_recording.threads import Threads
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
@@ -15,7 +17,7 @@ from probe_mindspore.capture.gradients import attach, list_sources, list_tensors
 from probe_mindspore.session import MindSporeSession
 
 
-class MindSporeCallRecorder(probe_recording.CallRecorder[MindSporeSession]):
+class MindSporeCallRecorder(CallRecorder[MindSporeSession]):
     """Writer of calls into a session.
 
     Args:

@@ -7,7 +7,10 @@ from functools import partial
 from typing import Any
 
 from mindspore import nn
-from probe_recording import Backward, ModuleHooks, RunningModule, Stack, Threads
+from probe_recording.api import Backward, ModuleHooks
+from probe_recording.module_hooks import RunningModule
+from probe_recording.sites import Stack
+from probe_recording.threads import Threads
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch

@@ -6,9 +6,10 @@ from contextlib import suppress
 from typing import Any
 
 import mindspore
-import probe_recording
 from mindspore import Tensor, communication, nn
-from probe_recording import ConditionCapture, Conditions, Fact, create_batch_entry, hash_array, iterate_batch_tensors
+from probe_recording.api import ConditionCapture, Session
+from probe_recording.batch_values import create_batch_entry, hash_array, iterate_batch_tensors
+from probe_recording.conditions import Conditions, Fact
 
 from probe_mindspore import compat
 from probe_mindspore.capture.cells import list_models
@@ -38,7 +39,7 @@ class MindSporeConditions(ConditionCapture):
         self._draws = draws or DrawWatch()
         self._handles: list[Any] = []
 
-    def begin(self, session: probe_recording.Session) -> None:
+    def begin(self, session: Session) -> None:
         """Begin a step, which is recorded into a new session."""
         self._draws.begin(session)
         super().begin(session)
@@ -48,7 +49,7 @@ class MindSporeConditions(ConditionCapture):
         super().end()
         self._draws.end()
 
-    def install(self, session: probe_recording.Session, model: Any) -> None:
+    def install(self, session: Session, model: Any) -> None:
         """Record what holds when one of the models is called first in the step."""
 
         def record_call(cell: nn.Cell, args: Any, kwargs: Any = None) -> None:

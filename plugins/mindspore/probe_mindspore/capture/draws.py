@@ -11,8 +11,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import probe_recording
-from probe_recording import Draw, state_hash
+from probe_recording.api import Session
+from probe_recording.conditions import Draw, state_hash
 
 from probe_mindspore import compat
 from probe_mindspore.capture.drawing_primitives import PrimitiveSeeds, find_seeds
@@ -59,13 +59,13 @@ class DrawWatch:
     """
 
     def __init__(self) -> None:
-        self.session: probe_recording.Session | None = None
+        self.session: Session | None = None
         self._thread = _ThreadEvents()
         self._counts: Counter[Hashable] = Counter()
         self._alive: dict[int, weakref.ref[Any]] = {}
         self._digest = hashlib.blake2b(digest_size=TOKEN_BYTES)
 
-    def begin(self, session: probe_recording.Session) -> None:
+    def begin(self, session: Session) -> None:
         """Begin a step, which is recorded into a new session."""
         self.session = session
         self._thread = _ThreadEvents()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_recording import Capture
+from probe_recording.api import Capture
 
 from probe_mindspore import compat
 from probe_mindspore.session import MindSporeSession

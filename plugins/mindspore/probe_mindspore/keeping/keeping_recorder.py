@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import probe_recording
-from probe_recording import Config, KeepOptions
+from probe_recording.api import Config
+from probe_recording.keeping.keeping_recorder import KeepingRecorder, MemorySession
+from probe_recording.keeping.options import KeepOptions
 
 from probe_mindspore.capture.phases import PhaseCapture
 from probe_mindspore.recorder import MindSporeRecorder
 from probe_mindspore.session import MindSporeSession
 
 
-class MindSporeMemorySession(probe_recording.MemorySession, MindSporeSession):
+class MindSporeMemorySession(MemorySession, MindSporeSession):
     """A session whose files stay in memory."""
 
 
-class MindSporeKeepingRecorder(probe_recording.KeepingRecorder[MindSporeSession], MindSporeRecorder):
+class MindSporeKeepingRecorder(KeepingRecorder[MindSporeSession], MindSporeRecorder):
     """A recorder that keeps the last steps of a MindSpore process in memory.
 
     Args:

@@ -9,15 +9,8 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from probe_matching import (
-    Dialect,
-    Hint,
-    NameTable,
-    Overload,
-    SlotMap,
-    api_entries,
-    with_entries,
-)
+from probe_matching.api import Dialect, Hint, NameTable, Overload, SlotMap
+from probe_matching.user_maps import api_entries, with_entries
 
 
 def load_table() -> NameTable:

@@ -8,8 +8,9 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 
-from probe_matching import NameTable
-from probe_precheck import NotRun, unknown_function
+from probe_matching.api import NameTable
+from probe_precheck.api import NotRun
+from probe_precheck.model import unknown_function
 
 from probe_mindspore.names import load_table
 from probe_mindspore.precheck.rules import rules

@@ -10,7 +10,9 @@ from typing import Any
 
 import mindspore
 import numpy as np
-from probe_precheck import Array, missing_device, plain_output
+from probe_precheck.api import Array
+from probe_precheck.model import plain_output
+from probe_precheck.settings import missing_device
 
 from probe_mindspore.precheck.apis import is_in_place
 from probe_mindspore.precheck.random_arrays import round_to_dtype

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_precheck import Array, Call, Outputs, file_name, script_of
+from probe_precheck.api import Array, Call, Outputs, file_name
+from probe_precheck.scripts import script_of
 
 from probe_core.files.atomic import replace_file, write_text
 from probe_mindspore.precheck.apis import PLACES

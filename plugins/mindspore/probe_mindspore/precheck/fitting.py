@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck import Given, size_of
+from probe_precheck.fitting import Given, size_of
 
 from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import Values

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck import Range, need_finite, never_random, range_of, seed_at
+from probe_precheck.api import range_of, seed_at
+from probe_precheck.rebuild import Range, need_finite, never_random
 
 from probe_mindspore.precheck.tensors import STORAGE_DTYPES, Values
 

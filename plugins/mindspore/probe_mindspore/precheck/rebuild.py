@@ -7,20 +7,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from probe_precheck import (
-    Call,
-    Given,
-    Unbuildable,
-    Walk,
-    arguments_of,
-    common_value,
-    described_leaves,
-    limit_size,
-    recorded_array,
-    rule_for,
-    value_of,
-)
-from probe_recording import leaf_of
+from probe_precheck.api import Call, Unbuildable, Walk, arguments_of, common_value, value_of
+from probe_precheck.fitting import Given, rule_for
+from probe_precheck.rebuild import described_leaves, limit_size, recorded_array
+from probe_recording.api import leaf_of
 
 from probe_core.model import Value
 from probe_mindspore.precheck.fitting import fit_values

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from probe_precheck import Array, Call, Message, Unbuildable, described_leaves, is_recorded
+from probe_precheck.api import Array, Call, Message, Unbuildable
+from probe_precheck.rebuild import described_leaves, is_recorded
 
 from probe_mindspore.precheck.rebuild import Rebuilder
 from probe_mindspore.precheck.rules import rules

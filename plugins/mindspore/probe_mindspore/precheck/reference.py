@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck import Array, plain_output
+from probe_precheck.api import Array
+from probe_precheck.model import plain_output
 
 from probe_mindspore.precheck.tensors import Arguments, DType, TensorArgument, Values, iterate_leaves, map_leaves
 

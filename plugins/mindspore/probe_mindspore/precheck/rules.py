@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe_precheck import Rules
+from probe_precheck.rules import Rules
 
 rules = Rules(__package__)
 """Sections of ``rules.yaml``, loaded when first needed."""

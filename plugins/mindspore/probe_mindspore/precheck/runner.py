@@ -8,11 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from probe_precheck import (
-    BACKWARD,
-    FORWARD,
-    NEEDS_NONE,
-    NOT_RECORDED,
+from probe_precheck.api import (
     Array,
     Call,
     Message,
@@ -23,15 +19,13 @@ from probe_precheck import (
     Skipped,
     Unbuildable,
     arguments_of,
-    described_leaves,
-    is_recorded,
-    limit_call,
-    max_call_bytes,
-    max_input_bytes,
-    package_text,
 )
-from probe_recording import load_npy
-from probe_recording import open_tensors as stored_in
+from probe_precheck.memory import max_call_bytes, max_input_bytes
+from probe_precheck.model import BACKWARD, FORWARD, NEEDS_NONE, NOT_RECORDED
+from probe_precheck.rebuild import described_leaves, is_recorded, limit_call
+from probe_precheck.rules import package_text
+from probe_recording.api import load_npy
+from probe_recording.reading.tensors import open_tensors as stored_in
 
 from probe_core.errors import UserError
 from probe_core.model import Value

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from probe_precheck import Array
+from probe_precheck.api import Array
 
 Values = np.ndarray[Any, Any]
 

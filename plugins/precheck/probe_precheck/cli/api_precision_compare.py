@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import click
-from probe_reporters import claim_time_stamp
+from probe_reporters.api import claim_time_stamp
 
 from probe_core import console
 from probe_core.cli import extending

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from probe_recording import Threads, stack_of
+from probe_recording.api import stack_of
+from probe_recording.threads import Threads
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat

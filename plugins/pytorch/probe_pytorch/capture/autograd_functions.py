@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from probe_recording import stack_of
+from probe_recording.api import stack_of
 
 from probe_pytorch import compat_hooks
 from probe_pytorch.capture.call_recorder import TorchCallRecorder

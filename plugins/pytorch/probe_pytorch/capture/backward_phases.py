@@ -15,16 +15,10 @@ from types import FrameType
 from typing import Any
 
 import torch
-from probe_recording import (
-    NO_BACKWARD,
-    STAND_IN,
-    AttributePatches,
-    Stack,
-    StepPhase,
-    StepPhases,
-    flatten_leaves,
-    stack_of,
-)
+from probe_recording.api import stack_of
+from probe_recording.attribute_patches import AttributePatches
+from probe_recording.sites import STAND_IN, Stack
+from probe_recording.step_phases import NO_BACKWARD, StepPhase, StepPhases, flatten_leaves
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from probe_recording import Capture, Config, Notices, Threads
+from probe_recording.api import Capture, Config
+from probe_recording.messages import Notices
+from probe_recording.threads import Threads
 
 from probe_core.errors import format_list
 from probe_pytorch.capture.call_recorder import TorchCallRecorder

@@ -6,9 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-import probe_recording
 import torch
-from probe_recording import Backward, RunningCall, Stack, Threads, files_of
+from probe_recording.api import Backward, CallRecorder
+from probe_recording.call_recorder import RunningCall
+from probe_recording.sites import Stack, files_of
+from probe_recording.threads import Threads
 
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, list_sources, list_tensors
@@ -23,7 +25,7 @@ CHECKPOINT_FILE = "/torch/utils/checkpoint.py"
 OPTIMIZER_DIRECTORY, CLIPPING_FILE = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
 
 
-class TorchCallRecorder(probe_recording.CallRecorder[TorchSession]):
+class TorchCallRecorder(CallRecorder[TorchSession]):
     """A recorder of torch calls into a session.
 
     Attributes:

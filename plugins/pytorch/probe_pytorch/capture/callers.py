@@ -13,7 +13,7 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
-from probe_recording import STAND_IN, use_stack_finder
+from probe_recording.sites import STAND_IN, use_stack_finder
 
 try:
     from probe_pytorch import _frames

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from probe_recording import Stack
+from probe_recording.sites import Stack
 
 from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.names import Names

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-import probe_recording
 import torch
-from probe_recording import ConditionCapture, Conditions, Fact, create_batch_entry, iterate_batch_tensors
+from probe_recording.api import ConditionCapture, Session
+from probe_recording.batch_values import create_batch_entry, iterate_batch_tensors
+from probe_recording.conditions import Conditions, Fact
 
 from probe_pytorch import compat_conditions as compat
 from probe_pytorch.batch_hash import hash_tensor
@@ -23,7 +24,7 @@ class TorchConditions(ConditionCapture):
         super().__init__()
         self.data = DataPosition()
 
-    def begin(self, session: probe_recording.Session) -> None:
+    def begin(self, session: Session) -> None:
         """Begin a step, which ``session`` records."""
         self.data.watch()
         super().begin(session)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from probe_recording import Capture, Notices
+from probe_recording.api import Capture
+from probe_recording.messages import Notices
 from torch import nn
 
 from probe_pytorch import compat

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from probe_recording import AttributePatches, Threads, stack_of
+from probe_recording.api import stack_of
+from probe_recording.attribute_patches import AttributePatches
+from probe_recording.threads import Threads
 
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.call_recorder import TorchCallRecorder

@@ -17,7 +17,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from probe_recording import SCALARS, Backward, GradientCallback, GradientGatherer, report_gradients
+from probe_recording.api import Backward
+from probe_recording.gathering import GradientCallback, GradientGatherer, report_gradients
+from probe_recording.values import SCALARS
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.statistics import PLAIN

@@ -8,16 +8,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from probe_recording import (
-    ActiveSession,
-    CallInterceptor,
-    Config,
-    GradientCollector,
-    GradientReceiver,
-    InterceptedCall,
-    Stack,
-    Threads,
-)
+from probe_recording.api import CallInterceptor, Config, InterceptedCall
+from probe_recording.gathering import GradientCollector
+from probe_recording.interceptors import ActiveSession, GradientReceiver
+from probe_recording.sites import Stack
+from probe_recording.threads import Threads
 
 from probe_pytorch import compat, compat_conditions, generators
 from probe_pytorch.capture.call_recorder import TorchCallRecorder

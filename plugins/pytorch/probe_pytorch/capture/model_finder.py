@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from probe_recording import Capture, Threads
+from probe_recording.api import Capture
+from probe_recording.threads import Threads
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 

@@ -12,7 +12,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from probe_recording import Backward, ModuleHooks, RunningModule, Stack, Threads
+from probe_recording.api import Backward, ModuleHooks
+from probe_recording.module_hooks import RunningModule
+from probe_recording.sites import Stack
+from probe_recording.threads import Threads
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 

@@ -10,7 +10,9 @@ from functools import wraps
 from typing import Any
 
 import torch
-from probe_recording import NO_STEP, AttributePatches, StepPhase, scalar
+from probe_recording.attribute_patches import AttributePatches
+from probe_recording.leaves import scalar
+from probe_recording.step_phases import NO_STEP, StepPhase
 from torch.nn import utils
 from torch.optim import Optimizer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from probe_recording import Capture
+from probe_recording.api import Capture
 from torch import nn
 
 from probe_pytorch.capture.backward_phases import BackwardPhaseCapture

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from probe_recording import Capture, Tree
+from probe_recording.api import Capture
+from probe_recording.leaves import Tree
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from probe_recording import note
+from probe_recording.messages import note
 
 from probe_core.errors import UserError, make_printable
 from probe_pytorch import compat

@@ -6,25 +6,14 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from probe_precheck import (
-    FORWARD,
-    RELEASES,
-    Array,
-    Assignment,
-    Call,
-    Judge,
-    Outcome,
-    Output,
-    Outputs,
-    Result,
-    Status,
-    Tables,
-    measure,
-    one_line,
-    rule_of,
-    summands,
-    tables_of,
-)
+from probe_precheck.api import Array, Call, Outcome, Output, Outputs, Status
+from probe_precheck.assignment import Assignment
+from probe_precheck.checking import rule_of, tables_of
+from probe_precheck.judging import Judge
+from probe_precheck.model import FORWARD, Result, one_line
+from probe_precheck.settings import RELEASES
+from probe_precheck.tables import Tables
+from probe_precheck.yardstick import measure, summands
 
 from probe_core.plugins.manager import Manager
 from probe_pytorch.dispatch_check.findings import OperatorDifference, OperatorDifferenceKind

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
-from probe_precheck import BACKWARD, FORWARD
+from probe_precheck.model import BACKWARD, FORWARD
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat, compat_dispatch

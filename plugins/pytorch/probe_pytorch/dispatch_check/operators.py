@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from probe_precheck import Rules
+from probe_precheck.rules import Rules
 
 from probe_pytorch.dispatch_check.definitions import ATEN, find_definition
 

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import NamedTuple
 
 import torch
-from probe_recording import STAND_IN
+from probe_recording.sites import STAND_IN
 
 from probe_pytorch import compat_dispatch
 from probe_pytorch.capture.callers import TORCH_DIRECTORY

@@ -6,8 +6,10 @@ import threading
 import time
 from pathlib import Path
 
-from probe_precheck import PRECISION, ResultFiles, Tables
-from probe_recording import note
+from probe_precheck.results import ResultFiles
+from probe_precheck.settings import PRECISION
+from probe_precheck.tables import Tables
+from probe_recording.messages import note
 
 from probe_core.errors import UserError, make_printable
 from probe_pytorch.dispatch_check.comparison import CallComparison

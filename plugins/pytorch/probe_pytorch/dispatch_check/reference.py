@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck import Array
+from probe_precheck.api import Array
 
 from probe_pytorch import compat
 from probe_pytorch.dispatch_check.call_copy import CallCopy

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from probe_precheck import Job, Lost, Processes
+from probe_precheck.supervisor import Job, Lost, Processes
 
 from probe_core.errors import describe_error
 from probe_pytorch.dispatch_check.comparison import CallComparison, get_call_comparer

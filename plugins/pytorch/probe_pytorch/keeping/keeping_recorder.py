@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import probe_recording
 import torch
-from probe_recording import Cause, Config, KeepOptions, defer_interrupts
+from probe_recording.api import Config
+from probe_recording.interrupts import defer_interrupts
+from probe_recording.keeping.event import Cause
+from probe_recording.keeping.keeping_recorder import KeepingRecorder, MemorySession
+from probe_recording.keeping.options import KeepOptions
 
 from probe_pytorch.follower import Follower
 from probe_pytorch.recorder import TorchRecorder
 from probe_pytorch.session import TorchSession
 
 
-class TorchMemorySession(probe_recording.MemorySession, TorchSession):
+class TorchMemorySession(MemorySession, TorchSession):
     """A session whose files stay in memory."""
 
 
-class TorchKeepingRecorder(probe_recording.KeepingRecorder[TorchSession], TorchRecorder):
+class TorchKeepingRecorder(KeepingRecorder[TorchSession], TorchRecorder):
     """A recorder that keeps the last steps of a PyTorch process in memory.
 
     Args:

@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from probe_recording import Config, Event, unwrap_single
+from probe_recording.api import Config
+from probe_recording.keeping.event import Event
+from probe_recording.keeping.watch import unwrap_single
 from torch import nn
 from torch.optim import Optimizer
 

@@ -7,16 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import probe_recording
-from probe_recording import (
-    DEFAULT_PATH,
-    Config,
-    KeepOptions,
-    keep_config,
-    list_objects,
-    load_config,
-    parse_options,
-)
+from probe_recording.api import Config
+from probe_recording.config import load_config
+from probe_recording.keeping import watch as shared_watch
+from probe_recording.keeping.options import KeepOptions, parse_options
+from probe_recording.keeping.settings import keep_config
+from probe_recording.keeping.watch import DEFAULT_PATH, list_objects
 from torch import nn
 from torch.optim import Optimizer
 
@@ -25,7 +21,7 @@ from probe_pytorch.keeping.keeping_recorder import TorchKeepingRecorder
 from probe_pytorch.keeping.rerun import Rerun
 
 
-class Watch(probe_recording.Watch):
+class Watch(shared_watch.Watch):
     """An observer of a training, which keeps the statistics of its last steps and writes them at an event.
 
     A step is a call of ``step``, a ``with`` block, or what happens between ``start`` and ``stop``::

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 import torch
-from probe_precheck import unknown_function
+from probe_precheck.model import unknown_function
 
 from probe_pytorch import compat
 from probe_pytorch.precheck.pure import is_pure

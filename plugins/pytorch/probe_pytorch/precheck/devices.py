@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 import torch
-from probe_precheck import missing_device
+from probe_precheck.settings import missing_device
 
 from probe_core.errors import UserError
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck import Call, file_name, literal_of, script_of
+from probe_precheck.api import Call, file_name
+from probe_precheck.scripts import literal_of, script_of
 
 from probe_core.files.atomic import replace_file, write_text
 from probe_pytorch.precheck.apis import NPU, find_function

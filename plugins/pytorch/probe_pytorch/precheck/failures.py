@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from probe_precheck import OUT_OF_MEMORY
+from probe_precheck.memory import OUT_OF_MEMORY
 
 ALLOCATION_FAILURES = (
     "DefaultCPUAllocator: can't allocate memory",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from probe_precheck import Given, size_of
+from probe_precheck.fitting import Given, size_of
 
 from probe_pytorch.precheck.rules import rules
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from probe_precheck import Array, plain_output
+from probe_precheck.api import Array
+from probe_precheck.model import plain_output
 
 
 def convert_to_arrays(value: Any) -> Any:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from probe_precheck import Call, Message, described_leaves, limit_size, max_input_bytes
+from probe_precheck.api import Call, Message
+from probe_precheck.memory import max_input_bytes
+from probe_precheck.rebuild import described_leaves, limit_size
 
 from probe_pytorch.precheck.rebuild import Arguments
 from probe_pytorch.precheck.rules import rules

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from probe_precheck import Range, Unbuildable, need_finite, never_random, range_of, seed_at
+from probe_precheck.api import Unbuildable, range_of, seed_at
+from probe_precheck.rebuild import Range, need_finite, never_random
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 

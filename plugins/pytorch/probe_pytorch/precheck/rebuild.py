@@ -12,19 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck import (
-    Call,
-    Given,
-    Unbuildable,
-    Walk,
-    arguments_of,
-    common_value,
-    limit_size,
-    recorded_array,
-    rule_for,
-    value_of,
-)
-from probe_recording import leaf_of, load_npy
+from probe_precheck.api import Call, Unbuildable, Walk, arguments_of, common_value, value_of
+from probe_precheck.fitting import Given, rule_for
+from probe_precheck.rebuild import limit_size, recorded_array
+from probe_recording.api import leaf_of, load_npy
 
 from probe_core.model import Value
 from probe_pytorch.precheck.fitting import fit_tensor

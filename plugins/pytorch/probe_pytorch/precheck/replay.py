@@ -8,17 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from probe_precheck import (
-    NOTHING_TO_JUDGE,
-    NotRun,
-    Recomputed,
-    Replay,
-    Unbuildable,
-    described_leaves,
-    is_recorded,
-    one_line,
-)
-from probe_precheck import Call as RecordedCall
+from probe_precheck.api import Call as RecordedCall
+from probe_precheck.api import NotRun, Unbuildable
+from probe_precheck.model import one_line
+from probe_precheck.rebuild import described_leaves, is_recorded
+from probe_precheck.replaying import NOTHING_TO_JUDGE, Recomputed, Replay
 
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, has_single_node, list_sources

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from probe_precheck import Rules
+from probe_precheck.rules import Rules
 
 rules = Rules(__package__)

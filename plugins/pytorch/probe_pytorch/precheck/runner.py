@@ -6,25 +6,13 @@ from collections.abc import Callable, Mapping, Set
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from probe_precheck import (
-    NEEDS_NONE,
-    NOT_RECORDED,
-    Call,
-    Message,
-    NotRun,
-    Outcome,
-    Outputs,
-    Replay,
-    RunnerOptions,
-    Skipped,
-    limit_call,
-    max_call_bytes,
-    max_input_bytes,
-    one_line,
-    package_text,
-    unlisted,
-)
-from probe_recording import open_tensors as stored_in
+from probe_precheck.api import Call, Message, NotRun, Outcome, Outputs, RunnerOptions, Skipped
+from probe_precheck.memory import max_call_bytes, max_input_bytes
+from probe_precheck.model import NEEDS_NONE, NOT_RECORDED, one_line, unlisted
+from probe_precheck.rebuild import limit_call
+from probe_precheck.replaying import Replay
+from probe_precheck.rules import package_text
+from probe_recording.reading.tensors import open_tensors as stored_in
 
 from probe_core.errors import UserError
 from probe_core.model import Value
@@ -453,7 +441,7 @@ def _select_outputs(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:
 
 def reference_specs() -> dict[str, Any]:
     """Return the references of all plugins by the name of the API, such as ``NPU.npu_linear``."""
-    from probe_precheck import ReferenceSpec
+    from probe_precheck.api import ReferenceSpec
 
     from probe_core.plugins.manager import Manager
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from probe_precheck import Call, described_leaves
+from probe_precheck.api import Call
+from probe_precheck.rebuild import described_leaves
 
 from probe_pytorch.precheck.rebuild import Rebuilder, decode_plain_value
 

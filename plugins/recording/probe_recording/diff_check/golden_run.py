@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_ranks import find_ranks
+from probe_ranks.api import find_ranks
 
 from probe_core.errors import UserError
 from probe_recording.file_names import PROBE_FIELD, SLICES_FIELD

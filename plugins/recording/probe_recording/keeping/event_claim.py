@@ -9,6 +9,7 @@ from probe_core.errors import UserError
 from probe_recording.config import Config
 from probe_recording.directory import Lock, StepDirectory
 from probe_recording.earlier_run import is_one_of_several, settle_earlier_run
+from probe_recording.keeping.step_memory import MemoryDirectory
 from probe_recording.messages import Notices
 from probe_recording.process import Process
 from probe_recording.run_claim import RunClaim
@@ -22,6 +23,9 @@ class EventClaim(RunClaim):
         process: The process.
         notices: The messages of the recorder.
         replaces: True if an earlier recording in the directory may be replaced.
+
+    Attributes:
+        memory_directory: The directory of the current step in memory; None between steps.
     """
 
     def __init__(self, process: Process, notices: Notices, *, replaces: bool) -> None:
@@ -30,6 +34,12 @@ class EventClaim(RunClaim):
         self._replaces = replaces
         self._has_settled = False
         self._avoids_directory = False
+        self.memory_directory: MemoryDirectory | None = None
+
+    def open_step(self, config: Config, step: int) -> MemoryDirectory:
+        """Return a directory in memory for a step, which nothing is locked for."""
+        self.memory_directory = MemoryDirectory(config.dump_path, step, self._process.label)
+        return self.memory_directory
 
     def open_event_step(self, config: Config, step: int, label: str) -> tuple[Config, StepDirectory]:
         """Return the directory to write a step into, and the settings, which may name another run directory.

@@ -19,7 +19,7 @@ from probe_recording.keeping.keeper import Keeper
 from probe_recording.keeping.options import KeepOptions
 from probe_recording.keeping.readings import list_readings
 from probe_recording.keeping.signal_hook import SignalHook
-from probe_recording.keeping.step_memory import MemoryDirectory, StoredStep
+from probe_recording.keeping.step_memory import StoredStep
 from probe_recording.keeping.verdict_text import format_event, format_rerun, format_written_steps
 from probe_recording.keeping.watched import collect_watched_values, has_scaler
 from probe_recording.leaves import Tree
@@ -105,8 +105,7 @@ class KeepingRecorder(Recorder[S]):
         self.keeper = Keeper(options)
         self.is_complete = True
         self._event_claim = EventClaim(self, self._notices, replaces=replaces)
-        self._claim = self._event_claim
-        self._memory_directory: MemoryDirectory | None = None
+        self._sessions.claim = self._event_claim
         self._busy = 0
         self._process = os.getpid()
         self._has_signal = False
@@ -130,17 +129,13 @@ class KeepingRecorder(Recorder[S]):
 
     def add_loss(self, value: Any) -> None:
         """Note a loss that the script passes, in place of those of backward passes."""
-        session: Any = self._session
+        session: Any = self._sessions.current
         if session is not None and session.active:
             with session.quiet(), session.lock:
                 session.passed_losses.append(session.collector.tree(value, "", None))
 
-    def _open_directory(self) -> StepDirectory:
-        self._memory_directory = MemoryDirectory(self.config.dump_path, self._step, self.label)
-        return self._memory_directory
-
     def _handle_closed_step(self, session: S) -> None:
-        directory, self._memory_directory = self._memory_directory, None
+        directory, self._event_claim.memory_directory = self._event_claim.memory_directory, None
         if directory is None or not directory.files or self.state is RecorderState.FINISHED:
             return
         try:
@@ -241,8 +236,8 @@ class KeepingRecorder(Recorder[S]):
 
     def _collect_unfinished_step(self) -> StoredStep | None:
         """Return what is recorded of the current step so far; None if nothing can be written."""
-        session: Any = self._session
-        directory = self._memory_directory
+        session: Any = self._sessions.current
+        directory = self._event_claim.memory_directory
         if session is None or directory is None:
             return None
         session.flush_unfinished()
@@ -256,7 +251,7 @@ class KeepingRecorder(Recorder[S]):
         """Release the run; the step that is being recorded is not judged."""
         if self.state is RecorderState.FINISHED:
             return
-        self._memory_directory = None
+        self._event_claim.memory_directory = None
         super().complete()
         if self.signal_hook is not None:
             self.signal_hook.remove()

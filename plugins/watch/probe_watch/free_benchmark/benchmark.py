@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from probe_recording import CallInterceptor, InterceptedCall
+from probe_recording.api import CallInterceptor, InterceptedCall
 
 from probe_watch.free_benchmark.judge import BenchmarkJudge, TensorComparison
 from probe_watch.free_benchmark.outcome import OutputComparison, Skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import mindspore
 from mindspore import Parameter, Tensor
-from probe_recording import InterceptedCall
+from probe_recording.api import InterceptedCall
 
 from probe_core.errors import UserError
 from probe_watch.free_benchmark.arguments import UnsupportedTensor

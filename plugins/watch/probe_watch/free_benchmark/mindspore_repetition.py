@@ -11,7 +11,7 @@ from typing import Any
 import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor, ops
-from probe_recording import InterceptedCall
+from probe_recording.api import InterceptedCall
 
 from probe_watch.free_benchmark.arguments import UnsupportedTensor, choose_change, map_tensors
 from probe_watch.free_benchmark.array_perturbations import HALVES, Array, create_array_changer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from probe_recording import InterceptedCall
+from probe_recording.api import InterceptedCall
 
 from probe_watch.free_benchmark.pytorch_arguments import iterate_torch_tensors
 

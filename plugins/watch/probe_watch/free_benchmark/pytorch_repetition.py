@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from probe_recording import InterceptedCall
+from probe_recording.api import InterceptedCall
 
 from probe_watch.free_benchmark.arguments import UnsupportedTensor, choose_change, map_tensors
 from probe_watch.free_benchmark.pytorch_arguments import (

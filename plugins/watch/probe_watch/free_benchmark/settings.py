@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from probe_recording import Config, Fields
+from probe_recording.api import Config, Fields
 
 from probe_core.errors import UserError
 

@@ -6,16 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from probe_recording import (
-    SINGLE,
-    Config,
-    InterceptedCall,
-    Lock,
-    TaskRecorder,
-    defer_interrupts,
-    new_interceptor,
-    remove_earlier_steps,
-)
+from probe_recording.api import Config, InterceptedCall, TaskRecorder
+from probe_recording.directory import SINGLE, Lock, remove_earlier_steps
+from probe_recording.interceptors import new_interceptor
+from probe_recording.interrupts import defer_interrupts
 
 from probe_core.errors import UserError
 from probe_watch.free_benchmark import messages

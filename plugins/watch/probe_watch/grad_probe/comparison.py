@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_reporters import neutralise
+from probe_reporters.api import neutralise
 
 from probe_core.errors import UserError, format_count, format_list
 from probe_core.files.atomic import make_directory, write_text

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from probe_recording import CHECKSUMS, Array
+from probe_recording.api import CHECKSUMS
+from probe_recording.arrays import Array
 
 from probe_watch.grad_probe.settings import Bound, GradSettings
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from probe_diagnosis import ChartLine, draw_chart, escape_text, render_chart_page, render_figure
+from probe_diagnosis.chart_page import escape_text, render_chart_page, render_figure
+from probe_diagnosis.line_chart import ChartLine, draw_chart
 
 from probe_core.errors import format_count
 from probe_watch.grad_probe import sentences

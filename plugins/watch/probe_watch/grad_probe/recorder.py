@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_recording import Config, Lock, TaskRecorder, note
+from probe_recording.api import Config, TaskRecorder
+from probe_recording.directory import Lock
+from probe_recording.messages import note
 
 from probe_core.errors import UserError, describe_error, find_nearest_names, format_count, format_list
 from probe_core.files.atomic import make_directory, remove_leftovers

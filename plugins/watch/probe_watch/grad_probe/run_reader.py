@@ -8,7 +8,8 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from probe_recording import Array, load_npy
+from probe_recording.api import load_npy
+from probe_recording.arrays import Array
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_watch.grad_probe.names import (

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Union
 
-from probe_recording import Fields
+from probe_recording.api import Fields
 
 LEVELS = ("L0", "L1", "L2")
 DIRECTION_FILES = ("both", "npy", "packed")

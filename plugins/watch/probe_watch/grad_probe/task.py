@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe_recording import Config
+from probe_recording.api import Config
 
 from probe_watch.grad_probe.recorder import GradRecorder
 

@@ -6,16 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from probe_diagnosis import (
-    Cause,
-    Node,
-    Searched,
-    Timeline,
-    frames_of,
-    load_stacks,
-    own_frame,
-    search_timelines,
-)
+from probe_diagnosis.api import Timeline, own_frame
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.search import Searched, search_timelines
+from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.frames import frames_of, load_stacks
 
 from probe_core.model import Kind, Side, Slot
 from probe_core.model.columns import SCALAR, TENSOR

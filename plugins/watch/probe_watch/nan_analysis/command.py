@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from probe_ranks import find_ranks, parse_rank_number
+from probe_ranks.api import find_ranks, parse_rank_number
 
 from probe_core import console
 from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from probe_diagnosis import frames_of
-from probe_recording import DumpRun
+from probe_diagnosis.frames import frames_of
+from probe_recording.api import DumpRun
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from probe_diagnosis import api_of
+from probe_diagnosis.collectives.calls import api_of
 
 from probe_core.errors import format_count, format_list
 from probe_watch.nan_analysis.findings import NonFiniteAnalysis, NonFiniteArrival, NonFiniteCall, NonFiniteOrigin

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_diagnosis import serialize_answer
+from probe_diagnosis.api import serialize_answer
 
 from probe_core import console
 from probe_core.files.atomic import make_directory, write_text

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from probe_diagnosis import find_condition_differences, parse_conditions
+from probe_diagnosis.conditions.differences import find_condition_differences
+from probe_diagnosis.conditions.file import parse_conditions
 from support.runs.config_packs import cells_of, write_zip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from probe_diagnosis import Detection, DetectorSpec, Timeline
+from probe_diagnosis.api import Detection, DetectorSpec, Timeline
 from probe_diagnosis.testing import DetectorConformance, try_detector
 from support.runs.answered import Calls, call, compared, normal, record
 

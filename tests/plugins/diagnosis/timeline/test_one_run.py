@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from probe_diagnosis import Cause, Timeline, search_timelines
+from probe_diagnosis.api import Timeline
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.search import search_timelines
 from support.runs.nan_dumps import write_case
 
 from probe_core.flow.opening import open_run

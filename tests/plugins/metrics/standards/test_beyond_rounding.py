@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from probe_metrics.standards.benchmark_ratio import BenchmarkRatio
 from probe_metrics.standards.first_stage import FirstStage, RoundingMessage
-from probe_precheck import Array, Numbers, Output, Status
+from probe_precheck.api import Array, Output, Status
+from probe_precheck.model import Numbers
 from support.cases import every
 from support.programs.numpy_kernels import gelu_slope, softmax
 

@@ -12,7 +12,8 @@ import pytest
 ms = pytest.importorskip("mindspore")
 
 from mindspore import Tensor, mint  # noqa: E402
-from probe_recording import SentTensors, leaf_of  # noqa: E402
+from probe_recording.api import leaf_of  # noqa: E402
+from probe_recording.sending.body import SentTensors  # noqa: E402
 from support.on_mindspore.ms_recording import recording  # noqa: E402
 from support.receiving import receiver  # noqa: E402
 

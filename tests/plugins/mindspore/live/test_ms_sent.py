@@ -13,8 +13,8 @@ pytest.importorskip("mindspore")
 from mindspore import Tensor, mint
 from probe_mindspore.precheck.runner import MindSporeRunner
 from probe_online.judging import JudgeSetup, SentRows, run_sent_call
-from probe_precheck import Call, RunnerOptions
-from probe_recording import SentTensor, encode_body
+from probe_precheck.api import Call, RunnerOptions
+from probe_recording.sending.body import SentTensor, encode_body
 
 from probe_core.plugins.manager import Manager
 

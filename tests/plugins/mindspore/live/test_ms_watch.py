@@ -22,7 +22,7 @@ from mindspore import Tensor, nn, ops  # noqa: E402
 from mindspore.ops import composite  # noqa: E402
 from mindspore.ops.function import clip_func  # noqa: E402
 from probe_mindspore import compat  # noqa: E402
-from probe_recording import Watch  # noqa: E402
+from probe_recording.keeping.watch import Watch  # noqa: E402
 from support.on_mindspore.ms_benchmark import bits  # noqa: E402
 from support.on_mindspore.ms_net import Net, batch, training  # noqa: E402
 from support.on_mindspore.ms_training import OPTIMIZERS, Training  # noqa: E402

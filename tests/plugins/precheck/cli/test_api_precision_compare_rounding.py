@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_metrics.standards.first_stage import FirstStage
-from probe_precheck import Array, Call, Outcome, Outputs
+from probe_precheck.api import Array, Call, Outcome, Outputs
 from probe_precheck.comparison import Compared, compare_details
 from probe_precheck.judging import Judge
 from probe_precheck.model import Result, Status

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from probe_pytorch.capture import callers
 from probe_pytorch.capture.callers import wrap_with_caller
-from probe_recording import STAND_IN, Stack, lines_of, sites, stack_of
+from probe_recording import sites
+from probe_recording.api import stack_of
+from probe_recording.sites import STAND_IN, Stack, lines_of
 
 try:
     from probe_pytorch import _frames

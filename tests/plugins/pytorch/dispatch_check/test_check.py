@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from probe_precheck import FORWARD
+from probe_precheck.model import FORWARD
 from probe_pytorch import DispatchCheck
 from probe_pytorch.dispatch_check.check import WrongOperator
 from probe_pytorch.dispatch_check.findings import OperatorDifferenceKind

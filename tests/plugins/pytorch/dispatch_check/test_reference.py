@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from probe_precheck import FORWARD, Array
+from probe_precheck.api import Array
+from probe_precheck.model import FORWARD
 from probe_pytorch import compat_dispatch
 from probe_pytorch.dispatch_check.call_copy import copy_call
 from probe_pytorch.dispatch_check.operators import collect_results, iterate_tensors, name_arguments, read_operator

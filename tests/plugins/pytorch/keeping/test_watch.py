@@ -167,7 +167,7 @@ def test_two_watches_of_one_directory_write_next_to_each_other(tmp_path: Path, c
     with pytest.raises(ValueError, match="planted"), first:
         nn.Sequential(nn.Linear(2, 2))(torch.ones(2, 2))
         raise ValueError("planted")
-    assert first._recorder._claim.is_made
+    assert first._recorder._sessions.claim.is_made
     watched(Training(3), tmp_path / "run", 3, 1)
     first.finish()
     others = [path for path in tmp_path.iterdir() if path.name.startswith("run-")]

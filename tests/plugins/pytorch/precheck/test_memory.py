@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_precheck import Call, Unbuildable
+from probe_precheck.api import Call, Unbuildable
 from probe_pytorch.precheck.memory import MemoryEstimator, MemoryNeed, estimate_memory
 from probe_pytorch.precheck.raising import DtypeConversion, find_conversion
 from probe_pytorch.precheck.rebuild import Arguments

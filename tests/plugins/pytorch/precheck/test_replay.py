@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from probe_precheck import NotRun, Replay, Unbuildable
+from probe_precheck.api import NotRun, Unbuildable
+from probe_precheck.replaying import Replay
 from probe_pytorch.precheck.replay import NO_VALUES, RANDOM
 from support.runs.explained import recorded_program, replayed
 from torch.nn import functional as F

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from probe_recording import Config, Notices, Process
+from probe_recording.api import Config, Process
 from probe_recording.keeping.event_claim import EventClaim
+from probe_recording.messages import Notices
 from probe_recording.run_claim import RunClaim
 
 

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from probe_recording import Config, LateClaim, Process
+from probe_recording.api import Config, Process
+from probe_recording.process_start.late_claim import LateClaim
 
 ANOTHER_LAUNCH = "1-2"
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from probe_recording import SentTensor, SentTensors, encode_body
 from probe_recording.reading.entries import SIZES
+from probe_recording.sending.body import SentTensor, SentTensors, encode_body
 from support.cases import every
 from support.measuring import PROPERTY
 

@@ -9,7 +9,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from probe_recording import (
+from probe_recording.sending.message import (
     PREFIX,
     DamagedFrame,
     Frame,

@@ -6,8 +6,9 @@ import threading
 import time
 
 import pytest
-from probe_recording import SentTensor, parse_frame_file
 from probe_recording.sending import outbox as module
+from probe_recording.sending.body import SentTensor
+from probe_recording.sending.message import parse_frame_file
 from probe_recording.sending.outbox import (
     CALL_OVERHEAD_BYTES,
     REASON_NO_ROOM,

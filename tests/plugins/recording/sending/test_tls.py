@@ -10,8 +10,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from probe_recording import create_receiver_context, create_sender_context
-from probe_recording.sending.tls import UNPINNED_CERTIFICATE, format_connection_error
+from probe_recording.sending.tls import (
+    UNPINNED_CERTIFICATE,
+    create_receiver_context,
+    create_sender_context,
+    format_connection_error,
+)
 
 from probe_core.errors import UserError
 

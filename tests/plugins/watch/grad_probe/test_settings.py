@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording import load_config
+from probe_recording.config import load_config
 from probe_watch.grad_probe.settings import FIELDS, GradSettings
 from probe_watch.hooks import probe_tasks
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 import yaml
-from probe_precheck import ReferenceSpec
+from probe_precheck.api import ReferenceSpec
 
 from probe_core.plugins.specs import address
 from probe_pytorch.precheck.references.operator import FusedOperator

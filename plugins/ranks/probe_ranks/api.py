@@ -1,0 +1,31 @@
+"""The public names of probe-ranks, each imported on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from probe_core.exports import create_exporter
+
+if TYPE_CHECKING:
+    from probe_ranks.layout import find_ranks, match_ranks, pair_runs, parse_rank_number
+    from probe_ranks.specs import PAIR_RANKS, Executor, ExecutorSpec, Place, Pool
+
+__all__ = [
+    "PAIR_RANKS",
+    "Executor",
+    "ExecutorSpec",
+    "Place",
+    "Pool",
+    "find_ranks",
+    "match_ranks",
+    "pair_runs",
+    "parse_rank_number",
+]
+
+__getattr__ = create_exporter(
+    __name__,
+    {
+        "layout": "find_ranks match_ranks pair_runs parse_rank_number",
+        "specs": "PAIR_RANKS Executor ExecutorSpec Place Pool",
+    },
+)

@@ -1,0 +1,50 @@
+"""The public names of probe-reporters, each imported on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from probe_core.exports import create_exporter
+
+if TYPE_CHECKING:
+    from probe_reporters.merge import MergeConfig, merge_results
+    from probe_reporters.messages import Text
+    from probe_reporters.output import write_table
+    from probe_reporters.protocols import AnswerWriter, Highlighter, MergeOption, PageWriter, Reporter, TableWriter
+    from probe_reporters.specs import HighlightSpec
+    from probe_reporters.spreadsheet_text import neutralise, replace_surrogates
+    from probe_reporters.table import CellColumn, Table
+    from probe_reporters.time_stamps import claim_time_stamp
+
+__all__ = [
+    "AnswerWriter",
+    "CellColumn",
+    "HighlightSpec",
+    "Highlighter",
+    "MergeConfig",
+    "MergeOption",
+    "PageWriter",
+    "Reporter",
+    "Table",
+    "TableWriter",
+    "Text",
+    "claim_time_stamp",
+    "merge_results",
+    "neutralise",
+    "replace_surrogates",
+    "write_table",
+]
+
+__getattr__ = create_exporter(
+    __name__,
+    {
+        "merge": "MergeConfig merge_results",
+        "messages": "Text",
+        "output": "write_table",
+        "protocols": "AnswerWriter Highlighter MergeOption PageWriter Reporter TableWriter",
+        "specs": "HighlightSpec",
+        "spreadsheet_text": "neutralise replace_surrogates",
+        "table": "CellColumn Table",
+        "time_stamps": "claim_time_stamp",
+    },
+)
