@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
-    from probe_diagnosis.answer.answerer import whole_answer
-    from probe_diagnosis.answer.depth import CallDepth, depths
-    from probe_diagnosis.answer.file import serialize_answer
+    from probe_diagnosis.answer.verdict.answer_file import serialize_answer
+    from probe_diagnosis.answer.verdict.answerer import whole_answer
+    from probe_diagnosis.answer.verdict.call_depth import CallDepth, depths
     from probe_diagnosis.chart_page import escape_text, render_chart_page, render_figure
     from probe_diagnosis.collectives.calls import api_of
+    from probe_diagnosis.conditions.condition_sentences import condition_sentence
     from probe_diagnosis.conditions.differences import (
         ConditionDifference,
         ConditionKind,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         place_in_order,
     )
     from probe_diagnosis.conditions.file import RunConditions, parse_conditions
-    from probe_diagnosis.conditions.sentences import condition_sentence
     from probe_diagnosis.difference.reasons import Cause
     from probe_diagnosis.difference.search import Searched, search_timelines
     from probe_diagnosis.difference.walking import Node
@@ -77,13 +77,13 @@ __all__ = [
 __getattr__ = create_exporter(
     __name__,
     {
-        "answer.answerer": "whole_answer",
-        "answer.depth": "CallDepth depths",
-        "answer.file": "serialize_answer",
+        "answer.verdict.answerer": "whole_answer",
+        "answer.verdict.call_depth": "CallDepth depths",
+        "answer.verdict.answer_file": "serialize_answer",
         "collectives.calls": "api_of",
         "conditions.differences": "ConditionDifference ConditionKind find_condition_differences place_in_order",
         "conditions.file": "RunConditions parse_conditions",
-        "conditions.sentences": "condition_sentence",
+        "conditions.condition_sentences": "condition_sentence",
         "difference.reasons": "Cause",
         "difference.search": "Searched search_timelines",
         "difference.walking": "Node",

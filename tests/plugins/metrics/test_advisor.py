@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from probe_diagnosis.answer.suspects import Suspects
+from probe_diagnosis.answer.verdict.suspect_finder import Suspects
 from probe_metrics.advisor import advise
 from support.measuring import accuracy, tensor_value
 

@@ -15,7 +15,7 @@ from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.answerer import find_agreeing_ranks, find_step_causes
+from probe_diagnosis.answer.verdict.answerer import find_agreeing_ranks, find_step_causes
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.first_difference.rank_file import Item, read_items, read_rank_file
 from probe_diagnosis.timeline.call_columns import CallColumns

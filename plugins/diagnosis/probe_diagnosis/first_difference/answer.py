@@ -14,8 +14,8 @@ from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.asking import NAME, create_conflict_error
 from probe_diagnosis.first_difference.analysis import analyze, build_rank_file_path
-from probe_diagnosis.first_difference.printing import FirstDifferenceConclusion
 from probe_diagnosis.first_difference.rank_file import RankFile
+from probe_diagnosis.first_difference.rank_printing import FirstDifferenceConclusion
 
 
 class FirstDifferences:

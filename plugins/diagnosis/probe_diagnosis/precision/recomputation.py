@@ -12,7 +12,7 @@ import numpy as np
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Side, Value
 from probe_core.model.run import Run
-from probe_diagnosis.precision.settings import Arrangement, find_arrangement, load_settings
+from probe_diagnosis.precision.precision_settings import Arrangement, find_arrangement, load_settings
 
 Array = np.ndarray[Any, Any]
 

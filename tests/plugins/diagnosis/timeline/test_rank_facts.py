@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_diagnosis.answer.suspects import Suspects
+from probe_diagnosis.answer.verdict.suspect_finder import Suspects
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.coverage import CoverageTally
 from probe_diagnosis.timeline.rank_facts import RankFacts

@@ -1,0 +1,224 @@
+"""Calls where the runs of a rank diverge, sorted by what can be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probe_diagnosis.answer.causes.altered_calls import find_altered_calls, is_same_axis
+from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
+from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
+from probe_diagnosis.answer.causes.step_effect import Effect
+from probe_diagnosis.difference.permuted import mark_permuted
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.search import Searched, list_differing_arguments, search
+from probe_diagnosis.difference.walking import Node, RankHistory, can_show_gone
+from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.order import is_arranging
+from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.recorded import find_value
+from probe_diagnosis.timeline.views import Basis, is_module
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Calls where the runs of a rank diverge.
+
+    Attributes:
+        named: The calls that causes are about, the first one first.
+        downstream: The keys of the calls whose values differ after the first of these.
+        without_effect: Calls that differ, while what follows them agrees.
+        without_trace: Calls that differ, while the loss and the gradients of parameters agree.
+        rounding: Calls whose difference is rounding, as the loss and the gradients of parameters show.
+        made_differently: Calls with another argument or dtype whose values agree, before the first cause.
+        is_doubtful: True if statistics do not show that the first cause has an effect.
+        is_continued: True if earlier steps agree but for rounding, which parameters carry into this one.
+        reach: The largest difference of the loss and the gradients of parameters, in multiples of rounding.
+        reached: The row that has it; empty if none differs.
+    """
+
+    named: Sequence[Node] = ()
+    downstream: Sequence[str] = ()
+    without_effect: Sequence[Node] = ()
+    without_trace: Sequence[Node] = ()
+    rounding: Sequence[Node] = ()
+    made_differently: Sequence[Node] = ()
+    is_doubtful: bool = False
+    is_continued: bool = False
+    reach: float = 0.0
+    reached: str = ""
+
+    @property
+    def is_grown(self) -> bool:
+        """True if no single call explains the first difference."""
+        return bool(self.named) and self.named[0].because.cause is Cause.GROWN
+
+    @property
+    def doubt(self) -> str:
+        """The reason why the causes do not show that the runs diverged; empty if they do."""
+        if self.is_doubtful and (self.is_continued or self.reach <= limits().grown):
+            return "later values agree in their statistics again, which does not show that the values agree"
+        if not self.named:
+            return ""
+        because = self.named[0].because
+        if all(node.because.value.by == Basis.CHECKSUM and not node.because.argument for node in self.named):
+            return "checksums do not say whether that is more than rounding"
+        if because.may_cancel:
+            return "its inputs are so much larger that the difference may be rounding"
+        if self.is_grown and because.value.is_exact:
+            return "rounding of its inputs may change such a choice"
+        if self.is_grown and self.is_continued:
+            return "it may be accumulated rounding since the first step"
+        if self.is_grown and max(because.largest_multiple, self.reach) <= limits().grown:
+            return "it may be accumulated rounding"
+        return ""
+
+
+def select_calls(
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, past: RankHistory | None, *, in_step: bool
+) -> Selection:
+    """Return the calls where the runs of a rank diverge.
+
+    Args:
+        facts: The facts about its calls.
+        runs: Both runs.
+        step_phases: The phases of the step.
+        past: What earlier steps explain; None if nothing is known of them.
+        in_step: True if the comparison is of one step of several.
+    """
+    searched, without_trace = _search(facts, runs, step_phases, past)
+    nodes = [*searched.first, *searched.further]
+    downstream = searched.downstream[facts.rank]
+    unseen = list(searched.vanished)
+    is_alone = len(nodes) == 1 and not downstream
+    if is_alone and nodes[0].because.cause is Cause.TAKEN_IN and nodes[0].facts.agrees:  # it has no effect
+        unseen.append(nodes.pop())
+    is_quiet = not (nodes or searched.grown or downstream)
+    doubtful = [
+        node
+        for node in unseen
+        if node.because.value.by == Basis.STATISTICS and not (is_quiet and _has_vanished(node, facts.ops))
+    ]
+    named = [add_argument_names(node, runs, in_step=in_step) for node in [*doubtful, *nodes] or searched.grown]
+    effect = Effect(facts.ops) if named else None
+    is_continued = past is not None
+    is_rounding = effect is not None and all(effect.is_rounding(node, is_continued=is_continued) for node in named)
+    rounding, named = (named, []) if is_rounding else ([], [_mark_permuted_value(node, runs) for node in named])
+    without_effect = [node for node in unseen if node not in doubtful]
+    reach, reached = effect.find_largest_effect() if effect is not None else (0.0, "")
+    return Selection(
+        named,
+        downstream,
+        without_effect,
+        without_trace,
+        rounding,
+        [
+            add_argument_names(node, runs, in_step=in_step)
+            for node in _select_altered_calls(facts, runs, named, without_effect)
+        ],
+        bool(doubtful) and not nodes,
+        is_continued,
+        reach,
+        reached,
+    )
+
+
+def add_argument_names(node: Node, runs: ComparedRuns, *, in_step: bool) -> Node:
+    """Return a node whose reason has the names of its arguments.
+
+    Args:
+        node: The call.
+        runs: Both runs.
+        in_step: True if the reason is about one step of several.
+    """
+    because, op = node.because, node.facts.op
+    if because.argument is not None:
+        others = [argument for argument in list_differing_arguments(node.facts) if argument is not because.argument]
+        arguments = tuple(
+            (runs.argument_name(op, argument.row.removeprefix(f"{op}.")), argument)
+            for argument in (because.argument, *others)
+        )
+        because = replace(because, arguments=arguments)
+    return replace(node, because=replace(because, in_step=in_step))
+
+
+def _mark_permuted_value(node: Node, runs: ComparedRuns) -> Node:
+    """Return a node whose reason states if its values are the same in another order."""
+    because = node.because
+    return replace(node, because=replace(because, value=mark_permuted(because.value, node.facts, runs.both)))
+
+
+def _find_carried_values(
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison
+) -> set[tuple[float, float]]:
+    """Return distance and scale of the parameters that differ by rounding that an optimizer amplified."""
+    statistics = step_phases.collect_carried_statistics()
+    if not statistics:
+        return set()
+    calls, table = facts.ops, facts.ops.table
+    carried_values: set[tuple[float, float]] = set()
+    for line in np.flatnonzero(table.differs & table.is_tensor & table.is_source).tolist():
+        key = calls.keys[calls.call_of[line]]
+        value = find_value(runs.both[0], key, table.name(line, key))
+        if value is not None and tuple(value.statistics) in statistics:
+            carried_values.add((table.lines["distance"].item(line), table.lines["scale"].item(line)))
+    return carried_values
+
+
+def _search(
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, past: RankHistory | None
+) -> tuple[Searched, list[Node]]:
+    """Return the result of the search, and the calls that differ without a trace in loss and gradients.
+
+    What the optimizer does after these is searched by itself.
+    """
+    pasts = {facts.rank: past} if past is not None else {}
+    carried = {facts.rank: _find_carried_values(facts, runs, step_phases)} if past is not None else {}
+    searched = search({facts.rank: facts.ops}, pasts=pasts, carried=carried)
+    named = searched.first or searched.grown
+    if not (named or searched.vanished):
+        return searched, []
+    effect = Effect(facts.ops)
+    isolated = effect.find_isolated_calls() if named else set()
+    if isolated and step_phases.are_gradients_same() and step_phases.are_parameters_same():
+        others = [facts.ops[number] for number in range(len(facts.ops)) if number not in isolated]
+        rest = search({facts.rank: others}, pasts=pasts, carried=carried)
+        if not (rest.first or rest.grown or rest.vanished):
+            return rest, [*named]
+    is_rounding = step_phases.is_rounding_before()
+    without_trace = effect.find_traceless_calls(
+        named, searched.vanished, is_rounding_before=is_rounding, is_continued=past is not None
+    )
+    if not without_trace:
+        return searched, []
+    calls, known_values = effect.find_calls_after_ends()
+    return search({facts.rank: calls}, known_values, pasts), without_trace
+
+
+def _select_altered_calls(
+    facts: RankFacts, runs: ComparedRuns, named: Sequence[Node], without_effect: Sequence[Node]
+) -> list[Node]:
+    """Return the calls with another argument or dtype whose values agree, before the first cause.
+
+    Calls within a module that passes no difference on are left out.
+    """
+    modules = {node.facts.within[0] for node in without_effect if node.facts.within}
+    return [
+        node
+        for node in find_altered_calls(facts, named[0].facts if named else None)
+        if not (modules.intersection(node.facts.within) or is_same_axis(runs, node))
+    ]
+
+
+def _has_vanished(node: Node, calls: CallColumns) -> bool:
+    """Return True if statistics show that a difference had no effect: many later calls agree in theirs."""
+    if not can_show_gone(node):
+        return False
+    differing = np.flatnonzero(calls.has_any(calls.table.differs & calls.table.is_tensor))
+    first = differing.max(initial=-1) + 1
+    agreeing = (calls.keys[number] for number in np.flatnonzero(calls.agrees).tolist() if number >= first)
+    confirming = sum(not (is_module(key) or is_arranging(key)) for key in agreeing)
+    return confirming >= limits().confirming
