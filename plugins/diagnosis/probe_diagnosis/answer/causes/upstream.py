@@ -36,7 +36,7 @@ class UpstreamSearch:
         runs: Both runs.
         phases: What differs in the phases of the step after the backward pass.
         effective: The first of these that changes values; empty for none.
-        made: The calls with another argument, whose values agree.
+        altered_calls: The calls with a different argument whose values agree.
         loses_gradients: True if a phase shows gradients that only one run has or that differ.
     """
 

@@ -62,7 +62,7 @@ class RankDiagnosis:
         runs: Both runs.
         step: The directory of the step; empty if there is only one.
         interrupted: True if rows are missing.
-        several: True if the runs have several ranks, so that sentences name this one.
+        multi_rank: True if the runs have several ranks, so that sentences name this one.
         moved: A call that the golden makes at another place; None if there is none.
         past: What earlier steps explain, which agree but for rounding; None if nothing is known of them.
         detected: What the detectors of plugins found, in the order of the calls.
