@@ -23,9 +23,9 @@ if TYPE_CHECKING:
         place_in_order,
     )
     from probe_diagnosis.conditions.file import RunConditions, parse_conditions
+    from probe_diagnosis.difference.nodes import Node
     from probe_diagnosis.difference.reasons import Cause
-    from probe_diagnosis.difference.search import Searched, search_timelines
-    from probe_diagnosis.difference.walking import Node
+    from probe_diagnosis.difference.search import SearchResult, search_timelines
     from probe_diagnosis.frames import frames_of, load_stacks, own_frame, own_frames
     from probe_diagnosis.judges.uninitialised import uninitialised_slots
     from probe_diagnosis.line_chart import ChartLine, draw_chart
@@ -49,7 +49,7 @@ __all__ = [
     "DifferenceKind",
     "Node",
     "RunConditions",
-    "Searched",
+    "SearchResult",
     "Timeline",
     "api_of",
     "condition_sentence",
@@ -85,8 +85,8 @@ __getattr__ = create_exporter(
         "conditions.file": "RunConditions parse_conditions",
         "conditions.condition_sentences": "condition_sentence",
         "difference.reasons": "Cause",
-        "difference.search": "Searched search_timelines",
-        "difference.walking": "Node",
+        "difference.search": "SearchResult search_timelines",
+        "difference.nodes": "Node",
         "frames": "frames_of load_stacks own_frame own_frames",
         "judges.uninitialised": "uninitialised_slots",
         "chart_page": "escape_text render_chart_page render_figure",
@@ -97,4 +97,5 @@ __getattr__ = create_exporter(
         "timeline.timeline": "Detection Detector Timeline",
         "timeline.views": "CallView Difference DifferenceKind is_module",
     },
+    renamed={"Searched": "SearchResult"},
 )

@@ -30,7 +30,7 @@ def probe_finders() -> list[FinderSpec]:
     """Return the finder of the suspects that the summary lists."""
     return [
         FinderSpec("suspects", "calls where the runs diverge first",
-                   "probe_diagnosis.answer.verdict.suspect_finder:Suspects", policies=(FIRST_DIFFERENCE,)),
+                   "probe_diagnosis.answer.verdict.suspect_finder:SuspectFinder", policies=(FIRST_DIFFERENCE,)),
     ]  # fmt: skip
 
 

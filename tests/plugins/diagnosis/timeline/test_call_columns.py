@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from probe_diagnosis.difference.explanations import find_largest_difference
 from probe_diagnosis.difference.largest import LargestDifferences
-from probe_diagnosis.difference.walking import find_worst
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import order_by_effect
 from probe_diagnosis.timeline.value_table import build_call_table
@@ -78,7 +78,7 @@ def test_the_largest_differences_are_those_of_the_views(values: list[list[Differ
             (call.inputs(), largest.taken, largest.taken_lines),
             (call.outputs(), largest.own, largest.own_lines),
         ):
-            times, worst = find_worst(wanted, bound)
+            times, worst = find_largest_difference(wanted, bound)
             assert found[number] == times
             line = lines[number]
             assert worst is None or call.values[line - columns.starts[number]] == worst

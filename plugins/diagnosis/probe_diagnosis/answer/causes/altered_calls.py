@@ -19,13 +19,13 @@ from probe_diagnosis.answer.causes.argument_differences import (
 )
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.producers import list_output_dtypes, receives_tensor
+from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reasons import (
     Cause,
     DivergenceReason,
     OutputAgreement,
 )
 from probe_diagnosis.difference.search import find_other_argument
-from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
@@ -58,14 +58,14 @@ def find_altered_calls(facts: RankFacts, limit: CallView | None) -> Iterator[Nod
         argument = find_other_argument(op)
         if argument is not None:
             value = next(iter(outputs), argument)
-            because = DivergenceReason(Cause.DIFFERENTLY, value, argument=argument, returned=returned)
-            yield Node(facts.rank, op, because, 0, place)
+            reason = DivergenceReason(Cause.DIFFERENTLY, value, argument=argument, returned=returned)
+            yield Node(facts.rank, op, reason, 0, place)
         elif recasts[place] and not has_named_dtype:
             has_named_dtype = True  # in a run of another dtype from its beginning, no call is the one that changed it
             if first < place:
                 recast = next(value for value in op.values if value.dtypes)
-                because = DivergenceReason(Cause.DIFFERENTLY, recast, returned=returned)
-                yield Node(facts.rank, op, because, 0, place)
+                reason = DivergenceReason(Cause.DIFFERENTLY, recast, returned=returned)
+                yield Node(facts.rank, op, reason, 0, place)
 
 
 def find_altered_calls_after(facts: RankFacts, first: CallView) -> Iterator[Node]:
@@ -74,8 +74,8 @@ def find_altered_calls_after(facts: RankFacts, first: CallView) -> Iterator[Node
     for place in np.flatnonzero(calls.has_other_argument).tolist():
         argument = find_other_argument(calls[place]) if place > calls.numbers[first.op] else None
         if argument is not None:
-            because = DivergenceReason(Cause.DIFFERENTLY, argument, argument=argument)
-            yield Node(facts.rank, calls[place], because, 0, place)
+            reason = DivergenceReason(Cause.DIFFERENTLY, argument, argument=argument)
+            yield Node(facts.rank, calls[place], reason, 0, place)
 
 
 def _classify_outputs(outputs: Sequence[Difference]) -> OutputAgreement:
@@ -149,13 +149,13 @@ def add_similar_calls(facts: RankFacts, causes: Sequence[Finding], nodes: Sequen
     """Return the causes, those by an argument with the other calls that differ in the same argument."""
     whole: list[Finding] = []
     for cause, node in zip(causes, nodes):
-        argument = node.because.argument
+        argument = node.reason.argument
         if cause.reason.code == Cause.ARGUMENT.value and argument is not None:
-            wanted = get_api_name(node.facts.op), argument.row.removeprefix(node.facts.op), argument.why
+            wanted = get_api_name(node.call.op), argument.row.removeprefix(node.call.op), argument.why
             same = tuple(
                 op.op
                 for op in facts.ops.iterate_with_other_argument()
-                if op.op != node.facts.op and get_api_name(op.op) == wanted[0]
+                if op.op != node.call.op and get_api_name(op.op) == wanted[0]
                 for value in op.arguments()
                 if (value.row.removeprefix(op.op), value.why) == wanted[1:]
             )
@@ -166,14 +166,14 @@ def add_similar_calls(facts: RankFacts, causes: Sequence[Finding], nodes: Sequen
 
 def is_same_axis(runs: ComparedRuns, node: Node) -> bool:
     """Return True for a call whose other argument counts the same axis from the end, such as 3 against -1."""
-    argument, op = node.because.argument, node.facts.op
+    argument, op = node.reason.argument, node.call.op
     place = runs.both[0].find(op)
     if argument is None or place is None:
         return False
-    golden = argument.row.replace(op, node.facts.golden or op, 1)
+    golden = argument.row.replace(op, node.call.golden or op, 1)
     values = (
         find_value(runs.both[0], op, argument.row),
-        find_value(runs.both[1], node.facts.golden or op, golden),
+        find_value(runs.both[1], node.call.golden or op, golden),
     )
     axes = [value.statistics.max for value in values if value is not None]
     shapes = (slot.value.shape for slot in runs.both[0].record(place).slots if slot.side is Side.INPUT)
@@ -188,12 +188,12 @@ def is_same_axis(runs: ComparedRuns, node: Node) -> bool:
 
 def is_harmless(node: Node) -> bool:
     """Return True for a call that differs only in an argument that one run lacks, or in what it masks."""
-    because = node.because
-    argument = because.argument
-    if because.cause is not Cause.DIFFERENTLY or argument is None or argument.by == Basis.PARAMETER:
+    reason = node.reason
+    argument = reason.argument
+    if reason.cause is not Cause.DIFFERENTLY or argument is None or argument.by == Basis.PARAMETER:
         return False
-    is_none = argument.kind is DifferenceKind.NONE and because.returned in (
+    is_none = argument.kind is DifferenceKind.NONE and reason.returned in (
         OutputAgreement.AGREES,
         OutputAgreement.AGREES_IN_STATISTICS,
     )
-    return is_none or because.returned is OutputAgreement.AGREES_UNMASKED
+    return is_none or reason.returned is OutputAgreement.AGREES_UNMASKED

@@ -16,8 +16,8 @@ from probe_diagnosis.answer.causes.traced_call import (
 )
 from probe_diagnosis.answer.causes.unpaired_calls import get_key, has_unequal_call_counts, select_surplus_calls
 from probe_diagnosis.difference.differing_values import find_first_differing, format_difference
+from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reasons import Cause, Evidence
-from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.order import is_arranging, is_move, is_storage
 from probe_diagnosis.timeline.rank_facts import RankFacts
@@ -43,14 +43,14 @@ class ArrangementTracer:
         The call must rearrange values or return no floating-point values, so that the statistics of its outputs can
         agree although the values differ.
         """
-        upstream_keys = [list(self._iterate_upstream_calls(side, node.facts)) for side in (TARGET, GOLDEN)]
+        upstream_keys = [list(self._iterate_upstream_calls(side, node.call)) for side in (TARGET, GOLDEN)]
         surplus_calls = select_surplus_calls(
             [[key for key in keys if key in unpaired] for keys, unpaired in zip(upstream_keys, self._unpaired_keys)]
         )
         traced = self._trace_altered_arrangement(
             node, upstream_keys[TARGET], must_be_upstream=any(surplus_calls)
         ) or self._trace_unpaired_arrangement(node, surplus_calls)
-        if traced is None and is_move(node.facts.op):
+        if traced is None and is_move(node.call.op):
             return self._trace_permuted_producer(node)
         return traced
 
@@ -64,8 +64,8 @@ class ArrangementTracer:
             upstream_keys: The calls that produced the inputs of the differing call, nearest first.
             must_be_upstream: True if no other call of the target may be returned.
         """
-        op = node.facts.op
-        arguments = self._find_arrangement_arguments(node.facts, upstream_keys)
+        op = node.call.op
+        arguments = self._find_arrangement_arguments(node.call, upstream_keys)
         key = next((key for key in upstream_keys if key in arguments), "")
         consequence_clause = f"{op}, which receives a value computed from it,"
         if not key and not must_be_upstream:
@@ -77,7 +77,7 @@ class ArrangementTracer:
             f"was called with a different argument ({format_difference(argument)}), "
             "which the statistics of its outputs do not show"
         )
-        statement = describe_output(node.because.value, f"{action_clause}; {consequence_clause}")
+        statement = describe_output(node.reason.value, f"{action_clause}; {consequence_clause}")
         evidence: Evidence = {"argument": argument.row, "argument_values": argument.why}
         return TracedCall(key, TARGET, Cause.ARGUMENT, statement, evidence)
 
@@ -93,7 +93,7 @@ class ArrangementTracer:
             is_in_both=not has_unequal_call_counts(self._runs, key, side),
         )
         statement = describe_output(
-            node.because.value, f"{clause}, and {node.facts.op}, which receives a value computed from it,"
+            node.reason.value, f"{clause}, and {node.call.op}, which receives a value computed from it,"
         )
         evidence = build_call_evidence([keys[:1] for keys in calls])
         return TracedCall(key, side, Cause.ONE_SIDED, statement, evidence)
@@ -135,10 +135,10 @@ class ArrangementTracer:
         The statistics of the input agree and those of the output differ. A call that only moves values cannot cause
         this, so the values of the input already differed.
         """
-        facts = node.facts
+        facts = node.call
         inputs = [value for value in facts.inputs() if value.state != UNJUDGED]
         op = find_producer(self._runs.both[TARGET], facts.op, inputs[0].row) if inputs else ""
-        if not op or op in self._facts.target_only or node.because.inputs.worst > 1:
+        if not op or op in self._facts.target_only or node.reason.inputs.largest_multiple > 1:
             return None
         calls = self._facts.ops
         golden = calls.goldens.get(calls.numbers[op], "") if op in calls.numbers else ""
@@ -146,5 +146,5 @@ class ArrangementTracer:
             f"returns values that agree in their statistics, but not element by element: {facts.op}, "
             "which only moves them,"
         )
-        statement = describe_output(node.because.value, clause)
+        statement = describe_output(node.reason.value, clause)
         return TracedCall(op, TARGET, Cause.ORDER, statement, {"golden_op": golden} if golden else {})

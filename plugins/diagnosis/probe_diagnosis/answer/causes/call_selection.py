@@ -11,10 +11,10 @@ from probe_diagnosis.answer.causes.altered_calls import find_altered_calls, is_s
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
 from probe_diagnosis.answer.causes.step_effect import Effect
+from probe_diagnosis.difference.nodes import Node, RankHistory, can_show_gone
 from probe_diagnosis.difference.permuted import mark_permuted
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.search import Searched, list_differing_arguments, search
-from probe_diagnosis.difference.walking import Node, RankHistory, can_show_gone
+from probe_diagnosis.difference.search import SearchResult, list_differing_arguments, search
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import is_arranging
@@ -54,7 +54,7 @@ class Selection:
     @property
     def is_grown(self) -> bool:
         """True if no single call explains the first difference."""
-        return bool(self.named) and self.named[0].because.cause is Cause.GROWN
+        return bool(self.named) and self.named[0].reason.cause is Cause.GROWN
 
     @property
     def doubt(self) -> str:
@@ -63,22 +63,22 @@ class Selection:
             return "later values agree in their statistics again, which does not show that the values agree"
         if not self.named:
             return ""
-        because = self.named[0].because
-        if all(node.because.value.by == Basis.CHECKSUM and not node.because.argument for node in self.named):
+        reason = self.named[0].reason
+        if all(node.reason.value.by == Basis.CHECKSUM and not node.reason.argument for node in self.named):
             return "checksums do not say whether that is more than rounding"
-        if because.may_cancel:
+        if reason.may_cancel:
             return "its inputs are so much larger that the difference may be rounding"
-        if self.is_grown and because.value.is_exact:
+        if self.is_grown and reason.value.is_exact:
             return "rounding of its inputs may change such a choice"
         if self.is_grown and self.is_continued:
             return "it may be accumulated rounding since the first step"
-        if self.is_grown and max(because.largest_multiple, self.reach) <= limits().grown:
+        if self.is_grown and max(reason.largest_multiple, self.reach) <= limits().grown:
             return "it may be accumulated rounding"
         return ""
 
 
 def select_calls(
-    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, past: RankHistory | None, *, in_step: bool
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, history: RankHistory | None, *, in_step: bool
 ) -> Selection:
     """Return the calls where the runs of a rank diverge.
 
@@ -86,25 +86,25 @@ def select_calls(
         facts: The facts about its calls.
         runs: Both runs.
         step_phases: The phases of the step.
-        past: What earlier steps explain; None if nothing is known of them.
+        history: The rounding that earlier steps carry into this one; None if earlier steps are not considered.
         in_step: True if the comparison is of one step of several.
     """
-    searched, without_trace = _search(facts, runs, step_phases, past)
-    nodes = [*searched.first, *searched.further]
-    downstream = searched.downstream[facts.rank]
-    unseen = list(searched.vanished)
+    search_result, without_trace = _search(facts, runs, step_phases, history)
+    nodes = [*search_result.first, *search_result.further]
+    downstream = search_result.downstream[facts.rank]
+    unseen = list(search_result.vanished)
     is_alone = len(nodes) == 1 and not downstream
-    if is_alone and nodes[0].because.cause is Cause.TAKEN_IN and nodes[0].facts.agrees:  # it has no effect
+    if is_alone and nodes[0].reason.cause is Cause.TAKEN_IN and nodes[0].call.agrees:  # it has no effect
         unseen.append(nodes.pop())
-    is_quiet = not (nodes or searched.grown or downstream)
+    is_quiet = not (nodes or search_result.grown or downstream)
     doubtful = [
         node
         for node in unseen
-        if node.because.value.by == Basis.STATISTICS and not (is_quiet and _has_vanished(node, facts.ops))
+        if node.reason.value.by == Basis.STATISTICS and not (is_quiet and _has_vanished(node, facts.ops))
     ]
-    named = [add_argument_names(node, runs, in_step=in_step) for node in [*doubtful, *nodes] or searched.grown]
+    named = [add_argument_names(node, runs, in_step=in_step) for node in [*doubtful, *nodes] or search_result.grown]
     effect = Effect(facts.ops) if named else None
-    is_continued = past is not None
+    is_continued = history is not None
     is_rounding = effect is not None and all(effect.is_rounding(node, is_continued=is_continued) for node in named)
     rounding, named = (named, []) if is_rounding else ([], [_mark_permuted_value(node, runs) for node in named])
     without_effect = [node for node in unseen if node not in doubtful]
@@ -134,21 +134,21 @@ def add_argument_names(node: Node, runs: ComparedRuns, *, in_step: bool) -> Node
         runs: Both runs.
         in_step: True if the reason is about one step of several.
     """
-    because, op = node.because, node.facts.op
-    if because.argument is not None:
-        others = [argument for argument in list_differing_arguments(node.facts) if argument is not because.argument]
+    reason, op = node.reason, node.call.op
+    if reason.argument is not None:
+        others = [argument for argument in list_differing_arguments(node.call) if argument is not reason.argument]
         arguments = tuple(
             (runs.argument_name(op, argument.row.removeprefix(f"{op}.")), argument)
-            for argument in (because.argument, *others)
+            for argument in (reason.argument, *others)
         )
-        because = replace(because, arguments=arguments)
-    return replace(node, because=replace(because, in_step=in_step))
+        reason = replace(reason, arguments=arguments)
+    return replace(node, reason=replace(reason, in_step=in_step))
 
 
 def _mark_permuted_value(node: Node, runs: ComparedRuns) -> Node:
     """Return a node whose reason states if its values are the same in another order."""
-    because = node.because
-    return replace(node, because=replace(because, value=mark_permuted(because.value, node.facts, runs.both)))
+    reason = node.reason
+    return replace(node, reason=replace(reason, value=mark_permuted(reason.value, node.call, runs.both)))
 
 
 def _find_carried_values(
@@ -169,33 +169,33 @@ def _find_carried_values(
 
 
 def _search(
-    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, past: RankHistory | None
-) -> tuple[Searched, list[Node]]:
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, history: RankHistory | None
+) -> tuple[SearchResult, list[Node]]:
     """Return the result of the search, and the calls that differ without a trace in loss and gradients.
 
     What the optimizer does after these is searched by itself.
     """
-    pasts = {facts.rank: past} if past is not None else {}
-    carried = {facts.rank: _find_carried_values(facts, runs, step_phases)} if past is not None else {}
-    searched = search({facts.rank: facts.ops}, pasts=pasts, carried=carried)
-    named = searched.first or searched.grown
-    if not (named or searched.vanished):
-        return searched, []
+    histories = {facts.rank: history} if history is not None else {}
+    carried = {facts.rank: _find_carried_values(facts, runs, step_phases)} if history is not None else {}
+    search_result = search({facts.rank: facts.ops}, histories=histories, carried=carried)
+    named = search_result.first or search_result.grown
+    if not (named or search_result.vanished):
+        return search_result, []
     effect = Effect(facts.ops)
     isolated = effect.find_isolated_calls() if named else set()
     if isolated and step_phases.are_gradients_same() and step_phases.are_parameters_same():
         others = [facts.ops[number] for number in range(len(facts.ops)) if number not in isolated]
-        rest = search({facts.rank: others}, pasts=pasts, carried=carried)
+        rest = search({facts.rank: others}, histories=histories, carried=carried)
         if not (rest.first or rest.grown or rest.vanished):
             return rest, [*named]
     is_rounding = step_phases.is_rounding_before()
     without_trace = effect.find_traceless_calls(
-        named, searched.vanished, is_rounding_before=is_rounding, is_continued=past is not None
+        named, search_result.vanished, is_rounding_before=is_rounding, is_continued=history is not None
     )
     if not without_trace:
-        return searched, []
+        return search_result, []
     calls, known_values = effect.find_calls_after_ends()
-    return search({facts.rank: calls}, known_values, pasts), without_trace
+    return search({facts.rank: calls}, known_values, histories), without_trace
 
 
 def _select_altered_calls(
@@ -205,11 +205,11 @@ def _select_altered_calls(
 
     Calls within a module that passes no difference on are left out.
     """
-    modules = {node.facts.within[0] for node in without_effect if node.facts.within}
+    modules = {node.call.within[0] for node in without_effect if node.call.within}
     return [
         node
-        for node in find_altered_calls(facts, named[0].facts if named else None)
-        if not (modules.intersection(node.facts.within) or is_same_axis(runs, node))
+        for node in find_altered_calls(facts, named[0].call if named else None)
+        if not (modules.intersection(node.call.within) or is_same_axis(runs, node))
     ]
 
 

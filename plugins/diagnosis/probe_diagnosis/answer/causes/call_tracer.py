@@ -34,9 +34,9 @@ from probe_diagnosis.answer.causes.unpaired_calls import (
     rename_row,
     select_surplus_calls,
 )
+from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.timeline.order import is_arranging, is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
@@ -65,7 +65,7 @@ class CallTracer:
         If no recorded call produced the differing values, return a cause that names the unpaired call which they
         come from.
         """
-        reason = node.because
+        reason = node.reason
         if reason.cause is Cause.INTRODUCED and reason.inputs.by_statistics and not reason.replaces:
             traced = self._arrangement_tracer.trace_difference(node)
             if traced is not None:
@@ -85,13 +85,13 @@ class CallTracer:
             modules=self._runs.list_modules(traced.op, traced.side),
             evidence=evidence | traced.evidence,
             where=self._runs.find_line(traced.op, traced.side),
-            consequences=(node.facts.op, *cause.consequences),
+            consequences=(node.call.op, *cause.consequences),
             consequence_count=cause.consequence_count + 1,
         )
 
     def _trace_unpaired_call(self, node: Node) -> TracedCall | None:
         """Return the unpaired call that the differing values of an op come from, or that precedes it."""
-        op, reason = node.facts.op, node.because
+        op, reason = node.call.op, node.reason
         is_module_difference = reason.cause is Cause.INTRODUCED and is_module(op)
         if reason.cause is not Cause.TAKEN_IN and not is_module_difference:
             return None
@@ -103,7 +103,7 @@ class CallTracer:
             if receiver is not None:
                 return receiver
         preceding = [
-            list_preceding_calls(self._runs.both[side], get_key(node.facts, side), self._unpaired_keys[side])
+            list_preceding_calls(self._runs.both[side], get_key(node.call, side), self._unpaired_keys[side])
             for side in (TARGET, GOLDEN)
         ]
         return self._choose_call(node, preceding, f"directly precedes {op}") if any(preceding) else None
@@ -122,7 +122,7 @@ class CallTracer:
             calls = surplus_calls if any(surplus_calls) else calls
         side = TARGET if calls[TARGET] else GOLDEN
         op = calls[side][-1]
-        module = node.facts.within[0] if node.facts.within else ""
+        module = node.call.within[0] if node.call.within else ""
         if module and module not in self._runs.list_modules(op, side):
             position_clause = f"{position_clause} (in {module})"
         evidence = build_call_evidence(calls)
@@ -134,7 +134,7 @@ class CallTracer:
         else:
             replaced = calls[GOLDEN] if all(calls) else ()
             clause = f"{describe_unpaired_call(side, replaced, is_in_both=False)}, and {position_clause}"
-        statement = build_statement(node.because).prepend(f"{clause}; {node.facts.op} ")
+        statement = build_statement(node.reason).prepend(f"{clause}; {node.call.op} ")
         return TracedCall(op, side, Cause.ARGUMENT if arguments else Cause.ONE_SIDED, statement, evidence)
 
     def _compare_arguments(self, calls: list[list[str]]) -> list[ArgumentDifference]:
@@ -147,8 +147,8 @@ class CallTracer:
         """Return for each run the unpaired call that returned the differing input of the op, or an empty list."""
         producers: list[list[str]] = []
         for side, run in enumerate(self._runs.both):
-            op = get_key(node.facts, side)
-            producer = find_producer(run, op, rename_row(node.because.value.row, node.facts.op, op))
+            op = get_key(node.call, side)
+            producer = find_producer(run, op, rename_row(node.reason.value.row, node.call.op, op))
             producers.append([producer] if producer in self._unpaired_keys[side] else [])
         return producers
 
@@ -161,10 +161,10 @@ class CallTracer:
             key = self._find_receiver(node, side)
             if key is None:
                 continue
-            clause = f"receives the value that {get_key(node.facts, 1 - side)} receives in the {SIDES[1 - side]}"
+            clause = f"receives the value that {get_key(node.call, 1 - side)} receives in the {SIDES[1 - side]}"
             if has_unequal_call_counts(self._runs, key, side):
                 clause = f"{describe_unpaired_call(side, is_in_both=False)}, and {clause}"
-            statement = build_statement(node.because).prepend(f"{clause}; {node.facts.op} ")
+            statement = build_statement(node.reason).prepend(f"{clause}; {node.call.op} ")
             return TracedCall(key, side, Cause.ONE_SIDED, statement, {f"{SIDES[side]}_only": key})
         return None
 
@@ -173,10 +173,10 @@ class CallTracer:
 
         The call must follow the backward pass, and must not only move values.
         """
-        run, other_op = self._runs.both[side], get_key(node.facts, 1 - side)
-        row = rename_row(node.because.value.row, node.facts.op, other_op)
+        run, other_op = self._runs.both[side], get_key(node.call, 1 - side)
+        row = rename_row(node.reason.value.row, node.call.op, other_op)
         value = find_value(self._runs.both[1 - side], other_op, row)
-        op_index = run.find(get_key(node.facts, side))
+        op_index = run.find(get_key(node.call, side))
         last_backward_index = next((n for n in range(op_index or 0, -1, -1) if is_backward(run.names()[n])), None)
         if value is None or op_index is None or last_backward_index is None:
             return None
@@ -193,7 +193,7 @@ class CallTracer:
 
     def _trace_region(self, cause: Finding, node: Node) -> Finding:
         """Return the cause for an op in a region that does not line up: the unpaired calls around the op."""
-        op, reason = node.facts.op, node.because
+        op, reason = node.call.op, node.reason
         calls = select_surplus_calls(
             [
                 list_neighbors(self._runs.both[side], key, self._unpaired_keys[side])

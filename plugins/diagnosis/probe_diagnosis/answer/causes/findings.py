@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
+from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.difference.walking import Node
 
 MAX_NAMED_CONSEQUENCES = 5
 """Number of consequences that an answer names."""
@@ -28,14 +28,14 @@ def create_finding(node: Node, where: Callable[[str], str], downstream: Sequence
         downstream: The calls that differ behind it.
         step: The directory of the step; empty if there is only one.
     """
-    facts, because = node.facts, node.because
-    statement = build_statement(because)
+    facts, reason = node.call, node.reason
+    statement = build_statement(reason)
     return Finding(
         facts.op,
-        because.value.row,
-        Reason(because.cause.value, statement.text),
-        because.evidence | ({"golden_op": facts.golden} if facts.golden else {}),
-        because.value.line,
+        reason.value.row,
+        Reason(reason.cause.value, statement.text),
+        reason.evidence | ({"golden_op": facts.golden} if facts.golden else {}),
+        reason.value.line,
         facts.within,
         facts.where or where(facts.op),
         step,

@@ -15,9 +15,9 @@ from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import extend_statement
 from probe_diagnosis.answer.causes.replaced_calls import find_uncompared_calls
+from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import PHASES_INTRO
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.phases.phase_differences import AFTER_BACKWARD, UNTIL_BACKWARD, PhaseDifference
 from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import Number, PhasesFile, read_phases
@@ -63,9 +63,9 @@ class PhaseComparison:
 
     def find_refinement(self, node: Node) -> PhaseDifference | None:
         """Return the phase of the step that refines a cause without an origin; None for none."""
-        if node.because.cause not in REFINABLE_CAUSES:
+        if node.reason.cause not in REFINABLE_CAUSES:
             return None
-        part = self._find_part(node.facts)
+        part = self._find_part(node.call)
         step = next((step for step in self._steps if step.part == part and step.is_effective), None)
         return None if step is None or self._is_explained(step) else step
 

@@ -94,7 +94,7 @@ def _describe_calls(facts: RankFacts, runs: ComparedRuns, selection: Selection) 
     others = [
         create_finding(node, runs.find_line)
         for node in selection.made_differently
-        if not is_harmless(node) and node.facts.op not in cause_ops
+        if not is_harmless(node) and node.call.op not in cause_ops
     ]
     differently = fold_repeated_findings([*find_unpaired_calls(facts, runs, with_arguments=not nodes), *others])
     if not selection.is_grown:
@@ -127,11 +127,11 @@ def _add_origin(
 def _refine_by_phase(facts: RankFacts, runs: ComparedRuns, selection: Selection, phase: PhaseDifference) -> Causes:
     """Return the causes, where a phase of the step adds evidence to the first call."""
     first, *further = selection.named
-    refined_node = replace(first, because=replace(first.because, phases=phase.statement))
+    refined_node = replace(first, reason=replace(first.reason, phases=phase.statement))
     call_causes = _describe_calls(facts, runs, replace(selection, named=[refined_node, *further]))
     causes = [*call_causes.causes]
     place = len(causes) - 1 if selection.is_grown else 0
-    causes[place] = add_phase_evidence(causes[place], phase, is_stated=refined_node.because.states_phases)
+    causes[place] = add_phase_evidence(causes[place], phase, is_stated=refined_node.reason.states_phases)
     return replace(call_causes, causes=causes)
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from probe_core.store.names import is_gradient
+from probe_diagnosis.difference.nodes import Node, is_large
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.walking import Node, is_large
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import is_backward, order_by_effect
@@ -61,12 +61,12 @@ class Effect:
             is_continued: True if earlier steps differ only by rounding, which the state of an optimizer carries
                 into this step. A difference that grows from call to call is then rounding if all ends agree.
         """
-        because = node.because
-        if is_continued and because.cause is Cause.GROWN and because.value.by != Basis.CHECKSUM:
-            return because.argument is None and self.are_ends_same()
-        if because.cause not in (Cause.GROWN, Cause.INTRODUCED) or because.argument is not None:
+        reason = node.reason
+        if is_continued and reason.cause is Cause.GROWN and reason.value.by != Basis.CHECKSUM:
+            return reason.argument is None and self.are_ends_same()
+        if reason.cause not in (Cause.GROWN, Cause.INTRODUCED) or reason.argument is not None:
             return False
-        if because.value.by != Basis.TENSOR or not because.value.is_float or because.largest_multiple > limits().grown:
+        if reason.value.by != Basis.TENSOR or not reason.value.is_float or reason.largest_multiple > limits().grown:
             return False
         place = self._get_place(node)
         downstream = [self._get_call(end) for end in self._ends if end > place]
@@ -90,14 +90,14 @@ class Effect:
                 need not show in the loss.
         """
         nodes = [*named, *vanished]
-        places = {node.facts.op: self._get_place(node) for node in nodes}
-        early = [node for node in nodes if self._ends and places[node.facts.op] <= self._ends[-1]]
+        places = {node.call.op: self._get_place(node) for node in nodes}
+        early = [node for node in nodes if self._ends and places[node.call.op] <= self._ends[-1]]
         is_after_loss = bool(early) and self._ends[0] < min(places.values())
         if not early or (is_after_loss and not is_continued) or not self.are_ends_same():
             return []
         may = all(
             self._can_vanish(node, is_rounding_before or is_continued)
-            or (node in vanished and node.because.value.by == Basis.TENSOR)
+            or (node in vanished and node.reason.value.by == Basis.TENSOR)
             for node in early
         )
         return early if may else []
@@ -115,10 +115,10 @@ class Effect:
         return is_known and self.find_largest_effect()[0] <= 1
 
     def _can_vanish(self, node: Node, is_rounding: bool) -> bool:
-        because = node.because
-        if because.cause not in (Cause.GROWN, Cause.TAKEN_IN) or because.argument is not None:
+        reason = node.reason
+        if reason.cause not in (Cause.GROWN, Cause.TAKEN_IN) or reason.argument is not None:
             return False
-        value = because.value
+        value = reason.value
         if value.by == Basis.CHECKSUM:
             return False
         return is_rounding or value.is_exact or is_large(value)
@@ -165,7 +165,7 @@ class Effect:
         return values_by_call
 
     def _get_place(self, node: Node) -> int:
-        return self._places.get(node.facts.op, len(self._order))
+        return self._places.get(node.call.op, len(self._order))
 
     def find_calls_after_ends(self) -> tuple[list[CallView], set[tuple[float, float]]]:
         """Return the calls behind the ends, and the distance and scale of all that differs before them."""

@@ -15,9 +15,9 @@ from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import create_finding, extend_statement, strip_numbers
 from probe_diagnosis.difference.differing_values import describe_difference, describe_values
+from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.timeline.coverage import ONE_NONE
 from probe_diagnosis.timeline.order import OPTIMIZER, is_backward, order_by_effect
 from probe_diagnosis.timeline.rank_facts import RankFacts
@@ -55,7 +55,7 @@ class UpstreamSearch:
         self._phases = phases
         self._effective = effective
         self._phases_lose_gradients = loses_gradients
-        self._made = {node.facts.op: node for node in altered_calls if node.because.argument is not None}
+        self._made = {node.call.op: node for node in altered_calls if node.reason.argument is not None}
 
     def explain(self, cause: Finding, node: Node) -> Finding | None:
         """Return the finding that explains the first cause; None if there is none.
@@ -82,22 +82,22 @@ class UpstreamSearch:
 
     def _explain_by_forward_call(self, cause: Finding, node: Node) -> Finding | None:
         """Return the forward call of a backward call that introduces a difference, if an argument differs."""
-        altered = self._made.get(get_forward_name(node.facts.op))
-        if altered is None or node.because.cause not in (Cause.INTRODUCED, Cause.NOT_FINITE):
+        altered = self._made.get(get_forward_name(node.call.op))
+        if altered is None or node.reason.cause not in (Cause.INTRODUCED, Cause.NOT_FINITE):
             return None
         first, *alike = [
             candidate for candidate in self._made.values() if _get_argument_key(candidate) == _get_argument_key(altered)
         ]
-        assert first.because.argument is not None
-        because = replace(first.because, value=first.because.argument)
-        origin = create_finding(replace(first, because=because), self._runs.find_line)
-        origin = replace(origin, same=tuple(candidate.facts.op for candidate in alike))
+        assert first.reason.argument is not None
+        reason = replace(first.reason, value=first.reason.argument)
+        origin = create_finding(replace(first, reason=reason), self._runs.find_line)
+        origin = replace(origin, same=tuple(candidate.call.op for candidate in alike))
         more = Statement(f", but the backward call {cause.op} {_describe_effect(node)}")
         return _attach_consequence(cause, extend_statement(origin, more))
 
     def _explain_by_argument(self, cause: Finding, node: Node) -> Finding | None:
         """Return an earlier call with another argument that may have caused a gradient that differs."""
-        altered = self._made.get(node.because.changed_call)
+        altered = self._made.get(node.reason.changed_call)
         if altered is None:
             return None
         origin = create_finding(altered, self._runs.find_line)
@@ -110,10 +110,10 @@ class UpstreamSearch:
         A phase explains the calls of the step that it belongs to. One that changes values also explains calls
         that receive values that differ, or values that were not compared.
         """
-        if not self._is_after_backward(node.facts.op):
+        if not self._is_after_backward(node.call.op):
             return None
         phases: Sequence[Finding] = [phase for phase in self._phases if _is_in_optimizer_step(cause, phase)]
-        if not phases and (node.because.cause is Cause.TAKEN_IN or node.because.inputs.not_compared):
+        if not phases and (node.reason.cause is Cause.TAKEN_IN or node.reason.inputs.not_compared):
             phases = self._effective
         origin = next(iter(phases), None)
         return None if origin is None else _attach_consequence(cause, origin)
@@ -129,9 +129,9 @@ class UpstreamSearch:
 
         It explains what differs in the backward pass and after it.
         """
-        op = node.facts.op
+        op = node.call.op
         is_affected = is_backward(op) or is_gradient(op) or (self._is_after_backward(op) and self._loses_gradients())
-        origin = self.find_graph_difference() if is_affected and node.because.argument is None else None
+        origin = self.find_graph_difference() if is_affected and node.reason.argument is None else None
         if origin is None:
             return None
         return _attach_consequence(
@@ -204,17 +204,17 @@ def get_forward_name(op: str) -> str:
 
 def _get_argument_key(node: Node) -> tuple[str, str, str]:
     """Return the API of a call, and its argument that differs with both values."""
-    argument = node.because.argument
+    argument = node.reason.argument
     assert argument is not None
-    return strip_numbers(node.facts.op), argument.row.removeprefix(node.facts.op), argument.why
+    return strip_numbers(node.call.op), argument.row.removeprefix(node.call.op), argument.why
 
 
 def _describe_effect(node: Node) -> str:
     """Return a clause on what differs in a call; its subject is the call."""
-    if node.because.cause is Cause.TAKEN_IN:
-        return f"receives {describe_values(node.because.value)}"
-    value = node.because.value
-    return describe_difference(value) if node.because.cause is Cause.GRADIENT else f"returns {describe_values(value)}"
+    if node.reason.cause is Cause.TAKEN_IN:
+        return f"receives {describe_values(node.reason.value)}"
+    value = node.reason.value
+    return describe_difference(value) if node.reason.cause is Cause.GRADIENT else f"returns {describe_values(value)}"
 
 
 def _is_in_optimizer_step(cause: Finding, phase: Finding) -> bool:

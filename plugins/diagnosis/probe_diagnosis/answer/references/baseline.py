@@ -147,13 +147,13 @@ def _find_refusal(facts: RankFacts) -> str:
     share = facts.tally.share_of_golden
     if share < limit.shared:
         return f"only {share:.0%} of the golden's floating-point tensors could be compared with it"
-    searched = search({facts.rank: facts.ops})
-    for node in [*searched.first, *searched.further]:
-        because, value = node.because, node.because.value
+    search_result = search({facts.rank: facts.ops})
+    for node in [*search_result.first, *search_result.further]:
+        reason, value = node.reason, node.reason.value
         relative = value.distance / value.scale if value.scale else math.inf
-        is_other = because.cause in (Cause.ARGUMENT, Cause.NOT_FINITE) or relative > limit.introduced
+        is_other = reason.cause in (Cause.ARGUMENT, Cause.NOT_FINITE) or relative > limit.introduced
         if is_other and value.by not in (Basis.CHECKSUM, Basis.EXACT_CHECKSUM):
-            return f"in it, {node.facts.op} {node.why}"
+            return f"in it, {node.call.op} {node.why}"
     return ""
 
 

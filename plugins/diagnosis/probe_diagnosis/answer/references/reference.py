@@ -21,8 +21,8 @@ from probe_diagnosis.answer.references.third_run import (
     drop_mapping,
     find_record,
 )
+from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.search import search
-from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import SAME
@@ -154,11 +154,11 @@ def _find_refusal(facts: RankFacts, target: RankFacts, golden: RankFacts) -> str
     nodes = [_find_first(run_facts) for run_facts in (target, golden)]
     if nodes[0] is None or nodes[1] is None:
         return ""
-    number = facts.ops.numbers.get(nodes[0].facts.op)
-    keys = [node.facts.golden or node.facts.op for node in nodes if node is not None]
-    if number is None or facts.ops.goldens.get(number, facts.ops.keys[number]) != nodes[1].facts.op:
+    number = facts.ops.numbers.get(nodes[0].call.op)
+    keys = [node.call.golden or node.call.op for node in nodes if node is not None]
+    if number is None or facts.ops.goldens.get(number, facts.ops.keys[number]) != nodes[1].call.op:
         return ""
-    row = nodes[0].because.value.row
+    row = nodes[0].reason.value.row
     agreeing = {value.row for value in facts.ops[number].values if value.state == SAME}
     if keys[0] == keys[1] and row in agreeing and min(map(_get_relative_distance, nodes)) > limit.odd:
         return f"target and golden agree in {row}, and both are far from it; is it a run with the same seed?"
@@ -172,9 +172,9 @@ def _find_first(facts: RankFacts) -> Node | None:
 
 def _get_relative_distance(node: Node | None) -> float:
     """Return the relative distance of the value that shows a difference; 0 if it has no size."""
-    if node is None or not math.isfinite(node.because.value.distance):
+    if node is None or not math.isfinite(node.reason.value.distance):
         return 0.0
-    value = node.because.value
+    value = node.reason.value
     return value.distance / value.scale if value.scale else 0.0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from probe_core.errors import format_count
 from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer.references import baseline
-from probe_diagnosis.answer.references import reference as third
+from probe_diagnosis.answer.references import reference as reference_answers
 from probe_diagnosis.answer.verdict.rank_verdict import describe_agreement, format_first_line, suggest_next_steps
 from probe_diagnosis.conditions.differences import sort_by_effect
 from probe_diagnosis.timeline.coverage import CoverageTally, describe_reason
@@ -46,7 +46,7 @@ def merge_answers(
         return ranks[0]
     coverage = _sum_coverage(ranks)
     baseline_counts = baseline.merge_baselines([answer.baseline for answer in ranks if answer.baseline])
-    reference = third.merge_references([answer.reference for answer in ranks if answer.reference])
+    reference = reference_answers.merge_references([answer.reference for answer in ranks if answer.reference])
     outcome = max((answer.outcome for answer in ranks), key=OUTCOMES_BY_SEVERITY.index)
     if failed and outcome is Outcome.AGREE:
         outcome = Outcome.CANNOT_TELL
@@ -116,7 +116,7 @@ def _merge_notes(
     if baseline_counts:
         notes[Note(NoteKind.BASELINE, baseline.describe_baseline(baseline_counts))] = None
     if reference:
-        notes[Note(NoteKind.REFERENCE, third.describe_reference(reference))] = None
+        notes[Note(NoteKind.REFERENCE, reference_answers.describe_reference(reference))] = None
     return tuple(notes)
 
 

@@ -22,11 +22,11 @@ from probe_diagnosis.answer.verdict.answer_file import write_answer
 from probe_diagnosis.answer.verdict.answer_printing import print_answer
 from probe_diagnosis.answer.verdict.other_steps import add_uncompared_steps
 from probe_diagnosis.answer.verdict.step_history import add_earlier_origin, judge_in_order
-from probe_diagnosis.answer.verdict.suspect_finder import Suspects
+from probe_diagnosis.answer.verdict.suspect_finder import SuspectFinder
+from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
-from probe_diagnosis.difference.walking import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +174,21 @@ def _iterate_step_causes(compared: Compared, part: str) -> Iterator[Finding]:
     reports = _list_reports(compared, part)
     ordered = sorted(reversed(reports), key=itemgetter(0))  # of a rank's files, the first, with its calls
     reports_by_rank = {rank: report for rank, report, _ in ordered}
-    finders = {rank: finder for rank, _, finder in ordered if isinstance(finder, Suspects)}
-    pasts = {rank: finder.past for rank, finder in finders.items() if finder.past is not None}
-    searched = search({rank: finder.facts.ops for rank, finder in finders.items()}, pasts=pasts)
-    first = (
-        [node for node in searched.first if not _agrees(reports_by_rank[node.rank])] if len(reports_by_rank) > 1 else []
-    )
+    finders = {rank: finder for rank, _, finder in ordered if isinstance(finder, SuspectFinder)}
+    histories = {rank: finder.history for rank, finder in finders.items() if finder.history is not None}
+    search_result = search({rank: finder.facts.ops for rank, finder in finders.items()}, histories=histories)
+    nodes = search_result.first if len(reports_by_rank) > 1 else []
+    first = [node for node in nodes if not _agrees(reports_by_rank[node.rank])]
     for node in first:
         answer = reports_by_rank[node.rank].answer
         causes = answer.causes if answer is not None else ()
-        shared_cause = next((cause for cause in causes if node.facts.op in (cause.op, *cause.consequences[:1])), None)
+        shared_cause = next((cause for cause in causes if node.call.op in (cause.op, *cause.consequences[:1])), None)
         if shared_cause is None:
-            shared_cause = _create_shared_cause(compared, part, node, searched.downstream[node.rank])
-        elif node.because.cause is Cause.DELIVERED and shared_cause.op == node.facts.op:
+            shared_cause = _create_shared_cause(compared, part, node, search_result.downstream[node.rank])
+        elif node.reason.cause is Cause.DELIVERED and shared_cause.op == node.call.op:
             # The rank's own statement does not know what other ranks sent.
             shared_cause = replace(
-                replace_statement(shared_cause, build_statement(node.because)), evidence=node.because.evidence
+                replace_statement(shared_cause, build_statement(node.reason)), evidence=node.reason.evidence
             )
         yield replace(shared_cause, step=part, rank=node.rank)
     if first:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probe_core.plugins.protocols import Finished
-from probe_diagnosis.answer.verdict.suspect_finder import Suspects
+from probe_diagnosis.answer.verdict.suspect_finder import SuspectFinder
 from probe_diagnosis.collectives.calls import CommunicationCall, Flow
 from probe_diagnosis.timeline.order import order_by_effect
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
@@ -41,7 +41,7 @@ class CallDepth(NamedTuple):
 
 def depths(finished: Finished) -> list[CallDepth]:
     """Return the calls of a rank in the order of their effects; empty if another plugin provided the finder."""
-    if not isinstance(finished.finder, Suspects):
+    if not isinstance(finished.finder, SuspectFinder):
         return []
     calls, rank = finished.finder.facts.ops, finished.pair.rank
     lines = calls.table.lines

@@ -22,9 +22,9 @@ from probe_diagnosis.answer.causes.rank_causes import find_causes
 from probe_diagnosis.answer.causes.replaced_calls import count_float_tensors, find_replaced_calls
 from probe_diagnosis.answer.causes.step_effect import Effect
 from probe_diagnosis.answer.verdict.rank_verdict import build_rank_answer
+from probe_diagnosis.difference.nodes import Node, RankHistory
 from probe_diagnosis.difference.reason_statement import format_different_arguments
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.walking import Node, RankHistory
 from probe_diagnosis.limits import limits
 from probe_diagnosis.phases.phases_file import read_phases
 from probe_diagnosis.timeline.coverage import SHIFTED
@@ -64,29 +64,29 @@ class RankDiagnosis:
         interrupted: True if rows are missing.
         multi_rank: True if the runs have several ranks, so that sentences name this one.
         moved: A call that the golden makes at another place; None if there is none.
-        past: What earlier steps explain, which agree but for rounding; None if nothing is known of them.
+        history: The rounding that earlier steps carry into this one; None if earlier steps are not considered.
         detected: What the detectors of plugins found, in the order of the calls.
         not_restored: What a resumed run did not restore; it explains what differs in the step.
-        third: The directory of the reference's record; None without one.
+        reference_directory: The directory of the reference's record; None without one.
         precision: The lower precision of one run, which raised what rounding explains; None for none.
     """
 
     def __init__(
         self, facts: RankFacts, runs: ComparedRuns, *, step: str = "", interrupted: bool, multi_rank: bool = False,
-        moved: Finding | None = None, past: RankHistory | None = None, detected: Sequence[Finding] = (),
-        not_restored: Sequence[Finding] = (), third: Path | None = None,
+        moved: Finding | None = None, history: RankHistory | None = None, detected: Sequence[Finding] = (),
+        not_restored: Sequence[Finding] = (), reference_directory: Path | None = None,
         precision: Finding | None = None,
     ) -> None:  # fmt: skip
         self._facts = facts
         self._runs = runs
         self._step = step
         self._interrupted = interrupted
-        self._several = multi_rank
+        self._multi_rank = multi_rank
         self._moved = moved
-        self._past = past
+        self._history = history
         self._detected = detected
         self._not_restored = not_restored
-        self._third = third
+        self._reference_directory = reference_directory
         self._precision = precision
 
     def build_answer(
@@ -98,11 +98,13 @@ class RankDiagnosis:
             baseline: The counts of the baseline; None without one.
             reference: The counts of the reference; None without one.
         """
-        facts, runs, past = self._facts, self._runs, self._past
+        facts, runs, history = self._facts, self._runs, self._history
         is_excused = bool(reference and reference["values"])
-        phases = read_phases(self._third) if is_excused and self._third is not None else None
-        step_phases = PhaseComparison(facts, runs, past.noise if past is not None else 0.0, phases)
-        selection = select_calls(facts, runs, step_phases, past, in_step=bool(self._step))
+        phases = None
+        if is_excused and self._reference_directory is not None:
+            phases = read_phases(self._reference_directory)
+        step_phases = PhaseComparison(facts, runs, history.noise if history is not None else 0.0, phases)
+        selection = select_calls(facts, runs, step_phases, history, in_step=bool(self._step))
         is_explained = self._moved is not None or bool(baseline and baseline["raised"])
         is_explained = is_explained or (is_excused and phases is None)
         conditions = ConditionCauses(facts, runs)
@@ -131,7 +133,7 @@ class RankDiagnosis:
             baseline_counts=baseline,
             reference=reference,
             advice=self._advise(() if rank_causes.has_origin else selection.named, named, may_decide),
-            multi_rank=self._several,
+            multi_rank=self._multi_rank,
         )
         withdrawn = tuple(self._iterate_withdrawn(selection, rank_causes.differently))
         answer = conditions.add_to_answer(replace(answer, withdrawn=withdrawn), self._step)
@@ -159,13 +161,13 @@ class RankDiagnosis:
             (NoteKind.HARMLESS, harmless, ""),
         ):
             for node in nodes:
-                op = node.facts.op
+                op = node.call.op
                 yield Note(kind, f"{op} {self._add_names(node).why}{ending}", op)
 
     def _iterate_withdrawn(self, selection: Selection, differently: Sequence[Finding]) -> Iterator[Finding]:
         """Yield what differs without an effect in this step, unless values that it receives explain it."""
         for node in (*selection.without_effect, *selection.without_trace):
-            if node.because.argument is not None or node.because.cause in (
+            if node.reason.argument is not None or node.reason.cause in (
                 Cause.INTRODUCED,
                 Cause.NOT_FINITE,
             ):
@@ -184,13 +186,13 @@ class RankDiagnosis:
             may_decide: True if a second golden run would decide.
         """
         advice = [SECOND_GOLDEN_ADVICE] if may_decide else []
-        if nodes and nodes[0].because.cause is Cause.TAKEN_IN:
-            candidates = find_altered_calls_after(self._facts, nodes[0].facts)
-            suspect = next((node for node in candidates if node.facts.op not in named), None)
+        if nodes and nodes[0].reason.cause is Cause.TAKEN_IN:
+            candidates = find_altered_calls_after(self._facts, nodes[0].call)
+            suspect = next((node for node in candidates if node.call.op not in named), None)
             if suspect is not None:
-                arguments = format_different_arguments(self._add_names(suspect).because)
+                arguments = format_different_arguments(self._add_names(suspect).reason)
                 description = f"it was called with a different argument ({arguments})"
-                advice.append(f"Look at {suspect.facts.op}, too: {description}{ADVICE_ENDING}")
+                advice.append(f"Look at {suspect.call.op}, too: {description}{ADVICE_ENDING}")
         return advice
 
     def _compare_parts(
@@ -198,7 +200,7 @@ class RankDiagnosis:
     ) -> PartsAgreement | None:
         """Return the agreement of parts with the whole, where only shapes and numbers of calls differ."""
         tally = self._facts.tally
-        is_other_shape = bool(nodes) and nodes[0].because.value.kind is DifferenceKind.SHAPE
+        is_other_shape = bool(nodes) and nodes[0].reason.value.kind is DifferenceKind.SHAPE
         is_silent = not nodes and answer.outcome is not Outcome.AGREE and not tally.failing_at
         if self._interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
             return None

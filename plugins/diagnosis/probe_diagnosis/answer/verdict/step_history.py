@@ -17,17 +17,17 @@ from probe_core.plugins.protocols import Compared, Finished
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import extend_statement
-from probe_diagnosis.answer.verdict.suspect_finder import Suspects
+from probe_diagnosis.answer.verdict.suspect_finder import SuspectFinder
+from probe_diagnosis.difference.nodes import RankHistory
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.difference.walking import RankHistory
 
 ORIGINLESS_CODES = frozenset({Cause.TAKEN_IN.value, Cause.GRADIENT.value, Cause.GROWN.value})
 """Kinds of causes that may follow from an earlier step."""
 
 _STEP = re.compile(r"step\d+")
 
-JudgedComparison = tuple[RunPair, Report, Suspects]
+JudgedComparison = tuple[RunPair, Report, SuspectFinder]
 """A comparison of one step and rank that has a verdict."""
 
 
@@ -39,18 +39,18 @@ def judge_in_order(compared: Compared) -> list[Finished]:
     up.
     """
     finished = [*compared.finished]
-    past_of_stages: dict[str, RankHistory | None] = {}
+    history_of_stages: dict[str, RankHistory | None] = {}
     for part in dict.fromkeys(comparison.pair.part for comparison in finished):
         stage = _STEP.sub("", part, 1)
-        past = past_of_stages.get(stage)
-        if stage in past_of_stages and past is None:
+        history = history_of_stages.get(stage)
+        if stage in history_of_stages and history is None:
             continue  # an earlier step of the stage differs by more than rounding
         places = [place for place, comparison in enumerate(finished) if comparison.pair.part == part]
-        if past is not None:
+        if history is not None:
             for place in places:
-                finished[place] = _judge_again(compared, finished[place], past)
+                finished[place] = _judge_again(compared, finished[place], history)
         judged_places = [judged for place in places if (judged := _get_judged(finished[place]))]
-        past_of_stages[stage] = _extend_history(past, judged_places)
+        history_of_stages[stage] = _extend_history(history, judged_places)
     return finished
 
 
@@ -83,11 +83,11 @@ def add_earlier_origin(causes: Sequence[Finding], withdrawn: Iterable[Sequence[F
 def _get_judged(comparison: Finished) -> JudgedComparison | None:
     """Return a comparison if it has a verdict of this kit."""
     report, finder = comparison.report, comparison.finder
-    is_judged = report is not None and report.answer is not None and isinstance(finder, Suspects)
+    is_judged = report is not None and report.answer is not None and isinstance(finder, SuspectFinder)
     return (comparison.pair, report, finder) if is_judged else None  # type: ignore[return-value]
 
 
-def _judge_again(compared: Compared, comparison: Finished, past: RankHistory) -> Finished:
+def _judge_again(compared: Compared, comparison: Finished, history: RankHistory) -> Finished:
     """Return a comparison with a verdict that considers earlier steps, unless it agrees by itself.
 
     The files of the step keep the verdict on the step alone; a note says so.
@@ -97,14 +97,14 @@ def _judge_again(compared: Compared, comparison: Finished, past: RankHistory) ->
         return comparison
     pair, report, suspects = judged
     alone = report.answer
-    if alone is None or alone.outcome is Outcome.AGREE or suspects.past is not None:
+    if alone is None or alone.outcome is Outcome.AGREE or suspects.history is not None:
         return comparison
     with suppress(UserError), ExitStack() as stack:  # the record may no longer be there
         target, golden = (
             stack.enter_context(closing(open_run(compared.manager, path))) for path in (pair.target, pair.golden)
         )
         runs = ComparedRuns(compared.plan, target, golden)
-        report = suspects.answer_after(past, compared.manager, report, runs, pair)
+        report = suspects.answer_after(history, compared.manager, report, runs, pair)
         answer = report.answer
         if answer is not None and answer.outcome is not alone.outcome:
             text = f"{pair.name} alone, as its files state: {alone.sentence}"
@@ -113,21 +113,21 @@ def _judge_again(compared: Compared, comparison: Finished, past: RankHistory) ->
     return comparison
 
 
-def _extend_history(past: RankHistory | None, ended: Sequence[JudgedComparison]) -> RankHistory | None:
+def _extend_history(history: RankHistory | None, ended: Sequence[JudgedComparison]) -> RankHistory | None:
     """Return what a step and all before it explain; None if a rank of it diverged or was not compared."""
     outcomes = {report.answer.outcome for _, report, _ in ended if report.answer is not None}
     if not outcomes or not outcomes <= {Outcome.AGREE, Outcome.CANNOT_TELL}:
         return None
-    after = past.copy() if past is not None else RankHistory()
+    after = history.copy() if history is not None else RankHistory()
     for _, report, suspects in ended:
         assert report.answer is not None
         is_rounding = report.answer.outcome is Outcome.AGREE
         after.noise = max(after.noise, suspects.facts.ops.noise)
-        after.worst = max(after.worst, 1.0 if is_rounding else _find_largest(suspects))
+        after.largest_multiple = max(after.largest_multiple, 1.0 if is_rounding else _find_largest(suspects))
     return after
 
 
-def _find_largest(suspects: Suspects) -> float:
+def _find_largest(suspects: SuspectFinder) -> float:
     """Return the largest difference of a step that has a size, as a multiple of rounding."""
     multiples = suspects.facts.ops.table.times(0.0, 0.0)
     return float(multiples[np.isfinite(multiples)].max(initial=0.0))

@@ -29,7 +29,7 @@ from probe_diagnosis.answer.references.further_passes import (
 from probe_diagnosis.answer.references.reference import ReferenceRun, consider_reference
 from probe_diagnosis.answer.references.same_files import state_same_files
 from probe_diagnosis.answer.verdict.rank_diagnosis import RankDiagnosis
-from probe_diagnosis.difference.walking import RankHistory
+from probe_diagnosis.difference.nodes import RankHistory
 from probe_diagnosis.frames import own_frame
 from probe_diagnosis.precision.signature import raise_noise
 from probe_diagnosis.resume.findings import create_resume_findings
@@ -42,21 +42,21 @@ MAX_SUSPECTS = 5
 """Largest number of suspects of a rank."""
 
 
-class Suspects:
+class SuspectFinder:
     """Finder of the calls where two runs diverge first, and of the verdict on them.
 
     Attributes:
         first_failure: The first row that fails by the rule of its table, unless rounding may explain it.
         facts: The facts about all ops so far.
-        past: What earlier steps explain; None unless the verdict considers them.
-        third: The directory of the record that the reference has of this rank; None without one.
+        history: The rounding that earlier steps carry into this one; None if the verdict does not consider them.
+        reference_directory: The directory of the record that the reference has of this rank; None without one.
     """
 
     def __init__(self) -> None:
         self.first_failure: Suspect | None = None
         self.facts = RankFacts()
-        self.past: RankHistory | None = None
-        self.third: Path | None = None
+        self.history: RankHistory | None = None
+        self.reference_directory: Path | None = None
         self._found: list[Suspect] = []
         self._tabulated = self.facts
 
@@ -112,12 +112,12 @@ class Suspects:
         return findings
 
     def answer_after(
-        self, past: RankHistory, manager: Manager, report: Report, runs: ComparedRuns, pair: RunPair
+        self, history: RankHistory, manager: Manager, report: Report, runs: ComparedRuns, pair: RunPair
     ) -> Report:
         """Return the report on this step with a verdict that considers earlier steps.
 
         Args:
-            past: What earlier steps explain.
+            history: The rounding that earlier steps carry into this one.
             manager: The plugins.
             report: The counts, and the verdict on the step alone.
             runs: Both runs.
@@ -125,11 +125,11 @@ class Suspects:
         """
         alone, problems = report.answer, [*report.problems]
         assert alone is not None
-        self.past = past
+        self.history = history
         diagnosis = RankDiagnosis(
             self.facts, runs, step=pair.part, interrupted=report.interrupted, multi_rank=bool(pair.label),
-            past=past, detected=[] if report.interrupted else self._detect(manager, runs, pair, problems),
-            third=self.third, precision=find_precision(alone.causes),
+            history=history, detected=[] if report.interrupted else self._detect(manager, runs, pair, problems),
+            reference_directory=self.reference_directory, precision=find_precision(alone.causes),
         )  # fmt: skip
         answer, causes = diagnosis.build_answer(alone.baseline or None, alone.reference or None)
         lines = {(cause.op, cause.row): cause.line for cause in alone.causes}  # of the table, not of the facts
@@ -177,7 +177,8 @@ class Suspects:
             return RankDiagnosis(
                 self.facts, runs, step=pair.part, interrupted=draft.interrupted, multi_rank=bool(pair.label),
                 moved=find_moved_call(self.facts, runs) if is_displaced else None, detected=detected,
-                not_restored=_find_not_restored(opened, pair), third=self.third, precision=precision,
+                not_restored=_find_not_restored(opened, pair), reference_directory=self.reference_directory,
+                precision=precision,
             ).build_answer(counts, reference.plain() if reference is not None else None)  # fmt: skip
 
         concluded = conclude()
@@ -191,7 +192,7 @@ class Suspects:
         aligned = self.facts is not self._tabulated
         reference = consider_reference(self.facts, opened, pair, needed=is_needed, aligned=aligned)
         if reference is not None and reference.record is not None:
-            self.third = reference.record.parent
+            self.reference_directory = reference.record.parent
         return conclude(reference, precision)
 
     def _add_line(self, cause: Finding) -> Finding:
@@ -214,7 +215,7 @@ class Suspects:
         return {
             "facts": self.facts.plain(),
             "found": [[*_serialize_suspect(suspect)] for suspect in self._found],
-            "third": None if self.third is None else str(self.third),
+            "third": None if self.reference_directory is None else str(self.reference_directory),
         }
 
     def restore(self, plain: Any) -> None:
@@ -225,7 +226,7 @@ class Suspects:
         """
         self.facts = RankFacts.from_plain(plain["facts"])
         self._found = [_load_suspect(*fields) for fields in plain["found"]]
-        self.third = None if plain["third"] is None else Path(plain["third"])
+        self.reference_directory = None if plain["third"] is None else Path(plain["third"])
 
 
 def _is_resumed_step(opened: Opened, pair: RunPair) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_diagnosis.answer.causes.findings import create_finding
+from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reasons import Cause, DivergenceReason
-from probe_diagnosis.difference.walking import Node
 from support.runs.answered import answered, back, call, causes, normal
 from support.runs.ops import op, value
 from support.runs.recorded import tensor
@@ -199,8 +199,8 @@ def test_a_difference_is_gone_where_the_statistics_of_many_later_calls_agree(tmp
 
 
 def test_the_golden_call_is_evidence_where_it_is_another() -> None:
-    because = DivergenceReason(Cause.INTRODUCED, value(50))
+    reason = DivergenceReason(Cause.INTRODUCED, value(50))
     for golden in ("", B):
         facts = op(A, [0], [50], golden=golden)
-        evidence = create_finding(Node(0, facts, because, 0, 0), lambda _: "").evidence
+        evidence = create_finding(Node(0, facts, reason, 0, 0), lambda _: "").evidence
         assert evidence.get("golden_op", "") == golden
