@@ -32,7 +32,8 @@ DATA_COLUMNS = (
 class DivergingCall:
     """A call where the runs diverge, with its rows from the file of its rank.
 
-    The rows of what is no call, such as a phase of the step, are those of the first call that differs by it.
+    If the cause is not a call but, for example, a phase of the step, the rows are those of the first call that differs
+    because of it.
     """
 
     cause: Finding

@@ -46,7 +46,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
         asked: The names of the options that the user gave.
 
     Raises:
-        UserError: ``--baseline`` or ``--reference`` is asked for as well.
+        UserError: ``--baseline`` or ``--reference`` is set as well.
     """
     for name in ("baseline", "reference"):
         if plan.options.get(name) is not None:

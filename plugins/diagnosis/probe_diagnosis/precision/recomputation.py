@@ -90,7 +90,7 @@ def _read_integers(inputs: Mapping[str, Value]) -> dict[str, int]:
     """Return the arguments that are whole numbers, by path; others make a product unknown.
 
     Raises:
-        ValueError: An argument is no whole number.
+        ValueError: An argument is not an integer.
     """
     numbers = {}
     for path, value in inputs.items():

@@ -77,7 +77,7 @@ def build_value_table(batch: RowBatch) -> ValueTable:
 
 
 def _mark_skipped(batch: RowBatch, policy: VerdictColumn, table: ValueTable) -> Array:
-    """Return True for rows in which there is nothing to judge, by the policy or by a judge, who says why."""
+    """Return True for rows in which there is nothing to judge, by the policy or by a judge, which states the reason."""
     is_skipped: Array = policy.levels == GRAVITY[Level.SKIP]
     for line, changes in batch.changes.items():
         if batch.verdicts[line].level is Level.SKIP:

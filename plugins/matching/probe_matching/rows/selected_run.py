@@ -23,7 +23,7 @@ Decisions = Mapping[tuple[str, Side, str], Decision]
 
 
 class SelectedRun(Run):
-    """A run whose values hold the chosen rows alone, with the statistics of these.
+    """A run whose values contain only the chosen rows, with the statistics of these rows.
 
     Args:
         run: The run, which is closed with this one.

@@ -74,7 +74,7 @@ class Survey:
     # -- records -----------------------------------------------------------------------------------
 
     def _decide(self, record: Record, golden_record: Record) -> None:
-        """Decide on the values of a pair of records; sources first, for the others follow from them."""
+        """Decide on the values of a pair of records; inputs first, because outputs follow from them."""
         golden_slots = {slot.place: slot for slot in golden_record.slots}
         pairs = [(slot, golden_slots[slot.place]) for slot in record.slots if slot.place in golden_slots]
         sources: list[Decision] = []

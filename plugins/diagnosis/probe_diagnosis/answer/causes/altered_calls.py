@@ -69,7 +69,7 @@ def find_altered_calls(facts: RankFacts, limit: CallView | None) -> Iterator[Nod
 
 
 def find_altered_calls_after(facts: RankFacts, first: CallView) -> Iterator[Node]:
-    """Yield calls behind the op ``first`` with another argument, whatever their values."""
+    """Yield calls after the op ``first`` with another argument, independent of their values."""
     calls = facts.ops
     for place in np.flatnonzero(calls.has_other_argument).tolist():
         argument = find_other_argument(calls[place]) if place > calls.numbers[first.op] else None
@@ -93,7 +93,7 @@ def _classify_outputs(outputs: Sequence[Difference]) -> OutputAgreement:
 
 
 def find_unpaired_calls(facts: RankFacts, runs: ComparedRuns, *, with_arguments: bool) -> Iterator[Finding]:
-    """Yield the calls of both runs that are unpaired because of another dtype or, if asked for, argument."""
+    """Yield the calls of both runs that are unpaired because of another dtype or, if ``with_arguments`` is set, another argument."""
     waiting: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for key in facts.golden_only:
         waiting.setdefault(_get_pairing_key(runs, key, 1), []).append(key)
@@ -127,7 +127,7 @@ def find_unpaired_calls(facts: RankFacts, runs: ComparedRuns, *, with_arguments:
 def _is_received_in_module(
     facts: RankFacts, runs: ComparedRuns, target: str, golden: str, argument: ArgumentDifference
 ) -> bool:
-    """Return True if a tensor that a call was not given is given to another call in the same module."""
+    """Return True if another call in the same module receives the tensor that a call did not receive."""
     if argument.given is None:
         return False
     side = argument.lacks
@@ -146,7 +146,7 @@ def _get_pairing_key(runs: ComparedRuns, op: str, side: int) -> tuple[str, tuple
 
 
 def add_similar_calls(facts: RankFacts, causes: Sequence[Finding], nodes: Sequence[Node]) -> list[Finding]:
-    """Return the causes, those by an argument with the other calls that differ in the same argument."""
+    """Return the causes; a cause by an argument names the other calls that differ in the same argument."""
     whole: list[Finding] = []
     for cause, node in zip(causes, nodes):
         argument = node.reason.argument

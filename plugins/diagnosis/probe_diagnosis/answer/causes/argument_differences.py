@@ -13,17 +13,17 @@ from probe_diagnosis.timeline.views import format_scalar, is_module
 
 
 class ArgumentDifference(NamedTuple):
-    """An argument that two calls were given differently.
+    """An argument in which two calls differ.
 
     Attributes:
-        place: Its side and path, such as ``input.2``.
+        place: Its side and path in the record, such as ``input.2``.
         text: Both values.
-        is_grave: True unless it is a whole number, such as a size, or one call has None, or nothing, in place
-            of a tensor that is not trained.
+        is_grave: False for an integer, such as a size, and if one call has None, or no value, instead of a tensor
+            that is not trained.
         name: Its name in the signature; empty if it is not known.
-        is_other_kind: True for tensors of which one is complex, say, and the other is not.
-        given: The tensor that only one of the calls was given; None for none.
-        lacks: The side of the call that was not given it.
+        is_other_kind: True for two tensors whose dtypes are of different kinds, such as complex and floating point.
+        given: The tensor that only one of the calls received; None if there is none.
+        lacks: The side of the call that did not receive it.
     """
 
     place: str
@@ -42,7 +42,7 @@ def get_api_name(op: str) -> str:
 
 
 def compare_arguments(runs: ComparedRuns, op: str, golden_op: str) -> list[ArgumentDifference]:
-    """Return the arguments that two calls were given differently: scalars, dtypes, those of one call only.
+    """Return the arguments in which two calls differ: scalars, dtypes, and arguments of one call only.
 
     Args:
         runs: Both runs.

@@ -1,4 +1,4 @@
-"""Search for the call behind a difference that the statistics of inputs do not show."""
+"""Search for the call that caused a difference that the statistics of inputs do not show."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class ArrangementTracer:
     def _iterate_upstream_calls(self, side: int, facts: CallView) -> Iterator[str]:
         """Yield the calls of a run that produced the inputs of an op, nearest first.
 
-        The search continues upstream of a call only if the call rearranges values or its statistics say little.
+        The search continues upstream of a call only if the call rearranges values or its statistics identify values poorly.
         """
         run = self._runs.both[side]
         frontier = [get_key(facts, side)]

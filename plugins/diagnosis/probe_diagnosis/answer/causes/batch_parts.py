@@ -1,4 +1,4 @@
-"""Work that one run does in several parts and the other at once: a batch in halves, micro batches.
+"""Comparison of a run that computes a batch in parts, such as micro batches, with a run that computes it at once.
 
 Tensors of a part have another shape, so that no row compares them. Together, the parts must have the maximum,
 minimum, mean and norm of the whole; these are on record with every task but md5.
@@ -29,7 +29,7 @@ class PartsAgreement(NamedTuple):
         side: The run that computes in parts: 0 for the target, 1 for the golden.
         number: Number of parts.
         agreeing: Number of floating-point tensors of the whole that agree.
-        unknown: Number of those of which nothing can be said.
+        unknown: Number of floating-point tensors of the whole that were not compared.
     """
 
     side: int
@@ -49,7 +49,7 @@ class PartsAgreement(NamedTuple):
 
 
 def compare_in_parts(runs: ComparedRuns, noise: float, *, are_sums_known: bool = False) -> PartsAgreement | None:
-    """Return the agreement of two runs of which one computes in parts; None if it does not, or they differ.
+    """Return the agreement of parts and whole; None if no run computes in parts, or if the parts differ.
 
     Args:
         runs: Both runs.
@@ -84,7 +84,7 @@ def compare_in_parts(runs: ComparedRuns, noise: float, *, are_sums_known: bool =
 
 
 def _group_records(runs: ComparedRuns, side: int) -> dict[tuple[str, ...], list[int]]:
-    """Return the places of the records of each API or module in the same modules, numbers left out."""
+    """Return the indices of the records of each API or module in the same modules, numbers left out."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for place, key in enumerate(runs.both[side].names()):
         groups.setdefault(tuple(map(strip_numbers, (key, *runs.list_modules(key, side)))), []).append(place)
@@ -101,7 +101,7 @@ def _compare_tensors(whole: Record, parts: Sequence[Record], noise: float) -> It
     """Yield, for each floating-point tensor of a call that has comparable parts, whether the parts agree with it."""
     of_parts = [{slot.place: slot.value for slot in part.slots} for part in parts]
     is_sum = is_gradient(whole.key) or "backward" in whole.key.split(".")
-    least = max((_find_magnitude(slot.value) for slot in whole.slots if _is_float(slot.value)), default=0.0)
+    min_scale = max((_find_magnitude(slot.value) for slot in whole.slots if _is_float(slot.value)), default=0.0)
     for slot in whole.slots:
         values = [part.get(slot.place) for part in of_parts]
         part_values = [value for value in values if value is not None]
@@ -111,13 +111,13 @@ def _compare_tensors(whole: Record, parts: Sequence[Record], noise: float) -> It
             if slot.value.kind is not Kind.TENSOR and not _is_same_argument(slot.value, part_values, noise):
                 yield False
             continue
-        is_same = _compare_together(slot.value, part_values, noise, least if is_sum else 0.0)
+        is_same = _compare_together(slot.value, part_values, noise, min_scale if is_sum else 0.0)
         if is_same is not None:
             yield is_same
 
 
 def _is_same_argument(whole: Value, parts: Sequence[Value], noise: float) -> bool:
-    """Return False for a number with a fraction that a part was given another value of."""
+    """Return False if a part received another value of a floating-point argument."""
     number = whole.statistics.max
     others = [part.statistics.max for part in parts]
     if not (isinstance(number, float) and all(isinstance(part_number, float) for part_number in others)):
@@ -128,28 +128,30 @@ def _is_same_argument(whole: Value, parts: Sequence[Value], noise: float) -> boo
     )
 
 
-def _compare_together(whole: Value, parts: Sequence[Value], noise: float, least: float) -> bool | None:
-    """Return True if parts agree together with the whole, False if they do not; None if that cannot be said.
+def _compare_together(whole: Value, parts: Sequence[Value], noise: float, min_scale: float) -> bool | None:
+    """Return True if parts agree together with the whole, False if they do not; None if they cannot be
+    compared.
 
     Args:
         whole: The tensor of the run that computes at once.
         parts: Those of the other run.
         noise: The largest relative difference that rounding explains.
-        least: The least scale of the whole.
+        min_scale: The smallest scale that differences are divided by.
     """
     filled = [part for part in parts if not part.is_empty]
     if whole.shape is None or not (filled and all(map(_is_float, filled)) and not whole.is_empty):
         return None
     if all(part.shape == whole.shape for part in filled):
-        is_same = all(_have_same_statistics([part], whole, noise, least) for part in filled)
+        is_same = all(_have_same_statistics([part], whole, noise, min_scale) for part in filled)
         return is_same if is_same or len(parts) == 1 else _compare_numbers(whole, filled, noise)
-    return _have_same_statistics(filled, whole, noise, least) if _adds_up(whole.shape, filled) else None
+    return _have_same_statistics(filled, whole, noise, min_scale) if _adds_up(whole.shape, filled) else None
 
 
 def _compare_numbers(whole: Value, parts: Sequence[Value], noise: float) -> bool | None:
     """Return True if the mean or the sum of single numbers, such as losses, is the whole; else None.
 
-    A mean of means is the mean only where all parts are of one size, and a sum only where each was scaled.
+    The mean of the parts is the mean of the whole only if all parts have the same size. The sum of the parts is the mean
+    of the whole only if each part was scaled.
     """
     numbers = [part.statistics.max for part in parts]
     number = whole.statistics.max
@@ -161,7 +163,7 @@ def _compare_numbers(whole: Value, parts: Sequence[Value], noise: float) -> bool
 
 
 def _adds_up(shape: tuple[int, ...], parts: Sequence[Value]) -> bool:
-    """Return True if parts, joined along one dimension, have a shape."""
+    """Return True if the parts, joined along one dimension, have the given shape."""
     shapes = [part.shape or () for part in parts]
     if any(len(part_shape) != len(shape) for part_shape in shapes):
         return False
@@ -169,12 +171,12 @@ def _adds_up(shape: tuple[int, ...], parts: Sequence[Value]) -> bool:
     return len(axes) == 1 and sum(part_shape[axes[0]] for part_shape in shapes) == shape[axes[0]]
 
 
-def _have_same_statistics(parts: Sequence[Value], whole: Value, noise: float, least: float) -> bool:
+def _have_same_statistics(parts: Sequence[Value], whole: Value, noise: float, min_scale: float) -> bool:
     """Return True if the statistics of the parts together are those of the whole."""
     sizes = [math.prod(part.shape or ()) for part in parts]
     high, low, mean, norm = ([_to_float(part.statistics[place]) for part in parts] for place in range(4))
     wanted = [_to_float(number) for number in whole.statistics]
-    scale = max(_find_magnitude(whole), least)
+    scale = max(_find_magnitude(whole), min_scale)
     far = [abs(number) for number in (*high, *low, *wanted) if math.isfinite(number)]
     if max(far, default=0.0) > limits().masking or not all(map(math.isfinite, (*high, *low, *mean, *norm, *wanted))):
         return max(high) == wanted[0] or abs(max(high) - wanted[0]) <= noise * scale
@@ -184,7 +186,7 @@ def _have_same_statistics(parts: Sequence[Value], whole: Value, noise: float, le
         math.fsum(value * size for value, size in zip(mean, sizes)) / sum(sizes),
         math.sqrt(math.fsum(value * value for value in norm)),
     )
-    tolerances = (*[noise * scale] * 3, noise * max(wanted[3], least))
+    tolerances = (*[noise * scale] * 3, noise * max(wanted[3], min_scale))
     return all(abs(value - expected) <= tolerance for value, expected, tolerance in zip(joined, wanted, tolerances))
 
 

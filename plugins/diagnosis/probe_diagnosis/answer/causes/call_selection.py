@@ -1,4 +1,4 @@
-"""Calls where the runs of a rank diverge, sorted by what can be said of them."""
+"""Calls where the runs of a rank diverge, sorted by their effect."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Selection:
         rounding: Calls whose difference is rounding, as the loss and the gradients of parameters show.
         made_differently: Calls with another argument or dtype whose values agree, before the first cause.
         is_doubtful: True if statistics do not show that the first cause has an effect.
-        is_continued: True if earlier steps agree but for rounding, which parameters carry into this one.
+        is_continued: True if earlier steps agree except for rounding, which parameters carry into this one.
         reach: The largest difference of the loss and the gradients of parameters, in multiples of rounding.
         reached: The row that has it; empty if none differs.
     """

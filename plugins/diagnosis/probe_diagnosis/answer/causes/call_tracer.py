@@ -1,4 +1,4 @@
-"""Search for the calls behind a difference that no earlier difference explains."""
+"""Search for the calls that caused a difference that no earlier difference explains."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class CallTracer:
     def trace_cause(self, cause: Finding, node: Node) -> Finding:
         """Return the cause.
 
-        If no recorded call produced the differing values, return a cause that names the unpaired call which they
-        come from.
+        If no recorded call produced the differing values, return a cause that names the unpaired call that returned
+        them.
         """
         reason = node.reason
         if reason.cause is Cause.INTRODUCED and reason.inputs.by_statistics and not reason.replaces:

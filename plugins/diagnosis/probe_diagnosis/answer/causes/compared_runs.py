@@ -1,4 +1,4 @@
-"""Both runs of a comparison, asked for lines of code and modules of single calls."""
+"""Both runs of a comparison, with the lines of code and the modules of single calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ComparedRuns:
     Args:
         plan: The plan of the comparison, which may name a file of call stacks.
         target: The run under test.
-        golden: The reference.
+        golden: The trusted run.
 
     Attributes:
         are_rows: True if only some rows of both batches are compared.
@@ -39,9 +39,9 @@ class ComparedRuns:
         self.are_rows = plan.options.get("rows") is not None
 
     def find_line(self, op: str, side: int = 0) -> str:
-        """Return the line of code of an op; empty if not recorded. Stacks are read when first asked for.
+        """Return the line of code of an op; empty if not recorded. Stacks are read on first use.
 
-        A backward call, which no line makes, has the line of its forward call.
+        A backward call has the line of its forward call.
         """
         return own_frame(self._find_frames(op, side))
 

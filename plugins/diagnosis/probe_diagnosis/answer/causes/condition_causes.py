@@ -1,7 +1,7 @@
 """Differences that conditions explain: another batch, or another random state.
 
-A call that draws from another random state returns other values, as it should, and so does every call that
-receives another batch. Neither is an error of that call.
+A call that draws from another random state returns other values, and so does every call that receives another batch.
+Neither is an error of that call.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ConditionCauses:
         runs: Both runs.
 
     Attributes:
-        differences: The conditions that differ, those first that may change numbers most.
+        differences: The conditions that differ, the most influential first.
         lacking: The runs whose conditions were not recorded.
     """
 
@@ -98,7 +98,7 @@ class ConditionCauses:
     def add_to_answer(self, answer: Answer, step: str) -> Answer:
         """Return an answer that states the conditions that differ.
 
-        Random states that differ are no news of runs that agree, unless they were seeded differently.
+        For runs that agree, random states that differ are stated only if they were seeded differently.
         """
         is_agreed = answer.outcome is Outcome.AGREE
         shown = [

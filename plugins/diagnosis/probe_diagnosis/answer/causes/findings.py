@@ -19,13 +19,15 @@ MAX_NAMED_CONSEQUENCES = 5
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
 
 
-def create_finding(node: Node, where: Callable[[str], str], downstream: Sequence[str] = (), step: str = "") -> Finding:
+def create_finding(
+    node: Node, find_line: Callable[[str], str], downstream: Sequence[str] = (), step: str = ""
+) -> Finding:
     """Return a cause as a finding.
 
     Args:
         node: The op, and the reason for naming it.
-        where: A function that returns the line of code of an op; it may be empty.
-        downstream: The calls that differ behind it.
+        find_line: A function that returns the line of code of an op; the line may be empty.
+        downstream: The calls downstream of it that differ.
         step: The directory of the step; empty if there is only one.
     """
     facts, reason = node.call, node.reason
@@ -37,7 +39,7 @@ def create_finding(node: Node, where: Callable[[str], str], downstream: Sequence
         reason.evidence | ({"golden_op": facts.golden} if facts.golden else {}),
         reason.value.line,
         facts.within,
-        facts.where or where(facts.op),
+        facts.where or find_line(facts.op),
         step,
         node.rank,
         tuple(downstream[:MAX_NAMED_CONSEQUENCES]),
@@ -52,16 +54,16 @@ def replace_statement(cause: Finding, statement: Statement, kind: str = "") -> F
 
 
 def extend_statement(cause: Finding, more: Statement) -> Finding:
-    """Return a finding whose statement goes on with another."""
+    """Return a finding whose statement is extended by another."""
     brief = f"{cause.brief or cause.reason.detail}{more.brief}"
     return replace(cause, reason=Reason(cause.reason.code, f"{cause.reason.detail}{more.text}"), brief=brief)
 
 
 def fold_repeated_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings without those that say of another call what an earlier one says.
+    """Return the findings; equal findings on several calls are folded into the first of them.
 
-    The same is said of two calls of the same API or class of modules that were called with the same pair of
-    different arguments, or whose parameters differ.
+    Findings are equal if their calls are of the same API or class of modules, and were called with the same pair of
+    different arguments.
     """
     first_by_key: dict[object, Finding] = {}
     same: dict[object, list[str]] = {}

@@ -87,7 +87,7 @@ def _find_anchor(facts: RankFacts, runs: ComparedRuns, op: str, golden: str) -> 
 
 
 def _find_first_difference(runs: ComparedRuns, op: str, golden: str, noise: float) -> str:
-    """Return the place of the first value that differs beyond rounding between two calls; empty for none."""
+    """Return the path of the first value that differs beyond rounding between two calls; empty for none."""
     records: list[dict[tuple[Side, str], Value]] = []
     for run, key in zip(runs.both, (op, golden)):
         number = run.find(key)

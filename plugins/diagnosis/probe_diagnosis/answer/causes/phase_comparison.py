@@ -1,6 +1,6 @@
-"""The phases of a step beside the walk of calls: they refine its causes, or name one where it has none.
+"""The phases of a step: they refine the causes that the search found, or are a cause if it found none.
 
-The walk sees calls, the step phases what lies between them: reduction, unscaling, clipping, and steps of
+The search covers calls. The step phases cover what happens between calls: reduction, unscaling, clipping, and steps of
 optimizers that were not recorded as calls. The step phases never replace a cause (docs/diagnosis.md#step-phases).
 """
 
@@ -47,7 +47,7 @@ class PhaseComparison:
         self, facts: RankFacts, runs: ComparedRuns, carried: float = 0.0, reference: PhasesFile | None = None
     ) -> None:
         self._facts = facts
-        # statistics of whole batches say nothing of their rows
+        # statistics of whole batches do not describe single rows
         phase_files = [None if runs.are_rows else read_phases(run.shown.path.parent) for run in runs.both]
         target, golden = phase_files
         self._places = facts.ops.numbers
@@ -79,7 +79,7 @@ class PhaseComparison:
         return whole
 
     def find_lone_phase(self, *, effective: bool) -> list[Finding]:
-        """Return the first phase of the step that differs, for a walk that found no call.
+        """Return the first phase of the step that differs, for a search that found no call.
 
         Args:
             effective: True for what changes values beyond rounding, False for what does not.
@@ -111,7 +111,7 @@ class PhaseComparison:
         )  # fmt: skip
 
     def is_rounding_before(self) -> bool:
-        """Return True if parameters that differ before the step are those of which an update is rounding."""
+        """Return True if only parameters whose update is rounding differ before the step."""
         return self._search is not None and self._search.is_rounding_before()
 
     def collect_carried_statistics(self) -> set[tuple[Number, ...]]:
@@ -129,7 +129,7 @@ class PhaseComparison:
         return self._search is not None and self._search.are_parameters_same()
 
     def find_excused_calls(self) -> tuple[set[str], set[str]]:
-        """Return for both runs the calls behind the backward pass that only that run made.
+        """Return for both runs the calls after the backward pass that only that run made.
 
         They are those of optimizers that compute the same by other calls, if the phases of the step show that
         they do; else none.
@@ -181,7 +181,7 @@ class PhaseComparison:
         return AFTER_BACKWARD if self._places.get(op.op, 0) > self._last else UNTIL_BACKWARD
 
     def _is_explained(self, step: PhaseDifference) -> bool:
-        """Return True for a phase behind the backward pass, if anything before it differs."""
+        """Return True for a phase after the backward pass, if anything before it differs."""
         return step.part == AFTER_BACKWARD and any(earlier_step.part == UNTIL_BACKWARD for earlier_step in self._steps)
 
 

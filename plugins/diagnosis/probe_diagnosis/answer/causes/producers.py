@@ -20,7 +20,7 @@ def find_producer(run: Run, op: str, row: str) -> str:
 
     Args:
         run: The run.
-        op: The call that takes the value in.
+        op: The call that receives the value.
         row: The name of the value's row.
     """
     value = find_value(run, op, row)
@@ -38,9 +38,9 @@ def find_producer(run: Run, op: str, row: str) -> str:
 
 
 def find_producers(run: Run, op: str) -> dict[str, str]:
-    """Return the calls that returned the tensors which an op receives, by the places of its inputs.
+    """Return the calls that returned the tensors which an op receives, by the paths of its inputs.
 
-    Inputs whose producer is not found are left out. As in ``producer``, the last call before the op counts,
+    Inputs whose producer is not found are left out. As in ``find_producer``, the last call before the op counts,
     and a module only if no API returned the tensor.
     """
     place = run.find(op)
@@ -70,7 +70,7 @@ def find_producers(run: Run, op: str) -> dict[str, str]:
 
 
 def has_uninformative_output(run: Run, op: str) -> bool:
-    """Return True for a call whose output says little by its statistics: integers, truth values, a mask."""
+    """Return True for a call whose output has statistics that identify it poorly: integers, booleans, a mask."""
     place = run.find(op)
     slots = run.record(place).slots if place is not None else ()
     values = [s.value for s in slots if s.side is Side.OUTPUT and s.value.kind is Kind.TENSOR]

@@ -23,7 +23,7 @@ WHOLE_MODEL = "the model"
 
 
 def count_float_tensors(run: Run, ops: Iterable[str]) -> int:
-    """Return the number of floating-point tensors that calls took in and returned."""
+    """Return the number of floating-point tensors that calls received and returned."""
     places = (run.find(op) for op in ops)
     return sum(
         slot.value.kind is Kind.TENSOR and get_dtype_kind(slot.value.dtype) == "float"

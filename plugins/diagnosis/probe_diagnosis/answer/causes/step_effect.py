@@ -77,16 +77,16 @@ class Effect:
     ) -> list[Node]:
         """Return the calls that differ before the end of the backward pass, if that leaves no trace.
 
-        The loss and all gradients of parameters behind them were compared and agree. What differs may be
-        large, such as the order of what is summed; or rounding of an optimizer, such as a bias that a norm
-        takes out again. What is small may be too small to be seen. A call that returns other values from
-        the same ones is wrong all the same: they may be printed.
+        The loss and all later gradients of parameters were compared and agree. The difference may be large, such as
+        that of another order of summands, or rounding of an optimizer, such as that of a bias that a norm removes. A
+        small difference may be too small to show in the loss, so it remains a cause. A call that returns different
+        values from equal inputs remains a cause as well, because the program may print these values.
 
         Args:
             named: The calls where the runs diverge.
             vanished: Calls within modules whose outputs agree.
             is_rounding_before: True if parameters differ before the step by rounding of an optimizer.
-            is_continued: True if earlier steps agree but for rounding; then differences of the backward pass
+            is_continued: True if earlier steps agree except for rounding; then differences of the backward pass
                 need not show in the loss.
         """
         nodes = [*named, *vanished]
@@ -126,8 +126,8 @@ class Effect:
     def find_isolated_calls(self) -> set[int]:
         """Return the numbers of calls outside of modules whose differences reach no other kind of call.
 
-        They receive tensors that no call computed, and no call goes on with what they return: what the
-        program states about itself, such as the duration of its steps.
+        They receive tensors that no call computed, and no call receives their outputs. The program computes these values
+        about itself, such as the duration of its steps.
         """
         received, returned = (
             self._collect_differing_values(is_source=True),
@@ -145,7 +145,7 @@ class Effect:
         }
         of_others: set[tuple[float, float]] = set()
         previous = set[int]()
-        while previous != isolated_calls:  # calls that share a value with any other call are none of them
+        while previous != isolated_calls:  # a call that shares a value with another call is not isolated
             previous = isolated_calls
             for values in (received, returned):
                 of_others.update(
@@ -168,7 +168,7 @@ class Effect:
         return self._places.get(node.call.op, len(self._order))
 
     def find_calls_after_ends(self) -> tuple[list[CallView], set[tuple[float, float]]]:
-        """Return the calls behind the ends, and the distance and scale of all that differs before them."""
+        """Return the calls after the ends, and distance and scale of all values that differ before them."""
         last = max(self._ends)
         table = self._calls.table
         before = np.zeros(len(self._calls), bool)
@@ -180,7 +180,7 @@ class Effect:
     def find_largest_effect(self) -> tuple[float, str]:
         """Return the largest difference of an end, as a multiple of rounding, with its row; 0 for none.
 
-        A gradient is measured against the largest of all, for one that is zero in theory is all rounding.
+        A gradient is measured relative to the largest of all gradients, because a gradient that is zero in theory is only rounding.
         The ends carry the coarsest rounding of the step.
         """
         noise = self._calls.noise

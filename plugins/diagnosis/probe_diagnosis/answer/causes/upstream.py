@@ -1,4 +1,4 @@
-"""Findings upstream of the first cause that explain it, though they change no value where they occur.
+"""Findings upstream of the first cause that explain it, although they change no value at their own call.
 
 A forward call with another argument may show in its backward call only, a setting of an optimizer in the
 calls of its step, and a tensor without a gradient in the backward pass.
@@ -198,7 +198,7 @@ class UpstreamSearch:
 
 
 def get_forward_name(op: str) -> str:
-    """Return the name of the forward call of a backward call; of any other call, no name of a call."""
+    """Return the name of the forward call of a backward call; empty for any other call."""
     return f"{head}.forward" if (head := op.removesuffix(".backward")) != op else ""
 
 

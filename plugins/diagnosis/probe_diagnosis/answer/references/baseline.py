@@ -1,4 +1,4 @@
-"""The baseline: a second golden run, whose differences from the golden are no cause (``--baseline``)."""
+"""The baseline: a second golden run, whose differences from the golden are not causes (``--baseline``)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
         asked: The names of the options that the user gave.
 
     Raises:
-        UserError: The path does not exist, or ``-da`` is asked for as well.
+        UserError: The path does not exist, or ``-da`` is set as well.
     """
     path: Path = values["run"]
     check_third_run(plan, path, "--baseline", "Give the directory of a second golden run.")
@@ -125,7 +125,7 @@ def measure_baseline(opened: Opened, pair: RunPair) -> Baseline | None:
 def _compare_with_golden(opened: Opened, pair: RunPair, path: Path, baseline: Baseline) -> RankFacts:
     """Compare the baseline of a rank with its golden, and return the facts.
 
-    Names are not mapped, for both are golden runs, and calls whose counts differ are aligned.
+    Names are not mapped, because both are golden runs. Calls whose counts differ are aligned.
 
     Raises:
         UserError: The baseline has no such rank, or cannot be compared with the golden.
@@ -142,7 +142,7 @@ def _compare_with_golden(opened: Opened, pair: RunPair, path: Path, baseline: Ba
 
 
 def _find_refusal(facts: RankFacts) -> str:
-    """Return the reason why a run is no baseline of the golden; empty if it is one."""
+    """Return the reason why a run cannot be the baseline; empty if it can."""
     limit = limits().baseline
     share = facts.tally.share_of_golden
     if share < limit.shared:
@@ -158,7 +158,7 @@ def _find_refusal(facts: RankFacts) -> str:
 
 
 def raise_limits(facts: RankFacts, baseline: Baseline) -> None:
-    """Raise what is explained of each difference by what both golden runs differ by."""
+    """Raise the explained part of each difference to the difference of both golden runs."""
     if not baseline.floors:
         return
     before = len(facts.tally.failing_at)
@@ -211,7 +211,7 @@ def describe_baseline(baseline: Mapping[str, Any]) -> str:
 
 
 def merge_baselines(baselines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is known of the baselines of several comparisons as that of one."""
+    """Return the counts of several comparisons as those of one."""
     whole: dict[str, Any] = {}
     for baseline in baselines:
         if not whole:

@@ -18,7 +18,7 @@ from probe_diagnosis.timeline.value_table import ValueTable
 from probe_diagnosis.timeline.views import is_module
 
 ALIGN, FUZZY = "align", "fuzzy"
-"""Names of the matchers that pair calls by what they do, and in their order."""
+"""Names of the matchers that pair calls by their arguments and values, and by their order."""
 
 
 def simplify_plan(plan: Plan) -> Plan:
@@ -67,12 +67,12 @@ def is_displaced(opened: Opened, op: str) -> bool:
 
 
 def _get_module_path(module: str) -> str:
-    """Return the path of a module without its class, which is another one where a program was rewritten."""
+    """Return the path of a module without its class, which differs if a program was rewritten."""
     return drop_count(module).rsplit(".", 2)[0]
 
 
 def _is_received_elsewhere(target: Run, golden: Run, op: str) -> bool:
-    """Return True if a call receives other tensors than its partner, and another call of the API these."""
+    """Return True if a call and its partner receive different tensors, and another call of the API receives the same."""
     target_inputs, golden_inputs = _describe_input_tensors(target, op), _describe_input_tensors(golden, op)
     if not target_inputs or target_inputs == golden_inputs:
         return False
@@ -110,7 +110,7 @@ def compare_without_process_start(opened: Opened, rank: int) -> RankFacts | None
     """Return the facts about the first step of a resumed run without what precedes its first model call.
 
     A process that resumes constructs the model, the optimizer and the data, and loads a checkpoint, which no
-    step of an uninterrupted run does. The phases of the step and the conditions show what came of it.
+    step of an uninterrupted run does. The phases of the step and the conditions show the result.
 
     Returns:
         None if no call precedes the first model call, or if it is not known which one that is.

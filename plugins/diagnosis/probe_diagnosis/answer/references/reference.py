@@ -43,7 +43,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
         asked: The names of the options that the user gave.
 
     Raises:
-        UserError: The path does not exist, or ``-da`` is asked for as well.
+        UserError: The path does not exist, or ``-da`` is set as well.
     """
     path: Path = values["run"]
     check_third_run(
@@ -142,10 +142,10 @@ def _compare(opened: Opened, pair: RunPair, record: Path, *, aligned: bool) -> t
 
 
 def _find_refusal(facts: RankFacts, target: RankFacts, golden: RankFacts) -> str:
-    """Return the reason why a run is no reference; empty if it is one.
+    """Return the reason why a run cannot be the reference; empty if it can.
 
-    The first values that differ from it must not be those in which target and golden agree: such a run is of
-    other weights, data or random numbers.
+    If target and golden agree in the first values that differ from the run, the run has other weights, data or random
+    numbers.
     """
     limit = limits().reference
     share = golden.tally.share_of_golden

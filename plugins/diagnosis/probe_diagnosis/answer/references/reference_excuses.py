@@ -253,7 +253,7 @@ def _count_excused(
 
 
 def _excuse_rows(facts: RankFacts, distances: ReferenceDistances) -> None:
-    """Forget rows that are errors in the table, although they agree, if they are near to the reference."""
+    """Excuse rows that are errors in the table although they agree, if they are near to the reference."""
     excused = []
     for row in facts.tally.failing_at:
         key = find_op(row)

@@ -1,4 +1,4 @@
-"""A third run beside target and golden: its records, and its comparison with either of them."""
+"""A third run next to target and golden: its records, and its comparison with either of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_third_run(plan: Plan, path: Path, option: str, fix: str) -> None:
     """Check that a plan may have a third run.
 
     Raises:
-        UserError: The path does not exist, or ``-da`` is asked for as well.
+        UserError: The path does not exist, or ``-da`` is set as well.
     """
     if NAME in plan.answers:
         raise create_conflict_error(option)

@@ -56,7 +56,8 @@ def merge_answers(
     elif outcome is Outcome.AGREE:
         text = _describe_agreement(ranks, causes, coverage, baseline_counts, reference, multi_rank=multi_rank)
     elif names_with_outcome:
-        text = f"{names_with_outcome[0] and f'{names_with_outcome[0]}: '}{answers[names_with_outcome[0]].text}"
+        name = names_with_outcome[0]
+        text = f"{name}: {answers[name].text}" if name else answers[name].text
     else:
         text = f"{failed} of {count} comparisons did not finish; the others agree"
     if names_with_outcome:
@@ -106,7 +107,7 @@ def _merge_notes(
     reference: Mapping[str, Any],
     named: Collection[str],
 ) -> tuple[Note, ...]:
-    """Return the notes of all ranks, but for those on calls that are named as causes."""
+    """Return the notes of all ranks, except for notes on calls that are causes."""
     notes = dict.fromkeys(
         note
         for answer in answers.values()

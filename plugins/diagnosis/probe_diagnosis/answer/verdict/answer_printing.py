@@ -35,7 +35,7 @@ OUTCOME_COLOURS = {
 def print_answer(
     answer: Answer,
     file: Path | None,
-    table: Callable[[Finding], str] = lambda cause: "",
+    find_table: Callable[[Finding], str] = lambda cause: "",
     *,
     brief: bool,
     names_ranks: bool = False,
@@ -46,7 +46,7 @@ def print_answer(
     Args:
         answer: The answer.
         file: The file that it was written to; None for none.
-        table: A function that returns the name of the file that the row of a cause is in; it may be empty.
+        find_table: Returns the name of the file that contains the row of a cause; empty if there is none.
         brief: True to print the verdict and the file alone.
         names_ranks: True if there are several ranks, so that the rank of each cause is named.
         is_measured: False if no row of any table was measured. If the runs are not comparable, the verdict
@@ -58,7 +58,7 @@ def print_answer(
         console.show(f"  condition: {make_printable(line, MAX_LINE_CHARACTERS)}", wrap=True)
     if not brief:
         for number, cause in enumerate(answer.causes[:MAX_SHOWN_ITEMS], 1):
-            _show_cause(number, cause, table(cause), names_rank=names_ranks or bool(cause.rank))
+            _show_cause(number, cause, find_table(cause), names_rank=names_ranks or bool(cause.rank))
         _show_more(answer.causes)
         if any(" against " in cause.reason.detail for cause in answer.causes[:MAX_SHOWN_ITEMS]):
             console.show("  (A against B: A in the target, B in the golden)")

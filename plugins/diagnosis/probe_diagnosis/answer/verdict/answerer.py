@@ -37,7 +37,7 @@ class VerdictConclusion:
         answer: The verdict.
         file: The file that it was written to; None if the plan asks for none.
         compared: The comparisons that it is about.
-        is_judged: True, for a verdict that cannot be given is one as well.
+        is_judged: Always True: CANNOT TELL is a verdict as well.
     """
 
     answer: Answer
@@ -51,14 +51,14 @@ class VerdictConclusion:
         print_answer(
             self.answer,
             self.file,
-            self._table,
+            self._find_table_name,
             brief=brief,
             names_ranks=_has_ranks(self.compared),
             is_measured=any(report.counts.measured for report in reports),
         )
 
-    def _table(self, cause: Finding) -> str:
-        """Return the file that the row of a cause is counted in, below the output; empty for none."""
+    def _find_table_name(self, cause: Finding) -> str:
+        """Return the file that contains the row of a cause, below the output; empty if there is none."""
         finished = self.compared.finished
         place = cause.step, cause.rank
         matches = [
@@ -71,7 +71,7 @@ class VerdictConclusion:
 
 
 class VerdictAnswerer:
-    """Answer that every comparison gets. It reads what the finder of suspects kept of each rank."""
+    """Answer that every comparison gets. It reads the facts that the finder collected on each rank."""
 
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the finder has seen all rows."""
@@ -148,7 +148,8 @@ def _find_causes(compared: Compared) -> Iterator[Finding]:
     """
     parts = list(dict.fromkeys(comparison.pair.part for comparison in compared.finished))
     agreeing = {part for part in parts if all(_agrees(report) for _, report, _ in _list_reports(compared, part))}
-    for part in sorted(parts, key=agreeing.__contains__):  # what was only made differently comes last
+    diverged = [part for part in parts if part not in agreeing]
+    for part in [*diverged, *(part for part in parts if part in agreeing)]:
         causes = find_step_causes(compared, part)
         if causes:
             earlier = parts[: parts.index(part)] if part not in agreeing else []
@@ -172,7 +173,7 @@ def find_step_causes(compared: Compared, part: str) -> list[Finding]:
 
 def _iterate_step_causes(compared: Compared, part: str) -> Iterator[Finding]:
     reports = _list_reports(compared, part)
-    ordered = sorted(reversed(reports), key=itemgetter(0))  # of a rank's files, the first, with its calls
+    ordered = sorted(reversed(reports), key=itemgetter(0))  # if a rank has several files, the first one counts
     reports_by_rank = {rank: report for rank, report, _ in ordered}
     finders = {rank: finder for rank, _, finder in ordered if isinstance(finder, SuspectFinder)}
     histories = {rank: finder.history for rank, finder in finders.items() if finder.history is not None}
@@ -226,5 +227,5 @@ def _create_shared_cause(compared: Compared, part: str, node: Node, downstream: 
     )
     with suppress(UserError), closing(open_run(compared.manager, pair.target)) as run:
         return create_finding(node, ComparedRuns(compared.plan, run, run).find_line, downstream)
-    # the record is no longer there
+    # the record was removed
     return create_finding(node, lambda _: "", downstream)

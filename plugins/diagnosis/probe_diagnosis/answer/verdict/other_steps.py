@@ -1,4 +1,4 @@
-"""Steps that both runs hold and that a comparison of a single step leaves out."""
+"""Steps that both runs contain and that a comparison of a single step leaves out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _find_step(path: Path) -> Path | None:
 
 
 def _list_other_steps(step: Path) -> set[str]:
-    """Return the names of the other steps beside a step."""
+    """Return the names of the other steps of the run of a step."""
     try:
         names = {path.name for path in step.parent.iterdir() if path.is_dir()}
     except OSError:

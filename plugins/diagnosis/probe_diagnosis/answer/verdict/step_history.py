@@ -1,4 +1,4 @@
-"""The steps of a training as one timeline: what earlier steps explain of a later one."""
+"""The steps of a training in order: the rounding and causes that earlier steps pass to a later step."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _get_judged(comparison: Finished) -> JudgedComparison | None:
 def _judge_again(compared: Compared, comparison: Finished, history: RankHistory) -> Finished:
     """Return a comparison with a verdict that considers earlier steps, unless it agrees by itself.
 
-    The files of the step keep the verdict on the step alone; a note says so.
+    The files of the step contain the verdict on the step alone, which a note states.
     """
     judged = _get_judged(comparison)
     if judged is None:

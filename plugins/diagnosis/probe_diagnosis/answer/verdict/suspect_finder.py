@@ -1,4 +1,4 @@
-"""Suspects: the calls where two runs diverge first, found in the facts of all ops of a rank."""
+"""The finder of suspects: the calls where two runs diverge first, from the facts about all calls of a rank."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SuspectFinder:
 
     @property
     def found(self) -> list[Suspect]:
-        """The causes, the one to look at first before all others; known when the answer is."""
+        """The causes, the most important one first. Empty until ``answer`` was called."""
         return self._found
 
     def add_batch(self, batch: RowBatch, lines: LineNumbers) -> None:
@@ -162,7 +162,7 @@ class SuspectFinder:
             draft: The counts and notes of the comparison.
             opened: The comparison.
             pair: The step and the rank.
-            is_displaced: True if the runs make calls at different places.
+            is_displaced: True if the runs make calls in a different order.
         """
         baseline = None if draft.interrupted else measure_baseline(opened, pair)
         if baseline is not None:
@@ -211,7 +211,7 @@ class SuspectFinder:
         return replace(cause, line=position or cause.line, first_row="" if cause.row else first)
 
     def plain(self) -> Any:
-        """Return all that was found as JSON data, for a comparison that is resumed."""
+        """Return the state as JSON data, for a comparison that is resumed."""
         return {
             "facts": self.facts.plain(),
             "found": [[*_serialize_suspect(suspect)] for suspect in self._found],
@@ -219,10 +219,10 @@ class SuspectFinder:
         }
 
     def restore(self, plain: Any) -> None:
-        """Take in what ``plain`` returned.
+        """Restore the state that ``plain`` returned.
 
         Raises:
-            LookupError, TypeError, ValueError: The data is something else.
+            LookupError, TypeError, ValueError: The data has another structure.
         """
         self.facts = RankFacts.from_plain(plain["facts"])
         self._found = [_load_suspect(*fields) for fields in plain["found"]]
@@ -266,7 +266,7 @@ def _create_suspect(cause: Finding) -> Suspect:
 
 
 def _follows_from_rounding(rows: Sequence[Row], values: Sequence[Difference], row: Row) -> bool:
-    """Return True if a row holds integers or booleans that rounding in the inputs may change."""
+    """Return True if a row contains integers or booleans that rounding in the inputs may change."""
     if not _is_discrete(row) or row.pair.side.is_source:
         return False
     inputs = [n for n, sibling in enumerate(rows) if sibling.pair.side.is_source]
