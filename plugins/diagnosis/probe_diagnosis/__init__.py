@@ -11,8 +11,8 @@ from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_diagnosis.answer.verdict.answer_file import serialize_answer
-    from probe_diagnosis.answer.verdict.answerer import whole_answer
-    from probe_diagnosis.answer.verdict.call_depth import CallDepth, depths
+    from probe_diagnosis.answer.verdict.answerer import build_overall_answer
+    from probe_diagnosis.answer.verdict.call_depth import CallDepth, list_call_depths
     from probe_diagnosis.chart_page import escape_text, render_chart_page, render_figure
     from probe_diagnosis.collectives.calls import api_of
     from probe_diagnosis.conditions.condition_sentences import condition_sentence
@@ -52,8 +52,8 @@ __all__ = [
     "SearchResult",
     "Timeline",
     "api_of",
+    "build_overall_answer",
     "condition_sentence",
-    "depths",
     "draw_chart",
     "escape_text",
     "evidence_texts",
@@ -61,6 +61,7 @@ __all__ = [
     "frames_of",
     "is_module",
     "is_move",
+    "list_call_depths",
     "load_stacks",
     "own_frame",
     "own_frames",
@@ -71,14 +72,13 @@ __all__ = [
     "search_timelines",
     "serialize_answer",
     "uninitialised_slots",
-    "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = create_exporter(
     __name__,
     {
-        "answer.verdict.answerer": "whole_answer",
-        "answer.verdict.call_depth": "CallDepth depths",
+        "answer.verdict.answerer": "build_overall_answer",
+        "answer.verdict.call_depth": "CallDepth list_call_depths",
         "answer.verdict.answer_file": "serialize_answer",
         "collectives.calls": "api_of",
         "conditions.differences": "ConditionDifference ConditionKind find_condition_differences place_in_order",
@@ -97,5 +97,5 @@ __getattr__ = create_exporter(
         "timeline.timeline": "Detection Detector Timeline",
         "timeline.views": "CallView Difference DifferenceKind is_module",
     },
-    renamed={"Searched": "SearchResult"},
+    renamed={"Searched": "SearchResult", "depths": "list_call_depths", "whole_answer": "build_overall_answer"},
 )

@@ -49,33 +49,33 @@ def find_altered_calls(facts: RankFacts, limit: CallView | None) -> Iterator[Nod
     computes = ~recasts & calls.has_any(table.lines["noise"] > 0)
     first = int(computes.argmax()) if computes.any() else len(calls)
     has_named_dtype = False
-    for place in np.flatnonzero(calls.has_other_argument | recasts).tolist():
-        if limit is not None and place >= calls.numbers[limit.op]:
+    for number in np.flatnonzero(calls.has_other_argument | recasts).tolist():
+        if limit is not None and number >= calls.numbers[limit.op]:
             return
-        op = calls[place]
+        op = calls[number]
         outputs = list(op.outputs())
         returned = _classify_outputs(outputs)
         argument = find_other_argument(op)
         if argument is not None:
             value = next(iter(outputs), argument)
             reason = DivergenceReason(Cause.DIFFERENTLY, value, argument=argument, returned=returned)
-            yield Node(facts.rank, op, reason, 0, place)
-        elif recasts[place] and not has_named_dtype:
+            yield Node(facts.rank, op, reason, 0, number)
+        elif recasts[number] and not has_named_dtype:
             has_named_dtype = True  # in a run of another dtype from its beginning, no call is the one that changed it
-            if first < place:
+            if first < number:
                 recast = next(value for value in op.values if value.dtypes)
                 reason = DivergenceReason(Cause.DIFFERENTLY, recast, returned=returned)
-                yield Node(facts.rank, op, reason, 0, place)
+                yield Node(facts.rank, op, reason, 0, number)
 
 
 def find_altered_calls_after(facts: RankFacts, first: CallView) -> Iterator[Node]:
     """Yield calls after the op ``first`` with another argument, independent of their values."""
     calls = facts.ops
-    for place in np.flatnonzero(calls.has_other_argument).tolist():
-        argument = find_other_argument(calls[place]) if place > calls.numbers[first.op] else None
+    for number in np.flatnonzero(calls.has_other_argument).tolist():
+        argument = find_other_argument(calls[number]) if number > calls.numbers[first.op] else None
         if argument is not None:
             reason = DivergenceReason(Cause.DIFFERENTLY, argument, argument=argument)
-            yield Node(facts.rank, calls[place], reason, 0, place)
+            yield Node(facts.rank, calls[number], reason, 0, number)
 
 
 def _classify_outputs(outputs: Sequence[Difference]) -> OutputAgreement:
@@ -93,7 +93,13 @@ def _classify_outputs(outputs: Sequence[Difference]) -> OutputAgreement:
 
 
 def find_unpaired_calls(facts: RankFacts, runs: ComparedRuns, *, with_arguments: bool) -> Iterator[Finding]:
-    """Yield the calls of both runs that are unpaired because of another dtype or, if ``with_arguments`` is set, another argument."""
+    """Yield the calls of both runs that are unpaired because of another dtype or argument.
+
+    Args:
+        facts: The facts about the rank.
+        runs: Both runs.
+        with_arguments: True to include calls with another argument.
+    """
     waiting: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for key in facts.golden_only:
         waiting.setdefault(_get_pairing_key(runs, key, 1), []).append(key)
@@ -128,16 +134,16 @@ def _is_received_in_module(
     facts: RankFacts, runs: ComparedRuns, target: str, golden: str, argument: ArgumentDifference
 ) -> bool:
     """Return True if another call in the same module receives the tensor that a call did not receive."""
-    if argument.given is None:
+    if argument.lone_tensor is None:
         return False
-    side = argument.lacks
+    side = argument.lacking_side
     modules = runs.list_modules(golden if side else target, side)
     others = (
         key
         for key in (facts.golden_only if side else facts.target_only)
         if not is_module(key) and runs.list_modules(key, side) == modules
     )
-    return any(receives_tensor(runs.both[side], key, argument.given) for key in others)
+    return any(receives_tensor(runs.both[side], key, argument.lone_tensor) for key in others)
 
 
 def _get_pairing_key(runs: ComparedRuns, op: str, side: int) -> tuple[str, tuple[str, ...]]:
@@ -167,8 +173,8 @@ def add_similar_calls(facts: RankFacts, causes: Sequence[Finding], nodes: Sequen
 def is_same_axis(runs: ComparedRuns, node: Node) -> bool:
     """Return True for a call whose other argument counts the same axis from the end, such as 3 against -1."""
     argument, op = node.reason.argument, node.call.op
-    place = runs.both[0].find(op)
-    if argument is None or place is None:
+    index = runs.both[0].find(op)
+    if argument is None or index is None:
         return False
     golden = argument.row.replace(op, node.call.golden or op, 1)
     values = (
@@ -176,7 +182,7 @@ def is_same_axis(runs: ComparedRuns, node: Node) -> bool:
         find_value(runs.both[1], node.call.golden or op, golden),
     )
     axes = [value.statistics.max for value in values if value is not None]
-    shapes = (slot.value.shape for slot in runs.both[0].record(place).slots if slot.side is Side.INPUT)
+    shapes = (slot.value.shape for slot in runs.both[0].record(index).slots if slot.side is Side.INPUT)
     count = len(next((shape for shape in shapes if shape is not None), ()))
     if len(axes) != 2 or not count:
         return False

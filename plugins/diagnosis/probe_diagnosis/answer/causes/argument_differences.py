@@ -16,23 +16,23 @@ class ArgumentDifference(NamedTuple):
     """An argument in which two calls differ.
 
     Attributes:
-        place: Its side and path in the record, such as ``input.2``.
+        path: Its side and path in the record, such as ``input.2``.
         text: Both values.
         is_grave: False for an integer, such as a size, and if one call has None, or no value, instead of a tensor
             that is not trained.
         name: Its name in the signature; empty if it is not known.
         is_other_kind: True for two tensors whose dtypes are of different kinds, such as complex and floating point.
-        given: The tensor that only one of the calls received; None if there is none.
-        lacks: The side of the call that did not receive it.
+        lone_tensor: The tensor that only one of the calls received; None if there is none.
+        lacking_side: The side of the call that did not receive it.
     """
 
-    place: str
+    path: str
     text: str
     is_grave: bool
     name: str = ""
     is_other_kind: bool = False
-    given: Value | None = None
-    lacks: int = 0
+    lone_tensor: Value | None = None
+    lacking_side: int = 0
 
 
 def get_api_name(op: str) -> str:
@@ -51,8 +51,8 @@ def compare_arguments(runs: ComparedRuns, op: str, golden_op: str) -> list[Argum
     """
     sides = _read_inputs(runs.both[0], op), _read_inputs(runs.both[1], golden_op)
     differences: list[ArgumentDifference] = []
-    for place in dict.fromkeys([*sides[0], *sides[1]]):
-        first, second = (side.get(place) for side in sides)
+    for path in dict.fromkeys([*sides[0], *sides[1]]):
+        first, second = (side.get(path) for side in sides)
         texts = _format_value(first), _format_value(second)
         if texts[0] == texts[1] or all(value is None or is_device(value) for value in (first, second)):
             continue
@@ -78,9 +78,9 @@ def compare_arguments(runs: ComparedRuns, op: str, golden_op: str) -> list[Argum
             if any(is_absent) and present_value is not None and present_value.kind is Kind.TENSOR
             else None
         )
-        text, name = f"{texts[0]} against {texts[1]}", runs.argument_name(op, place)
+        text, name = f"{texts[0]} against {texts[1]}", runs.argument_name(op, path)
         differences.append(
-            ArgumentDifference(place, text, not is_plain, name, is_other_kind, lone_tensor, int(not is_absent[0]))
+            ArgumentDifference(path, text, not is_plain, name, is_other_kind, lone_tensor, int(not is_absent[0]))
         )
     return differences
 
@@ -88,7 +88,7 @@ def compare_arguments(runs: ComparedRuns, op: str, golden_op: str) -> list[Argum
 def format_arguments(arguments: list[ArgumentDifference]) -> str:
     """Return differing arguments as text."""
     return "; ".join(
-        f"{argument.name}, {argument.place}: {argument.text}" if argument.name else f"{argument.place}: {argument.text}"
+        f"{argument.name}, {argument.path}: {argument.text}" if argument.name else f"{argument.path}: {argument.text}"
         for argument in arguments
     )
 
@@ -96,15 +96,15 @@ def format_arguments(arguments: list[ArgumentDifference]) -> str:
 def build_argument_evidence(op: str, argument: ArgumentDifference) -> dict[str, float | int | str]:
     """Return the evidence of an argument that differs."""
     evidence: dict[str, float | int | str] = {
-        "argument": f"{op}.{argument.place}",
+        "argument": f"{op}.{argument.path}",
         "argument_values": argument.text,
     }
     return evidence | ({"argument_name": argument.name} if argument.name else {})
 
 
 def _read_inputs(run: Run, op: str) -> dict[str, Value]:
-    place = run.find(op)
-    slots: tuple[Slot, ...] = run.record(place).slots if place is not None else ()
+    index = run.find(op)
+    slots: tuple[Slot, ...] = run.record(index).slots if index is not None else ()
     inputs = [slot for slot in slots if slot.side is Side.INPUT]
     return {slot.name.removeprefix(f"{op}."): slot.value for slot in inputs} if not is_module(op) else {}
 

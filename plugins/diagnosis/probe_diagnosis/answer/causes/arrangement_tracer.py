@@ -117,7 +117,8 @@ class ArrangementTracer:
     def _iterate_upstream_calls(self, side: int, facts: CallView) -> Iterator[str]:
         """Yield the calls of a run that produced the inputs of an op, nearest first.
 
-        The search continues upstream of a call only if the call rearranges values or its statistics identify values poorly.
+        The search continues upstream of a call only if the call rearranges values or its statistics identify values
+        poorly.
         """
         run = self._runs.both[side]
         frontier = [get_key(facts, side)]

@@ -68,26 +68,28 @@ def compare_in_parts(runs: ComparedRuns, noise: float, *, are_sums_known: bool =
     whole = runs.both[1 - side]
     agreeing = 0
     for key in shared:
-        whole_places, part_places = groups[1 - side][key], groups[side][key]
+        whole_indices, part_indices = groups[1 - side][key], groups[side][key]
         if are_sums_known and is_gradient(key[0]):
             continue
-        if len(part_places) not in (len(whole_places), count * len(whole_places)):
+        if len(part_indices) not in (len(whole_indices), count * len(whole_indices)):
             continue
-        for number, place in enumerate(whole_places):
-            parts = [runs.both[side].record(index) for index in part_places[number :: len(whole_places)]]
-            for is_same in _compare_tensors(whole.record(place), parts, noise):
+        for occurrence, record_index in enumerate(whole_indices):
+            parts = [runs.both[side].record(index) for index in part_indices[occurrence :: len(whole_indices)]]
+            for is_same in _compare_tensors(whole.record(record_index), parts, noise):
                 if not is_same:
                     return None
                 agreeing += 1
-    total = sum(_is_float(slot.value) for place in range(len(whole)) for slot in whole.record(place).slots)
+    total = sum(
+        _is_float(slot.value) for record_index in range(len(whole)) for slot in whole.record(record_index).slots
+    )
     return PartsAgreement(side, count, agreeing, total - agreeing) if 2 * agreeing >= total else None
 
 
 def _group_records(runs: ComparedRuns, side: int) -> dict[tuple[str, ...], list[int]]:
     """Return the indices of the records of each API or module in the same modules, numbers left out."""
     groups: dict[tuple[str, ...], list[int]] = {}
-    for place, key in enumerate(runs.both[side].names()):
-        groups.setdefault(tuple(map(strip_numbers, (key, *runs.list_modules(key, side)))), []).append(place)
+    for record_index, key in enumerate(runs.both[side].names()):
+        groups.setdefault(tuple(map(strip_numbers, (key, *runs.list_modules(key, side)))), []).append(record_index)
     return groups
 
 
@@ -129,8 +131,7 @@ def _is_same_argument(whole: Value, parts: Sequence[Value], noise: float) -> boo
 
 
 def _compare_together(whole: Value, parts: Sequence[Value], noise: float, min_scale: float) -> bool | None:
-    """Return True if parts agree together with the whole, False if they do not; None if they cannot be
-    compared.
+    """Return True if the parts together agree with the whole; None if they cannot be compared.
 
     Args:
         whole: The tensor of the run that computes at once.
@@ -150,8 +151,8 @@ def _compare_together(whole: Value, parts: Sequence[Value], noise: float, min_sc
 def _compare_numbers(whole: Value, parts: Sequence[Value], noise: float) -> bool | None:
     """Return True if the mean or the sum of single numbers, such as losses, is the whole; else None.
 
-    The mean of the parts is the mean of the whole only if all parts have the same size. The sum of the parts is the mean
-    of the whole only if each part was scaled.
+    The mean of the parts is that of the whole only if all parts have the same size. The sum of the parts is the mean of
+    the whole only if each part was scaled.
     """
     numbers = [part.statistics.max for part in parts]
     number = whole.statistics.max
@@ -174,7 +175,7 @@ def _adds_up(shape: tuple[int, ...], parts: Sequence[Value]) -> bool:
 def _have_same_statistics(parts: Sequence[Value], whole: Value, noise: float, min_scale: float) -> bool:
     """Return True if the statistics of the parts together are those of the whole."""
     sizes = [math.prod(part.shape or ()) for part in parts]
-    high, low, mean, norm = ([_to_float(part.statistics[place]) for part in parts] for place in range(4))
+    high, low, mean, norm = ([_to_float(part.statistics[column]) for part in parts] for column in range(4))
     wanted = [_to_float(number) for number in whole.statistics]
     scale = max(_find_magnitude(whole), min_scale)
     far = [abs(number) for number in (*high, *low, *wanted) if math.isfinite(number)]

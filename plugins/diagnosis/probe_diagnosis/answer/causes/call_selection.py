@@ -28,24 +28,24 @@ class Selection:
     """Calls where the runs of a rank diverge.
 
     Attributes:
-        named: The calls that causes are about, the first one first.
+        reported: The calls that causes are about, the first one first.
         downstream: The keys of the calls whose values differ after the first of these.
         without_effect: Calls that differ, while what follows them agrees.
         without_trace: Calls that differ, while the loss and the gradients of parameters agree.
         rounding: Calls whose difference is rounding, as the loss and the gradients of parameters show.
-        made_differently: Calls with another argument or dtype whose values agree, before the first cause.
+        altered_calls: Calls with another argument or dtype whose values agree, before the first cause.
         is_doubtful: True if statistics do not show that the first cause has an effect.
         is_continued: True if earlier steps agree except for rounding, which parameters carry into this one.
         reach: The largest difference of the loss and the gradients of parameters, in multiples of rounding.
         reached: The row that has it; empty if none differs.
     """
 
-    named: Sequence[Node] = ()
+    reported: Sequence[Node] = ()
     downstream: Sequence[str] = ()
     without_effect: Sequence[Node] = ()
     without_trace: Sequence[Node] = ()
     rounding: Sequence[Node] = ()
-    made_differently: Sequence[Node] = ()
+    altered_calls: Sequence[Node] = ()
     is_doubtful: bool = False
     is_continued: bool = False
     reach: float = 0.0
@@ -54,17 +54,17 @@ class Selection:
     @property
     def is_grown(self) -> bool:
         """True if no single call explains the first difference."""
-        return bool(self.named) and self.named[0].reason.cause is Cause.GROWN
+        return bool(self.reported) and self.reported[0].reason.cause is Cause.GROWN
 
     @property
     def doubt(self) -> str:
         """The reason why the causes do not show that the runs diverged; empty if they do."""
         if self.is_doubtful and (self.is_continued or self.reach <= limits().grown):
             return "later values agree in their statistics again, which does not show that the values agree"
-        if not self.named:
+        if not self.reported:
             return ""
-        reason = self.named[0].reason
-        if all(node.reason.value.by == Basis.CHECKSUM and not node.reason.argument for node in self.named):
+        reason = self.reported[0].reason
+        if all(node.reason.value.by == Basis.CHECKSUM and not node.reason.argument for node in self.reported):
             return "checksums do not say whether that is more than rounding"
         if reason.may_cancel:
             return "its inputs are so much larger that the difference may be rounding"
@@ -102,22 +102,24 @@ def select_calls(
         for node in unseen
         if node.reason.value.by == Basis.STATISTICS and not (is_quiet and _has_vanished(node, facts.ops))
     ]
-    named = [add_argument_names(node, runs, in_step=in_step) for node in [*doubtful, *nodes] or search_result.grown]
-    effect = Effect(facts.ops) if named else None
+    reported = [add_argument_names(node, runs, in_step=in_step) for node in [*doubtful, *nodes] or search_result.grown]
+    effect = Effect(facts.ops) if reported else None
     is_continued = history is not None
-    is_rounding = effect is not None and all(effect.is_rounding(node, is_continued=is_continued) for node in named)
-    rounding, named = (named, []) if is_rounding else ([], [_mark_permuted_value(node, runs) for node in named])
+    is_rounding = effect is not None and all(effect.is_rounding(node, is_continued=is_continued) for node in reported)
+    rounding, reported = (
+        (reported, []) if is_rounding else ([], [_mark_permuted_value(node, runs) for node in reported])
+    )
     without_effect = [node for node in unseen if node not in doubtful]
     reach, reached = effect.find_largest_effect() if effect is not None else (0.0, "")
     return Selection(
-        named,
+        reported,
         downstream,
         without_effect,
         without_trace,
         rounding,
         [
             add_argument_names(node, runs, in_step=in_step)
-            for node in _select_altered_calls(facts, runs, named, without_effect)
+            for node in _select_altered_calls(facts, runs, reported, without_effect)
         ],
         bool(doubtful) and not nodes,
         is_continued,
@@ -178,19 +180,19 @@ def _search(
     histories = {facts.rank: history} if history is not None else {}
     carried = {facts.rank: _find_carried_values(facts, runs, step_phases)} if history is not None else {}
     search_result = search({facts.rank: facts.ops}, histories=histories, carried=carried)
-    named = search_result.first or search_result.grown
-    if not (named or search_result.vanished):
+    reported = search_result.first or search_result.grown
+    if not (reported or search_result.vanished):
         return search_result, []
     effect = Effect(facts.ops)
-    isolated = effect.find_isolated_calls() if named else set()
+    isolated = effect.find_isolated_calls() if reported else set()
     if isolated and step_phases.are_gradients_same() and step_phases.are_parameters_same():
         others = [facts.ops[number] for number in range(len(facts.ops)) if number not in isolated]
         rest = search({facts.rank: others}, histories=histories, carried=carried)
         if not (rest.first or rest.grown or rest.vanished):
-            return rest, [*named]
+            return rest, [*reported]
     is_rounding = step_phases.is_rounding_before()
     without_trace = effect.find_traceless_calls(
-        named, search_result.vanished, is_rounding_before=is_rounding, is_continued=history is not None
+        reported, search_result.vanished, is_rounding_before=is_rounding, is_continued=history is not None
     )
     if not without_trace:
         return search_result, []
@@ -199,7 +201,7 @@ def _search(
 
 
 def _select_altered_calls(
-    facts: RankFacts, runs: ComparedRuns, named: Sequence[Node], without_effect: Sequence[Node]
+    facts: RankFacts, runs: ComparedRuns, reported: Sequence[Node], without_effect: Sequence[Node]
 ) -> list[Node]:
     """Return the calls with another argument or dtype whose values agree, before the first cause.
 
@@ -208,7 +210,7 @@ def _select_altered_calls(
     modules = {node.call.within[0] for node in without_effect if node.call.within}
     return [
         node
-        for node in find_altered_calls(facts, named[0].call if named else None)
+        for node in find_altered_calls(facts, reported[0].call if reported else None)
         if not (modules.intersection(node.call.within) or is_same_axis(runs, node))
     ]
 

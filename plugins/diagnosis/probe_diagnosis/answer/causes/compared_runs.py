@@ -17,7 +17,7 @@ class ArgumentNamer(Protocol):
     """A run that knows the signatures of the APIs in it."""
 
     def argument_name(self, op: str, argument: str) -> str:
-        """Return the name of the argument at a place such as ``input.7``; empty if it is not known."""
+        """Return the name of the argument at a path such as ``input.7``; empty if it is not known."""
 
 
 class ComparedRuns:

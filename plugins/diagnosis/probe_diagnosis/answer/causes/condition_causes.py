@@ -148,13 +148,13 @@ class ConditionCauses:
     def _find_states_before(self, cause: Finding) -> list[RandomDifference]:
         """Return the random states that differ before a call."""
         numbers = self._facts.ops.numbers
-        place = numbers.get(cause.op, len(numbers))
+        number = numbers.get(cause.op, len(numbers))
         return [
             state
             for state in self._random
             if state.is_seed
             or state.since in (Since.START, Since.FORWARD)
-            or numbers.get(state.op, len(numbers)) < place
+            or numbers.get(state.op, len(numbers)) < number
         ]
 
     def _find_generator(self, cause: Finding) -> str:
@@ -181,8 +181,8 @@ class ConditionCauses:
         if state.since is Since.DRAW:
             return self._create_draw_finding(cause, state)
         clause = f"{describe_generators(state)}, and {cause.op} draws from it"
-        place = f"; the states are equal after {state.after} and differ before {state.op}" if state.after else ""
-        return self._create_finding(RANDOM_OP, Cause.CONDITION, Statement(clause, place), state, cause)
+        more = f"; the states are equal after {state.after} and differ before {state.op}" if state.after else ""
+        return self._create_finding(RANDOM_OP, Cause.CONDITION, Statement(clause, more), state, cause)
 
     def _create_draw_finding(self, cause: Finding, state: RandomDifference) -> Finding:
         """Return the finding on the call after which the states differ first."""
@@ -215,7 +215,7 @@ class ConditionCauses:
         """Return True for a call outside of modules before the first call within one."""
         calls = self._facts.ops
         number = calls.numbers.get(cause.op)
-        first = next((place for place in range(len(calls)) if calls.within[place]), None)
+        first = next((index for index in range(len(calls)) if calls.within[index]), None)
         return number is not None and first is not None and number < first
 
     def _create_finding(

@@ -1,4 +1,4 @@
-"""Calls that both runs make at different places, such as an update before instead of after an optimizer."""
+"""Calls that both runs make in a different order, such as an update before instead of after an optimizer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from probe_diagnosis.timeline.views import is_module
 
 
 def find_moved_call(facts: RankFacts, runs: ComparedRuns) -> Finding | None:
-    """Return the first call that the golden makes at another place and with other values; None for none.
+    """Return the first call that the golden makes before or after other calls, and with other values; None for none.
 
     Args:
-        facts: The facts about an aligned comparison, in which calls at other places have no partner.
+        facts: The facts about an aligned comparison, in which such calls have no partner.
         runs: Both runs.
     """
     for op, golden in _pair_moved_calls(facts):
@@ -72,16 +72,16 @@ def _find_anchor(facts: RankFacts, runs: ComparedRuns, op: str, golden: str) -> 
         The name of the nearest call in the target, empty for none, and True if ``op`` comes before it there.
     """
     calls, names = facts.ops, runs.both[0].names()
-    place, golden_place = runs.both[0].find(op), runs.both[1].find(golden)
-    if place is None or golden_place is None:
+    index, golden_index = runs.both[0].find(op), runs.both[1].find(golden)
+    if index is None or golden_index is None:
         return "", False
-    for is_before, keys in ((True, names[place + 1 :]), (False, names[:place][::-1])):
+    for is_before, keys in ((True, names[index + 1 :]), (False, names[:index][::-1])):
         for key in keys:
             number = calls.numbers.get(key)
             if number is None or key in facts.target_only or is_module(key):
                 continue
             partner = runs.both[1].find(calls.goldens.get(number, key))
-            if partner is not None and (partner < golden_place) is is_before:
+            if partner is not None and (partner < golden_index) is is_before:
                 return key, is_before
     return "", False
 
@@ -93,10 +93,10 @@ def _find_first_difference(runs: ComparedRuns, op: str, golden: str, noise: floa
         number = run.find(key)
         slots = () if number is None else run.record(number).slots
         records.append({slot.place: slot.value for slot in slots})
-    for place, value in records[0].items():
-        golden_value = records[1].get(place)
+    for slot_path, value in records[0].items():
+        golden_value = records[1].get(slot_path)
         if golden_value is not None and _is_different(value, golden_value, noise):
-            side, path = place
+            side, path = slot_path
             return f"{side.value}.{path}"
     return ""
 

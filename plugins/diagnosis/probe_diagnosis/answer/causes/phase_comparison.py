@@ -50,8 +50,8 @@ class PhaseComparison:
         # statistics of whole batches do not describe single rows
         phase_files = [None if runs.are_rows else read_phases(run.shown.path.parent) for run in runs.both]
         target, golden = phase_files
-        self._places = facts.ops.numbers
-        backward = [place for place, key in enumerate(facts.ops.keys) if is_backward(key)]
+        self._numbers = facts.ops.numbers
+        backward = [index for index, key in enumerate(facts.ops.keys) if is_backward(key)]
         self._last = max(backward, default=len(facts.ops))
         self._both = None if target is None or golden is None else (target, golden)
         self._search = PhaseSearch(target, golden, facts.ops.noise, carried) if target and golden else None
@@ -69,13 +69,13 @@ class PhaseComparison:
         step = next((step for step in self._steps if step.part == part and step.is_effective), None)
         return None if step is None or self._is_explained(step) else step
 
-    def add_lost_updates(self, differently: Sequence[Finding]) -> list[Finding]:
+    def add_lost_updates(self, altered_calls: Sequence[Finding]) -> list[Finding]:
         """Return calls with different arguments; to the first of another dtype, add lost updates."""
-        whole = list(differently)
+        whole = list(altered_calls)
         step = next((step for step in self._steps if "unchanged" in step.evidence), None)
-        place = next((n for n, cause in enumerate(whole) if _is_recast(cause)), None)
-        if step is not None and place is not None:
-            whole[place] = add_phase_evidence(whole[place], step, is_stated=False)
+        index = next((n for n, cause in enumerate(whole) if _is_recast(cause)), None)
+        if step is not None and index is not None:
+            whole[index] = add_phase_evidence(whole[index], step, is_stated=False)
         return whole
 
     def find_lone_phase(self, *, effective: bool) -> list[Finding]:
@@ -178,7 +178,7 @@ class PhaseComparison:
         """Return the part of the step that a call belongs to; none for gradients."""
         if is_gradient(op.op):
             return ""
-        return AFTER_BACKWARD if self._places.get(op.op, 0) > self._last else UNTIL_BACKWARD
+        return AFTER_BACKWARD if self._numbers.get(op.op, 0) > self._last else UNTIL_BACKWARD
 
     def _is_explained(self, step: PhaseDifference) -> bool:
         """Return True for a phase after the backward pass, if anything before it differs."""

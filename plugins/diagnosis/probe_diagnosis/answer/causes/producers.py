@@ -24,12 +24,12 @@ def find_producer(run: Run, op: str, row: str) -> str:
         row: The name of the value's row.
     """
     value = find_value(run, op, row)
-    place = run.find(op)
-    if value is None or place is None or value.kind is not Kind.TENSOR or not _has_fingerprint(value):
+    index = run.find(op)
+    if value is None or index is None or value.kind is not Kind.TENSOR or not _has_fingerprint(value):
         return ""
     module = ""
-    for before in range(place - 1, max(-1, place - 1 - limits().searched), -1):
-        record = run.record(before)
+    for earlier_index in range(index - 1, max(-1, index - 1 - limits().searched), -1):
+        record = run.record(earlier_index)
         if _returns_value(record, value):
             if not is_module(record.key):
                 return record.key
@@ -43,19 +43,19 @@ def find_producers(run: Run, op: str) -> dict[str, str]:
     Inputs whose producer is not found are left out. As in ``find_producer``, the last call before the op counts,
     and a module only if no API returned the tensor.
     """
-    place = run.find(op)
-    if place is None:
+    index = run.find(op)
+    if index is None:
         return {}
     wanted: dict[tuple[object, ...], list[str]] = {}
-    for slot in run.record(place).slots:
+    for slot in run.record(index).slots:
         if slot.side.is_source and slot.value.kind is Kind.TENSOR and _has_fingerprint(slot.value):
             wanted.setdefault(_compute_fingerprint(slot.value), []).append(slot.name.removeprefix(f"{op}."))
-    keys_by_place: dict[str, str] = {}
+    keys_by_path: dict[str, str] = {}
     missing, by_modules = set(wanted), dict[tuple[object, ...], str]()
-    for before in range(place - 1, max(-1, place - 1 - limits().searched), -1):
+    for earlier_index in range(index - 1, max(-1, index - 1 - limits().searched), -1):
         if not missing:
             break
-        record = run.record(before)
+        record = run.record(earlier_index)
         for slot in record.slots:
             if slot.side is not Side.OUTPUT or (mark := _compute_fingerprint(slot.value)) not in missing:
                 continue
@@ -63,16 +63,16 @@ def find_producers(run: Run, op: str) -> dict[str, str]:
                 by_modules.setdefault(mark, record.key)
             else:
                 missing.discard(mark)
-                keys_by_place |= dict.fromkeys(wanted[mark], record.key)
+                keys_by_path |= dict.fromkeys(wanted[mark], record.key)
     for mark in missing & by_modules.keys():
-        keys_by_place |= dict.fromkeys(wanted[mark], by_modules[mark])
-    return dict(sorted(keys_by_place.items()))
+        keys_by_path |= dict.fromkeys(wanted[mark], by_modules[mark])
+    return dict(sorted(keys_by_path.items()))
 
 
 def has_uninformative_output(run: Run, op: str) -> bool:
     """Return True for a call whose output has statistics that identify it poorly: integers, booleans, a mask."""
-    place = run.find(op)
-    slots = run.record(place).slots if place is not None else ()
+    index = run.find(op)
+    slots = run.record(index).slots if index is not None else ()
     values = [s.value for s in slots if s.side is Side.OUTPUT and s.value.kind is Kind.TENSOR]
     return bool(values) and all(
         get_dtype_kind(value.dtype) != "float" or value.statistics.min == -math.inf for value in values
@@ -81,16 +81,16 @@ def has_uninformative_output(run: Run, op: str) -> bool:
 
 def receives_tensor(run: Run, op: str, value: Value) -> bool:
     """Return True if a call receives a tensor of the same dtype, shape, checksum and statistics."""
-    place = run.find(op)
-    slots = run.record(place).slots if place is not None else ()
+    index = run.find(op)
+    slots = run.record(index).slots if index is not None else ()
     wanted = _compute_fingerprint(value)
     return any(slot.side.is_source and _compute_fingerprint(slot.value) == wanted for slot in slots)
 
 
 def list_output_dtypes(run: Run, op: str) -> tuple[str, ...]:
     """Return the dtypes of the tensors that a call returned."""
-    place = run.find(op)
-    slots = run.record(place).slots if place is not None else ()
+    index = run.find(op)
+    slots = run.record(index).slots if index is not None else ()
     return tuple(s.value.dtype for s in slots if s.side is Side.OUTPUT and s.value.kind is Kind.TENSOR)
 
 

@@ -28,12 +28,12 @@ class Causes:
 
     Attributes:
         causes: The causes of differences, the first cause first.
-        differently: Calls with different arguments whose values agree.
+        altered_calls: Calls with different arguments whose values agree.
         has_origin: True if the first cause is upstream of the first call that differs.
     """
 
     causes: Sequence[Finding]
-    differently: Sequence[Finding]
+    altered_calls: Sequence[Finding]
     has_origin: bool = False
 
 
@@ -58,31 +58,31 @@ def find_causes(
     """
     call_causes = _describe_calls(facts, runs, selection)
     explanation = None
-    if selection.named:
+    if selection.reported:
         explanation = conditions.explain(call_causes.causes) or explain_by_precision(
             facts, runs, conditions.differences, call_causes.causes
         )
     if explanation is not None:
-        return Causes([explanation.origin, *explanation.further], call_causes.differently, has_origin=True)
+        return Causes([explanation.origin, *explanation.further], call_causes.altered_calls, has_origin=True)
     call_causes = _add_origin(facts, runs, step_phases, selection, call_causes)
     if call_causes.causes:
         return call_causes
     upstream = _create_upstream_search(facts, runs, step_phases, selection)
     causes: Sequence[Finding] = step_phases.find_setting()  # rounding does not explain a setting
-    differently = call_causes.differently
+    altered_calls = call_causes.altered_calls
     if not (selection.rounding or is_explained):
         causes = step_phases.find_lone_phase(effective=True) or upstream.find_lone_gradients()
-        differently = step_phases.add_lost_updates(differently) or step_phases.find_lone_phase(effective=False)
+        altered_calls = step_phases.add_lost_updates(altered_calls) or step_phases.find_lone_phase(effective=False)
     graph = upstream.find_graph_difference()
     if graph is not None and not causes:
         reason = Reason(Cause.DIFFERENTLY.value, graph.reason.detail)
-        differently = [*differently, replace(graph, reason=reason)]
-    return Causes(causes, differently)
+        altered_calls = [*altered_calls, replace(graph, reason=reason)]
+    return Causes(causes, altered_calls)
 
 
 def _describe_calls(facts: RankFacts, runs: ComparedRuns, selection: Selection) -> Causes:
     """Return the findings on the selected calls."""
-    tracer, nodes = CallTracer(facts, runs), selection.named
+    tracer, nodes = CallTracer(facts, runs), selection.reported
     findings = [
         tracer.trace_cause(create_finding(node, runs.find_line, () if number else selection.downstream), node)
         for number, node in enumerate(nodes)
@@ -93,45 +93,45 @@ def _describe_calls(facts: RankFacts, runs: ComparedRuns, selection: Selection) 
     cause_ops = {cause.op for cause in causes}
     others = [
         create_finding(node, runs.find_line)
-        for node in selection.made_differently
+        for node in selection.altered_calls
         if not is_harmless(node) and node.call.op not in cause_ops
     ]
-    differently = fold_repeated_findings([*find_unpaired_calls(facts, runs, with_arguments=not nodes), *others])
+    altered_calls = fold_repeated_findings([*find_unpaired_calls(facts, runs, with_arguments=not nodes), *others])
     if not selection.is_grown:
-        return Causes(causes, differently)
-    if differently:
-        causes, differently = [*differently, *causes], []
+        return Causes(causes, altered_calls)
+    if altered_calls:
+        causes, altered_calls = [*altered_calls, *causes], []
     if selection.reach:
         first = causes[0]
         evidence = {**first.evidence, "reaches": selection.reached, "reaches_times": selection.reach}
         causes[0] = replace(first, evidence=evidence)
-    return Causes(causes, differently)
+    return Causes(causes, altered_calls)
 
 
 def _add_origin(
     facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, selection: Selection, call_causes: Causes
 ) -> Causes:
     """Return the causes, extended by their origin upstream or by evidence from the phases of the step."""
-    nodes = selection.named
+    nodes = selection.reported
     if not nodes:
         return call_causes
     upstream = _create_upstream_search(facts, runs, step_phases, selection)
     origin = upstream.explain(call_causes.causes[0], nodes[0]) if not selection.is_grown else None
     if origin is not None:
         causes = [origin, *upstream.exclude_origin(origin, call_causes.causes)]
-        return Causes(causes, upstream.exclude_origin(origin, call_causes.differently), has_origin=True)
+        return Causes(causes, upstream.exclude_origin(origin, call_causes.altered_calls), has_origin=True)
     phase = step_phases.find_refinement(nodes[0])
     return call_causes if phase is None else _refine_by_phase(facts, runs, selection, phase)
 
 
 def _refine_by_phase(facts: RankFacts, runs: ComparedRuns, selection: Selection, phase: PhaseDifference) -> Causes:
     """Return the causes, where a phase of the step adds evidence to the first call."""
-    first, *further = selection.named
+    first, *further = selection.reported
     refined_node = replace(first, reason=replace(first.reason, phases=phase.statement))
-    call_causes = _describe_calls(facts, runs, replace(selection, named=[refined_node, *further]))
+    call_causes = _describe_calls(facts, runs, replace(selection, reported=[refined_node, *further]))
     causes = [*call_causes.causes]
-    place = len(causes) - 1 if selection.is_grown else 0
-    causes[place] = add_phase_evidence(causes[place], phase, is_stated=refined_node.reason.states_phases)
+    index = len(causes) - 1 if selection.is_grown else 0
+    causes[index] = add_phase_evidence(causes[index], phase, is_stated=refined_node.reason.states_phases)
     return replace(call_causes, causes=causes)
 
 
@@ -140,7 +140,7 @@ def _create_upstream_search(
 ) -> UpstreamSearch:
     phases, effective = step_phases.find_phases_after_backward(), step_phases.find_lone_phase(effective=True)
     return UpstreamSearch(
-        facts, runs, phases, effective, selection.made_differently, loses_gradients=step_phases.loses_gradients
+        facts, runs, phases, effective, selection.altered_calls, loses_gradients=step_phases.loses_gradients
     )
 
 

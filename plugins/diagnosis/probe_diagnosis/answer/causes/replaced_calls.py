@@ -24,12 +24,12 @@ WHOLE_MODEL = "the model"
 
 def count_float_tensors(run: Run, ops: Iterable[str]) -> int:
     """Return the number of floating-point tensors that calls received and returned."""
-    places = (run.find(op) for op in ops)
+    indices = (run.find(op) for op in ops)
     return sum(
         slot.value.kind is Kind.TENSOR and get_dtype_kind(slot.value.dtype) == "float"
-        for place in places
-        if place is not None
-        for slot in run.record(place).slots
+        for index in indices
+        if index is not None
+        for slot in run.record(index).slots
     )
 
 
@@ -63,9 +63,9 @@ def find_replaced_calls(facts: RankFacts, runs: ComparedRuns, *, is_same: bool) 
     for side, alone in enumerate((facts.target_only, facts.golden_only)):
         for key in alone:
             around = (names[side][module] for module in runs.list_modules(key, side) if module in names[side])
-            place = next(around, WHOLE_MODEL if is_same else "")
-            if place:
-                groups.setdefault(place, (set(), set()))[side].add(key)
+            module_or_model = next(around, WHOLE_MODEL if is_same else "")
+            if module_or_model:
+                groups.setdefault(module_or_model, (set(), set()))[side].add(key)
     replaced_calls: tuple[set[str], set[str]] = set(), set()
     for pair in groups.values():
         if all(pair):

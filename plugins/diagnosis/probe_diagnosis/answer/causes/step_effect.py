@@ -34,21 +34,21 @@ class Effect:
         return order_by_effect(self._calls)
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        """The places of the calls in the order of their effects."""
+    def _indices(self) -> dict[str, int]:
+        """The indices of the calls in the order of their effects."""
         keys = self._calls.keys
-        return {keys[number]: place for place, number in reversed([*enumerate(self._order)])}
+        return {keys[number]: index for index, number in reversed([*enumerate(self._order)])}
 
     @cached_property
     def _ends(self) -> list[int]:
-        """The places of the ends in the order of the effects."""
+        """The indices of the ends in the order of the effects."""
         keys = [self._calls.keys[number] for number in self._order]
         marks = [is_backward(key) or is_gradient(key) for key in keys]
         last = (marks.index(True) if True in marks else len(marks)) - 1
-        return [place for place, key in enumerate(keys) if place == last or is_gradient(key)]
+        return [index for index, key in enumerate(keys) if index == last or is_gradient(key)]
 
-    def _get_call(self, place: int) -> CallView:
-        return self._calls[self._order[place]]
+    def _get_call(self, index: int) -> CallView:
+        return self._calls[self._order[index]]
 
     def is_rounding(self, node: Node, *, is_continued: bool = False) -> bool:
         """Return True if the effects of a difference show that it is rounding.
@@ -68,8 +68,8 @@ class Effect:
             return False
         if reason.value.by != Basis.TENSOR or not reason.value.is_float or reason.largest_multiple > limits().grown:
             return False
-        place = self._get_place(node)
-        downstream = [self._get_call(end) for end in self._ends if end > place]
+        index = self._find_index(node)
+        downstream = [self._get_call(end) for end in self._ends if end > index]
         return bool(downstream) and all(op.agrees for op in downstream) and self._find_largest() <= limits().grown
 
     def find_traceless_calls(
@@ -90,9 +90,9 @@ class Effect:
                 need not show in the loss.
         """
         nodes = [*named, *vanished]
-        places = {node.call.op: self._get_place(node) for node in nodes}
-        early = [node for node in nodes if self._ends and places[node.call.op] <= self._ends[-1]]
-        is_after_loss = bool(early) and self._ends[0] < min(places.values())
+        indices = {node.call.op: self._find_index(node) for node in nodes}
+        early = [node for node in nodes if self._ends and indices[node.call.op] <= self._ends[-1]]
+        is_after_loss = bool(early) and self._ends[0] < min(indices.values())
         if not early or (is_after_loss and not is_continued) or not self.are_ends_same():
             return []
         may = all(
@@ -126,8 +126,8 @@ class Effect:
     def find_isolated_calls(self) -> set[int]:
         """Return the numbers of calls outside of modules whose differences reach no other kind of call.
 
-        They receive tensors that no call computed, and no call receives their outputs. The program computes these values
-        about itself, such as the duration of its steps.
+        They receive tensors that no call computed, and no call receives their outputs. The program computes these
+        values about itself, such as the duration of its steps.
         """
         received, returned = (
             self._collect_differing_values(is_source=True),
@@ -164,8 +164,8 @@ class Effect:
             values_by_call.setdefault(number, set()).add((distance, scale))
         return values_by_call
 
-    def _get_place(self, node: Node) -> int:
-        return self._places.get(node.call.op, len(self._order))
+    def _find_index(self, node: Node) -> int:
+        return self._indices.get(node.call.op, len(self._order))
 
     def find_calls_after_ends(self) -> tuple[list[CallView], set[tuple[float, float]]]:
         """Return the calls after the ends, and distance and scale of all values that differ before them."""
@@ -180,8 +180,8 @@ class Effect:
     def find_largest_effect(self) -> tuple[float, str]:
         """Return the largest difference of an end, as a multiple of rounding, with its row; 0 for none.
 
-        A gradient is measured relative to the largest of all gradients, because a gradient that is zero in theory is only rounding.
-        The ends carry the coarsest rounding of the step.
+        A gradient is measured relative to the largest gradient, because a gradient that is zero in theory is only
+        rounding. The ends carry the coarsest rounding of the step.
         """
         noise = self._calls.noise
         ends = [self._get_call(end) for end in self._ends]

@@ -184,10 +184,10 @@ class UpstreamSearch:
 
     def _create_graph_finding(self, call: CallView, value: Difference, with_gradient: str) -> Finding:
         """Return the finding on a tensor of a call that requires a gradient in one run only."""
-        place = value.row.removeprefix(f"{call.op}.")
-        name = self._runs.argument_name(call.op, place)
+        path = value.row.removeprefix(f"{call.op}.")
+        name = self._runs.argument_name(call.op, path)
         verb = "receives" if value.side.is_source else "returns"
-        shown = f"{name}, {place}" if name else place
+        shown = f"{name}, {path}" if name else path
         clause = f"{verb} a tensor that requires a gradient in the {with_gradient} only"
         statement = Statement(clause, "", shown)
         evidence: dict[str, float | int | str] = {"value": value.row, "requires_grad_in": with_gradient}

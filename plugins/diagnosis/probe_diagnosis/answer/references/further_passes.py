@@ -51,16 +51,16 @@ def is_displaced(opened: Opened, op: str) -> bool:
     """
     if opened.plan.matcher not in (None, "exact") or has_row_mapping(opened.plan) or opened.is_debug:
         return False
-    places = [run.find(op) for run in (opened.target, opened.golden)]
-    if None in places:
+    indices = [run.find(op) for run in (opened.target, opened.golden)]
+    if None in indices:
         return False
     runs = opened.target, opened.golden
     around = [[_get_module_path(module) for module in run.construct.ancestors(op)] for run in runs]
     if around[0] != around[1] or _is_received_elsewhere(runs[0], runs[1], op):
         return True
-    before = [_list_calls_before(run, place) for run, place in zip(runs, places)]
+    before = [_list_calls_before(run, index) for run, index in zip(runs, indices)]
     return any(
-        (elsewhere := runs[1 - side].find(key)) is not None and elsewhere > (places[1 - side] or 0)
+        (elsewhere := runs[1 - side].find(key)) is not None and elsewhere > (indices[1 - side] or 0)
         for side in (0, 1)
         for key in before[side]
     )
@@ -72,7 +72,7 @@ def _get_module_path(module: str) -> str:
 
 
 def _is_received_elsewhere(target: Run, golden: Run, op: str) -> bool:
-    """Return True if a call and its partner receive different tensors, and another call of the API receives the same."""
+    """Return True if a call receives the tensors of another call of the golden, and not those of its partner."""
     target_inputs, golden_inputs = _describe_input_tensors(target, op), _describe_input_tensors(golden, op)
     if not target_inputs or target_inputs == golden_inputs:
         return False
@@ -92,9 +92,9 @@ def _describe_input_tensors(run: Run, op: str) -> list[object]:
     ]
 
 
-def _list_calls_before(run: Run, place: int | None) -> list[str]:
-    """Return the names of the calls before a place, without modules, which may be recorded late."""
-    return [name for name in run.names()[:place] if not is_module(name)]
+def _list_calls_before(run: Run, index: int | None) -> list[str]:
+    """Return the names of the calls before an index, without modules, which may be recorded late."""
+    return [name for name in run.names()[:index] if not is_module(name)]
 
 
 def compare_aligned(opened: Opened, rank: int) -> RankFacts | None:

@@ -49,10 +49,10 @@ def write_answer(plan: Plan, whole: Answer, steps: Mapping[str, Sequence[tuple[R
 
 
 def _serialize_rank(pair: RunPair, answer: Answer | str) -> dict[str, Any]:
-    place = {"rank": pair.rank, "file": pair.target.name}
+    identity = {"rank": pair.rank, "file": pair.target.name}
     if isinstance(answer, str):
-        return {**place, "verdict": None, "error": answer}
-    return {**place, "verdict": answer.outcome.value, "sentence": answer.sentence, **serialize_answer(answer)}
+        return {**identity, "verdict": None, "error": answer}
+    return {**identity, "verdict": answer.outcome.value, "sentence": answer.sentence, **serialize_answer(answer)}
 
 
 def serialize_answer(answer: Answer) -> dict[str, Any]:

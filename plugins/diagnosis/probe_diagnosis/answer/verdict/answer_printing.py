@@ -93,9 +93,9 @@ def _show_cause(number: int, cause: Finding, table: str, *, names_rank: bool) ->
     line = f"  (row {cause.line}{table and f' of {table}{header}'})" if cause.line else ""
     if cause.reason.code == phase_comparison.KIND:
         line = f"  (a phase of the step, in {STEP_PHASES_FILE})"
-    place = f"rank {cause.rank}, " if names_rank else ""
+    rank_clause = f"rank {cause.rank}, " if names_rank else ""
     name = console.style(make_printable(cause.op), bold=True)
-    console.show(f"  {number}. {place}{name}{line}", wrap=True)
+    console.show(f"  {number}. {rank_clause}{name}{line}", wrap=True)
     console.show(f"        {make_printable(cause.reason.detail, MAX_LINE_CHARACTERS)}", wrap=True)
     if cause.modules:
         console.show(f"        in {make_printable(cause.modules[0], 200)}")

@@ -60,11 +60,11 @@ class VerdictConclusion:
     def _find_table_name(self, cause: Finding) -> str:
         """Return the file that contains the row of a cause, below the output; empty if there is none."""
         finished = self.compared.finished
-        place = cause.step, cause.rank
+        step_and_rank = cause.step, cause.rank
         matches = [
             comparison
             for comparison in finished
-            if (comparison.pair.part, comparison.pair.rank) == place or len(finished) == 1
+            if (comparison.pair.part, comparison.pair.rank) == step_and_rank or len(finished) == 1
         ]
         files = matches[0].report.files if matches and matches[0].report is not None else []
         return "/".join(filter(None, (matches[0].pair.part, files[0].name))) if files else ""
@@ -86,7 +86,7 @@ class VerdictAnswerer:
         Raises:
             UserError: The file cannot be written; the answer was yielded before that.
         """
-        whole = whole_answer(compared)
+        whole = build_overall_answer(compared)
         if whole is None:
             return
         finished = compared.finished
@@ -104,7 +104,7 @@ class VerdictAnswerer:
         yield VerdictConclusion(whole, file, compared)
 
 
-def whole_answer(compared: Compared) -> Answer | None:
+def build_overall_answer(compared: Compared) -> Answer | None:
     """Return the verdict over all ranks and steps; None if no comparison has one."""
     finished = compared.finished
     answers = {

@@ -39,7 +39,7 @@ class CallDepth(NamedTuple):
     is_collective: bool = False
 
 
-def depths(finished: Finished) -> list[CallDepth]:
+def list_call_depths(finished: Finished) -> list[CallDepth]:
     """Return the calls of a rank in the order of their effects; empty if another plugin provided the finder."""
     if not isinstance(finished.finder, SuspectFinder):
         return []

@@ -63,7 +63,7 @@ class RankDiagnosis:
         step: The directory of the step; empty if there is only one.
         interrupted: True if rows are missing.
         multi_rank: True if the runs have several ranks, so that sentences name this one.
-        moved: A call that the golden makes at another place; None if there is none.
+        moved: A call that the golden makes before or after other calls; None if there is none.
         history: The rounding that earlier steps carry into this one; None if earlier steps are not considered.
         detected: What the detectors of plugins found, in the order of the calls.
         not_restored: What a resumed run did not restore; it explains what differs in the step.
@@ -120,7 +120,7 @@ class RankDiagnosis:
         may_decide = selection.is_grown and bool(doubt) and not baseline
         answer = build_rank_answer(
             causes,
-            rank_causes.differently,
+            rank_causes.altered_calls,
             facts.tally,
             notes=[*self._iterate_notes(selection)],
             doubt=doubt,
@@ -132,15 +132,15 @@ class RankDiagnosis:
             ],
             baseline_counts=baseline,
             reference=reference,
-            advice=self._advise(() if rank_causes.has_origin else selection.named, named, may_decide),
+            advice=self._advise(() if rank_causes.has_origin else selection.reported, named, may_decide),
             multi_rank=self._multi_rank,
         )
-        withdrawn = tuple(self._iterate_withdrawn(selection, rank_causes.differently))
+        withdrawn = tuple(self._iterate_withdrawn(selection, rank_causes.altered_calls))
         answer = conditions.add_to_answer(replace(answer, withdrawn=withdrawn), self._step)
-        parts = self._compare_parts(selection.named, answer, step_phases)
+        parts = self._compare_parts(selection.reported, answer, step_phases)
         if parts is not None:
             return _build_parts_answer(answer, parts, causes), []
-        return answer, [*causes, *rank_causes.differently]
+        return answer, [*causes, *rank_causes.altered_calls]
 
     def _excuse(self, step_phases: PhaseComparison) -> None:
         """Count the unpaired calls that replace calls of the other run, if too little was compared."""
@@ -153,7 +153,7 @@ class RankDiagnosis:
 
     def _iterate_notes(self, selection: Selection) -> Iterator[Note]:
         """Yield notes on the calls that differ, but are not causes."""
-        harmless = [node for node in selection.made_differently if is_harmless(node)]
+        harmless = [node for node in selection.altered_calls if is_harmless(node)]
         for kind, nodes, ending in (
             (NoteKind.NO_EFFECT, selection.without_effect, NO_EFFECT_ENDING),
             (NoteKind.NO_EFFECT, selection.without_trace, NO_TRACE_ENDING),
@@ -164,7 +164,7 @@ class RankDiagnosis:
                 op = node.call.op
                 yield Note(kind, f"{op} {self._add_names(node).why}{ending}", op)
 
-    def _iterate_withdrawn(self, selection: Selection, differently: Sequence[Finding]) -> Iterator[Finding]:
+    def _iterate_withdrawn(self, selection: Selection, altered_calls: Sequence[Finding]) -> Iterator[Finding]:
         """Yield what differs without an effect in this step, unless values that it receives explain it."""
         for node in (*selection.without_effect, *selection.without_trace):
             if node.reason.argument is not None or node.reason.cause in (
@@ -172,7 +172,7 @@ class RankDiagnosis:
                 Cause.NOT_FINITE,
             ):
                 yield create_finding(self._add_names(node), self._runs.find_line)
-        yield from (cause for cause in differently if cause.reason.code == phase_comparison.KIND)
+        yield from (cause for cause in altered_calls if cause.reason.code == phase_comparison.KIND)
 
     def _add_names(self, node: Node) -> Node:
         return add_argument_names(node, self._runs, in_step=bool(self._step))

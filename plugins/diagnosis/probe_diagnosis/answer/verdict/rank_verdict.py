@@ -103,8 +103,8 @@ def _decide_outcome(causes: Sequence[Finding], tally: CoverageTally, *, doubt: s
 def format_first_line(cause: Finding, *, multi_rank: bool) -> str:
     """Return a short sentence on the first cause, without a period. The cause contains the full sentence."""
     line = _LINE_PATTERN.match(cause.where)
-    place = cause.where if line is None else f"{PureWindowsPath(line[1]).name}, {line[2]}"
-    where = f", at {place}" if place else ""
+    code_line = cause.where if line is None else f"{PureWindowsPath(line[1]).name}, {line[2]}"
+    where = f", at {code_line}" if code_line else ""
     rank_clause = f"on rank {cause.rank}, " if multi_rank or cause.rank else ""
     step_clause = f"in {cause.step}, " if cause.step else ""
     subjects = {phase_comparison.KIND: PHASES_INTRO, Cause.CONDITION.value: "", Cause.NOT_RESTORED.value: ""}

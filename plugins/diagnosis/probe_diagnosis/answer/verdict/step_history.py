@@ -45,12 +45,12 @@ def judge_in_order(compared: Compared) -> list[Finished]:
         history = history_of_stages.get(stage)
         if stage in history_of_stages and history is None:
             continue  # an earlier step of the stage differs by more than rounding
-        places = [place for place, comparison in enumerate(finished) if comparison.pair.part == part]
+        indices = [index for index, comparison in enumerate(finished) if comparison.pair.part == part]
         if history is not None:
-            for place in places:
-                finished[place] = _judge_again(compared, finished[place], history)
-        judged_places = [judged for place in places if (judged := _get_judged(finished[place]))]
-        history_of_stages[stage] = _extend_history(history, judged_places)
+            for index in indices:
+                finished[index] = _judge_again(compared, finished[index], history)
+        judged_comparisons = [judged for index in indices if (judged := _get_judged(finished[index]))]
+        history_of_stages[stage] = _extend_history(history, judged_comparisons)
     return finished
 
 
