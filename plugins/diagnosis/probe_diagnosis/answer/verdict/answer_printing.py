@@ -57,28 +57,36 @@ def print_answer(
     for line in condition_lines(answer.conditions, MAX_CONDITION_LINES):
         console.show(f"  condition: {make_printable(line, MAX_LINE_CHARACTERS)}", wrap=True)
     if not brief:
-        for number, cause in enumerate(answer.causes[:MAX_SHOWN_ITEMS], 1):
-            _show_cause(number, cause, find_table(cause), names_rank=names_ranks or bool(cause.rank))
-        _show_more(answer.causes)
-        if any(" against " in cause.reason.detail for cause in answer.causes[:MAX_SHOWN_ITEMS]):
-            console.show("  (A against B: A in the target, B in the golden)")
-        for note in answer.notes[:MAX_SHOWN_ITEMS]:
-            console.show(f"  note: {make_printable(note.text, MAX_LINE_CHARACTERS)}", wrap=True)
-        _show_more(answer.notes)
-        coverage = answer.coverage
-        if is_measured or answer.outcome is not Outcome.NOT_COMPARABLE:
-            console.show(f"  compared: {coverage.compared:,} of {coverage.recorded:,} recorded values")
-        if len(answer.unknown_conditions) == 1:
-            console.show(
-                f"    not compared: the conditions of the {answer.unknown_conditions[0]}, which were not recorded"
-            )
-        for line in answer.missing[:MAX_SHOWN_ITEMS]:
-            console.show(f"    not compared: {make_printable(line, MAX_LINE_CHARACTERS)}", wrap=True)
-        _show_more(answer.missing)
-        for line in answer.next:
-            console.show(f"  next: {make_printable(line, MAX_LINE_CHARACTERS)}")
+        _show_causes(answer, find_table, names_ranks=names_ranks)
+        _show_coverage(answer, is_measured=is_measured or answer.outcome is not Outcome.NOT_COMPARABLE)
     if file is not None:
         console.show(f"  wrote {file}")
+
+
+def _show_causes(answer: Answer, find_table: Callable[[Finding], str], *, names_ranks: bool) -> None:
+    """Print the causes and the notes."""
+    for number, cause in enumerate(answer.causes[:MAX_SHOWN_ITEMS], 1):
+        _show_cause(number, cause, find_table(cause), names_rank=names_ranks or bool(cause.rank))
+    _show_more(answer.causes)
+    if any(" against " in cause.reason.detail for cause in answer.causes[:MAX_SHOWN_ITEMS]):
+        console.show("  (A against B: A in the target, B in the golden)")
+    for note in answer.notes[:MAX_SHOWN_ITEMS]:
+        console.show(f"  note: {make_printable(note.text, MAX_LINE_CHARACTERS)}", wrap=True)
+    _show_more(answer.notes)
+
+
+def _show_coverage(answer: Answer, *, is_measured: bool) -> None:
+    """Print the number of values that were compared, the reasons for the others, and the next steps."""
+    coverage = answer.coverage
+    if is_measured:
+        console.show(f"  compared: {coverage.compared:,} of {coverage.recorded:,} recorded values")
+    if len(answer.unknown_conditions) == 1:
+        console.show(f"    not compared: the conditions of the {answer.unknown_conditions[0]}, which were not recorded")
+    for line in answer.missing[:MAX_SHOWN_ITEMS]:
+        console.show(f"    not compared: {make_printable(line, MAX_LINE_CHARACTERS)}", wrap=True)
+    _show_more(answer.missing)
+    for line in answer.next:
+        console.show(f"  next: {make_printable(line, MAX_LINE_CHARACTERS)}")
 
 
 def _show_more(items: Sequence[object]) -> None:

@@ -105,16 +105,13 @@ class RankDiagnosis:
             phases = read_phases(self._reference_directory)
         step_phases = PhaseComparison(facts, runs, history.noise if history is not None else 0.0, phases)
         selection = select_calls(facts, runs, step_phases, history, in_step=bool(self._step))
-        is_explained = self._moved is not None or bool(baseline and baseline["raised"])
-        is_explained = is_explained or (is_excused and phases is None)
+        is_raised = bool(baseline and baseline["raised"])
+        is_explained = self._moved is not None or is_raised or (is_excused and phases is None)
         conditions = ConditionCauses(facts, runs)
         rank_causes = find_causes(facts, runs, step_phases, selection, conditions, is_explained=is_explained)
         named = {cause.op for cause in rank_causes.causes}
-        moved = () if self._moved is None else (self._moved,)
-        searched_causes = insert_precision([*moved, *rank_causes.causes], self._precision)
-        causes = [*self._not_restored] or insert_detector_findings(self._detected, searched_causes, facts, runs)
-        is_certain = bool(causes) and (causes[0] in self._detected or causes[0].reason.code in CERTAIN_CODES)
-        doubt = "" if is_certain else selection.doubt
+        causes = self._order_causes(rank_causes.causes)
+        doubt = "" if self._is_certain(causes) else selection.doubt
         if not causes:
             self._excuse(step_phases)
         may_decide = selection.is_grown and bool(doubt) and not baseline
@@ -125,11 +122,7 @@ class RankDiagnosis:
             notes=[*self._iterate_notes(selection)],
             doubt=doubt,
             interrupted=self._interrupted,
-            unfinished=[
-                *runs.describe_unfinished(),
-                *runs.describe_unrecorded(),
-                *step_phases.describe_missing_phases(),
-            ],
+            unfinished=self._describe_gaps(step_phases),
             baseline_counts=baseline,
             reference=reference,
             advice=self._advise(() if rank_causes.has_origin else selection.reported, named, may_decide),
@@ -141,6 +134,28 @@ class RankDiagnosis:
         if parts is not None:
             return _build_parts_answer(answer, parts, causes), []
         return answer, [*causes, *rank_causes.altered_calls]
+
+    def _order_causes(self, searched_causes: Sequence[Finding]) -> list[Finding]:
+        """Return all causes in the order of precedence (docs/diagnosis.md#causes).
+
+        States that a resumed run did not restore explain all other differences. Otherwise a call that was moved comes
+        before the causes that the search found, a lower precision before the causes that it explains, and the findings
+        of detectors at the position of their calls.
+        """
+        if self._not_restored:
+            return [*self._not_restored]
+        moved = () if self._moved is None else (self._moved,)
+        causes = insert_precision([*moved, *searched_causes], self._precision)
+        return insert_detector_findings(self._detected, causes, self._facts, self._runs)
+
+    def _is_certain(self, causes: Sequence[Finding]) -> bool:
+        """Return True if rounding cannot be the reason for the first cause."""
+        return bool(causes) and (causes[0] in self._detected or causes[0].reason.code in CERTAIN_CODES)
+
+    def _describe_gaps(self, step_phases: PhaseComparison) -> list[str]:
+        """Return sentences on calls and phases that the runs do not contain."""
+        runs = self._runs
+        return [*runs.describe_unfinished(), *runs.describe_unrecorded(), *step_phases.describe_missing_phases()]
 
     def _excuse(self, step_phases: PhaseComparison) -> None:
         """Count the unpaired calls that replace calls of the other run, if too little was compared."""
