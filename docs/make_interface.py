@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from page_links import link_page
-from probe_diagnosis.answer.file import SCHEMA, write_answer
+from probe_diagnosis.answer.verdict.answer_file import SCHEMA, write_answer
 from probe_diagnosis.difference.reasons import Cause
 from probe_recording import config
 from probe_recording.destination import FULL_QUEUE_POLICIES, Destination

@@ -33,7 +33,7 @@ SOURCE_SCOPES: dict[str, Any] = {
 ALIAS_PATTERN = re.compile(r"Alias (?:for|of) :(?:func|meth):`~?\.?torch\.(\w+)`")
 TORCH_RELEASE = torch.__version__.partition("+")[0]
 HEAD = 400
-"""Number of characters at the beginning of a docstring that are searched for ``ALIAS``."""
+"""Number of characters at the beginning of a docstring that are searched for ``ALIAS_PATTERN``."""
 
 Names = dict[str, dict[str, list[str]]]
 """Names by two scopes: that of one framework, and the common one."""

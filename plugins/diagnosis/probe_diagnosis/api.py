@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
-    from probe_diagnosis.answer.answerer import whole_answer
-    from probe_diagnosis.answer.depth import CallDepth, depths
-    from probe_diagnosis.answer.file import serialize_answer
+    from probe_diagnosis.answer.verdict.answer_file import serialize_answer
+    from probe_diagnosis.answer.verdict.answerer import build_overall_answer
+    from probe_diagnosis.answer.verdict.call_depth import CallDepth, list_call_depths
     from probe_diagnosis.frames import own_frame
     from probe_diagnosis.specs import DetectorSpec
     from probe_diagnosis.timeline.evidence import evidence_texts
@@ -25,23 +25,24 @@ __all__ = [
     "Difference",
     "DifferenceKind",
     "Timeline",
-    "depths",
+    "build_overall_answer",
     "evidence_texts",
+    "list_call_depths",
     "own_frame",
     "serialize_answer",
-    "whole_answer",
 ]
 
 __getattr__ = create_exporter(
     __name__,
     {
-        "answer.answerer": "whole_answer",
-        "answer.depth": "CallDepth depths",
-        "answer.file": "serialize_answer",
+        "answer.verdict.answerer": "build_overall_answer",
+        "answer.verdict.call_depth": "CallDepth list_call_depths",
+        "answer.verdict.answer_file": "serialize_answer",
         "frames": "own_frame",
         "specs": "DetectorSpec",
         "timeline.evidence": "evidence_texts",
         "timeline.timeline": "Detection Detector Timeline",
         "timeline.views": "CallView Difference DifferenceKind",
     },
+    renamed={"depths": "list_call_depths", "whole_answer": "build_overall_answer"},
 )

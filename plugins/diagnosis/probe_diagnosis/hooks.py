@@ -30,7 +30,7 @@ def probe_finders() -> list[FinderSpec]:
     """Return the finder of the suspects that the summary lists."""
     return [
         FinderSpec("suspects", "calls where the runs diverge first",
-                   "probe_diagnosis.answer.suspects:Suspects", policies=(FIRST_DIFFERENCE,)),
+                   "probe_diagnosis.answer.verdict.suspect_finder:SuspectFinder", policies=(FIRST_DIFFERENCE,)),
     ]  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def probe_finders() -> list[FinderSpec]:
 def probe_answers() -> list[AnswerSpec]:
     """Return the verdict on every comparison, and the answer of ``-da``."""
     return [
-        AnswerSpec("verdict", "the verdict on all ranks", "probe_diagnosis.answer.answerer:VerdictAnswerer",
+        AnswerSpec("verdict", "the verdict on all ranks", "probe_diagnosis.answer.verdict.answerer:VerdictAnswerer",
                    given="first"),
         AnswerSpec(FIRST_DIFFERENCE, "the first difference over all ranks",
                    "probe_diagnosis.first_difference.answer:FirstDifferences", policies=(FIRST_DIFFERENCE,),
@@ -60,7 +60,7 @@ def probe_options() -> list[OptionSpec]:
             ),
         ),
         OptionSpec(
-            "baseline", "explains what two golden runs differ by", "probe_diagnosis.answer.baseline:ask",
+            "baseline", "explains what two golden runs differ by", "probe_diagnosis.answer.references.baseline:ask",
             command="compare",
             defaults={"baseline": None},
             options=(
@@ -82,7 +82,7 @@ def probe_options() -> list[OptionSpec]:
         ),
         OptionSpec(
             "reference", "measures both runs against a more precise one",
-            "probe_diagnosis.answer.reference:ask", command="compare",
+            "probe_diagnosis.answer.references.reference:ask", command="compare",
             defaults={"reference": None},
             options=(
                 Option("run", ("--reference",), "A more precise run of the golden's program (probe run "

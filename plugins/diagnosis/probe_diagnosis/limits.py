@@ -1,4 +1,4 @@
-"""Limits of the verdict, which ``limits.yaml`` holds with their sources."""
+"""Limits of the verdict, which ``limits.yaml`` contains with their sources."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class VerdictLimits:
 
     Attributes:
         comparable: Least share of the target's floating-point tensors for any verdict.
-        enough: Least share of either run's floating-point tensors to say that they agree.
+        enough: Least share of either run's floating-point tensors that a verdict that they agree needs.
         grown: Multiple of rounding at which values that no single call explains count as diverged.
         searched: Number of records before a call that are searched for a producer.
         confirming: Number of later calls whose statistics must agree to show that a difference has gone.

@@ -1,7 +1,7 @@
 """Longest common subsequence of two runs' calls, with equal arguments and names as the tie-break.
 
-The weight of a pair is ``PAIR``, plus ``CONTENT`` for equal contents, plus ``ARGUMENTS`` for equal arguments,
-plus 1 for equal full names, so the number of pairs matters most, then contents, then arguments and names.
+The weight of a pair is ``PAIR_WEIGHT``, plus ``CONTENT_WEIGHT`` for equal contents, plus ``ARGUMENTS_WEIGHT`` for equal
+arguments, plus 1 for equal full names, so the number of pairs matters most, then contents, then arguments and names.
 Equal calls at the beginnings and ends pair first, which an optimal alignment does as well. The rest is solved
 row by row on numpy vectors by Hirschberg's method in linear memory: Hirschberg, "A linear space algorithm for
 computing maximal common subsequences", CACM 18 (1975).

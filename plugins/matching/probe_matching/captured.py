@@ -74,7 +74,7 @@ class PartialRun(Run):
 
     Args:
         run: The other run, which is closed with this one.
-        kept: The indices of its records.
+        record_indices: The indices of the records of that run, in ascending order.
     """
 
     def __init__(self, run: Run, record_indices: Sequence[int]) -> None:

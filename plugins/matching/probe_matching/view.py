@@ -21,7 +21,7 @@ ALONE = "~"
 class View(Run):
     """A view of a run under common names, with the same records and slot numbers as the run.
 
-    A subclass calls ``_name`` with all names, then ``_compute_signatures``, before the view is used.
+    A subclass calls ``_set_names`` with all names, then ``_compute_signatures``, before the view is used.
 
     Args:
         run: The run to view.

@@ -21,6 +21,9 @@ from probe_metrics.thresholds import load_thresholds
 UNMEASURED_CODES = ("unreadable", "no_target_file", "no_golden_file", "metric_failed", "cosine_nan")
 YES, NO, NONE, UNMATCHED = "Yes", "No", "None", "Unmatched"
 
+NOISE_COLUMN = Drift._fields.index("noise")
+"""Column of the rounding among the fields of ``Drift``."""
+
 
 class Accuracy(GroupPolicy):
     """Label by cosine and largest absolute error; the first rule that applies decides.
@@ -72,7 +75,7 @@ class Accuracy(GroupPolicy):
         passes &= ~np.isnan(numbers[0]) & ~np.isnan(numbers[1])
         verdicts = VerdictColumn([Verdict(Level.PASS, YES)], np.zeros(len(group), np.int32), drifts.copy())
         for place in np.flatnonzero(~passes).tolist():
-            drift = None if np.isnan(drifts[place, 2]) else Drift(*drifts[place].tolist())
+            drift = None if np.isnan(drifts[place, NOISE_COLUMN]) else Drift(*drifts[place].tolist())
             code = _get_reason_code(cosine[place])
             of_place = [column.item(place) for column in numbers]
             verdicts[place] = self._judge_by_rule(code, of_place[0], of_place[1], of_place[2], drift)

@@ -310,7 +310,7 @@ def _get_base_dtype(dtype: str) -> str:
 
 
 def _measure_distances(numbers: Array, references: Array) -> tuple[Array, Array, Array]:
-    """Return the largest difference of each row's statistics, its scale, and its place in ``NAMES``.
+    """Return the largest difference of each row's statistics, its scale, and its place in ``STATISTIC_NAMES``.
 
     Args:
         numbers: The target's maximum, minimum, mean and norm, of shape (rows, 4); nan for those not compared.

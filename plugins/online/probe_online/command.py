@@ -29,7 +29,7 @@ DEFAULT_FRAMEWORK = "pytorch"
 
 
 class Online:
-    """Receiver of the online pre-check (``probe_precheck.protocols.Receiver``)."""
+    """Receiver of the online pre-check, as the kit probe-precheck calls it."""
 
     def receive(
         self,

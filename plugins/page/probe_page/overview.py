@@ -61,16 +61,16 @@ class OverviewPage:
 
 
 def _write_overview_page(compared: Compared, lang: str) -> Path:
-    from probe_diagnosis.api import depths, whole_answer
+    from probe_diagnosis.api import build_overall_answer, list_call_depths
 
     from probe_page.document import write_overview
     from probe_page.head import Head
     from probe_page.ranks import draw_lines, find_exchanges
 
     plan = compared.plan
-    calls = [depths(result) for result in compared.finished]
+    calls = [list_call_depths(result) for result in compared.finished]
     parts = [_create_entry(result, plan.output, call_depths) for result, call_depths in zip(compared.finished, calls)]
-    answer = whole_answer(compared)
+    answer = build_overall_answer(compared)
     steps: dict[str, dict[int, list[CallDepth]]] = {}
     for result, call_depths in zip(compared.finished, calls):
         steps.setdefault(result.pair.part, {}).setdefault(result.pair.rank, call_depths)

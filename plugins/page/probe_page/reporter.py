@@ -74,7 +74,7 @@ class PageReporter:
 class HtmlWriter:
     """A page that is being made; nothing is written before ``close``.
 
-    Rows are kept as they are until there are ``BATCH`` of them, whose columns are then made one by one.
+    Rows are collected until there are ``MAX_PENDING_ROWS`` of them. Their columns are then created one by one.
     """
 
     def __init__(self, path: Path, headers: Sequence[str], lang: str, opened: Opened | None = None) -> None:

@@ -128,7 +128,7 @@ def _format_evidence(verdict: Verdict, judged: Verdict, changes: Sequence[Change
 def create_page_columns(
     numbers: Sequence[int], ops: Sequence[tuple[int, str]], row_facts: RowFacts
 ) -> list[Sequence[Cell]]:
-    """Return the columns ``OWN`` of rows.
+    """Return the columns ``PAGE_COLUMNS`` of rows.
 
     Args:
         numbers: The numbers of the rows.

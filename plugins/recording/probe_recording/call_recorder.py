@@ -155,7 +155,7 @@ class CallRecorder(Generic[S]):
         Args:
             call: The call.
             result: Its result.
-            is_unfilled: True if the result is memory without values, which is recorded as null.
+            is_uninitialized: True if the result is memory without values, which is recorded as null.
         """
         session = self.session
         name = f"{call.name}.forward"

@@ -23,10 +23,10 @@ class Fields:
 
     Args:
         fields: The JSON object.
-        what: The subject that error messages begin with.
+        subject: The words that error messages begin with.
 
     Attributes:
-        what: The same.
+        what: The words that error messages begin with.
     """
 
     def __init__(self, fields: Mapping[str, Any], subject: str) -> None:

@@ -94,7 +94,7 @@ class Plain(dict[str, Any]):
 
 
 def scalar(value: bool | int | float | str) -> Plain:
-    """Return the leaf of a Python scalar; an int of more than ``LONGEST`` bits becomes a hex text."""
+    """Return the leaf of a Python scalar; an int of more than ``MAX_DECIMAL_BITS`` bits becomes a hex text."""
     if type(value) is int and value.bit_length() > MAX_DECIMAL_BITS:
         return Plain(type="int", value=hex(value))
     return Plain(type=type(value).__name__, value=value)

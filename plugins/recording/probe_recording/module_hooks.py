@@ -76,7 +76,7 @@ class ModuleHooks(ABC, Generic[S]):
 
     @abstractmethod
     def _hook(self, module: Any) -> None:
-        """Install hooks that call ``_before`` and ``_after`` around each forward of the module."""
+        """Install the hooks before and after each forward of the module."""
 
     def _unhook(self, handle: Any) -> None:
         """Remove one of the hooks in ``_handles``."""

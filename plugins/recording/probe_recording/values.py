@@ -148,7 +148,7 @@ class Collector(ABC):
 
 
 class Walk:
-    """A walk through the nested containers of one value, within the limits ``DEPTH`` and ``MOST``."""
+    """A walk through the nested containers of one value, within the limits ``MAX_DEPTH`` and ``MAX_CONTAINERS``."""
 
     def __init__(self, collector: Collector, save: Save | None) -> None:
         self._collector = collector

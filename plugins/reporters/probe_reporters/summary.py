@@ -93,7 +93,7 @@ class ComparisonSummary:
     Attributes:
         report: The report of the comparison.
         is_one_of_many: True if there are other comparisons, so that the verdict is printed as well.
-        counts: The number of comparisons with the same line, by the keys of ``lines_of``.
+        counts: The number of comparisons with the same line, by the keys of ``collect_notes``.
         printed_keys: The keys of lines that were printed for earlier comparisons.
         is_judged: True, for the report says by itself whether it was judged.
     """

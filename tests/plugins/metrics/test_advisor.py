@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from probe_diagnosis.answer.suspects import Suspects
+from probe_diagnosis.answer.verdict.suspect_finder import SuspectFinder
 from probe_metrics.advisor import advise
 from support.measuring import accuracy, tensor_value
 
@@ -99,7 +99,7 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
 
 def test_advice_is_on_the_first_row_that_fails() -> None:
     """An error that the table's own rule does not know, such as other shapes, is not what it goes by."""
-    finder = Suspects()
+    finder = SuspectFinder()
     verdicts = [accuracy("shape", "shape"), accuracy(0.5, 0.5), accuracy(0.1, 5.0)]
     names = [f"Torch.add.{number}.forward.output.0" for number in range(len(verdicts))]
     pairs = [pair_of_values(tensor_value(), tensor_value(), Mode.TENSOR, name).pair for name in names]

@@ -72,8 +72,8 @@ def told(ranks: dict[int, Sequence[CallView]]) -> list[tuple[int, str]]:
 
 def short(node: Node) -> str:
     """``relu`` of ``Torch.relu.0.forward``; other names whole."""
-    parts = node.facts.op.split(".")
-    return parts[1] if parts[0] in ("Torch", "Distributed") else node.facts.op
+    parts = node.call.op.split(".")
+    return parts[1] if parts[0] in ("Torch", "Distributed") else node.call.op
 
 
 def why(*ranks: Sequence[CallView]) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from probe_diagnosis.conditions.condition_sentences import condition_sentence
 from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind
-from probe_diagnosis.conditions.sentences import condition_sentence
 
 from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import ConfigDifference, DifferenceLevel, Gap, GapKind, PackItem

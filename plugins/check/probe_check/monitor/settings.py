@@ -66,7 +66,7 @@ class MonitorSettings:
     """The configuration of the monitor.
 
     Attributes:
-        flags: The names of the fields in ``FLAGS`` that are true.
+        flags: The names of the fields in ``FLAG_FIELDS`` that are true.
         targets: The modules and parameters to observe, each with the sides to observe; empty for all.
         communication: The section ``cc_distribution``.
         feature_targets: The modules of each hook in ``FEATURE_HOOKS``, of those that are configured.
@@ -104,7 +104,7 @@ class MonitorSettings:
     alert: AlertSettings = field(default_factory=AlertSettings)
 
     def is_on(self, name: str) -> bool:
-        """Return True if a field of ``FLAGS`` is true."""
+        """Return True if a field of ``FLAG_FIELDS`` is true."""
         return name in self.flags
 
     @property

@@ -108,7 +108,7 @@ def get_argument_name(api: CommunicationApi, slot: Slot) -> str:
 
 
 def parse_call(record: Record) -> CommunicationCall | None:
-    """Return the communication call that a record holds; None for any other record."""
+    """Return the communication call of a record; None for any other record."""
     api = api_of(record.key)
     if api is None:
         return None

@@ -37,7 +37,7 @@ _WITHOUT_NAN: dict[str, Callable[[Array, Array], Array]] = {"MAX": np.fmax, "MIN
 
 @dataclass(frozen=True, slots=True)
 class ExpectedBuffer:
-    """Values that a buffer must hold after a call, flattened.
+    """Values that a buffer must contain after a call, flattened.
 
     Attributes:
         values: The expected value of each element.

@@ -47,7 +47,7 @@ def check_run(path: Path, manager: Manager, steps: Collection[int] = ()) -> list
         steps: Numbers of the steps to check; all if empty.
 
     Raises:
-        UserError: The path is no run, a rank cannot be read, or a rank has no tensors.
+        UserError: The path is not a run, a rank cannot be read, or a rank has no tensors.
     """
     checks: list[StepCheck] = []
     for step, files in find_ranks(path, steps, manager.record_files()).items():

@@ -48,8 +48,8 @@ class ConditionDifference:
     Attributes:
         kind: Its kind.
         name: Its name within the kind.
-        target: Its value in the target; None for none.
-        golden: Its value in the golden; None for none.
+        target: Its value in the target; None if it is not set.
+        golden: Its value in the golden; None if it is not set.
         random: What is known of a random state; None for other kinds.
     """
 
@@ -61,7 +61,7 @@ class ConditionDifference:
 
 
 def find_condition_differences(target: RunConditions, golden: RunConditions) -> list[ConditionDifference]:
-    """Return the conditions that differ, those first that may change numbers most."""
+    """Return the conditions that differ, the most influential first."""
     differences = [
         *_compare_random_states(target, golden),
         *_compare_batches(target, golden),
@@ -71,7 +71,7 @@ def find_condition_differences(target: RunConditions, golden: RunConditions) -> 
 
 
 def sort_by_effect(conditions: Iterable[Condition]) -> list[Condition]:
-    """Return conditions, those first that may change numbers most."""
+    """Return conditions, the most influential first."""
     return sorted(conditions, key=lambda condition: place_in_order(condition.kind, condition.name))
 
 
@@ -93,7 +93,7 @@ def _compare_facts(target: RunConditions, golden: RunConditions) -> Iterator[Con
     complete = COMPLETE_KINDS if is_same else COMPLETE_KINDS & {ConditionKind.ENVIRONMENT}
     for kind in ConditionKind:
         if kind is ConditionKind.DATA and is_same_batch:
-            continue  # a resumed process counts its epochs anew
+            continue  # a resumed process counts its epochs from 0
         target_facts, golden_facts = target.facts.get(kind.value), golden.facts.get(kind.value)
         if target_facts is None or golden_facts is None:
             continue

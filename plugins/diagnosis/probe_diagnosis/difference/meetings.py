@@ -1,4 +1,4 @@
-"""Meetings of ranks in communication calls: whose history each of them learns."""
+"""Meetings of ranks in communication calls: which exchange the histories of the ranks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from probe_diagnosis.collectives.calls import CommunicationCall, Flow
 from probe_diagnosis.difference.differing_values import find_first_differing
+from probe_diagnosis.difference.explanations import explain_input, find_largest_difference
+from probe_diagnosis.difference.nodes import RankHistory
 from probe_diagnosis.difference.reasons import Cause, DivergenceReason
-from probe_diagnosis.difference.walking import RankHistory, Walker, explain_input, find_worst
+from probe_diagnosis.difference.walking import Walker
 from probe_diagnosis.timeline.views import UNJUDGED, CallView
 
 
@@ -27,7 +29,7 @@ class Meetings:
 
     def settle(self) -> None:
         """Let each rank pass its next call if all parts of that call are there; if none can, let one pass."""
-        waiting = [walker for walker in self._walkers.values() if walker.op is not None]
+        waiting = [walker for walker in self._walkers.values() if walker.cursor.call is not None]
         if not waiting:
             return
         moved = False
@@ -50,14 +52,14 @@ class Meetings:
 
     def _is_send_missing(self, walker: Walker) -> bool:
         """Return True for a rank that waits for a send that the rest of the sender's record lacks."""
-        op = walker.op
+        op = walker.cursor.call
         if op is None or op.call is None or op.call.api.flow not in (Flow.RECEIVE, Flow.EXCHANGE):
             return False
         for peer in op.call.peers:
-            if not peer.sends and not self._sent.get((peer.rank, walker.rank)) and peer.rank in self._walkers:
+            if not peer.sends and not self._sent.get((peer.rank, walker.cursor.rank)) and peer.rank in self._walkers:
                 sender = self._walkers[peer.rank]
-                rest = sender.iterate_communication()
-                if not any(p.sends and p.rank == walker.rank for call in rest for p in call.peers):
+                rest = sender.cursor.iterate_communication()
+                if not any(p.sends and p.rank == walker.cursor.rank for call in rest for p in call.peers):
                     return True
         return False
 
@@ -73,21 +75,21 @@ class Meetings:
         Returns:
             True if the rank passed.
         """
-        op = walker.op
+        op = walker.cursor.call
         assert op is not None and op.call is not None
         call = op.call
         if call.api.flow not in (Flow.SEND, Flow.RECEIVE, Flow.EXCHANGE):
             return False
-        call_id = (walker.rank, walker.index)
+        call_id = (walker.cursor.rank, walker.cursor.index)
         if call_id not in self._has_sent:
             self._has_sent.add(call_id)
             self._send(walker, op, call)
         wanted = Counter(peer.rank for peer in call.peers if not peer.sends)
         if call.api.flow is Flow.RECEIVE and not wanted:  # a receive from any rank
-            wanted = Counter([rank for rank in self._walkers if self._sent.get((rank, walker.rank))][:1])
+            wanted = Counter([rank for rank in self._walkers if self._sent.get((rank, walker.cursor.rank))][:1])
             if not wanted and not force:
                 return False
-        receiver = walker.rank
+        receiver = walker.cursor.rank
         lacking = [source for source, count in wanted.items() if len(self._sent.get((source, receiver), ())) < count]
         if any(source in self._walkers for source in lacking) and not force:
             return False
@@ -97,9 +99,8 @@ class Meetings:
             sizes = [(sent_distance, source) for source, (_, sent_distance) in zip(sources, arrived)]
             self._note_senders(walker, {source: sent_distance for sent_distance, source in sorted(sizes)})
             self._receive(walker, op, arrived, lacking)
-        walker.past.layer += 1
-        walker.step()
-        walker.place = 0
+        walker.history.layer += 1
+        walker.cursor.pass_communication()
         return True
 
     def _send(self, walker: Walker, op: CallView, call: CommunicationCall) -> None:
@@ -107,15 +108,15 @@ class Meetings:
         sent_distance = _inspect_inputs(walker, op)
         for peer in call.peers:
             if peer.sends:
-                channel = (walker.rank, peer.rank)
-                self._sent.setdefault(channel, deque()).append((walker.past.copy(), sent_distance))
+                channel = (walker.cursor.rank, peer.rank)
+                self._sent.setdefault(channel, deque()).append((walker.history.copy(), sent_distance))
 
     def _receive(
         self, walker: Walker, op: CallView, arrived: Sequence[tuple[RankHistory, float]], unknown: Sequence[int]
     ) -> None:
         """Merge the histories that arrived into the rank's own, and examine the values that it received."""
-        for past, _ in arrived:
-            walker.past.merge(past)
+        for sender_history, _ in arrived:
+            walker.history.merge(sender_history)
         _deliver(walker, op, max((sent_distance for _, sent_distance in arrived), default=0.0), unknown)
 
     # -- in a group --------------------------------------------------------------------------------
@@ -124,55 +125,57 @@ class Meetings:
         """Return the collectives that ranks wait at: the waiting ranks, and the number of ranks expected."""
         groups: dict[object, tuple[list[Walker], int]] = {}
         for walker in self._walkers.values():
-            op = walker.op
+            op = walker.cursor.call
             if op is None or op.call is None:
                 continue
             call = op.call
             if call.api.flow in (Flow.SEND, Flow.RECEIVE, Flow.EXCHANGE):
                 continue
             members = [rank for rank in call.group if rank in self._walkers] or list(self._walkers)
-            if walker.rank not in members:  # the group uses numbers other than those of the ranks
-                members = [walker.rank]
-            kind = (call.api.name, call.group if len(members) > 1 else walker.rank)
-            key = (*kind, walker.counts.get(kind, 0))
+            if walker.cursor.rank not in members:  # the group uses numbers other than those of the ranks
+                members = [walker.cursor.rank]
+            kind = (call.api.name, call.group if len(members) > 1 else walker.cursor.rank)
+            key = (*kind, walker.cursor.get_count(kind))
             groups.setdefault(key, ([], len(members)))[0].append(walker)
         return list(groups.values())
 
     def _collective(self, members: Sequence[Walker]) -> None:
         """Let ranks pass a collective that they make together."""
-        calls = [walker.op for walker in members]
+        calls = [walker.cursor.call for walker in members]
         first = calls[0]
         assert first is not None and first.call is not None
         flow, root = first.call.api.flow, first.call.root
-        sources = [walker for walker in members if flow is not Flow.FROM_ROOT or walker.rank == root]
-        sent_distances = {walker.rank: _inspect_inputs(walker, walker.op) for walker in sources if walker.op}
-        joint = RankHistory(layer=max(walker.past.layer for walker in members))
+        sources = [walker for walker in members if flow is not Flow.FROM_ROOT or walker.cursor.rank == root]
+        sent_distances = {
+            walker.cursor.rank: _inspect_inputs(walker, walker.cursor.call) for walker in sources if walker.cursor.call
+        }
+        joint = RankHistory(layer=max(walker.history.layer for walker in members))
         if flow is not Flow.NONE:
             for walker in sources:
-                joint.merge(walker.past)
-        worst = max((sent_distances[walker.rank] for walker in sources), default=0.0)
-        inputs = [value for walker in sources if walker.op for value in walker.op.inputs()]
+                joint.merge(walker.history)
+        sent_distance = max((sent_distances[walker.cursor.rank] for walker in sources), default=0.0)
+        inputs = [value for walker in sources if walker.cursor.call for value in walker.cursor.call.inputs()]
         scale = max((value.scale for value in inputs), default=0.0)
-        unknown = self._list_uncompared_ranks(first.call, [walker.rank for walker in members], flow, root)
+        unknown = self._list_uncompared_ranks(first.call, [walker.cursor.rank for walker in members], flow, root)
         for walker, op in zip(members, calls):
             assert op is not None and op.call is not None
-            kind = (op.call.api.name, op.call.group if self._is_shared(op.call, walker.rank) else walker.rank)
-            walker.counts[kind] = walker.counts.get(kind, 0) + 1
-            if flow is not Flow.TO_ROOT or walker.rank == root:
-                walker.past.merge(joint)
+            rank = walker.cursor.rank
+            kind = (op.call.api.name, op.call.group if self._is_shared(op.call, rank) else rank)
+            walker.cursor.add_count(kind)
+            if flow is not Flow.TO_ROOT or walker.cursor.rank == root:
+                walker.history.merge(joint)
                 if flow is not Flow.NONE:
                     self._note_senders(walker, sent_distances)
                     is_alone = not op.call.group and len(self._walkers) == 1
-                    _deliver(walker, op, worst, unknown, scale, is_alone=is_alone)
-            walker.past.layer = joint.layer + 1
-            walker.step()
-            walker.place = 0
+                    _deliver(walker, op, sent_distance, unknown, scale, is_alone=is_alone)
+            walker.history.layer = joint.layer + 1
+            walker.cursor.pass_communication()
 
     def _note_senders(self, walker: Walker, sent_distances: Mapping[int, float]) -> None:
         """Keep the other ranks that sent values that differ to the next call of a rank."""
-        senders = tuple(rank for rank, size in sent_distances.items() if size > 1 and rank != walker.rank)
-        if senders and walker.op is not None:
-            self.senders[walker.rank, walker.op.op] = senders
+        senders = tuple(rank for rank, size in sent_distances.items() if size > 1 and rank != walker.cursor.rank)
+        if senders and walker.cursor.call is not None:
+            self.senders[walker.cursor.rank, walker.cursor.call.op] = senders
 
     def _is_shared(self, call: CommunicationCall, rank: int) -> bool:
         """Return True if a rank makes a collective together with other ranks of the comparison."""
@@ -194,17 +197,17 @@ def _inspect_inputs(walker: Walker, op: CallView) -> float:
     Returns:
         The largest difference of its inputs, as a multiple of rounding.
     """
-    past = walker.past
-    past.noise = max([past.noise, *(value.noise for value in op.values)])
-    input_distance, worst = find_worst(op.inputs(), past.noise)
+    history = walker.history
+    history.noise = max([history.noise, *(value.noise for value in op.values)])
+    input_distance, largest_value = find_largest_difference(op.inputs(), history.noise)
     if (
-        worst is not None
+        largest_value is not None
         and input_distance > 1
-        and input_distance > worst.jump * past.worst
-        and walker.can_report(walker.number)
+        and input_distance > largest_value.jump * history.largest_multiple
+        and walker.reported.can_report(walker.cursor.number)
     ):
-        walker.report_call(walker.number, explain_input(worst, input_distance, past))
-    past.worst = max(past.worst, input_distance)
+        walker.reported.report_call(walker.cursor.number, explain_input(largest_value, input_distance, history))
+    history.largest_multiple = max(history.largest_multiple, input_distance)
     return input_distance
 
 
@@ -227,27 +230,23 @@ def _deliver(
         scale: The largest scale of the values that were sent.
         is_alone: True if no other rank is searched, and the members of the group are not recorded.
     """
-    past = walker.past
-    received_distance, worst = find_worst(op.outputs(), past.noise, scale)
-    if (
-        worst is not None
-        and received_distance > 1
-        and received_distance > worst.jump * max(sent_distance, past.worst)
-        and walker.can_report(walker.number)
-    ):
-        is_known = not (unknown or is_alone)
-        argument = (
-            find_first_differing(op.arguments(), worst.jump * max(sent_distance, past.worst)) if is_known else None
+    history, number = walker.history, walker.cursor.number
+    received_distance, largest_value = find_largest_difference(op.outputs(), history.noise, scale)
+    if largest_value is not None and received_distance > 1:
+        explained_distance = largest_value.jump * max(sent_distance, history.largest_multiple)
+        if received_distance > explained_distance and walker.reported.can_report(number):
+            is_known = not (unknown or is_alone)
+            argument = find_first_differing(op.arguments(), explained_distance) if is_known else None
+            reason = DivergenceReason(
+                Cause.DELIVERED, largest_value, argument=argument, earlier=history.not_compared,
+                sent_distance=sent_distance, absent=tuple(unknown), largest_multiple=received_distance,
+                is_alone=is_alone,
+            )  # fmt: skip
+            walker.reported.report_call(number, reason)
+        growth_reason = DivergenceReason(
+            Cause.GROWN, largest_value, earlier=history.not_compared, largest_multiple=received_distance
         )
-        reason = DivergenceReason(
-            Cause.DELIVERED, worst, argument=argument, earlier=past.lacking, sent_distance=sent_distance,
-            absent=tuple(unknown), largest_multiple=received_distance, is_alone=is_alone,
-        )  # fmt: skip
-        walker.report_call(walker.number, reason)
-    if walker.grown is None and received_distance > 1 and worst is not None:
-        walker.grown = walker.create_node(
-            walker.number,
-            DivergenceReason(Cause.GROWN, worst, earlier=past.lacking, largest_multiple=received_distance),
-        )
-    past.worst = max(past.worst, received_distance, find_worst(op.outputs(), past.noise)[0])
-    past.lacking += sum(value.state == UNJUDGED and not value.is_scalar for value in op.values)
+        walker.reported.note_growth(number, growth_reason)
+    own_distance, _ = find_largest_difference(op.outputs(), history.noise)
+    history.largest_multiple = max(history.largest_multiple, received_distance, own_distance)
+    history.not_compared += sum(value.state == UNJUDGED and not value.is_scalar for value in op.values)

@@ -1,4 +1,4 @@
-"""Differences whose sides hold the same values in another order."""
+"""Differences of tensors that contain the same values in another order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def mark_permuted(value: Difference, call: CallView, runs: Sequence[Run]) -> Dif
 
 
 def _is_permuted(target: Value, golden: Value, runs: Sequence[Run]) -> bool:
-    """Return True if two recorded tensors, which differ, hold the same values."""
+    """Return True if two recorded tensors, which differ, contain the same values."""
     if any(math.prod(value.shape or ()) > limits().sorted for value in (target, golden)):
         return False
     try:
@@ -51,7 +51,7 @@ def _is_permuted(target: Value, golden: Value, runs: Sequence[Run]) -> bool:
 
 
 def _have_same_statistics(target: Value, golden: Value) -> bool:
-    """Return True if all statistics were recorded and are the same, but for the order of sums."""
+    """Return True if all statistics were recorded and are the same, except for the order of sums."""
     target_statistics, golden_statistics = target.statistics, golden.statistics
     if (target_statistics.max, target_statistics.min) != (
         golden_statistics.max,
@@ -70,10 +70,10 @@ def _have_same_statistics(target: Value, golden: Value) -> bool:
 
 
 def is_permutation(target: Array, golden: Array) -> bool:
-    """Return True if two arrays hold the same values, each as often.
+    """Return True if two arrays contain the same values with the same frequency.
 
     Edge cases: all nan are one value, and -0.0 is 0.0, also as a part of a complex number. Arrays of other
-    dtypes or sizes do not hold the same values.
+    dtypes or sizes do not contain the same values.
 
     Example:
         >>> is_permutation(np.array([1.0, np.nan]), np.array([np.nan, 1.0]))

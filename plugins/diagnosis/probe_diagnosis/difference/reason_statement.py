@@ -117,7 +117,7 @@ def _describe_agreement(reason: DivergenceReason) -> str:
     inputs = reason.inputs
     if not inputs.compared:
         return "and no input tensor was compared" if inputs.not_compared else "and it receives no tensor"
-    if inputs.worst > 1:
+    if inputs.largest_multiple > 1:
         if reason.cause is Cause.NOT_FINITE:
             return "although its inputs are finite" if not inputs.has_non_finite else "and its inputs differ"
         return "far more than its inputs do"
@@ -129,9 +129,9 @@ def _describe_agreement(reason: DivergenceReason) -> str:
         subject = f"the statistics of {subject}"
     if inputs.has_masked_difference:
         where = "where a mask determines them" if inputs.by_statistics else "in what is masked"
-        rounding = "within rounding and " if inputs.worst else ""
+        rounding = "within rounding and " if inputs.largest_multiple else ""
         return f"although {subject} differ at most {rounding}{where}{rest}"
-    rounding = " within rounding" if inputs.worst else ""
+    rounding = " within rounding" if inputs.largest_multiple else ""
     excused = " or are as near to the reference as the golden inputs" if inputs.has_excused else ""
     return f"although {subject} agree{rounding}{excused}{rest}"
 

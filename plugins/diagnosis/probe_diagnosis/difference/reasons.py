@@ -69,7 +69,7 @@ class InputAgreement(NamedTuple):
     Attributes:
         compared: Number of tensors that were compared.
         not_compared: Number of tensors that were not compared.
-        worst: The largest difference of a compared tensor, as a multiple of rounding.
+        largest_multiple: The largest difference of a compared tensor, as a multiple of rounding.
         by_statistics: True if any compared tensor was compared only by its statistics.
         has_non_finite: True if a tensor contains nan or inf on either side.
         has_masked_difference: True if a compared tensor has masked elements that differ between the two sides.
@@ -78,21 +78,21 @@ class InputAgreement(NamedTuple):
 
     compared: int = 0
     not_compared: int = 0
-    worst: float = 0.0
+    largest_multiple: float = 0.0
     by_statistics: bool = False
     has_non_finite: bool = False
     has_masked_difference: bool = False
     has_excused: bool = False
 
 
-def summarize_inputs(op: CallView, worst: float) -> InputAgreement:
-    """Return the agreement of the input tensors of an op; ``worst`` is their largest difference."""
+def summarize_inputs(op: CallView, input_distance: float) -> InputAgreement:
+    """Return the agreement of the input tensors of an op; ``input_distance`` is their largest difference."""
     inputs = list(op.inputs())
     compared = [value for value in inputs if value.state != UNJUDGED]
     return InputAgreement(
         len(compared),
         len(inputs) - len(compared),
-        worst,
+        input_distance,
         by_statistics=any(value.by == Basis.STATISTICS for value in compared),
         has_non_finite=any(value.is_rare for value in inputs),
         has_masked_difference=any(value.masked for value in compared),
@@ -167,7 +167,7 @@ class DivergenceReason:
         """
         inputs = self.inputs
         is_grown = self.cause is Cause.GROWN and not self.value.side.is_source
-        return is_grown and inputs.compared > 0 and max(inputs.worst, self.scaled_distance) <= 1
+        return is_grown and inputs.compared > 0 and max(inputs.largest_multiple, self.scaled_distance) <= 1
 
     @property
     def evidence(self) -> Evidence:
@@ -215,6 +215,6 @@ class DivergenceReason:
             return {"earlier_values_not_compared": self.earlier}
         inputs = self.inputs
         evidence: Evidence = {"inputs_compared": inputs.compared, "inputs_not_compared": inputs.not_compared}
-        if math.isfinite(inputs.worst):
-            evidence["inputs_times_rounding"] = inputs.worst
+        if math.isfinite(inputs.largest_multiple):
+            evidence["inputs_times_rounding"] = inputs.largest_multiple
         return evidence

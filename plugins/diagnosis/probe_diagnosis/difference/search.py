@@ -27,11 +27,11 @@ from dataclasses import dataclass, field
 from math import isfinite, sqrt
 from types import MappingProxyType
 
-from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.differing_values import find_first_differing
+from probe_diagnosis.difference.explanations import explain_input, explain_output, explain_replacement
 from probe_diagnosis.difference.meetings import Meetings
+from probe_diagnosis.difference.nodes import Fingerprint, Node, RankHistory
 from probe_diagnosis.difference.reasons import Cause, DivergenceReason, summarize_inputs
-from probe_diagnosis.difference.walking import Node, RankHistory, Walker, explain_input
+from probe_diagnosis.difference.walking import CallDecision, CallDistances, Walker
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import is_backward, is_selecting, is_storage, order_by_effect
 from probe_diagnosis.timeline.timeline import Timeline
@@ -42,7 +42,7 @@ MAX_FURTHER_CAUSES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class SearchResult:
     """Result of a search.
 
     Attributes:
@@ -64,167 +64,169 @@ class Searched:
     senders: Mapping[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
 
 
-def search_timelines(timelines: Iterable[Timeline]) -> Searched:
+def search_timelines(timelines: Iterable[Timeline]) -> SearchResult:
     """Search the timelines of all ranks of one step."""
     return search({timeline.rank: timeline.columns for timeline in timelines})
 
 
 def search(
     ranks: Mapping[int, Sequence[CallView]],
-    known_values: Iterable[tuple[float, float]] = (),
-    pasts: Mapping[int, RankHistory] = MappingProxyType({}),
-    carried: Mapping[int, Iterable[tuple[float, float]]] = MappingProxyType({}),
-) -> Searched:
+    known_values: Iterable[Fingerprint] = (),
+    histories: Mapping[int, RankHistory] = MappingProxyType({}),
+    carried: Mapping[int, Iterable[Fingerprint]] = MappingProxyType({}),
+) -> SearchResult:
     """Search all ranks for the ops where they diverge.
 
     Args:
         ranks: The ops of each rank, in the order of its record.
-        known_values: Distances and scales of values whose difference is known to be rounding.
-        pasts: The histories of ranks at the end of the earlier steps.
-        carried: For each rank, distances and scales of parameters and states that an optimizer changed in earlier
-            steps. Values that forward calls compute from these alone are known rounding as well.
+        known_values: Values whose difference is known to be rounding.
+        histories: The histories of ranks at the end of the earlier steps.
+        carried: For each rank, the parameters and states that an optimizer changed in earlier steps. Values that
+            forward calls compute from these alone are known rounding as well.
     """
-    columns = {
-        rank: calls if isinstance(calls, CallColumns) else CallColumns.from_calls(calls)
+    known = {*known_values}
+    walkers = {
+        rank: _create_walker(rank, calls, known, carried.get(rank, ()), histories.get(rank, RankHistory()))
         for rank, calls in sorted(ranks.items())
     }
-    walkers = {
-        rank: Walker(rank, calls, order_by_effect(calls), {*known_values}, pasts.get(rank, RankHistory()).copy())
-        for rank, calls in columns.items()
-    }
-    for rank, values in carried.items():
-        walkers[rank].carried_rounding.update(values)
-        walkers[rank].known_rounding.update(values)
-    if known_values:
-        for walker in walkers.values():
-            walker.propagate_known()
     meetings = Meetings(walkers)
-    while any(walker.index < len(walker.order) for walker in walkers.values()):
+    while any(not walker.cursor.is_at_end for walker in walkers.values()):
         for walker in walkers.values():
-            order, communication = walker.order, walker.calls.communication
-            while walker.index < len(order) and (number := order[walker.index]) not in communication:
-                _examine_call(walker, number)
-                walker.step()
+            cursor = walker.cursor
+            while not (cursor.is_at_end or cursor.is_at_communication()):
+                if walker.enter_call(cursor.number):
+                    walker.apply(cursor.number, _examine_call(walker, cursor.number))
+                cursor.advance()
         meetings.settle()
-    return Searched(
-        _sort_nodes(node for walker in walkers.values() for node in walker.nodes),
-        _sort_nodes(node for walker in walkers.values() for node in walker.further[:MAX_FURTHER_CAUSES]),
+    return _collect_result(walkers, meetings)
+
+
+def _create_walker(
+    rank: int,
+    calls: Sequence[CallView],
+    known_values: set[Fingerprint],
+    carried: Iterable[Fingerprint],
+    history: RankHistory,
+) -> Walker:
+    columns = calls if isinstance(calls, CallColumns) else CallColumns.from_calls(calls)
+    return Walker(rank, columns, order_by_effect(columns), known_values, carried, history.copy())
+
+
+def _collect_result(walkers: Mapping[int, Walker], meetings: Meetings) -> SearchResult:
+    """Return the reported differences of all ranks."""
+    reported = {rank: walker.reported for rank, walker in walkers.items()}
+    return SearchResult(
+        _sort_nodes(node for nodes in reported.values() for node in nodes.first),
+        _sort_nodes(node for nodes in reported.values() for node in nodes.further[:MAX_FURTHER_CAUSES]),
         _sort_nodes(
-            candidate.grown
-            for candidate in walkers.values()
-            if candidate.grown is not None and not candidate.past.named
+            walker.reported.grown
+            for walker in walkers.values()
+            if walker.reported.grown is not None and not walker.history.has_reported
         ),
-        {rank: walker.downstream for rank, walker in walkers.items()},
-        _sort_nodes(node for walker in walkers.values() for node in walker.vanished),
+        {rank: nodes.downstream for rank, nodes in reported.items()},
+        _sort_nodes(node for nodes in reported.values() for node in nodes.vanished),
         meetings.senders,
     )
 
 
 def _sort_nodes(nodes: Iterable[Node]) -> list[Node]:
-    return sorted(nodes, key=lambda node: (node.layer, node.place, node.rank))
+    return sorted(nodes, key=lambda node: (node.layer, node.calls_since_communication, node.rank))
 
 
-def _examine_call(walker: Walker, number: int) -> None:
-    """Examine a call that is not a communication call, and report it if it is the first difference."""
-    past, calls = walker.past, walker.calls
-    walker.withdraw_vanished(number)
-    was_named = past.named
-    walker.settle_gradients(number)
-    largest = walker.update_differences(number)
-    is_of_parameters = largest.is_of_parameters[number]
-    if not is_of_parameters and walker.is_of_optimizer(number) and walker.passes_known(number):
-        return
-    if walker.continues_known(number):
-        return
-    input_distance, output_distance, scaled_distance = largest.taken[number], largest.own[number], largest.given[number]
-    line = largest.given_lines[number]
-    if is_of_parameters and output_distance and walker.known_rounding:
-        scaled_distance, line = largest.exclude_known(number, walker.known_rounding)
-    saved = past.worst if is_of_parameters else walker.track_saved(number, max(input_distance, output_distance))
+def _examine_call(walker: Walker, number: int) -> CallDecision:
+    """Return what to report of a call that is not a communication call, and what to note of it."""
+    calls, distances = walker.cursor.calls, walker.measure_call(number)
     introduces = (
-        scaled_distance > 1
-        and calls.keys[number] not in walker.explained_modules
-        and _introduces(walker, line, input_distance, saved, scaled_distance)
+        distances.scaled_output_distance > 1
+        and not walker.is_explained_module(number)
+        and _introduces(walker, distances)
     )
-    _report(walker, number, input_distance, scaled_distance, line if introduces else None)
-    if is_of_parameters:
-        walker.worst_gradient = max(walker.worst_gradient or 0.0, scaled_distance)
-    if scaled_distance > 1:
-        walker.explained_modules.update(calls.within[number])
-    if was_named and max(input_distance, scaled_distance) > 1:
-        walker.downstream.append(calls.keys[number])
-    if largest.returns_in_region[number]:
-        _keep_replaced(walker, number, input_distance)
-    _look_for_growth(walker, number, scaled_distance)
-    past.worst = max(past.worst, input_distance, output_distance)
-    if output_distance and not past.changed_call and calls.has_other_argument[number]:
-        past.changed_call = calls.keys[number] if find_other_argument(calls[number]) is not None else ""
-    past.lacking += largest.lacking[number]
+    reason, further_reason = (
+        _explain_introduced(walker, number, distances) if introduces else _explain_received(walker, number, distances)
+    )
+    is_changed_call = (
+        distances.output_distance > 0
+        and not walker.history.changed_call
+        and bool(calls.has_other_argument[number])
+        and find_other_argument(calls[number]) is not None
+    )
+    return CallDecision(
+        distances,
+        reason,
+        further_reason,
+        _explain_replacements(walker, number, distances.input_distance),
+        _explain_growth(walker, number, distances.scaled_output_distance),
+        is_changed_call,
+    )
 
 
-def _report(walker: Walker, number: int, input_distance: float, scaled_distance: float, line: int | None) -> None:
-    """Report a call that introduces a difference in a line, or that receives one without a recorded producer."""
-    past = walker.past
-    if line is not None:
-        call, value = walker.calls[number], walker.get_value(line)
-        if walker.can_report(number):
-            walker.report_call(number, _explain_output(call, value, input_distance, scaled_distance, past))
-        elif input_distance <= 1 and _is_self_contained(call, value):
-            walker.further.append(
-                walker.create_node(number, _explain_output(call, value, input_distance, scaled_distance, past))
-            )
-    elif input_distance > 1 and walker.can_report(number):
-        received = walker.get_value(walker.largest.taken_lines[number])
-        if input_distance > received.jump * past.worst:
-            walker.report_call(number, explain_input(received, input_distance, past))
+ReportReasons = tuple[DivergenceReason | None, DivergenceReason | None]
+"""The reason for reporting a call as the first difference, and the reason for adding it to the further causes."""
 
 
-def _keep_replaced(walker: Walker, number: int, input_distance: float) -> None:
-    """Keep the outputs of a call that does not line up, in case that another call takes them in."""
-    call = walker.calls[number]
-    walker.replaced += [
-        walker.create_node(number, _explain_replacement(call, value, input_distance, walker.past))
-        for value in call.outputs()
-        if value.is_in_region
+def _explain_introduced(walker: Walker, number: int, distances: CallDistances) -> ReportReasons:
+    """Return the reasons for reporting a call that introduces a difference in an output."""
+    call, output = walker.cursor.calls[number], walker.cursor.get_value(distances.scaled_output_line)
+    can_report = walker.reported.can_report(number)
+    if not can_report and not (distances.input_distance <= 1 and _is_self_contained(call, output)):
+        return None, None
+    reason = explain_output(call, output, distances.input_distance, distances.scaled_output_distance, walker.history)
+    return (reason, None) if can_report else (None, reason)
+
+
+def _explain_received(walker: Walker, number: int, distances: CallDistances) -> ReportReasons:
+    """Return the reason for reporting a call that receives values that differ, and that no recorded call returned."""
+    input_distance, history = distances.input_distance, walker.history
+    if input_distance <= 1 or not walker.reported.can_report(number):
+        return None, None
+    received = walker.cursor.get_value(walker.largest.input_lines[number])
+    if input_distance <= received.jump * history.largest_multiple:
+        return None, None
+    return explain_input(received, input_distance, history), None
+
+
+def _explain_replacements(walker: Walker, number: int, input_distance: float) -> list[DivergenceReason]:
+    """Return the reasons for reporting the outputs of a call that does not line up, if another call receives them."""
+    if not walker.largest.returns_in_region[number]:
+        return []
+    call = walker.cursor.calls[number]
+    return [
+        explain_replacement(call, output, input_distance, walker.history)
+        for output in call.outputs()
+        if output.is_in_region
     ]
 
 
-def _introduces(
-    walker: Walker, line: int, input_distance: float, saved_distance: float, scaled_distance: float
-) -> bool:
-    """Return True if an output differs by far more than all that it is computed from.
+def _introduces(walker: Walker, distances: CallDistances) -> bool:
+    """Return True if an output differs by far more than all values that it is computed from.
 
-    Statistics of inputs do not show all of a difference: one that is orthogonal to a tensor, of the relative
+    Statistics of inputs do not show all of a difference: a difference that is orthogonal to a tensor, of the relative
     size d, changes its norm by d^2 / 2 only. So inputs whose statistics differ by s may differ by sqrt(2 s).
-    Those of integers and booleans may be equal although a choice that rounding decides is another one. An
-    argument that differs explains the output without the inputs.
-
-    Args:
-        walker: The rank.
-        line: The line of the output in the table of values.
-        input_distance: The largest difference of the inputs, as a multiple of rounding.
-        saved_distance: The same of what the forward call of a backward call received or returned.
-        scaled_distance: The same of the outputs.
+    Statistics of integers and booleans may agree even if rounding changed a choice, such as that of an argmax.
+    An argument that differs explains the output without the inputs.
     """
-    fields = walker.calls.table.lines[line]
+    cursor, history = walker.cursor, walker.history
+    fields = cursor.calls.table.lines[distances.scaled_output_line]
     is_by_statistics, jump = fields["basis"] == Basis.STATISTICS, float(fields["jump"])
     is_exact = not fields["noise"] and isfinite(fields["distance"])
-    before, noise = max(input_distance, saved_distance), walker.past.noise
-    is_open = is_by_statistics and not walker.calls.has_other_argument[walker.number]
-    hidden = sqrt(2 * before / noise) if is_open and noise and isfinite(before) else 0.0
-    may_be_chosen = input_distance or (is_by_statistics and walker.past.worst and walker.receives_tensors())
+    before = max(distances.input_distance, distances.saved_distance)
+    is_open = is_by_statistics and not cursor.calls.has_other_argument[cursor.number]
+    hidden = sqrt(2 * before / history.noise) if is_open and history.noise and isfinite(before) else 0.0
+    may_be_chosen = distances.input_distance or (
+        is_by_statistics and history.largest_multiple and cursor.receives_tensors()
+    )
     return bool(
-        scaled_distance > (jump if is_open else 1)
-        and scaled_distance > max(jump * before, hidden)
+        distances.scaled_output_distance > (jump if is_open else 1)
+        and distances.scaled_output_distance > max(jump * before, hidden)
         and not (may_be_chosen and is_exact)
-        and not (saved_distance and is_selecting(walker.calls.keys[walker.number]))
+        and not (distances.saved_distance and is_selecting(cursor.calls.keys[cursor.number]))
     )
 
 
 def find_other_argument(op: CallView) -> Difference | None:
     """Return the first argument that an op was called with in one run, and with another value in the other.
 
-    An argument that only one run gives may be the usual one and does not count.
+    An argument that only one run passes may have the default value in the other run, and does not count.
     """
     return next(
         (argument for argument in list_differing_arguments(op) if argument.kind is not DifferenceKind.LONE), None
@@ -232,7 +234,7 @@ def find_other_argument(op: CallView) -> Difference | None:
 
 
 def list_differing_arguments(op: CallView) -> list[Difference]:
-    """Return the arguments that differ, except for those that say where to store the result."""
+    """Return the arguments that differ, except for those that select where the result is stored."""
     if op.is_shifted:
         return []
     return [
@@ -242,88 +244,49 @@ def list_differing_arguments(op: CallView) -> list[Difference]:
     ]
 
 
-def _explain_replacement(
-    op: CallView, output: Difference, input_distance: float, past: RankHistory
-) -> DivergenceReason:
-    """Return the reason for naming a call that does not line up, if what it returns is taken in."""
-    argument = None if op.golden else find_first_differing(op.arguments(), 0.0)
-    cause = Cause.INTRODUCED if argument is None else Cause.ARGUMENT
-    return DivergenceReason(
-        cause, output, summarize_inputs(op, input_distance), argument, past.lacking, replaces=op.golden
-    )
+def _explain_growth(walker: Walker, number: int, scaled_output_distance: float) -> DivergenceReason | None:
+    """Return the reason for noting a call whose values differ by more than rounding explains; None if they do not.
 
-
-def _look_for_growth(walker: Walker, number: int, scaled_distance: float) -> None:
-    """Keep the first call with values that differ by more than rounding explains.
-
-    A value that is small beside what its call took in, such as a difference of large numbers, is rounding;
-    the next call that takes it in and returns a value of that size is the first.
+    A value that is small relative to the inputs of its call, such as a difference of large numbers, is rounding. If
+    another call receives the value and returns values of the same size, that call is noted.
 
     Args:
         walker: The rank.
         number: The call.
-        scaled_distance: The largest difference of its outputs beside the largest input, as a multiple of rounding.
+        scaled_output_distance: The largest difference of its outputs, relative to the largest input, as a multiple
+            of rounding.
     """
-    largest, known_values = walker.largest, walker.known_rounding
-    output_distance, input_distance, line = largest.own[number], largest.taken[number], largest.taken_lines[number]
-    if walker.grown is None and input_distance > 1 and known_values:
-        input_distance, line = largest.exclude_known(number, known_values, of_inputs=True)
-    if scaled_distance <= 1:
-        if output_distance and largest.returns_other[number]:
-            known_values.update(walker.collect_differing_values(number, outputs_only=True))
-        output_distance = 0.0
-    times, line = (
-        (output_distance, largest.own_lines[number]) if output_distance >= input_distance else (input_distance, line)
+    if walker.reported.grown is not None:
+        return None
+    largest, known_values = walker.largest, walker.known_rounding.values
+    input_distance, input_line = largest.input_distances[number], largest.input_lines[number]
+    if input_distance > 1 and known_values:
+        input_distance, input_line = largest.exclude_known_inputs(number, known_values)
+    output_distance = largest.output_distances[number] if scaled_output_distance > 1 else 0.0
+    multiple, line = input_distance, input_line
+    if output_distance >= input_distance:
+        multiple, line = output_distance, largest.output_lines[number]
+    if multiple <= 1:
+        return None
+    return DivergenceReason(
+        Cause.GROWN,
+        walker.cursor.get_value(line),
+        summarize_inputs(walker.cursor.calls[number], input_distance),
+        None,
+        walker.history.not_compared,
+        scaled_distance=scaled_output_distance,
+        largest_multiple=multiple,
     )
-    if walker.grown is None and times > 1:
-        op = walker.calls[number]
-        because = DivergenceReason(
-            Cause.GROWN, walker.get_value(line), summarize_inputs(op, input_distance), None, walker.past.lacking,
-            scaled_distance=scaled_distance, largest_multiple=times,
-        )  # fmt: skip
-        walker.grown = walker.create_node(number, because)
 
 
 def _is_self_contained(op: CallView, output: Difference) -> bool:
-    """Return True if a call depends on nothing but what was compared of it.
+    """Return True if all values that a call depends on were compared.
 
-    Modules hold parameters and states, and backward calls read what the forward pass left behind. Statistics
-    that agree do not show that behind a difference the values do.
+    Modules have parameters and states, and backward calls read values that the forward pass saved. If the output was
+    compared by statistics, the inputs may differ although their statistics agree.
     """
     if output.by == Basis.STATISTICS:
         return False
     inputs = summarize_inputs(op, 0.0)
     is_call = not is_module(op.op) and not is_backward(op.op)
     return is_call and inputs.compared > 0 and not inputs.not_compared and not op.is_shifted
-
-
-def _explain_output(
-    op: CallView, output: Difference, input_distance: float, scaled_distance: float, past: RankHistory
-) -> DivergenceReason:
-    """Return the reason why an op whose own outputs differ is reported.
-
-    Args:
-        op: The op.
-        output: Its output that differs most.
-        input_distance: The largest difference of its inputs, as a multiple of rounding.
-        scaled_distance: The largest difference of its outputs, as a multiple of rounding.
-        past: The history of the rank.
-    """
-    inputs = summarize_inputs(op, input_distance)
-    if is_gradient(op.op):
-        return DivergenceReason(
-            Cause.GRADIENT,
-            output,
-            inputs,
-            earlier=past.lacking,
-            largest_multiple=scaled_distance,
-            changed_call=past.changed_call,
-        )
-    earlier = 0.0 if past.named else past.worst
-    argument = find_first_differing(op.arguments(), output.jump * max(earlier, input_distance))
-    if output.breaks and not inputs.has_non_finite:
-        return DivergenceReason(
-            Cause.NOT_FINITE, output, inputs, argument, past.lacking, largest_multiple=scaled_distance
-        )
-    cause = Cause.INTRODUCED if argument is None else Cause.ARGUMENT
-    return DivergenceReason(cause, output, inputs, argument, past.lacking, largest_multiple=scaled_distance)

@@ -16,7 +16,7 @@ from probe_core.model.answers import Finding
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.answerer import find_agreeing_ranks, find_step_causes
+from probe_diagnosis.answer.verdict.answerer import find_agreeing_ranks, find_step_causes
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.first_difference.rank_file import Item, read_items, read_rank_file
 from probe_diagnosis.timeline.call_columns import CallColumns
@@ -33,7 +33,8 @@ DATA_COLUMNS = (
 class DivergingCall:
     """A call where the runs diverge, with its rows from the file of its rank.
 
-    The rows of what is no call, such as a phase of the step, are those of the first call that differs by it.
+    If the cause is not a call but, for example, a phase of the step, the rows are those of the first call that differs
+    because of it.
     """
 
     cause: Finding

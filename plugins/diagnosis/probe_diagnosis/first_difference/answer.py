@@ -15,8 +15,8 @@ from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.asking import NAME, create_conflict_error
 from probe_diagnosis.first_difference.analysis import analyze, build_rank_file_path
-from probe_diagnosis.first_difference.printing import FirstDifferenceConclusion
 from probe_diagnosis.first_difference.rank_file import RankFile
+from probe_diagnosis.first_difference.rank_printing import FirstDifferenceConclusion
 
 
 class FirstDifferences:
@@ -47,7 +47,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
         asked: The names of the options that the user gave.
 
     Raises:
-        UserError: ``--baseline`` or ``--reference`` is asked for as well.
+        UserError: ``--baseline`` or ``--reference`` is set as well.
     """
     for name in ("baseline", "reference"):
         if plan.options.get(name) is not None:

@@ -1,6 +1,6 @@
 """Files of single ranks, ``compare_result_rank{r}_{ts}.json``, written and read.
 
-A file holds the rows of a rank, op by op (docs/first-difference.md#files). Layout and names are those of
+A file contains the rows of a rank, op by op (docs/first-difference.md#files). Layout and names are those of
 msprobe; ``difference``, ``communication`` and ``module``, which the search needs, are additions.
 """
 
@@ -27,7 +27,7 @@ from probe_diagnosis.timeline.floors import apply_floors
 from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, Basis, CallView, Difference, DifferenceKind
 
 NO_TRANSFER = "None"
-"""Text for a value that is no transfer between two ranks."""
+"""Text for a value that is not a transfer between two ranks."""
 
 INDENT = "    "
 """Indentation of msprobe's file; but a row is on one line, which takes a third of the bytes and the time."""
@@ -125,7 +125,7 @@ class RankFile:
         """Complete the file, and return its path.
 
         Args:
-            interrupted: True to put ``_interrupted`` into the file's name, for it lacks the remaining ops.
+            interrupted: True to put ``_interrupted`` into the file's name, because the remaining ops are missing.
         """
         path = self._file.path
         try:
@@ -174,7 +174,7 @@ def _mark_mispaired(value: Difference) -> Difference:
 
 
 def _format_finite(cell: Cell) -> Cell:
-    """Return a cell that JSON can hold: inf and nan as text."""
+    """Return a cell that JSON can represent: inf and nan as text."""
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 

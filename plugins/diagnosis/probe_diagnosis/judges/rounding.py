@@ -18,7 +18,7 @@ CANCELLED_REASON = Reason("evidence", "differs by no more than rounding of the l
 
 
 class RoundingJudge:
-    """Judge that passes gradients that are rounding, whatever the label in the table says.
+    """Judge that passes gradients that are rounding, independent of the label in the table.
 
     Only rows that fail by their cosine alone are considered; the policy gives them a ``drift``. Such a row is
     rounding if it is an output or gradient of a backward op, has fewer elements than another tensor of the

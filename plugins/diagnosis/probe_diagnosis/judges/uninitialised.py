@@ -53,7 +53,7 @@ def _load_sections() -> dict[str, Any]:
 def _load_apis() -> dict[str, frozenset[str]]:
     """Return the sections of ``uninitialised.yaml``: names of APIs by what they do to memory.
 
-    ``all`` holds all names that may be those of calls with uninitialised values.
+    ``all`` contains all names that may be those of calls with uninitialised values.
     """
     apis = {section: frozenset(names) for section, names in _load_sections().items()}
     names = apis["creates"] | apis["overwrites"] | apis["overwrites_a_part"] | apis["fills_a_part"]

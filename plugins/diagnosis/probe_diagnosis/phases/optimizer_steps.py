@@ -54,7 +54,7 @@ class OptimizerStep:
         return step_phase.values if step_phase is not None else {}
 
     def trace_stages(self) -> list[Values]:
-        """Return the gradients of parameters after each of the ``STAGES``."""
+        """Return the gradients of parameters after each of the ``GRADIENT_STAGES``."""
         held: dict[str, PhaseValue | None] = {}
         for step_phase in self.find_phases("gradient"):
             held.update(step_phase.values)

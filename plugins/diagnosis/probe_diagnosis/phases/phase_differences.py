@@ -22,7 +22,7 @@ class PhaseDifference:
 
     Attributes:
         step_phase: The phase that shows it.
-        part: ``BEFORE`` or ``BEHIND``.
+        part: ``UNTIL_BACKWARD`` or ``AFTER_BACKWARD``.
         statement: A clause on it that can stand alone.
         is_effective: True if values differ by it beyond rounding.
         evidence: The numbers behind it.

@@ -76,7 +76,7 @@ def measure_distances(target: Values, golden: Values, noise: float, *, together:
         golden: The values of the golden.
         noise: The coarsest rounding so far.
         together: True to measure all values against the largest of the golden, as gradients are: one that is
-            zero in theory holds nothing but rounding.
+            zero in theory contains only rounding.
     """
     sizes = [get_magnitude(value) for value in golden.values() if value is not None and value.statistics]
     least = max(sizes, default=0.0) if together else 0.0

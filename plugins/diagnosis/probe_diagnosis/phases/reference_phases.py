@@ -9,7 +9,7 @@ from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import PhasesFile
 
 TIMES_EVIDENCE = "step_phase_times_rounding"
-"""Name of the evidence that holds the largest distance of a phase, as a multiple of rounding."""
+"""Name of the evidence for the largest distance of a phase, as a multiple of rounding."""
 
 
 class ReferencePhases:
@@ -35,7 +35,7 @@ class ReferencePhases:
     def excuses(self, step: PhaseDifference) -> bool:
         """Return True if a phase of the target is as near to the reference as the golden's, or nearly so.
 
-        Settings are no values, and are not excused.
+        Settings are never excused.
         """
         if step.step_phase.name == "settings" or not self._are_alike:
             return False

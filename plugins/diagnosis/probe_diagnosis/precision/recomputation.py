@@ -12,7 +12,7 @@ import numpy as np
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Side, Value
 from probe_core.model.run import Run
-from probe_diagnosis.precision.settings import Arrangement, find_arrangement, load_settings
+from probe_diagnosis.precision.precision_settings import Arrangement, find_arrangement, load_settings
 
 Array = np.ndarray[Any, Any]
 
@@ -90,7 +90,7 @@ def _read_integers(inputs: Mapping[str, Value]) -> dict[str, int]:
     """Return the arguments that are whole numbers, by path; others make a product unknown.
 
     Raises:
-        ValueError: An argument is no whole number.
+        ValueError: An argument is not an integer.
     """
     numbers = {}
     for path, value in inputs.items():

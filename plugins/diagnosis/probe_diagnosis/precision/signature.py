@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe_core.model.run import Run
+from probe_diagnosis.precision.precision_settings import find_arrangement, load_settings
 from probe_diagnosis.precision.recomputation import find_formats, is_computable, measure_rounding
-from probe_diagnosis.precision.settings import find_arrangement, load_settings
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.value_table import SAME_CODE, UNJUDGED_CODE
 from probe_diagnosis.timeline.views import DIFFERS, SAME, Basis, CallView, DifferenceKind

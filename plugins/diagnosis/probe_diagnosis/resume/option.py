@@ -33,7 +33,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
         asked: The names of the options that the user gave.
 
     Raises:
-        UserError: The runs hold no steps, or no step of the golden resembles the target's first step.
+        UserError: The runs contain no steps, or no step of the golden resembles the target's first step.
     """
     targets, goldens = _list_steps(plan.target), _list_steps(plan.golden)
     if not targets or not goldens:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from probe_core.model import GRAVITY, How, Level
+from probe_core.model import GRAVITY, Drift, How, Level
 from probe_core.model.batches import MATCH_KINDS, PairSide, RowBatch
 from probe_core.model.columns import FLOAT, NULL, TENSOR, Array
 from probe_core.model.dtypes import get_dtype_kind
@@ -77,7 +77,7 @@ def build_value_table(batch: RowBatch) -> ValueTable:
 
 
 def _mark_skipped(batch: RowBatch, policy: VerdictColumn, table: ValueTable) -> Array:
-    """Return True for rows in which there is nothing to judge, by the policy or by a judge, who says why."""
+    """Return True for rows in which there is nothing to judge, by the policy or by a judge, which states the reason."""
     is_skipped: Array = policy.levels == GRAVITY[Level.SKIP]
     for line, changes in batch.changes.items():
         if batch.verdicts[line].level is Level.SKIP:
@@ -126,7 +126,7 @@ def _collect_evidence(policy: VerdictColumn) -> tuple[dict[int, str], Array]:
     has_text = _has_reason(policy, "evidence")
     is_far = _has_reason(policy, "drift") & ~has_text & policy.has_drift
     if policy.drifts is not None:
-        quantity[is_far] = policy.drifts[is_far, 4].astype(np.uint8)
+        quantity[is_far] = policy.drifts[is_far, Drift._fields.index("quantity")].astype(np.uint8)
     texts = {line: "; ".join(evidence_texts(policy[line])) for line in np.flatnonzero(has_text).tolist()}
     return texts, quantity
 
@@ -142,8 +142,9 @@ def _set_distances(lines: Array, policy: VerdictColumn, is_judged: Array, has_dr
     lines["distance"] = np.where(lines["state"] == DIFFERS_CODE, math.inf, 0.0)
     lines["scale"] = np.where(is_judged, 1.0, 0.0)
     if policy.drifts is not None:
-        for place, name in enumerate(("distance", "scale", "noise", "jump")):
-            lines[name] = np.where(has_drift, policy.drifts[:, place], lines[name])
+        for field, name in (("difference", "distance"), ("scale", "scale"), ("noise", "noise"), ("jump", "jump")):
+            column = policy.drifts[:, Drift._fields.index(field)]
+            lines[name] = np.where(has_drift, column, lines[name])
 
 
 def _is_rare(side: PairSide) -> Array:

@@ -57,7 +57,7 @@ REASON_PHRASES = {
 """Phrases for the reasons why values were not compared, to be placed after a number of values."""
 
 HARMLESS_REASONS = frozenset({UNINITIALISED, EMPTY, PROCESS_START, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
-"""Reasons of values that hold nothing to compare, or that do not belong to the compared rows of a batch."""
+"""Reasons of values without anything to compare, or that do not belong to the compared rows of a batch."""
 
 NAMED_REASONS = frozenset({NOT_RECORDED, LEFT_OUT, ROW_AXIS})
 """Reasons that an agreement must state: a judge left the value out, or neither run has data of it."""
@@ -191,7 +191,7 @@ class CoverageTally:
         )
 
     def build_coverage(self) -> Coverage:
-        """Return the counts in the form that an answer holds."""
+        """Return the counts as the coverage of an answer."""
         one_sided = self.lacking[TARGET_ONLY] + self.lacking[GOLDEN_ONLY]
         return Coverage(
             self.both + one_sided,

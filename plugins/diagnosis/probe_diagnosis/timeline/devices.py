@@ -1,4 +1,4 @@
-"""Arguments that name a device: they say where a value is, not what it is."""
+"""Arguments that name a device: they state where a value is stored, without effect on it."""
 
 from __future__ import annotations
 

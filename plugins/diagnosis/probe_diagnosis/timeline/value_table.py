@@ -282,7 +282,7 @@ def _load_lines(text: str, count: int) -> Array:
     """Return the lines that ``ValueTable.plain`` compressed.
 
     Raises:
-        TypeError, ValueError: The text does not hold compressed lines.
+        TypeError, ValueError: The text does not contain compressed lines.
     """
     size = count * LINE.itemsize
     try:

@@ -1,4 +1,4 @@
-"""Facts about an op that the search for the first difference needs: the distance of its values, its call."""
+"""Views of one call and of the distances of its values, which the search for the first difference reads."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class Difference(NamedTuple):
         is_scalar: True for an argument that is not a tensor.
         why: The evidence, as text.
         by: The data that it was judged by.
-        breaks: True if the target holds nan or inf and the golden does not.
-        is_rare: True if it holds nan or inf on either side.
+        breaks: True if the target contains nan or inf and the golden does not.
+        is_rare: True if it contains nan or inf on either side.
         line: The place of its row in the result file.
         dtypes: Both dtypes, if they are of floating point and differ.
         masked: True if what a mask hides is another constant on each side.
@@ -187,7 +187,7 @@ def is_module(key: str) -> bool:
 
 
 def format_scalar(value: Value) -> str:
-    """Return the value of a scalar, a text in quotes; dumps hold a truth value as its text."""
+    """Return the value of a scalar, a text in quotes; dumps contain a boolean as its text."""
     text = value.statistics.max
     return str(text) if value.dtype == BOOL_DTYPE and text in ("True", "False") else f"{text!r:.40}"
 

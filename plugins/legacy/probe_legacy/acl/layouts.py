@@ -72,7 +72,7 @@ def place(array: Array, layout: str, host: Shapes, wanted: str = HOST_LAYOUT) ->
         array: The values in the shape of the device.
         layout: The layout of the device.
         host: The shape in the program.
-        wanted: ``host``, ``device``, ``ND`` (as the program had it) or one of ``PLAIN``.
+        wanted: ``host``, ``device``, ``ND`` (as the program had it) or one of ``PLAIN_LAYOUTS``.
     """
     if wanted in (DEVICE_LAYOUT, layout):
         return ArrayInLayout(array, layout)

@@ -1,4 +1,4 @@
-"""The axes of values that hold samples and tokens, by the shapes of both runs."""
+"""The axes of values that belong to samples and tokens, by the shapes of both runs."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Layout:
 
     @property
     def has_samples(self) -> bool:
-        """True if an axis holds samples."""
+        """True if an axis is of samples."""
         return AxisPart.SAMPLE in self.parts
 
     @property
     def has_tokens(self) -> bool:
-        """True if an axis holds tokens."""
+        """True if an axis is of tokens."""
         return AxisPart.TOKEN in self.parts
 
     def has_same_sample_axis(self, other: Layout) -> bool:
@@ -66,7 +66,7 @@ class Layout:
 def find_layouts(target: Shape, golden: Shape, batches: Sequence[BatchSize]) -> list[Layout]:
     """Return the layouts that both shapes allow, the most likely ones first.
 
-    An axis of sizes ``a`` and ``b`` may hold the product of samples, tokens and a common size ``k`` if
+    An axis of sizes ``a`` and ``b`` may be the product of samples, tokens and a common size ``k`` if
     ``a`` is ``k`` times the number of these in the target, and ``b`` in the golden. Samples are on at most
     one axis, tokens on at most two. An axis of one sample may be missing in one of both runs.
 
@@ -105,7 +105,7 @@ def _count_places(order: Sequence[AxisPart], batches: Sequence[BatchSize]) -> tu
 
 
 def _yield_axes(target: int, golden: int, batches: Sequence[BatchSize]) -> Iterator[Axis]:
-    """Yield what an axis of these sizes may hold."""
+    """Yield the possible meanings of an axis of these sizes."""
     for order in _ORDERS:
         if AxisPart.TOKEN in order and not batches[0].tokens:
             continue

@@ -15,7 +15,7 @@ MAX_DISTANCE = 2.0
 def compute_distance(target: Array, golden: Array) -> float:
     """Return the root mean square of the difference relative to that of both arrays; 0 for equal ones.
 
-    nan and inf at the same places count as equal. The result is at most ``FAR``.
+    nan and inf at the same places count as equal. The result is at most ``MAX_DISTANCE``.
     """
     if target.shape != golden.shape:
         return MAX_DISTANCE

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from probe_core.model.columns import Array
 from probe_matching.rows.axes import AxisPart, Layout
 from probe_matching.rows.places import Places
-
-Array = np.ndarray[Any, Any]
 
 
 def gather(array: Array, layout: Layout, places: Places) -> Array:
@@ -21,8 +18,9 @@ def gather(array: Array, layout: Layout, places: Places) -> Array:
         places: The places.
 
     Returns:
-        Without tokens, the samples along their own axis, the other axes unchanged. With one axis of tokens,
-        an array of shape (tokens, others …). With two, an array of shape (pairs of tokens, others …).
+        Without tokens, the samples along their own axis, the other axes unchanged. With one axis of tokens, an array
+        of shape (tokens, remaining axes …). With two axes of tokens, an array of shape (pairs of tokens, remaining
+        axes …). For example, attention weights of shape (2, 8, 5, 5) give shape (9, 8) for 3 tokens of one sample.
 
     Raises:
         ValueError: The array has another shape.

@@ -1,4 +1,4 @@
-"""Limits of the search for axes, which ``limits.yaml`` holds with their sources."""
+"""Limits of the search for axes, which ``limits.yaml`` contains with their sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LayoutLimits:
         same: Largest distance at which no further layout of a value is tried.
         simple: Largest distance of a factor from a ratio of the sizes of both batches that it stands for.
         readings: Largest number of layouts of one value that are tried.
-        token_axes: Largest number of axes that may hold tokens.
+        token_axes: Largest number of axes that may be of tokens.
     """
 
     near: float

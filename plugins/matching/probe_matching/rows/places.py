@@ -119,7 +119,7 @@ def _parse(plain: Any) -> TokenFile:
 
 
 def find_common_places(target: TokenFile, golden: TokenFile) -> tuple[Places, Places]:
-    """Return the places of the samples and tokens that both batches hold, in the order of the target.
+    """Return the places of the samples and tokens that both batches contain, in the order of the target.
 
     Raises:
         UserError: There is none, or only one of the files tells tokens apart.

@@ -34,7 +34,7 @@ class CommonRowViewer:
         """Return both runs with their common rows; None if the plan does not ask for rows.
 
         Raises:
-            UserError: The runs hold no tensors or are of two frameworks, or the rows are not known.
+            UserError: The runs contain no tensors or are of two frameworks, or the rows are not known.
         """
         choice = get_row_choice(plan)
         if choice is None:

@@ -11,11 +11,11 @@ import numpy as np
 from probe_core.errors import UnreadableTensor
 from probe_core.files.mapped import allow_mapping, find_mapped_file
 from probe_core.model import Kind, Record, Side, Statistics, Value
-from probe_core.model.columns import create_columns
+from probe_core.model.columns import Array, create_columns
 from probe_core.model.run import Construct, Run
 from probe_matching.rows.decisions import Decision, Treatment
 from probe_matching.rows.distances import widen
-from probe_matching.rows.gather import Array, gather
+from probe_matching.rows.gather import gather
 from probe_matching.rows.places import Places
 from probe_matching.rows.survey import Fingerprint, compute_fingerprint
 
@@ -23,7 +23,7 @@ Decisions = Mapping[tuple[str, Side, str], Decision]
 
 
 class SelectedRun(Run):
-    """A run whose values hold the chosen rows alone, with the statistics of these.
+    """A run whose values contain only the chosen rows, with the statistics of these rows.
 
     Args:
         run: The run, which is closed with this one.

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from probe_core.errors import UnreadableTensor
 from probe_core.files.mapped import allow_mapping
 from probe_core.model import Kind, Record, Side, Slot, Value
+from probe_core.model.columns import Array
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
 from probe_core.store.names import is_gradient
@@ -29,7 +30,7 @@ from probe_matching.rows.decisions import (
     create_selection,
 )
 from probe_matching.rows.distances import MAX_DISTANCE, compute_distance, estimate_scale
-from probe_matching.rows.gather import Array, gather
+from probe_matching.rows.gather import gather
 from probe_matching.rows.limits import load_limits
 from probe_matching.rows.places import Places
 
@@ -74,7 +75,7 @@ class Survey:
     # -- records -----------------------------------------------------------------------------------
 
     def _decide(self, record: Record, golden_record: Record) -> None:
-        """Decide on the values of a pair of records; sources first, for the others follow from them."""
+        """Decide on the values of a pair of records; inputs first, because outputs follow from them."""
         golden_slots = {slot.place: slot for slot in golden_record.slots}
         pairs = [(slot, golden_slots[slot.place]) for slot in record.slots if slot.place in golden_slots]
         sources: list[Decision] = []

@@ -311,7 +311,7 @@ def describe_narrow_outputs(changes: Sequence[str]) -> tuple[Message, ...]:
     """Return a note that outputs have narrower dtypes than torch's, and are judged by the wider ones.
 
     Args:
-        changes: The changes that ``widened`` returned.
+        changes: The dtypes that were changed, each with the dtype that replaces it.
     """
     if not changes:
         return ()

@@ -60,7 +60,7 @@ class DType:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Arguments of a call: ``Made`` for tensors, ``DType`` for dtypes, other values unchanged."""
+    """Arguments of a call: ``TensorArgument`` for tensors, ``DType`` for dtypes, other values unchanged."""
 
     positional: tuple[Any, ...]
     keywords: dict[str, Any]

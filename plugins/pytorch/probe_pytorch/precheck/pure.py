@@ -25,7 +25,7 @@ _COMPUTING_TAGS = ("core", "pointwise", "reduction", "nondeterministic_seeded")
 def is_pure(name: str) -> bool:
     """Return True if all overloads of the operator ``aten::{name}`` compute and do nothing else.
 
-    An operator with a leading underscore is internal and must in addition have one of ``_TAGS`` or be listed.
+    An operator with a leading underscore is internal and must in addition have one of ``_COMPUTING_TAGS`` or be listed.
     """
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
     if not isinstance(packet, torch._ops.OpOverloadPacket) or name.startswith(tuple(rules("not_pure"))):

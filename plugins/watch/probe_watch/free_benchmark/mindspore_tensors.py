@@ -50,7 +50,7 @@ def create_tensor(array: Array, like: Tensor) -> Any:
     """Return a tensor, or Parameter, with the values of an array, outside of the graph.
 
     Args:
-        array: The values, from ``array_of``.
+        array: The values, from ``copy_to_array``.
         like: A tensor of the dtype and kind.
     """
     values = Tensor(array)

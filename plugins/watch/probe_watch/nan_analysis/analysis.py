@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from probe_diagnosis.api import Timeline, own_frame
+from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.search import Searched, search_timelines
-from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.difference.search import SearchResult, search_timelines
 from probe_diagnosis.frames import frames_of, load_stacks
 
 from probe_core.model import Kind, Side, Slot
@@ -94,7 +94,7 @@ def _sort_calls(run: Run, rank: int, values: NonFinite) -> list[int]:
 def _find_path(
     timelines: Mapping[int, Timeline],
     marks: Mapping[int, Marks],
-    search_result: Searched,
+    search_result: SearchResult,
     nodes: Sequence[Node],
     runs: Mapping[int, Run],
 ) -> list[NonFiniteArrival]:
@@ -126,18 +126,18 @@ class _Describer:
 
     def describe_call(self, node: Node) -> NonFiniteCall:
         """Return the description of a call that the search returned."""
-        run, rank, op = self.runs[node.rank], node.rank, node.facts.op
+        run, rank, op = self.runs[node.rank], node.rank, node.call.op
         number = run.find(op)
         assert number is not None
         lines = range(run.values.starts[number], run.values.starts[number + 1])
-        places = {view.row: line for view, line in zip(node.facts.values, lines)}
-        line = places[node.because.value.row]
+        places = {view.row: line for view, line in zip(node.call.values, lines)}
+        line = places[node.reason.value.row]
         origin, infinity = self._find_origin(node, rank, lines, line)
         argument = next((row for row, candidate in places.items() if self._is_argument(rank, candidate)), "")
         return NonFiniteCall(
             rank, number, op, origin, self._get_value(rank, line),
             argument if origin is NonFiniteOrigin.ARGUMENT else "",
-            node.because.absent, infinity, run.construct.ancestors(op), own_frame(frames_of(run, op)),
+            node.reason.absent, infinity, run.construct.ancestors(op), own_frame(frames_of(run, op)),
             sum(
                 bool(self.values[rank].is_unknown[place]) and self._is_source(rank, place) for place in lines
             ),
@@ -147,11 +147,11 @@ class _Describer:
         self, node: Node, rank: int, lines: Iterable[int], line: int
     ) -> tuple[NonFiniteOrigin, InfinitySource | None]:
         """Return the origin of the value in a line, and the source of the intended infinity if there is one."""
-        cause, key = node.because.cause, node.facts.op
+        cause, key = node.reason.cause, node.call.op
         if cause is Cause.GRADIENT:
             return NonFiniteOrigin.PARAMETER_GRADIENT, None
         if cause is Cause.DELIVERED:
-            is_known = not (node.because.absent or node.because.is_alone)
+            is_known = not (node.reason.absent or node.reason.is_alone)
             return NonFiniteOrigin.COMMUNICATION if is_known else NonFiniteOrigin.UNRECORDED_RANK, None
         slot = self._get_slot(rank, line)
         if slot.side.is_source:

@@ -126,6 +126,6 @@ def test_checksums_say_only_that_values_may_be_in_another_order(by: Basis) -> No
 )
 def test_statements_say_so(cause: Cause, statement: str) -> None:
     value = Difference(ROW, Side.OUTPUT, DIFFERS, 1.0, 1.0, 1e-6, by=Basis.TENSOR, kind=DifferenceKind.PERMUTED)
-    because = DivergenceReason(cause, value, InputAgreement(compared=1))
-    assert build_statement(because).brief == statement
-    assert because.evidence["difference_kind"] == "permuted"
+    reason = DivergenceReason(cause, value, InputAgreement(compared=1))
+    assert build_statement(reason).brief == statement
+    assert reason.evidence["difference_kind"] == "permuted"

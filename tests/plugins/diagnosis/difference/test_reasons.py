@@ -41,8 +41,8 @@ def statement(cause: Cause = Cause.INTRODUCED, inputs: InputAgreement = TWO_AGRE
         (InputAgreement(), "and it receives no tensor"),
         (InputAgreement(not_compared=1), "and no input tensor was compared"),
         (InputAgreement(2), "although its inputs agree"),
-        (InputAgreement(2, worst=0.4), "although its inputs agree within rounding"),
-        (InputAgreement(2, worst=7.0), "far more than its inputs do"),
+        (InputAgreement(2, largest_multiple=0.4), "although its inputs agree within rounding"),
+        (InputAgreement(2, largest_multiple=7.0), "far more than its inputs do"),
         (InputAgreement(2, by_statistics=True), "although the statistics of its inputs agree"),
         (InputAgreement(1, 2), "although 1 of its 3 inputs agree and 2 could not be compared"),
         (InputAgreement(1, 2, 0.4), "although 1 of its 3 inputs agree within rounding and 2 could not be compared"),
@@ -52,7 +52,7 @@ def statement(cause: Cause = Cause.INTRODUCED, inputs: InputAgreement = TWO_AGRE
         ),
         (InputAgreement(2, has_masked_difference=True), "although its inputs differ at most in what is masked"),
         (
-            InputAgreement(2, worst=0.4, has_masked_difference=True),
+            InputAgreement(2, largest_multiple=0.4, has_masked_difference=True),
             "although its inputs differ at most within rounding and in what is masked",
         ),
         (
@@ -69,8 +69,8 @@ def test_the_inputs_of_what_a_call_introduced(inputs: InputAgreement, told: str)
     ("inputs", "told"),
     [
         (InputAgreement(2), "although its inputs agree"),
-        (InputAgreement(2, worst=7.0), "although its inputs are finite"),
-        (InputAgreement(2, worst=7.0, has_non_finite=True), "and its inputs differ"),
+        (InputAgreement(2, largest_multiple=7.0), "although its inputs are finite"),
+        (InputAgreement(2, largest_multiple=7.0, has_non_finite=True), "and its inputs differ"),
         (InputAgreement(not_compared=2), "and no input tensor was compared"),
     ],
 )
@@ -149,7 +149,7 @@ def test_nothing_is_claimed_of_earlier_values_that_were_not_compared(cause: Caus
 
 
 def test_a_difference_that_grew_accuses_no_call() -> None:
-    found = statement(Cause.GROWN, InputAgreement(2, worst=3.0))
+    found = statement(Cause.GROWN, InputAgreement(2, largest_multiple=3.0))
     assert found == (
         "is the first call whose values differ by more than rounding explains; the difference grew call by call, "
         "and no single call explains it"
@@ -157,7 +157,7 @@ def test_a_difference_that_grew_accuses_no_call() -> None:
 
 
 def test_a_difference_that_cancellation_explains_did_not_grow() -> None:
-    found = statement(Cause.GROWN, InputAgreement(2, worst=0.5), scaled_distance=0.5)
+    found = statement(Cause.GROWN, InputAgreement(2, largest_multiple=0.5), scaled_distance=0.5)
     assert "grew" not in found
     assert found == (
         "returns values that differ, although its inputs agree within rounding, but rounding of its inputs "
@@ -204,7 +204,7 @@ def test_evidence_holds_the_numbers_of_the_statement() -> None:
 
 def test_evidence_of_a_difference_without_size_holds_no_number_of_it() -> None:
     shown = SHOWN._replace(distance=math.inf, scale=1.0, why="checksum a against b", by=Basis.CHECKSUM)
-    evidence = DivergenceReason(Cause.INTRODUCED, shown, InputAgreement(2, worst=math.inf)).evidence
+    evidence = DivergenceReason(Cause.INTRODUCED, shown, InputAgreement(2, largest_multiple=math.inf)).evidence
     assert not evidence.keys() & {"relative_distance", "times_rounding", "inputs_times_rounding"}
     assert evidence["difference"] == "checksum a against b"
 

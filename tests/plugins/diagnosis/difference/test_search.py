@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from probe_diagnosis.difference.nodes import RankHistory
 from probe_diagnosis.difference.search import search
-from probe_diagnosis.difference.walking import RankHistory
 from probe_diagnosis.timeline.views import DIFFERS, Basis, CallView, Difference
 from support.runs.ops import (
     BAD,
@@ -249,7 +249,7 @@ def test_a_gradient_that_is_zero_in_theory_beside_others() -> None:
 def test_what_grows_within_a_module_that_agrees_has_gone() -> None:
     """An equivalent replacement, of which no call by itself introduces the difference."""
     inner = [torch("exp", [0], [0.8], within=(MODULE,)), torch("log", [0.8], [5], within=(MODULE,))]
-    assert [node.facts.op for node in search({0: inner}).grown] == ["Torch.log.0.forward"]
+    assert [node.call.op for node in search({0: inner}).grown] == ["Torch.log.0.forward"]
     found = search({0: [*inner, op(MODULE, [0], [0], agrees=True)]})
     assert not found.grown and not found.first
     later = op("Torch.sin.0.forward", [FAULT], [FAULT])
@@ -265,7 +265,7 @@ def test_a_module_is_not_named_for_a_difference_that_grew_within_it() -> None:
     ]
     found = search({0: [*inner, op(MODULE, [0.5], [FAULT])]})
     assert not found.first
-    assert [node.facts.op for node in found.grown] == ["Torch.topk.0.forward"]
+    assert [node.call.op for node in found.grown] == ["Torch.topk.0.forward"]
     assert named([op(MODULE, [0.5], [FAULT])]) == [(0, MODULE)]
 
 
@@ -289,10 +289,10 @@ def test_gradients_are_compared_with_the_largest_difference_before_them() -> Non
 
 @pytest.mark.parametrize("times, first", [(0.5, []), (5.0, []), (FAULT, [(0, "a")])])
 def test_the_rounding_of_earlier_steps_explains_inputs(times: float, first: list[tuple[int, str]]) -> None:
-    past = RankHistory(worst=1.0, noise=NOISE)
-    nodes = search({0: [torch("a", [times], [times])]}, pasts={0: past}).first
-    assert [(node.rank, node.facts.op.split(".")[1]) for node in nodes] == first
-    assert (past.worst, past.noise, past.named) == (1.0, NOISE, False)
+    past = RankHistory(largest_multiple=1.0, noise=NOISE)
+    nodes = search({0: [torch("a", [times], [times])]}, histories={0: past}).first
+    assert [(node.rank, node.call.op.split(".")[1]) for node in nodes] == first
+    assert (past.largest_multiple, past.noise, past.has_reported) == (1.0, NOISE, False)
 
 
 @pytest.mark.parametrize("inputs, first", [([0.0], []), ([], [(0, "where")])])
@@ -310,18 +310,18 @@ def test_integers_may_be_chosen_by_values_that_rounding_decides(
 
 BIAS = value(FAULT)
 KNOWN = {0: [(BIAS.distance, BIAS.scale)]}
-PAST = {0: RankHistory(worst=1.0, noise=NOISE)}
+PAST = {0: RankHistory(largest_multiple=1.0, noise=NOISE)}
 
 
 def after_steps(*ops: CallView) -> list[str]:
-    found = search({0: ops}, pasts=PAST, carried=KNOWN)
-    return [node.facts.op.split(".")[1] for node in [*found.first, *found.grown]]
+    found = search({0: ops}, histories=PAST, carried=KNOWN)
+    return [node.call.op.split(".")[1] for node in [*found.first, *found.grown]]
 
 
 def test_what_is_computed_from_carried_rounding_is_not_named() -> None:
     keys, scores = torch("keys", [0, BIAS], [300]), torch("scores", [0, 300], [400])
     softmax = torch("softmax", [400], [0.5])
-    assert [node.facts.op for node in search({0: [keys]}, pasts=PAST).first] == [keys.op]
+    assert [node.call.op for node in search({0: [keys]}, histories=PAST).first] == [keys.op]
     assert after_steps(keys, scores, softmax) == []
     assert after_steps(keys, scores, softmax, torch("bad", [0.5], [FAULT])) == ["bad"]
 
@@ -346,4 +346,4 @@ def test_an_optimizer_is_judged_by_the_gradients_that_it_receives(has_gradients:
     gradients = op("Module.l.Linear.parameters_grad", [], [0.1, bias])
     step = torch("mul", [500], [500], within=("optimizer",))
     found = search({0: [backward, *([gradients] if has_gradients else []), step]})
-    assert [node.facts.op.split(".")[1] for node in found.first] == named_ops
+    assert [node.call.op.split(".")[1] for node in found.first] == named_ops

@@ -310,7 +310,7 @@ def test_values_of_a_rank_that_was_not_compared() -> None:
     ):
         other = [] if len(ops[0].call.group) == 0 else [call(short_api(ops[0]), [0], [0], [0, 1, 5], ops[0].call.root)]  # type: ignore[union-attr]  # fmt: skip
         (node,) = search({0: [*ops, BEHIND], 1: other}).first
-        assert (node.rank, node.facts) == (0, ops[0])
+        assert (node.rank, node.call) == (0, ops[0])
         assert "rank 5 may have sent them, and was not compared" in node.why
 
 

@@ -180,7 +180,7 @@ def machine(seed: int, world: int, length: int, count: int, growth: float = 1.0)
 
 def full(ranks: dict[int, Sequence[CallView]]) -> list[tuple[int, str]]:
     with within(60):
-        return [(node.rank, node.facts.op) for node in search(ranks).first]
+        return [(node.rank, node.call.op) for node in search(ranks).first]
 
 
 SEEDS = st.integers(0, 2**32)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from plugins.diagnosis.precision.test_recomputation import rounded
-from probe_diagnosis.precision.settings import load_settings
+from probe_diagnosis.precision.precision_settings import load_settings
 from support.runs.answered import Calls, answered, call, normal
 
 LAYERS = 4

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from probe_diagnosis.precision.precision_settings import Arrangement, find_arrangement, load_settings
 from probe_diagnosis.precision.recomputation import find_formats, load_product, measure_rounding
-from probe_diagnosis.precision.settings import Arrangement, find_arrangement, load_settings
 from support.runs.answered import call, normal, record
 from torch.nn import functional as F
 

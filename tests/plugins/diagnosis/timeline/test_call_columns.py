@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from probe_diagnosis.difference.largest import LargestDifferences
-from probe_diagnosis.difference.walking import find_worst
+from probe_diagnosis.difference.explanations import find_largest_difference
+from probe_diagnosis.difference.largest import compute_largest_differences
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import order_by_effect
 from probe_diagnosis.timeline.value_table import build_call_table
@@ -68,17 +68,17 @@ def test_multiples_of_rounding_are_those_of_the_views(values: list[Difference], 
 def test_the_largest_differences_are_those_of_the_views(values: list[list[Difference]], noise: float) -> None:
     columns = columns_of(values)
     order = order_by_effect(columns)
-    largest = LargestDifferences(columns, order, noise)
+    largest = compute_largest_differences(columns, order, noise)
     bound = noise
     for number in order:
         call = columns[number]
         bound = max([bound, *(value.noise for value in call.values if not value.is_scalar)])
         assert largest.noise[number] == bound
         for wanted, found, lines in (
-            (call.inputs(), largest.taken, largest.taken_lines),
-            (call.outputs(), largest.own, largest.own_lines),
+            (call.inputs(), largest.input_distances, largest.input_lines),
+            (call.outputs(), largest.output_distances, largest.output_lines),
         ):
-            times, worst = find_worst(wanted, bound)
+            times, worst = find_largest_difference(wanted, bound)
             assert found[number] == times
             line = lines[number]
             assert worst is None or call.values[line - columns.starts[number]] == worst
@@ -89,8 +89,8 @@ def test_the_largest_differences_are_those_of_the_views(values: list[list[Differ
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_no_values_are_no_difference(count: int) -> None:
-    largest = LargestDifferences(columns_of([[]] * count), range(count))
-    assert largest.taken == largest.own == largest.given == [0.0] * count
+    largest = compute_largest_differences(columns_of([[]] * count), range(count))
+    assert largest.input_distances == largest.output_distances == largest.scaled_output_distances == [0.0] * count
 
 
 @pytest.mark.parametrize("attribute", ["table", "starts", "within"])
@@ -106,4 +106,4 @@ def test_calls_that_were_being_added_are_dropped(attribute: str) -> None:
         columns.within.append(())
     columns.drop_incomplete()
     assert [*columns] == complete and len(columns.table) == 2
-    assert LargestDifferences(columns, order_by_effect(columns)).own == [0.0, 0.0]
+    assert compute_largest_differences(columns, order_by_effect(columns)).output_distances == [0.0, 0.0]

@@ -78,21 +78,21 @@ def test_search_follows_a_wanted_value_over_ranks(runs: dict[int, Run]) -> None:
         {"Torch.mul.0.forward.output.0", f"{reduced}.input.0", f"{reduced}.output.0"},
     ]
     searched = search_timelines(timeline(runs[rank], rank, wanted[rank]) for rank in (0, 1))
-    assert [(node.rank, node.facts.op) for node in searched.first] == [(1, "Torch.mul.0.forward")]
+    assert [(node.rank, node.call.op) for node in searched.first] == [(1, "Torch.mul.0.forward")]
     assert searched.senders == {(0, reduced): (1,)}
 
 
 def test_search_tells_delivered_from_received_values(runs: dict[int, Run]) -> None:
     reduced = "Distributed.all_reduce.0.forward"
     delivered = search_timelines([timeline(runs[rank], rank, {f"{reduced}.output.0"}) for rank in (0, 1)])
-    assert [node.because.cause for node in delivered.first] == [Cause.DELIVERED, Cause.DELIVERED]
+    assert [node.reason.cause for node in delivered.first] == [Cause.DELIVERED, Cause.DELIVERED]
     received = search_timelines([timeline(runs[1], 1, {"Torch.mul.0.forward.input.0"})])
-    assert [node.because.cause for node in received.first] == [Cause.TAKEN_IN]
+    assert [node.reason.cause for node in received.first] == [Cause.TAKEN_IN]
 
 
 def test_wanted_value_within_a_module_that_returns_others_is_not_withdrawn(runs: dict[int, Run]) -> None:
     searched = search_timelines([timeline(runs[0], 0, {"Torch.log.0.forward.output.0.0"})])
-    assert [node.facts.op for node in searched.first] == ["Torch.log.0.forward"]
+    assert [node.call.op for node in searched.first] == ["Torch.log.0.forward"]
 
 
 def test_run_without_wanted_values_has_no_finding(runs: dict[int, Run]) -> None:

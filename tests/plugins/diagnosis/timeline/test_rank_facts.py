@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_diagnosis.answer.suspects import Suspects
+from probe_diagnosis.answer.verdict.suspect_finder import SuspectFinder
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.coverage import CoverageTally
 from probe_diagnosis.timeline.rank_facts import RankFacts
@@ -35,9 +35,9 @@ def test_facts_survive() -> None:
 
 
 def test_a_finder_survives() -> None:
-    finder = Suspects()
+    finder = SuspectFinder()
     finder.facts = kept()
-    other = Suspects()
+    other = SuspectFinder()
     other.restore(json.loads(json.dumps(finder.plain())))
     assert other.facts == finder.facts
     assert other.found == finder.found == []

@@ -1,0 +1,1 @@
+"""The causes of differences: findings on calls, conditions and phases of a step."""

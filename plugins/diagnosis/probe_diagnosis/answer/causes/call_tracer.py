@@ -1,0 +1,216 @@
+"""Search for the calls that caused a difference that no earlier difference explains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from probe_core.model.answers import Finding
+from probe_diagnosis.answer.causes.argument_differences import (
+    ArgumentDifference,
+    build_argument_evidence,
+    compare_arguments,
+    format_arguments,
+    get_api_name,
+)
+from probe_diagnosis.answer.causes.arrangement_tracer import ArrangementTracer
+from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
+from probe_diagnosis.answer.causes.findings import replace_statement
+from probe_diagnosis.answer.causes.producers import find_producer, receives_tensor
+from probe_diagnosis.answer.causes.traced_call import (
+    GOLDEN,
+    SIDES,
+    TARGET,
+    TracedCall,
+    build_call_evidence,
+    describe_output,
+    describe_unpaired_call,
+    format_calls,
+)
+from probe_diagnosis.answer.causes.unpaired_calls import (
+    get_key,
+    has_unequal_call_counts,
+    list_neighbors,
+    list_preceding_calls,
+    rename_row,
+    select_surplus_calls,
+)
+from probe_diagnosis.difference.nodes import Node
+from probe_diagnosis.difference.reason_statement import build_statement
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.timeline.order import is_arranging, is_backward
+from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.recorded import find_value
+from probe_diagnosis.timeline.views import is_module
+
+
+class CallTracer:
+    """Search for the calls that caused a difference which no earlier difference explains.
+
+    The methods look for one kind of call each and return it with its statement.
+
+    Args:
+        facts: The facts about the rank.
+        runs: Both runs.
+    """
+
+    def __init__(self, facts: RankFacts, runs: ComparedRuns) -> None:
+        self._facts = facts
+        self._runs = runs
+        self._unpaired_keys = facts.target_only, facts.golden_only
+        self._arrangement_tracer = ArrangementTracer(facts, runs)
+
+    def trace_cause(self, cause: Finding, node: Node) -> Finding:
+        """Return the cause.
+
+        If no recorded call produced the differing values, return a cause that names the unpaired call that returned
+        them.
+        """
+        reason = node.reason
+        if reason.cause is Cause.INTRODUCED and reason.inputs.by_statistics and not reason.replaces:
+            traced = self._arrangement_tracer.trace_difference(node)
+            if traced is not None:
+                return self._move_cause(cause, node, traced)
+        if reason.replaces:
+            return self._trace_region(cause, node)
+        traced = self._trace_unpaired_call(node)
+        return cause if traced is None else self._move_cause(cause, node, traced)
+
+    def _move_cause(self, cause: Finding, node: Node, traced: TracedCall) -> Finding:
+        """Return a copy of the cause that names another call. The differing call becomes the first consequence."""
+        evidence = {name: value for name, value in cause.evidence.items() if name != "golden_op"}
+        return replace(
+            replace_statement(cause, traced.statement, traced.cause.value),
+            op=traced.op,
+            row="",
+            modules=self._runs.list_modules(traced.op, traced.side),
+            evidence=evidence | traced.evidence,
+            where=self._runs.find_line(traced.op, traced.side),
+            consequences=(node.call.op, *cause.consequences),
+            consequence_count=cause.consequence_count + 1,
+        )
+
+    def _trace_unpaired_call(self, node: Node) -> TracedCall | None:
+        """Return the unpaired call that the differing values of an op come from, or that precedes it."""
+        op, reason = node.call.op, node.reason
+        is_module_difference = reason.cause is Cause.INTRODUCED and is_module(op)
+        if reason.cause is not Cause.TAKEN_IN and not is_module_difference:
+            return None
+        if not is_module_difference:
+            producers = self._find_unpaired_producers(node)
+            if any(producers):
+                return self._choose_call(node, producers, f"returns the value that {op} receives")
+            receiver = self._trace_receiver(node)
+            if receiver is not None:
+                return receiver
+        preceding = [
+            list_preceding_calls(self._runs.both[side], get_key(node.call, side), self._unpaired_keys[side])
+            for side in (TARGET, GOLDEN)
+        ]
+        return self._choose_call(node, preceding, f"directly precedes {op}") if any(preceding) else None
+
+    def _choose_call(self, node: Node, calls: list[list[str]], position_clause: str) -> TracedCall:
+        """Return the last of ``calls`` in place of the differing call.
+
+        Args:
+            node: The call that differs.
+            calls: For the target and the golden, the calls that lead to the differing call.
+            position_clause: A clause on the position of these calls.
+        """
+        arguments = self._compare_arguments(calls)
+        if not arguments and all(calls):
+            surplus_calls = select_surplus_calls(calls)
+            calls = surplus_calls if any(surplus_calls) else calls
+        side = TARGET if calls[TARGET] else GOLDEN
+        op = calls[side][-1]
+        module = node.call.within[0] if node.call.within else ""
+        if module and module not in self._runs.list_modules(op, side):
+            position_clause = f"{position_clause} (in {module})"
+        evidence = build_call_evidence(calls)
+        if arguments:
+            clause = f"was called with different arguments ({format_arguments(arguments)}), and {position_clause}"
+            evidence |= build_argument_evidence(op, arguments[0])
+        elif not has_unequal_call_counts(self._runs, op, side):
+            clause = f"{position_clause}, but not in the {SIDES[1 - side]}"
+        else:
+            replaced = calls[GOLDEN] if all(calls) else ()
+            clause = f"{describe_unpaired_call(side, replaced, is_in_both=False)}, and {position_clause}"
+        statement = build_statement(node.reason).prepend(f"{clause}; {node.call.op} ")
+        return TracedCall(op, side, Cause.ARGUMENT if arguments else Cause.ONE_SIDED, statement, evidence)
+
+    def _compare_arguments(self, calls: list[list[str]]) -> list[ArgumentDifference]:
+        """Return the arguments that differ between the last calls, if both runs call the same API there."""
+        if not all(calls) or get_api_name(calls[TARGET][-1]) != get_api_name(calls[GOLDEN][-1]):
+            return []
+        return compare_arguments(self._runs, calls[TARGET][-1], calls[GOLDEN][-1])
+
+    def _find_unpaired_producers(self, node: Node) -> list[list[str]]:
+        """Return for each run the unpaired call that returned the differing input of the op, or an empty list."""
+        producers: list[list[str]] = []
+        for side, run in enumerate(self._runs.both):
+            op = get_key(node.call, side)
+            producer = find_producer(run, op, rename_row(node.reason.value.row, node.call.op, op))
+            producers.append([producer] if producer in self._unpaired_keys[side] else [])
+        return producers
+
+    def _trace_receiver(self, node: Node) -> TracedCall | None:
+        """Return the first unpaired call that receives the same value as the op in the other run; else None.
+
+        Such a call may have changed a gradient in place, which no recorded output shows.
+        """
+        for side in (TARGET, GOLDEN):
+            key = self._find_receiver(node, side)
+            if key is None:
+                continue
+            clause = f"receives the value that {get_key(node.call, 1 - side)} receives in the {SIDES[1 - side]}"
+            if has_unequal_call_counts(self._runs, key, side):
+                clause = f"{describe_unpaired_call(side, is_in_both=False)}, and {clause}"
+            statement = build_statement(node.reason).prepend(f"{clause}; {node.call.op} ")
+            return TracedCall(key, side, Cause.ONE_SIDED, statement, {f"{SIDES[side]}_only": key})
+        return None
+
+    def _find_receiver(self, node: Node, side: int) -> str | None:
+        """Return the first unpaired call of a run that receives the same value as the op in the other run.
+
+        The call must follow the backward pass, and must not only move values.
+        """
+        run, other_op = self._runs.both[side], get_key(node.call, 1 - side)
+        row = rename_row(node.reason.value.row, node.call.op, other_op)
+        value = find_value(self._runs.both[1 - side], other_op, row)
+        op_index = run.find(get_key(node.call, side))
+        last_backward_index = next((n for n in range(op_index or 0, -1, -1) if is_backward(run.names()[n])), None)
+        if value is None or op_index is None or last_backward_index is None:
+            return None
+        if value.statistics.max == value.statistics.min:
+            return None
+        for key in self._unpaired_keys[side]:
+            index = run.find(key)
+            is_between = index is not None and last_backward_index < index < op_index
+            if not is_between or is_module(key) or is_arranging(key):
+                continue
+            if receives_tensor(run, key, value):
+                return key
+        return None
+
+    def _trace_region(self, cause: Finding, node: Node) -> Finding:
+        """Return the cause for an op in a region that does not line up: the unpaired calls around the op."""
+        op, reason = node.call.op, node.reason
+        calls = select_surplus_calls(
+            [
+                list_neighbors(self._runs.both[side], key, self._unpaired_keys[side])
+                for side, key in enumerate((op, reason.replaces))
+            ]
+        )
+        if op in calls[TARGET] and calls[GOLDEN]:
+            renamed_reason = replace(reason, replaces=format_calls(calls[GOLDEN]))
+            return replace_statement(cause, build_statement(renamed_reason))
+        if not any(calls):
+            return cause
+        side = TARGET if calls[TARGET] else GOLDEN
+        key = calls[side][-1]
+        clause = describe_unpaired_call(
+            side,
+            calls[GOLDEN] if all(calls) else (),
+            is_in_both=not has_unequal_call_counts(self._runs, key, side),
+        )
+        statement = describe_output(reason.value, f"{clause}, next to {op}, which")
+        return self._move_cause(cause, node, TracedCall(key, side, Cause.ONE_SIDED, statement))

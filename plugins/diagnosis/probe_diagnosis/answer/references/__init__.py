@@ -1,0 +1,1 @@
+"""Further runs and further passes over the runs of a comparison: the baseline and the reference."""

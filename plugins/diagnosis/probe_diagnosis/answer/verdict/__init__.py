@@ -1,0 +1,1 @@
+"""The verdict on a rank and on all ranks, its file, and its words on the terminal."""

@@ -1,0 +1,234 @@
+"""The answer on one rank, from the facts about its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
+from probe_diagnosis.answer.causes import phase_comparison
+from probe_diagnosis.answer.causes.altered_calls import find_altered_calls_after, is_harmless
+from probe_diagnosis.answer.causes.batch_parts import PartsAgreement, compare_in_parts
+from probe_diagnosis.answer.causes.call_selection import Selection, add_argument_names, select_calls
+from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
+from probe_diagnosis.answer.causes.condition_causes import ConditionCauses
+from probe_diagnosis.answer.causes.detector_findings import insert_detector_findings
+from probe_diagnosis.answer.causes.findings import create_finding
+from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
+from probe_diagnosis.answer.causes.precision_cause import insert_precision
+from probe_diagnosis.answer.causes.rank_causes import find_causes
+from probe_diagnosis.answer.causes.replaced_calls import count_float_tensors, find_replaced_calls
+from probe_diagnosis.answer.causes.step_effect import Effect
+from probe_diagnosis.answer.verdict.rank_verdict import build_rank_answer
+from probe_diagnosis.difference.nodes import Node, RankHistory
+from probe_diagnosis.difference.reason_statement import format_different_arguments
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.limits import limits
+from probe_diagnosis.phases.phases_file import read_phases
+from probe_diagnosis.timeline.coverage import SHIFTED
+from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.views import DifferenceKind
+
+NO_EFFECT_ENDING = ", but the outputs of later calls agree"
+"""End of a note on a difference that had no effect."""
+
+NO_TRACE_ENDING = ", but the loss and the gradients of parameters agree"
+"""End of a note on a difference that neither the loss nor a gradient of a parameter shows."""
+
+ROUNDING_ENDING = ", but the loss and the gradients of parameters that follow agree within rounding"
+"""End of a note on a difference that is rounding, as its effect shows."""
+
+ADVICE_ENDING = ", which is a separate cause unless the program computed this argument from values that differ."
+"""End of the advice on a call behind values that differed before."""
+
+SECOND_GOLDEN_ADVICE = (
+    "Record the golden once more with other kernels or another number of threads, and compare with "
+    "--baseline and that run."
+)
+"""Advice where a second golden run would decide."""
+
+
+CERTAIN_CODES = frozenset({Cause.CONDITION.value, Cause.RANDOM.value, Cause.NOT_RESTORED.value})
+"""Codes of causes that no rounding can be the reason for."""
+
+
+class RankDiagnosis:
+    """Findings on one rank.
+
+    Args:
+        facts: The facts about its ops.
+        runs: Both runs.
+        step: The directory of the step; empty if there is only one.
+        interrupted: True if rows are missing.
+        multi_rank: True if the runs have several ranks, so that sentences name this one.
+        moved: A call that the golden makes before or after other calls; None if there is none.
+        history: The rounding that earlier steps carry into this one; None if earlier steps are not considered.
+        detected: What the detectors of plugins found, in the order of the calls.
+        not_restored: What a resumed run did not restore; it explains what differs in the step.
+        reference_directory: The directory of the reference's record; None without one.
+        precision: The lower precision of one run, which raised what rounding explains; None for none.
+    """
+
+    def __init__(
+        self, facts: RankFacts, runs: ComparedRuns, *, step: str = "", interrupted: bool, multi_rank: bool = False,
+        moved: Finding | None = None, history: RankHistory | None = None, detected: Sequence[Finding] = (),
+        not_restored: Sequence[Finding] = (), reference_directory: Path | None = None,
+        precision: Finding | None = None,
+    ) -> None:  # fmt: skip
+        self._facts = facts
+        self._runs = runs
+        self._step = step
+        self._interrupted = interrupted
+        self._multi_rank = multi_rank
+        self._moved = moved
+        self._history = history
+        self._detected = detected
+        self._not_restored = not_restored
+        self._reference_directory = reference_directory
+        self._precision = precision
+
+    def build_answer(
+        self, baseline: Mapping[str, Any] | None = None, reference: Mapping[str, Any] | None = None
+    ) -> tuple[Answer, list[Finding]]:
+        """Return the verdict, and the causes that it rests on.
+
+        Args:
+            baseline: The counts of the baseline; None without one.
+            reference: The counts of the reference; None without one.
+        """
+        facts, runs, history = self._facts, self._runs, self._history
+        is_excused = bool(reference and reference["values"])
+        phases = None
+        if is_excused and self._reference_directory is not None:
+            phases = read_phases(self._reference_directory)
+        step_phases = PhaseComparison(facts, runs, history.noise if history is not None else 0.0, phases)
+        selection = select_calls(facts, runs, step_phases, history, in_step=bool(self._step))
+        is_raised = bool(baseline and baseline["raised"])
+        is_explained = self._moved is not None or is_raised or (is_excused and phases is None)
+        conditions = ConditionCauses(facts, runs)
+        rank_causes = find_causes(facts, runs, step_phases, selection, conditions, is_explained=is_explained)
+        named = {cause.op for cause in rank_causes.causes}
+        causes = self._order_causes(rank_causes.causes)
+        doubt = "" if self._is_certain(causes) else selection.doubt
+        if not causes:
+            self._excuse(step_phases)
+        may_decide = selection.is_grown and bool(doubt) and not baseline
+        answer = build_rank_answer(
+            causes,
+            rank_causes.altered_calls,
+            facts.tally,
+            notes=[*self._iterate_notes(selection)],
+            doubt=doubt,
+            interrupted=self._interrupted,
+            unfinished=self._describe_gaps(step_phases),
+            baseline_counts=baseline,
+            reference=reference,
+            advice=self._advise(() if rank_causes.has_origin else selection.reported, named, may_decide),
+            multi_rank=self._multi_rank,
+        )
+        withdrawn = tuple(self._iterate_withdrawn(selection, rank_causes.altered_calls))
+        answer = conditions.add_to_answer(replace(answer, withdrawn=withdrawn), self._step)
+        parts = self._compare_parts(selection.reported, answer, step_phases)
+        if parts is not None:
+            return _build_parts_answer(answer, parts, causes), []
+        return answer, [*causes, *rank_causes.altered_calls]
+
+    def _order_causes(self, searched_causes: Sequence[Finding]) -> list[Finding]:
+        """Return all causes in the order of precedence (docs/diagnosis.md#causes).
+
+        States that a resumed run did not restore explain all other differences. Otherwise a call that was moved comes
+        before the causes that the search found, a lower precision before the causes that it explains, and the findings
+        of detectors at the position of their calls.
+        """
+        if self._not_restored:
+            return [*self._not_restored]
+        moved = () if self._moved is None else (self._moved,)
+        causes = insert_precision([*moved, *searched_causes], self._precision)
+        return insert_detector_findings(self._detected, causes, self._facts, self._runs)
+
+    def _is_certain(self, causes: Sequence[Finding]) -> bool:
+        """Return True if rounding cannot be the reason for the first cause."""
+        return bool(causes) and (causes[0] in self._detected or causes[0].reason.code in CERTAIN_CODES)
+
+    def _describe_gaps(self, step_phases: PhaseComparison) -> list[str]:
+        """Return sentences on calls and phases that the runs do not contain."""
+        runs = self._runs
+        return [*runs.describe_unfinished(), *runs.describe_unrecorded(), *step_phases.describe_missing_phases()]
+
+    def _excuse(self, step_phases: PhaseComparison) -> None:
+        """Count the unpaired calls that replace calls of the other run, if too little was compared."""
+        facts, runs = self._facts, self._runs
+        if facts.tally.least_share < limits().enough:
+            same = Effect(facts.ops).are_ends_same()
+            pairs = zip(step_phases.find_excused_calls(), find_replaced_calls(facts, runs, is_same=same))
+            calls = (excused | replaced_calls for excused, replaced_calls in pairs)
+            facts.tally.stood_for = [count_float_tensors(run, keys) for run, keys in zip(runs.both, calls)]
+
+    def _iterate_notes(self, selection: Selection) -> Iterator[Note]:
+        """Yield notes on the calls that differ, but are not causes."""
+        harmless = [node for node in selection.altered_calls if is_harmless(node)]
+        for kind, nodes, ending in (
+            (NoteKind.NO_EFFECT, selection.without_effect, NO_EFFECT_ENDING),
+            (NoteKind.NO_EFFECT, selection.without_trace, NO_TRACE_ENDING),
+            (NoteKind.ROUNDING, selection.rounding, ROUNDING_ENDING),
+            (NoteKind.HARMLESS, harmless, ""),
+        ):
+            for node in nodes:
+                op = node.call.op
+                yield Note(kind, f"{op} {self._add_names(node).why}{ending}", op)
+
+    def _iterate_withdrawn(self, selection: Selection, altered_calls: Sequence[Finding]) -> Iterator[Finding]:
+        """Yield what differs without an effect in this step, unless values that it receives explain it."""
+        for node in (*selection.without_effect, *selection.without_trace):
+            if node.reason.argument is not None or node.reason.cause in (
+                Cause.INTRODUCED,
+                Cause.NOT_FINITE,
+            ):
+                yield create_finding(self._add_names(node), self._runs.find_line)
+        yield from (cause for cause in altered_calls if cause.reason.code == phase_comparison.KIND)
+
+    def _add_names(self, node: Node) -> Node:
+        return add_argument_names(node, self._runs, in_step=bool(self._step))
+
+    def _advise(self, nodes: Sequence[Node], named: Set[str], may_decide: bool) -> list[str]:
+        """Return what else to do next.
+
+        Args:
+            nodes: The calls that are reported.
+            named: The names of the calls that causes name.
+            may_decide: True if a second golden run would decide.
+        """
+        advice = [SECOND_GOLDEN_ADVICE] if may_decide else []
+        if nodes and nodes[0].reason.cause is Cause.TAKEN_IN:
+            candidates = find_altered_calls_after(self._facts, nodes[0].call)
+            suspect = next((node for node in candidates if node.call.op not in named), None)
+            if suspect is not None:
+                arguments = format_different_arguments(self._add_names(suspect).reason)
+                description = f"it was called with a different argument ({arguments})"
+                advice.append(f"Look at {suspect.call.op}, too: {description}{ADVICE_ENDING}")
+        return advice
+
+    def _compare_parts(
+        self, nodes: Sequence[Node], answer: Answer, step_phases: PhaseComparison
+    ) -> PartsAgreement | None:
+        """Return the agreement of parts with the whole, where only shapes and numbers of calls differ."""
+        tally = self._facts.tally
+        is_other_shape = bool(nodes) and nodes[0].reason.value.kind is DifferenceKind.SHAPE
+        is_silent = not nodes and answer.outcome is not Outcome.AGREE and not tally.failing_at
+        if self._interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
+            return None
+        if step_phases.is_effective or self._runs.are_rows:
+            return None
+        return compare_in_parts(self._runs, self._facts.ops.noise, are_sums_known=step_phases.are_gradients_same())
+
+
+def _build_parts_answer(answer: Answer, parts: PartsAgreement, causes: Sequence[Finding]) -> Answer:
+    """Return the verdict that parts agree with the whole; the causes become notes."""
+    notes = (Note(NoteKind.HARMLESS, f"{cause.op} {cause.reason.detail}", cause.op) for cause in causes)
+    return Answer(
+        Outcome.AGREE, parts.sentence, (), answer.coverage, answer.missing, (), (*answer.notes, *notes),
+        incomplete=answer.incomplete, conditions=answer.conditions,
+        unknown_conditions=answer.unknown_conditions, reference=answer.reference,
+    )  # fmt: skip
