@@ -13,7 +13,7 @@ from typing import Any
 def create_exporter(
     package: str, names: Mapping[str, str], renamed: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package that imports its exports on first use (PEP 562).
+    """Return the ``__getattr__`` of a package that imports its exports on first use (PEP 562), and set its ``__all__``.
 
     Args:
         package: The full name of the package.
@@ -21,6 +21,7 @@ def create_exporter(
         renamed: For each former name the present one; a use of it raises a ``DeprecationWarning``.
     """
     homes = {name: module for module, exported in names.items() for name in exported.split()}
+    vars(sys.modules[package])["__all__"] = sorted(homes)
 
     def get(name: str) -> Any:
         if name in renamed:

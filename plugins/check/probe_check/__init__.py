@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
-    from probe_check.checkpoint.comparison import compare_checkpoints
-    from probe_check.config_check.checker import ConfigChecker
-    from probe_check.monitor.conversion import csv2db, csv2tensorboard_by_step
-    from probe_check.monitor.trainer import TrainerMon
+    from probe_check.checkpoint.comparison import compare_checkpoints as compare_checkpoints
+    from probe_check.config_check.checker import ConfigChecker as ConfigChecker
+    from probe_check.monitor.conversion import csv2db as csv2db
+    from probe_check.monitor.conversion import csv2tensorboard_by_step as csv2tensorboard_by_step
+    from probe_check.monitor.trainer import TrainerMon as TrainerMon
 
-__all__ = ["ConfigChecker", "TrainerMon", "compare_checkpoints", "csv2db", "csv2tensorboard_by_step"]
 
 __getattr__ = create_exporter(
     __name__,

@@ -10,29 +10,20 @@ from typing import TYPE_CHECKING
 from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
-    from probe_matching.gradients import owners
-    from probe_matching.likeness import comparable
-    from probe_matching.name_table import Dialect, Hint, NameTable, Overload, SlotMap
-    from probe_matching.options import maps_names
-    from probe_matching.specs import NameRule
-    from probe_matching.user_maps import api_entries, with_entries
-    from probe_matching.view import ALONE, View
+    from probe_matching.gradients import owners as owners
+    from probe_matching.likeness import comparable as comparable
+    from probe_matching.name_table import Dialect as Dialect
+    from probe_matching.name_table import Hint as Hint
+    from probe_matching.name_table import NameTable as NameTable
+    from probe_matching.name_table import Overload as Overload
+    from probe_matching.name_table import SlotMap as SlotMap
+    from probe_matching.options import maps_names as maps_names
+    from probe_matching.specs import NameRule as NameRule
+    from probe_matching.user_maps import api_entries as api_entries
+    from probe_matching.user_maps import with_entries as with_entries
+    from probe_matching.view import ALONE as ALONE
+    from probe_matching.view import View as View
 
-__all__ = [
-    "ALONE",
-    "Dialect",
-    "Hint",
-    "NameRule",
-    "NameTable",
-    "Overload",
-    "SlotMap",
-    "View",
-    "api_entries",
-    "comparable",
-    "maps_names",
-    "owners",
-    "with_entries",
-]
 
 __getattr__ = create_exporter(
     __name__,

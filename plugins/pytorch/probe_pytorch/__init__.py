@@ -5,46 +5,30 @@ Reading and comparing runs never imports torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from probe_pytorch.compare import compare, compare_distributed
+from probe_core.exports import create_exporter
+from probe_pytorch.compare import compare as compare
+from probe_pytorch.compare import compare_distributed as compare_distributed
 
 if TYPE_CHECKING:
-    from probe_pytorch.debugger import PrecisionDebugger, module_dump, module_dump_end
-    from probe_pytorch.dispatch_check.check import DispatchCheck
-    from probe_pytorch.keeping.watch import Watch, watch
-    from probe_pytorch.recorded_block import record
-    from probe_pytorch.seeds import seed_all
+    from probe_pytorch.debugger import PrecisionDebugger as PrecisionDebugger
+    from probe_pytorch.debugger import module_dump as module_dump
+    from probe_pytorch.debugger import module_dump_end as module_dump_end
+    from probe_pytorch.dispatch_check.check import DispatchCheck as DispatchCheck
+    from probe_pytorch.keeping.watch import Watch as Watch
+    from probe_pytorch.keeping.watch import watch as watch
+    from probe_pytorch.recorded_block import record as record
+    from probe_pytorch.seeds import seed_all as seed_all
 
-__all__ = [
-    "DispatchCheck",
-    "PrecisionDebugger",
-    "Watch",
-    "compare",
-    "compare_distributed",
-    "module_dump",
-    "module_dump_end",
-    "record",
-    "seed_all",
-    "watch",
-]
-
-_TORCH_NAMES = {
-    "DispatchCheck": "probe_pytorch.dispatch_check.check",
-    "PrecisionDebugger": "probe_pytorch.debugger",
-    "Watch": "probe_pytorch.keeping.watch",
-    "module_dump": "probe_pytorch.debugger",
-    "module_dump_end": "probe_pytorch.debugger",
-    "record": "probe_pytorch.recorded_block",
-    "seed_all": "probe_pytorch.seeds",
-    "watch": "probe_pytorch.keeping.watch",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import the names that need torch on first use."""
-    if name not in _TORCH_NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_TORCH_NAMES[name]), name)
+__getattr__ = create_exporter(
+    __name__,
+    {
+        "compare": "compare compare_distributed",
+        "debugger": "PrecisionDebugger module_dump module_dump_end",
+        "dispatch_check.check": "DispatchCheck",
+        "keeping.watch": "Watch watch",
+        "recorded_block": "record",
+        "seeds": "seed_all",
+    },
+)

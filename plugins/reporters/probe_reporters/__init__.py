@@ -10,28 +10,20 @@ from typing import TYPE_CHECKING
 from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
-    from probe_reporters.output import write_table
-    from probe_reporters.protocols import AnswerWriter, MergeOption, PageWriter, Reporter, TableWriter
-    from probe_reporters.reason_texts import ReasonTexts
-    from probe_reporters.spreadsheet_text import neutralise, replace_surrogates
-    from probe_reporters.table import CellColumn, Table
-    from probe_reporters.time_stamps import add_second, claim_time_stamp
+    from probe_reporters.output import write_table as write_table
+    from probe_reporters.protocols import AnswerWriter as AnswerWriter
+    from probe_reporters.protocols import MergeOption as MergeOption
+    from probe_reporters.protocols import PageWriter as PageWriter
+    from probe_reporters.protocols import Reporter as Reporter
+    from probe_reporters.protocols import TableWriter as TableWriter
+    from probe_reporters.reason_texts import ReasonTexts as ReasonTexts
+    from probe_reporters.spreadsheet_text import neutralise as neutralise
+    from probe_reporters.spreadsheet_text import replace_surrogates as replace_surrogates
+    from probe_reporters.table import CellColumn as CellColumn
+    from probe_reporters.table import Table as Table
+    from probe_reporters.time_stamps import add_second as add_second
+    from probe_reporters.time_stamps import claim_time_stamp as claim_time_stamp
 
-__all__ = [
-    "AnswerWriter",
-    "CellColumn",
-    "MergeOption",
-    "PageWriter",
-    "ReasonTexts",
-    "Reporter",
-    "Table",
-    "TableWriter",
-    "add_second",
-    "claim_time_stamp",
-    "neutralise",
-    "replace_surrogates",
-    "write_table",
-]
 
 __getattr__ = create_exporter(
     __name__,

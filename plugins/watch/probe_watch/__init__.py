@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
-    from probe_watch.grad_probe.comparison import GradComparator, GradComparison, compare_gradients
+    from probe_watch.grad_probe.comparison import GradComparator as GradComparator
+    from probe_watch.grad_probe.comparison import GradComparison as GradComparison
+    from probe_watch.grad_probe.comparison import compare_gradients as compare_gradients
 
-__all__ = ["GradComparator", "GradComparison", "compare_gradients"]
 
 __getattr__ = create_exporter(__name__, {"grad_probe.comparison": "GradComparator GradComparison compare_gradients"})
