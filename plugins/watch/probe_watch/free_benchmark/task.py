@@ -14,6 +14,7 @@ from probe_recording import (
     TaskRecorder,
     defer_interrupts,
     new_interceptor,
+    note,
     remove_earlier_steps,
 )
 
@@ -133,7 +134,7 @@ class FreeBenchmark(TaskRecorder):
             self._lock = Lock(self._root, self._label)
             count = self.process.process_count
             for sentence in remove_earlier_steps(self._root, self._label, self.current_step, count):
-                messages.note(sentence)
+                note(sentence)
         if self._table is None:
             self._table = BenchmarkTable(self._make_directory())
 
@@ -160,7 +161,7 @@ class FreeBenchmark(TaskRecorder):
             self._table.add(row)
         except (OSError, UserError) as error:
             self._is_lost = True
-            messages.note(f"probe: {self._make_directory() / FILE} cannot be written, so later rows are lost: {error}")
+            note(f"probe: {self._make_directory() / FILE} cannot be written, so later rows are lost: {error}")
 
 
 def _create_benchmark(framework: str, *arguments: Any) -> Benchmark:
