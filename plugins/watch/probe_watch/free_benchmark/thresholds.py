@@ -79,5 +79,5 @@ class Thresholds:
 def load_thresholds() -> Thresholds:
     """Return the thresholds of this package."""
     fields = load_yaml(__package__, "thresholds.yaml")
-    fields["cpu"] = {dtype: CpuLimits(**limits) for dtype, limits in fields["cpu"].items()}
-    return Thresholds(**fields)
+    cpu = {dtype: CpuLimits(**limits) for dtype, limits in fields["cpu"].items()}
+    return Thresholds(**{**fields, "cpu": cpu})
