@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
-    from probe_core.errors import UserError
-    from probe_core.library import Comparison, compare
+    from probe_core.errors import UserError as UserError
+    from probe_core.library import Comparison as Comparison
+    from probe_core.library import compare as compare
 
 __version__ = "0.2.0"
-__all__ = ["Comparison", "UserError", "compare"]
 
 __getattr__ = create_exporter(__name__, {"library": "Comparison compare", "errors": "UserError"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -15,7 +14,6 @@ PLUGINS_VARIABLE = "PROBE_PLUGINS"
 """The environment variable that selects the plugins to load."""
 
 
-@cache
 def _load_distributions() -> Mapping[str, Mapping[str, list[str]]]:
     listed: dict[str, Any] = load_yaml(__package__, "distributions.yaml")
     return listed

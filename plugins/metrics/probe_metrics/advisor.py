@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 from probe_core.files.packaged import load_yaml
 from probe_core.model import Advice, Level, Side, Suspect
@@ -24,7 +22,8 @@ def advise(report: Report) -> Advice:
     if answer is None or answer.outcome is Outcome.AGREE or not answer.conditions:
         return advice
     stated = "; ".join(condition.text for condition in answer.conditions[:MAX_CONDITIONS])
-    return replace(advice, text=f"{_load_texts()['conditions'].format(conditions=stated)}\n{advice.text}")
+    texts = load_yaml(__package__, "advice.yaml")
+    return replace(advice, text=f"{texts['conditions'].format(conditions=stated)}\n{advice.text}")
 
 
 def _advise(report: Report) -> Advice:
@@ -37,7 +36,7 @@ def _advise(report: Report) -> Advice:
     suspect = report.first_failure
     if suspect is not None:
         return Advice(suspect.line, suspect.row, _describe_suspect(suspect))
-    texts, levels = _load_texts(), report.counts.levels
+    texts, levels = load_yaml(__package__, "advice.yaml"), report.counts.levels
     answer = report.answer
     suspect = next(iter(report.suspects), None)
     if suspect is not None:
@@ -55,7 +54,7 @@ def _advise(report: Report) -> Advice:
 
 
 def _describe_suspect(suspect: Suspect) -> str:
-    texts = _load_texts()
+    texts = load_yaml(__package__, "advice.yaml")
     is_input = suspect.side.is_source
     name = suspect.row
     if suspect.side is Side.DEBUG:
@@ -68,9 +67,3 @@ def _describe_suspect(suspect: Suspect) -> str:
     if any(api in name for api in texts["may_be_random"]):
         return str(texts["deterministic"])
     return str(texts["forward" if forward else "backward"])
-
-
-@cache
-def _load_texts() -> dict[str, Any]:
-    loaded: dict[str, Any] = load_yaml(__package__, "advice.yaml")
-    return loaded

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from probe_recording.reading.pickle_data import MARK, PickledCall, PickledName, PickleError, PickleMachine
@@ -51,10 +50,9 @@ class OpaqueObject:
     state: dict[Any, Any] = field(default_factory=dict)
 
 
-@cache
 def load_pickle_names() -> dict[str, Any]:
     """Return the content of pickle_names.yaml."""
-    names: dict[str, Any] = load_yaml("probe_check.checkpoint", "pickle_names.yaml")
+    names: dict[str, Any] = load_yaml(__package__, "pickle_names.yaml")
     return names
 
 
@@ -195,7 +193,7 @@ CheckpointMachine.steps = {
     b"\x90": CheckpointMachine.add_items,
     b"\x91": lambda m: m.stack.append(m.pop_to_mark()),
     b"\x81": CheckpointMachine.push_new_object,
-    b"\x92": lambda m: m.new_object(has_keywords=True),
+    b"\x92": lambda m: m.push_new_object(has_keywords=True),
     b"i": CheckpointMachine.push_instance,
     b"o": CheckpointMachine.push_object_of_class,
     b"P": _create_push(lambda m: m.refer(m.line())),

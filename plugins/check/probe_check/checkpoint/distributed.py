@@ -6,6 +6,7 @@ chunk is a file of ``torch.save`` within a file ``*.distcp``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,7 +186,7 @@ def _join_chunks(
     path: Path, name: str, shape: tuple[int, ...], chunks: Sequence[tuple[tuple[int, ...], Tensor]]
 ) -> Tensor:
     """Return the tensor of all chunks; rows of chunks are read in blocks, other grids as a whole."""
-    if not chunks or sum(chunk.count for _, chunk in chunks) != _count_elements(shape):
+    if not chunks or sum(chunk.count for _, chunk in chunks) != math.prod(shape):
         raise UnreadableCheckpoint(path, f"is damaged: the chunks of {name} do not fill it")
     if len(chunks) == 1:
         return chunks[0][1]
@@ -196,13 +197,6 @@ def _join_chunks(
             return ChunkedTensor(shape, ordered)
         position += chunk.shape[0]
     return JoinedTensor([chunk for _, chunk in ordered], 0)
-
-
-def _count_elements(shape: Sequence[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 def _find_type_name(properties: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +90,10 @@ def read_megatron(path: Path) -> Checkpoint:
 
 
 def _read_rank(directory: Path) -> _RankFile:
-    names = [name for name in _load_rules()["files"] if (directory / name).exists()]
+    files = load_yaml(__package__, "megatron.yaml")["files"]
+    names = [name for name in files if (directory / name).exists()]
     if not names:
-        raise UnreadableCheckpoint(directory, f"lacks {_load_rules()['files'][0]}")
+        raise UnreadableCheckpoint(directory, f"lacks {files[0]}")
     path = directory / names[0]
     file = open_torch(path)
     content = file.read_content()
@@ -117,7 +117,7 @@ def _read_rank(directory: Path) -> _RankFile:
 def _add_optimizer_states(directory: Path, others: Checkpoint) -> Checkpoint:
     """Return the checkpoint extended by the states in the files of a distributed optimizer."""
     tensors, unreadable = dict(others.tensors), dict(others.unreadable)
-    for name in _load_rules()["optimizer_files"]:
+    for name in load_yaml(__package__, "megatron.yaml")["optimizer_files"]:
         path = directory / name
         if path.exists():
             file = open_torch(path)
@@ -161,9 +161,3 @@ def _check_complete(path: Path, ranks: list[_RankFile]) -> None:
         raise UnreadableCheckpoint(path, f"lacks ranks: it has {len(places)} of {count}")
     if len({len(rank.chunks) for rank in ranks}) > 1:
         raise UnreadableCheckpoint(path, "is damaged: its ranks have different numbers of model chunks")
-
-
-@cache
-def _load_rules() -> dict[str, Any]:
-    rules: dict[str, Any] = load_yaml("probe_check.checkpoint", "megatron.yaml")
-    return rules

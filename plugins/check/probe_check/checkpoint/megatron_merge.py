@@ -6,9 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from probe_check.checkpoint.content import are_equal
 from probe_check.checkpoint.errors import UnreadableCheckpoint
@@ -76,10 +75,10 @@ def _rename_to_core(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors by their names in Megatron core; of two with one name, the second keeps its own."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if any(re.search(pattern, name) for pattern in _load_rules()["ignored"]):
+        if any(re.search(pattern, name) for pattern in load_yaml(__package__, "megatron.yaml")["ignored"]):
             continue
         core = name.removeprefix("module.")
-        for pattern, replacement in _load_rules()["names"]:
+        for pattern, replacement in load_yaml(__package__, "megatron.yaml")["names"]:
             core = re.sub(pattern, replacement, core)
         renamed[name if core in renamed else core] = tensor
     return renamed
@@ -104,7 +103,7 @@ def _count_experts(names: Iterable[str]) -> int:
     indexes = [
         int(match[2]) + 1
         for name in names
-        for pattern in _load_rules()["expert_index"]
+        for pattern in load_yaml(__package__, "megatron.yaml")["expert_index"]
         if (match := re.search(pattern, name))
     ]
     return max(indexes, default=0)
@@ -114,7 +113,7 @@ def _compute_global_name(name: str, layer_shift: int, expert_shift: int) -> str:
     match = _LAYER_NAME.match(name)
     if match:
         name = f"{match[1]}{int(match[2]) + layer_shift}{match[3]}"
-    for pattern in _load_rules()["expert_index"]:
+    for pattern in load_yaml(__package__, "megatron.yaml")["expert_index"]:
         name = re.sub(pattern, lambda m: f"{m[1]}{int(m[2]) + expert_shift}{m[3]}", name)
     return name
 
@@ -129,16 +128,16 @@ def _merge(name: str, by_rank: Mapping[tuple[int, int], Tensor], unequal: list[s
     for (expert_rank, _), tensor in sorted(by_rank.items()):
         groups[expert_rank].append(tensor)
     whole = [_merge_tensor_ranks(name, parts, unequal, is_gated=is_gated) for parts in groups.values()]
-    dimension = _find_pattern(name, _load_rules()["grouped_experts"])
+    dimension = _find_pattern(name, load_yaml(__package__, "megatron.yaml")["grouped_experts"])
     if dimension is not None and len(whole) > 1:
-        return _join_tensors(whole, _load_rules()["grouped_experts"][dimension])
+        return _join_tensors(whole, load_yaml(__package__, "megatron.yaml")["grouped_experts"][dimension])
     return whole[0]
 
 
 def _merge_tensor_ranks(name: str, parts: list[Tensor], unequal: list[str], *, is_gated: bool) -> Tensor:
     if len(parts) == 1:
         return parts[0]
-    rules = _load_rules()
+    rules = load_yaml(__package__, "megatron.yaml")
     if _find_pattern(name, rules["column"]) is not None:
         if is_gated and _find_pattern(name, rules["gated"]) is not None and all(_is_even(part) for part in parts):
             halves = [part.shape[0] // 2 for part in parts]
@@ -168,9 +167,3 @@ def _join_tensors(parts: Sequence[Tensor], dimension: int) -> Tensor:
 
 def _find_pattern(name: str, patterns: Iterable[str]) -> str | None:
     return next((pattern for pattern in patterns if re.search(pattern, name)), None)
-
-
-@cache
-def _load_rules() -> dict[str, Any]:
-    rules: dict[str, Any] = load_yaml("probe_check.checkpoint", "megatron.yaml")
-    return rules

@@ -93,26 +93,19 @@ def _apply_mapping(target: Collection[str], golden: set[str], mapping: Mapping[s
                 renamed[name] = name.replace(part, partner, 1)
                 used.add(part)
                 break
-    _check_parts(target, [part for part in parts if part not in used])
-    _check_partners(golden, [mapping[name] for name in target if name in mapping and mapping[name] not in golden])
+    unused = [part for part in parts if part not in used]
+    _check_known(unused, target, "target", "Use the names of tensors, or parts of them")
+    unknown = [mapping[name] for name in target if name in mapping and mapping[name] not in golden]
+    _check_known(unknown, golden, "golden checkpoint", "Use the names of tensors")
     return renamed
 
 
-def _check_parts(target: Collection[str], unused: list[str]) -> None:
-    if unused:
-        raise UserError(
-            f"The mapping names {format_count(len(unused), 'tensor')} that the target does not have.",
-            "Use the names of tensors, or parts of them. Unknown:",
-            _describe_unknown(unused, target),
-        )
-
-
-def _check_partners(golden: Collection[str], unknown: list[str]) -> None:
+def _check_known(unknown: list[str], candidates: Collection[str], owner: str, fix: str) -> None:
     if unknown:
         raise UserError(
-            f"The mapping names {format_count(len(unknown), 'tensor')} that the golden checkpoint does not have.",
-            "Use the names of tensors. Unknown:",
-            _describe_unknown(unknown, golden),
+            f"The mapping names {format_count(len(unknown), 'tensor')} that the {owner} does not have.",
+            f"{fix}. Unknown:",
+            _describe_unknown(unknown, candidates),
         )
 
 

@@ -98,12 +98,7 @@ class ConfigChecker:
 
     def _collect_static_members(self, paths: Sequence[Path]) -> dict[str, str]:
         """Return what is collected before the first forward call."""
-        rules = load_rules()
-        members = {"env": collection.format_environment(rules), "pip": collection.format_packages()}
-        parameters = collection.collect_hyperparameters(paths, rules)
-        if parameters:
-            members["hyperparameters/hyperparameters_static.json"] = json.dumps(parameters, indent=4)
-        return {**members, **self._collect_dynamic_members()}
+        return {**collection.collect_static_members(paths), **self._collect_dynamic_members()}
 
     def _collect_dynamic_members(self) -> dict[str, str]:
         """Return the arguments of Megatron once they are known; empty before, and afterwards."""

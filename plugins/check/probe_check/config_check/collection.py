@@ -14,7 +14,7 @@ from probe_recording.conditions import Conditions
 from probe_recording.environment import VARIABLES, read_variables
 
 from probe_check.config_check.pack import Scalar
-from probe_check.config_check.rules import HIDDEN_TEXT, ConfigRules
+from probe_check.config_check.rules import HIDDEN_TEXT, ConfigRules, load_rules
 from probe_check.config_check.shell_script import parse_hyperparameters
 from probe_core.errors import UserError
 from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
@@ -54,6 +54,23 @@ def format_conditions(framework: str) -> str:
     conditions = Conditions()
     conditions.add_facts("environment", read_variables())
     return conditions.text(framework)
+
+
+def collect_static_members(paths: Iterable[Path]) -> dict[str, str]:
+    """Return the members of a pack that do not depend on a model, by their names.
+
+    Args:
+        paths: The shell scripts and yaml files with hyper-parameters.
+
+    Raises:
+        UserError: A file cannot be read, or is of another kind.
+    """
+    rules = load_rules()
+    parameters = collect_hyperparameters(paths, rules)
+    members = {"env": format_environment(rules), "pip": format_packages()}
+    if parameters:
+        members["hyperparameters/hyperparameters_static.json"] = json.dumps(parameters, indent=4)
+    return members
 
 
 def collect_hyperparameters(paths: Iterable[Path], rules: ConfigRules) -> dict[str, Any]:

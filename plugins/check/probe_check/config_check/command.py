@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import SEVERITY, DifferenceLevel
 from probe_check.config_check.pack_file import check_name, write_pack
 from probe_check.config_check.results import compare_and_write, is_pack
-from probe_check.config_check.rules import load_rules
 from probe_core import console
 from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
 from probe_core.cli.spelling import Command, option
@@ -66,22 +64,15 @@ def config_check(
 def _collect(files: Sequence[Path], output: Path, framework: str) -> int:
     """Write a pack of what can be collected without running the training."""
     check_name(output)
-    members = collect_static_members(files, framework)
+    members = {
+        **collection.collect_static_members(files),
+        "conditions.json": collection.format_conditions(framework),
+    }
     write_pack(output, members)
     if files and not any(name.startswith("hyperparameters/") for name in members):
         console.warn("the files name no hyper-parameters: no training command or value was recognised in them")
     console.show(f"wrote {make_printable(str(output))}: {', '.join(members)}")
     return EXIT_FINISHED
-
-
-def collect_static_members(files: Sequence[Path], framework: str) -> dict[str, str]:
-    """Return the members of a pack that is collected without running the training."""
-    rules = load_rules()
-    parameters = collection.collect_hyperparameters(files, rules)
-    members = {"env": collection.format_environment(rules), "pip": collection.format_packages()}
-    if parameters:
-        members["hyperparameters/hyperparameters_static.json"] = json.dumps(parameters, indent=4)
-    return {**members, "conditions.json": collection.format_conditions(framework)}
 
 
 def _compare(paths: Sequence[Path], output: Path | None, framework: str, fail_on: str | None) -> int:

@@ -137,8 +137,7 @@ def _compare_conditions(bench: Pack, cmp: Pack, rules: ConfigRules) -> ItemResul
          difference.condition.target, difference.level.value)
         for difference in differences
     )  # fmt: skip
-    level = find_worst_level(difference.level for difference in differences)
-    return ItemResult(PackItem.CONDITIONS, level, CONDITION_COLUMNS, rows, tuple(differences), is_compared)
+    return ItemResult(PackItem.CONDITIONS, CONDITION_COLUMNS, rows, tuple(differences), is_compared)
 
 
 def _list_judged_variables(bench: Pack, cmp: Pack, rules: ConfigRules) -> set[str]:

@@ -6,14 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind, place_in_order
 
-from probe_check.config_check.items import (
-    Cell,
-    ConfigDifference,
-    DifferenceLevel,
-    ItemResult,
-    PackItem,
-    find_worst_level,
-)
+from probe_check.config_check.items import Cell, ConfigDifference, DifferenceLevel, ItemResult, PackItem
 from probe_check.config_check.pack import normalize_package_name
 from probe_check.config_check.rules import ConfigRules, VariableRule
 
@@ -33,11 +26,9 @@ def compare_variables(bench: Mapping[str, str], cmp: Mapping[str, str], rules: C
     """
     sides = is_npu(bench, rules), is_npu(cmp, rules)
     results = [result for rule in rules.variables if (result := _compare_variable(rule, bench, cmp, sides)) is not None]
-    rows = tuple((*row, level.value) for row, _, level in results)
-    differences = tuple(difference for _, difference, _ in results)
-    return ItemResult(
-        PackItem.ENVIRONMENT, find_worst_level(level for *_, level in results), VARIABLE_COLUMNS, rows, differences
-    )
+    rows = tuple((*row, difference.level.value) for row, difference in results)
+    differences = tuple(difference for _, difference in results)
+    return ItemResult(PackItem.ENVIRONMENT, VARIABLE_COLUMNS, rows, differences)
 
 
 def is_npu(variables: Mapping[str, str], rules: ConfigRules) -> bool:
@@ -47,7 +38,7 @@ def is_npu(variables: Mapping[str, str], rules: ConfigRules) -> bool:
 
 def _compare_variable(
     rule: VariableRule, bench: Mapping[str, str], cmp: Mapping[str, str], sides: tuple[bool, bool]
-) -> tuple[tuple[Cell, ...], ConfigDifference, DifferenceLevel] | None:
+) -> tuple[tuple[Cell, ...], ConfigDifference] | None:
     """Return the row of a variable, its difference and its level; None if it does not differ."""
     names = rule.get_name(is_npu=sides[0]), rule.get_name(is_npu=sides[1])
     values = [variables.get(name, rule.default) if name else "" for name, variables in zip(names, (bench, cmp))]
@@ -60,7 +51,7 @@ def _compare_variable(
     condition = ConditionDifference(kind, shown_name, cmp_value, bench_value)
     place = place_in_order(kind.value, names[1])
     row = (names[0] or ONLY_CMP, names[1] or ONLY_BENCH, *values)
-    return row, ConfigDifference(PackItem.ENVIRONMENT, level, condition, place), level
+    return row, ConfigDifference(PackItem.ENVIRONMENT, level, condition, place)
 
 
 def compare_packages(
@@ -79,13 +70,7 @@ def compare_packages(
         (difference.condition.name, *_get_versions(difference.condition), difference.level.value)
         for difference in differences
     )
-    return ItemResult(
-        PackItem.PACKAGES,
-        find_worst_level(difference.level for difference in differences),
-        PACKAGE_COLUMNS,
-        rows,
-        differences,
-    )
+    return ItemResult(PackItem.PACKAGES, PACKAGE_COLUMNS, rows, differences)
 
 
 def _get_versions(condition: ConditionDifference) -> tuple[Cell, Cell]:

@@ -9,14 +9,7 @@ from difflib import SequenceMatcher
 
 from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind, place_in_order
 
-from probe_check.config_check.items import (
-    Cell,
-    ConfigDifference,
-    DifferenceLevel,
-    ItemResult,
-    PackItem,
-    find_worst_level,
-)
+from probe_check.config_check.items import Cell, ConfigDifference, DifferenceLevel, ItemResult, PackItem
 from probe_check.config_check.pack import Scalar
 from probe_check.config_check.rules import HIDDEN_TEXT, ConfigRules, normalize_parameter_name
 
@@ -60,8 +53,7 @@ def compare_hyperparameters(
             if level is not DifferenceLevel.PASS:
                 rows.append(_create_row(file, pair, bench, cmp, level, rules))
                 differences.append(_create_difference(pair, bench, cmp, level, rules))
-    level = find_worst_level(difference.level for difference in differences)
-    return ItemResult(PackItem.HYPERPARAMETERS, level, HYPERPARAMETER_COLUMNS, tuple(rows), tuple(differences))
+    return ItemResult(PackItem.HYPERPARAMETERS, HYPERPARAMETER_COLUMNS, tuple(rows), tuple(differences))
 
 
 def _get_row_sort_key(pair: _ParameterPair) -> tuple[str, str]:

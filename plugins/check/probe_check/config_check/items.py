@@ -69,7 +69,6 @@ class ItemResult:
 
     Attributes:
         item: The item.
-        level: The level of its worst row.
         columns: The headers of its table.
         rows: The rows of its table.
         differences: The rows that differ.
@@ -77,11 +76,15 @@ class ItemResult:
     """
 
     item: PackItem
-    level: DifferenceLevel
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     differences: tuple[ConfigDifference, ...]
     is_compared: bool = True
+
+    @property
+    def level(self) -> DifferenceLevel:
+        """The level of its worst row."""
+        return find_worst_level(difference.level for difference in self.differences)
 
 
 class GapKind(str, Enum):

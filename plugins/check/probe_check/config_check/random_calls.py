@@ -10,14 +10,7 @@ from functools import lru_cache
 
 from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind, place_in_order
 
-from probe_check.config_check.items import (
-    Cell,
-    ConfigDifference,
-    DifferenceLevel,
-    ItemResult,
-    PackItem,
-    find_worst_level,
-)
+from probe_check.config_check.items import Cell, ConfigDifference, DifferenceLevel, ItemResult, PackItem
 from probe_check.config_check.pack import Pack, RandomCalls
 from probe_check.config_check.rules import ConfigRules
 
@@ -67,8 +60,7 @@ def compare_random_calls(bench: Pack, cmp: Pack, rules: ConfigRules) -> ItemResu
                 rows.append((op, rank, *stacks, *pair.counts, pair.is_equal))
                 if not pair.is_equal:
                     differences.append(_create_difference(op, rank, pair))
-    level = find_worst_level(item.level for item in differences)
-    return ItemResult(PackItem.RANDOM, level, RANDOM_COLUMNS, tuple(rows), tuple(differences))
+    return ItemResult(PackItem.RANDOM, RANDOM_COLUMNS, tuple(rows), tuple(differences))
 
 
 def _create_difference(op: str, rank: int, pair: _RandomCallsPair) -> ConfigDifference:

@@ -8,14 +8,7 @@ from dataclasses import dataclass
 
 from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind, place_in_order
 
-from probe_check.config_check.items import (
-    Cell,
-    ConfigDifference,
-    DifferenceLevel,
-    ItemResult,
-    PackItem,
-    find_worst_level,
-)
+from probe_check.config_check.items import Cell, ConfigDifference, DifferenceLevel, ItemResult, PackItem
 from probe_check.config_check.pack import STATISTICS, Pack, PackStatistics, StepRank, Tree
 
 RELATIVE_COLUMNS = tuple(f"{name}_relative_diff" for name in STATISTICS)
@@ -79,9 +72,8 @@ def compare_inputs(bench: Pack, cmp: Pack) -> ItemResult:
             if not entry.is_equal:
                 kind = ConditionKind.BATCH_STATISTICS
                 differences.append(_create_difference(PackItem.DATASET, kind, DifferenceLevel.ERROR, place, entry))
-    level = find_worst_level(difference.level for difference in differences)
     is_compared = bool(_find_common_places(bench, cmp, PackItem.DATASET))
-    return ItemResult(PackItem.DATASET, level, INPUT_COLUMNS, tuple(rows), tuple(differences), is_compared)
+    return ItemResult(PackItem.DATASET, INPUT_COLUMNS, tuple(rows), tuple(differences), is_compared)
 
 
 def _find_common_places(bench: Pack, cmp: Pack, item: PackItem) -> list[StepRank]:
@@ -128,9 +120,8 @@ def compare_weights(bench: Pack, cmp: Pack) -> ItemResult:
                 is_one_sided = entry.bench is None or entry.cmp is None
                 level = DifferenceLevel.WARNING if is_one_sided else DifferenceLevel.ERROR
                 differences.append(_create_difference(PackItem.WEIGHTS, ConditionKind.WEIGHTS, level, place, entry))
-    level = find_worst_level(difference.level for difference in differences)
     is_compared = bool(_find_common_places(bench, cmp, PackItem.WEIGHTS))
-    return ItemResult(PackItem.WEIGHTS, level, WEIGHT_COLUMNS, tuple(rows), tuple(differences), is_compared)
+    return ItemResult(PackItem.WEIGHTS, WEIGHT_COLUMNS, tuple(rows), tuple(differences), is_compared)
 
 
 def _pair_weights(bench: Mapping[str, PackStatistics], cmp: Mapping[str, PackStatistics]) -> Iterator[_TensorEntry]:

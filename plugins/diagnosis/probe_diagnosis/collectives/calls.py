@@ -86,7 +86,7 @@ def load_apis() -> dict[str, CommunicationApi]:
     """Return the communication APIs by name."""
     loaded: dict[str, Any] = load_yaml(__package__, "apis.yaml")
     return {
-        name: CommunicationApi(name, tuple(entry.pop("arguments")), Flow(entry.pop("flow")), **entry)
+        name: CommunicationApi(name, **{**entry, "arguments": tuple(entry["arguments"]), "flow": Flow(entry["flow"])})
         for name, entry in loaded.items()
     }
 

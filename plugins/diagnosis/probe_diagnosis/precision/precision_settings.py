@@ -63,13 +63,9 @@ class PrecisionSettings:
 def load_settings() -> PrecisionSettings:
     """Return the content of ``precision.yaml``."""
     content = load_yaml(__package__, "precision.yaml")
-    products = {
-        name: Arrangement(arrangement) for arrangement, names in content.pop("products").items() for name in names
-    }
-    return PrecisionSettings(
-        products=products,
-        **{**content, **{name: frozenset(content[name]) for name in ("modules", "conditions")}},
-    )
+    products = {name: Arrangement(arrangement) for arrangement, names in content["products"].items() for name in names}
+    names = {name: frozenset(content[name]) for name in ("modules", "conditions")}
+    return PrecisionSettings(**{**content, **names, "products": products})
 
 
 def find_arrangement(key: str) -> Arrangement | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from probe_core.files.packaged import load_yaml
 
 Array = np.ndarray[Any, Any]
 
@@ -64,9 +65,7 @@ RAW_BYTES = DataType("raw bytes", "|u1", "", 8)
 @lru_cache(maxsize=1)
 def load_data_types() -> Mapping[int, DataType]:
     """Return the data types by their numbers."""
-    import yaml
-
-    table = yaml.safe_load(resources.files(__package__).joinpath("data_types.yaml").read_text("utf-8"))
+    table = load_yaml(__package__, "data_types.yaml")
     return {
         number: DataType(
             row["name"],

@@ -8,11 +8,10 @@ first of NCHW, NHWC, HWCN and CHWN that agrees with both.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
-from importlib import resources
 from math import prod
 from typing import NamedTuple
 
+from probe_core.files.packaged import load_yaml
 from probe_legacy.acl.data_types import Array
 
 PLAIN_LAYOUTS = ("NCHW", "NHWC", "HWCN", "CHWN")
@@ -51,18 +50,9 @@ class Shapes(NamedTuple):
     groups: int = 0
 
 
-@lru_cache(maxsize=512)
 def format_name(number: int) -> str:
     """Return the name of a layout by its number."""
-    return _load_formats().get(number, f"unknown layout {number}")
-
-
-@lru_cache(maxsize=1)
-def _load_formats() -> dict[int, str]:
-    import yaml
-
-    names: dict[int, str] = yaml.safe_load(resources.files(__package__).joinpath("formats.yaml").read_text("utf-8"))
-    return names
+    return str(load_yaml(__package__, "formats.yaml").get(number, f"unknown layout {number}"))
 
 
 def place(array: Array, layout: str, host: Shapes, wanted: str = HOST_LAYOUT) -> ArrayInLayout:

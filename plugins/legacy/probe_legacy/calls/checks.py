@@ -37,12 +37,7 @@ def check_file_path(path: Any, has_directory: bool = False) -> Path:
     Raises:
         UserError: It is no path, or an existing directory, or lacks the suffix.
     """
-    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-        raise UserError(
-            f"set_dump_path needs the path of a file, not {path!r:.40}.",
-            'For example set_dump_path("./npu_dump.pkl").',
-        )
-    real = Path(os.path.realpath(path))
+    real = _resolve(path, "file", "./npu_dump.pkl")
     if real.is_dir():
         raise UserError(
             f"set_dump_path needs a file, and {real} is a directory.", f'For example "{real}/npu_dump.pkl".'
@@ -53,6 +48,14 @@ def check_file_path(path: Any, has_directory: bool = False) -> Path:
             f'For example "{real.name}.pkl"; the tensors are written to the directory {real.name}.',
         )
     return real
+
+
+def _resolve(path: Any, kind: str, example: str) -> Path:
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise UserError(
+            f"set_dump_path needs the path of a {kind}, not {path!r:.40}.", f'For example set_dump_path("{example}").'
+        )
+    return Path(os.path.realpath(path))
 
 
 def check_mode(mode: Any, scope: Any, api_list: Any) -> str:
@@ -111,12 +114,7 @@ def check_directory_path(path: Any) -> Path:
     Raises:
         UserError: It is no path, or an existing file.
     """
-    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-        raise UserError(
-            f"set_dump_path needs the path of a directory, not {path!r:.40}.",
-            'For example set_dump_path("./npu").',
-        )
-    real = Path(os.path.realpath(path))
+    real = _resolve(path, "directory", "./npu")
     if real.is_file():
         raise UserError(
             f"set_dump_path needs a directory from 3.0 on, and {real} is a file.",

@@ -57,6 +57,11 @@ def compare(
     _write(files, Path(output_path), auto_analyze, suffix, fuzzy_match)
 
 
+def _flush() -> None:
+    for flush in before:
+        flush()
+
+
 Files = tuple[Path, Path, Path, Path]
 """The files of both dumps, and the directories of their tensors."""
 
@@ -67,8 +72,7 @@ def _write(files: Files, output: Path, advise: bool, suffix: str, fuzzy: bool) -
     from probe_legacy.compare.files import write_csv
     from probe_legacy.compare.ptdbg_table import create_ptdbg_table, format_advice
 
-    for flush in before:
-        flush()
+    _flush()
     with tempfile.TemporaryDirectory(prefix="probe_") as place:
         npu_dump = _link_next_to_data(files[0], files[2], Path(place, "npu"))
         bench_dump = _link_next_to_data(files[1], files[3], Path(place, "bench"))
@@ -112,8 +116,7 @@ def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str
     """
     if unknown := kwargs.keys() - OPTIONS:
         raise UserError(f"compare_distributed takes no {min(unknown)}.", "It takes:", OPTIONS)
-    for flush in before:
-        flush()
+    _flush()
     npu_ranks, bench_ranks = _find_ranks(npu_dump_dir), _find_ranks(bench_dump_dir)
     matches = match_ranks(npu_ranks, bench_ranks)
     if not len(npu_ranks) == len(bench_ranks) == len(matches):
@@ -158,8 +161,7 @@ def parse(pkl_file: str, module_name_prefix: str) -> None:
     from probe_core import console
     from probe_legacy.parse_command import format_ptdbg_file
 
-    for flush in before:
-        flush()
+    _flush()
     for line in format_ptdbg_file(_check_path(pkl_file, "pkl_file"), module_name_prefix):
         console.show(line)
 
@@ -180,8 +182,7 @@ def compare_values(npu_pkl_path: str, bench_pkl_path: str, output_path: str, sha
     from probe_legacy.compare.hooks_table import create_hooks_table
 
     _check_flags(output_path, shape_flag=shape_flag)
-    for flush in before:
-        flush()
+    _flush()
     files = _check_path(npu_pkl_path, "npu_pkl_path"), _check_path(bench_pkl_path, "bench_pkl_path")
     table = create_hooks_table(*files, with_shapes=shape_flag)
     make_directory(Path(output_path).absolute().parent)

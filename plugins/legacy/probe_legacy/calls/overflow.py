@@ -59,7 +59,9 @@ class OverflowCheck:
 
     def has_overflowed(self, results: Any) -> bool:
         """Return True if a call has overflowed: by the device's flag, or else by its results."""
-        return self.flags() if self.flags is not None else any(map(_is_bad, iterate_leaves(results)))
+        if self.flags is not None:
+            return self.flags()
+        return any(_is_bad(value) for _, value in iterate_places(results, ""))
 
     def write(self, name: str, inputs: Any, outputs: Any, stack: Stack) -> Path:
         """Write an overflowing call to a file of its own, and return the file."""
@@ -158,15 +160,6 @@ class OverflowCalls(TorchCallRecorder):
 
     def begin(self, *_: Any, **__: Any) -> None:
         """Leave out a collective, whose results arrive later."""
-
-
-def iterate_leaves(value: Any) -> Iterator[Any]:
-    """Yield the values in lists and tuples."""
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from iterate_leaves(item)
-    else:
-        yield value
 
 
 def iterate_places(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:

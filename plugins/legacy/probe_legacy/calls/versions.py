@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import write_text
+from probe_core.files.packaged import load_yaml
 
 PARTIAL_MODES = ("list", "range")
 """Modes that record parts of a program."""
@@ -71,8 +69,8 @@ def write_operators(version: Version, path: Path) -> None:
 
 def load_operators(version: str) -> dict[str, list[str]]:
     """Return the names of the operators that a version wrapped, by families."""
-    differences = _load_yaml(__package__, "ops.yaml")[version]
-    today = _load_yaml("probe_pytorch.capture", "support_wrap_ops.yaml")
+    differences = load_yaml(__package__, "ops.yaml")[version]
+    today = load_yaml("probe_pytorch.capture", "support_wrap_ops.yaml")
     return {family: _apply_difference(names or [], differences.get(family, {})) for family, names in today.items()}
 
 
@@ -83,10 +81,3 @@ def _apply_difference(names: list[str], difference: Mapping[str, list[str]]) -> 
     begins = tuple(name.removesuffix("*") for name in removed if name.endswith(".*"))
     remaining = [name for name in names if name not in removed and not (begins and name.startswith(begins))]
     return [*remaining, *difference.get("more", [])]
-
-
-@lru_cache(maxsize=4)
-def _load_yaml(package: str, name: str) -> Any:
-    import yaml
-
-    return yaml.safe_load(resources.files(package).joinpath(name).read_text("utf-8"))

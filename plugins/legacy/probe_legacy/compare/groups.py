@@ -69,24 +69,23 @@ def split_by_output(rows: Iterable[OldRow | OldStack]) -> Iterator[RowGroup]:
 
 def split_by_stack(rows: Iterable[OldRow | OldStack]) -> Iterator[RowGroup]:
     """Yield groups that end with a call stack (mode api_stack of ptdbg_ascend)."""
-    group = RowGroup()
-    for row in rows:
-        _add(group, row)
-        if isinstance(row, OldStack):
-            if group.rows:
-                yield group
-            group = RowGroup()
-    if group.rows:
-        yield group
+    return _split_after(rows, lambda row, group: isinstance(row, OldStack))
 
 
 def split_after_output(rows: Iterable[OldRow | OldStack]) -> Iterator[RowGroup]:
     """Yield groups that end with the first output (torch_npu.hooks); a second output is a group."""
+    return _split_after(rows, lambda row, group: OUTPUT in row.name and bool(group.rows))
+
+
+def _split_after(
+    rows: Iterable[OldRow | OldStack], is_end: Callable[[OldRow | OldStack, RowGroup], bool]
+) -> Iterator[RowGroup]:
     group = RowGroup()
     for row in rows:
         _add(group, row)
-        if OUTPUT in row.name and group.rows:
-            yield group
+        if is_end(row, group):
+            if group.rows:
+                yield group
             group = RowGroup()
     if group.rows:
         yield group

@@ -39,7 +39,7 @@ def create_later_table(dumps: Dumps, release: Release, fuzzy: bool) -> LegacyTab
     for group, partner in align_groups(dumps[0].iterate_groups(), dumps[1].iterate_groups(), rule):
         first = len(rows)
         for index, (row, bench_row) in enumerate(_pair_rows(group, partner)):
-            cells = [*_list_names(row, bench_row), *make.write_cells(row, bench_row)]
+            cells = [*list_names(row, bench_row), *make.write_cells(row, bench_row)]
             if has_stacks:
                 is_told = index == 0 and (partner is None or partner.frames is not None)
                 frames = group.frames if is_told else None
@@ -65,7 +65,8 @@ def _pair_rows(group: RowGroup, partner: RowGroup | None) -> Rows:
     return rows
 
 
-def _list_names(row: OldRow, bench_row: OldRow | None) -> Cells:
+def list_names(row: OldRow, bench_row: OldRow | None) -> Cells:
+    """Return the cells of the names, dtypes and shapes of a row and its partner."""
     missing = get_message("not_available")
     if bench_row is None:
         return [row.name, missing, row.dtype, missing, str(row.shape), missing]

@@ -18,7 +18,7 @@ from probe_legacy.compare.dump import (
     open_dump,
 )
 from probe_legacy.compare.groups import OldRow, align_groups
-from probe_legacy.compare.later_table import create_later_table
+from probe_legacy.compare.later_table import create_later_table, list_names
 from probe_legacy.compare.measures import judge_ptdbg, measure_ptdbg
 from probe_legacy.compare.words import get_entry, get_message
 
@@ -72,15 +72,13 @@ def _make_cells(
 ) -> Cells:
     missing = get_message("not_available")
     if bench_row is None:
-        names: Cells = [row.name, missing, row.dtype, missing, str(row.shape), missing]
         cosine, difference, note = missing, missing, get_message("no_bench")
     else:
-        names = [row.name, bench_row.name, row.dtype, bench_row.dtype, str(row.shape), str(bench_row.shape)]
         cosine, difference, note = _measure_row(row, bench_row, dumps)
     statistics: Cells = []
     if has_statistics:
         statistics = [*_list_statistics(row.statistics), *_list_statistics(bench_row.statistics if bench_row else ())]
-    return [*names, cosine, difference, *statistics, judge_ptdbg(cosine, difference), note]
+    return [*list_names(row, bench_row), cosine, difference, *statistics, judge_ptdbg(cosine, difference), note]
 
 
 def _list_statistics(statistics: Sequence[Any]) -> Cells:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
-
-@lru_cache(maxsize=1)
-def _load_tables() -> dict[str, dict[str, Any]]:
-    import yaml
-
-    loaded: dict[str, dict[str, Any]] = yaml.safe_load(files(__package__).joinpath("tables.yaml").read_text("utf-8"))
-    return loaded
+from probe_core.files.packaged import load_yaml
 
 
 def get_entry(table: str, name: str) -> Any:
     """Return an entry of ``tables.yaml``."""
-    return _load_tables()[table][name]
+    return load_yaml(__package__, "tables.yaml")[table][name]
 
 
 def get_message(name: str, **fields: object) -> str:

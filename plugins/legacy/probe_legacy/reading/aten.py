@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib import resources
-from typing import Any
+
+from probe_core.files.packaged import load_yaml
 
 ATEN = "Aten"
 """The scope of Aten operators."""
@@ -19,7 +19,7 @@ def find_operators(aten: str) -> Sequence[str]:
         aten: The name of the Aten operator, with or without an overload such as ``.Tensor``.
     """
     name = aten.partition(".")[0]
-    table = _load_table()
+    table = load_yaml(__package__, "aten.yaml")
     if (listed := table["operators"].get(name)) is not None:
         operators: list[str] = listed
         return operators
@@ -36,7 +36,7 @@ def place_of(aten: str, operator: str, path: str) -> str | None:
         path: The place of the argument in the Aten operator, such as ``0`` or ``1.0``.
     """
     name = aten.partition(".")[0]
-    places: dict[int, int] | None = _load_table()["arguments"].get(name)
+    places: dict[int, int] | None = load_yaml(__package__, "aten.yaml")["arguments"].get(name)
     if places is None or operator == name:
         return path
     first, _, rest = path.partition(".")
@@ -59,11 +59,3 @@ def _strip_affixes(name: str, parts: dict[str, list[str]]) -> str:
             if name.endswith(part) and len(name) > len(part):
                 name, is_changed = name.removesuffix(part), True
     return name
-
-
-@lru_cache(maxsize=1)
-def _load_table() -> dict[str, Any]:
-    import yaml
-
-    loaded: dict[str, Any] = yaml.safe_load(resources.files(__package__).joinpath("aten.yaml").read_text("utf-8"))
-    return loaded

@@ -8,11 +8,11 @@ has many rows, so parsed calls and places are cached.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
-from importlib import resources
 from typing import NamedTuple
 
+from probe_core.files.packaged import load_yaml
 from probe_core.model import Side
 
 STACK = "stack_info"
@@ -63,14 +63,6 @@ def parse_ptdbg_name(name: str) -> RowName | None:
     text, side, path = parts.groups()
     call = _parse_ptdbg_call(text)
     return (call, _format_place(side, path)) if call else None
-
-
-def parse_hooks_name(name: str) -> RowName | None:
-    """Return the parts of a row's name in a file of torch_npu.hooks; None if it has another form.
-
-    The tool writes ``input`` for the gradients of inputs, which are outputs of the backward call.
-    """
-    return parse_unnumbered_name(drop_number(name))
 
 
 def drop_number(name: str) -> str:
@@ -155,16 +147,6 @@ def parse_place(place: str) -> tuple[Side, str]:
 def _translate_head(text: str, joint: str) -> str:
     """Return the API or the module of a name in the form of probe."""
     family, _, rest = text.partition(joint)
-    if rest and (scope := load_families().get(family)):
+    if rest and (scope := load_yaml(__package__, "families.yaml").get(family)):
         return f"{scope}.{rest}"
     return f"Module.{rest if family == 'Module' and rest else text}"
-
-
-@lru_cache(maxsize=1)
-def load_families() -> Mapping[str, str]:
-    """Return the scope of each family."""
-    import yaml
-
-    text = resources.files(__package__).joinpath("families.yaml").read_text("utf-8")
-    table: dict[str, str] = yaml.safe_load(text)
-    return table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from probe_precheck.settings import release_named
@@ -16,12 +15,6 @@ NON_RELEASE_SECTIONS = (FIRST_STAGE, "mint_stage", "solo")
 """Names of sections that are no release."""
 
 
-@cache
-def _load_all() -> dict[str, Any]:
-    loaded: dict[str, Any] = load_yaml(__package__, "thresholds.yaml")
-    return loaded
-
-
 def load_first_stage() -> Mapping[str, Any]:
     """Return the thresholds of the first stage, which are the same in every release."""
     return load_section(FIRST_STAGE)
@@ -29,7 +22,7 @@ def load_first_stage() -> Mapping[str, Any]:
 
 def load_section(name: str) -> Mapping[str, Any]:
     """Return a section that is the same in every release."""
-    limits: Mapping[str, Any] = _load_all()[name]
+    limits: Mapping[str, Any] = load_yaml(__package__, "thresholds.yaml")[name]
     return limits
 
 
@@ -43,14 +36,15 @@ def load_thresholds(release: str, standard: str) -> Mapping[str, Any]:
     Raises:
         UserError: There is no such release.
     """
-    releases, release = [name for name in _load_all() if name not in NON_RELEASE_SECTIONS], release_named(release)
+    thresholds, release = load_yaml(__package__, "thresholds.yaml"), release_named(release)
+    releases = [name for name in thresholds if name not in NON_RELEASE_SECTIONS]
     if release not in releases:
         raise UserError(
             f'There are no thresholds of a release "{release}", so nothing can be judged by them.',
             "Choose one of:",
             releases,
         )
-    limits: Mapping[str, Any] = _load_all()[release][standard]
+    limits: Mapping[str, Any] = thresholds[release][standard]
     return limits
 
 

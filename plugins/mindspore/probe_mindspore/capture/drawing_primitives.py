@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal, Union
 
-import yaml
-
+from probe_core.files.packaged import load_yaml
 from probe_mindspore import compat
 
 Unseeded = Union[int, Literal["never", "always"]]
@@ -82,13 +80,9 @@ def _has_seeds(kind: type, name: str, primitive: Any) -> bool:
 
 
 @cache
-def _load_rules() -> Any:
-    return yaml.safe_load((files("probe_mindspore.capture") / "draws.yaml").read_text("utf-8"))
-
-
-@cache
 def _load_default_rule() -> DrawRule:
-    return DrawRule(tuple(_load_rules()["seeds"]), None, _load_rules()["unseeded"])
+    rules = load_yaml(__package__, "draws.yaml")
+    return DrawRule(tuple(rules["seeds"]), None, rules["unseeded"])
 
 
 @cache
@@ -96,7 +90,7 @@ def _load_exceptions() -> dict[str, DrawRule]:
     """Return the rules of primitives that differ from the default, by their names."""
     default = _load_default_rule()
     rules = {}
-    for name, fields in _load_rules()["primitives"].items():
+    for name, fields in load_yaml(__package__, "draws.yaml")["primitives"].items():
         seeds = tuple(fields.get("seeds", default.seeds))
         rules[name] = DrawRule(seeds, fields.get("input"), fields.get("unseeded", default.unseeded))
     return rules

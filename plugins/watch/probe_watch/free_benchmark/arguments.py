@@ -44,6 +44,17 @@ def map_tensors(function: Callable[[Any], Any], value: Any, kind: type, depth: i
     return value
 
 
+def map_results(function: Callable[[Any, Any], Any], original: Any, changed: Any, kind: type) -> Any:
+    """Return the first of two results, in which the function of each tensor and its partner replaces the tensor."""
+    if isinstance(original, kind):
+        return function(original, changed)
+    if isinstance(original, (list, tuple)) and isinstance(changed, (list, tuple)):
+        items = [map_results(function, first, second, kind) for first, second in zip(original, changed)]
+        create: Any = type(original)
+        return create(*items) if hasattr(original, "_fields") else create(items)
+    return original
+
+
 def choose_change(
     values: Iterable[Any], kinds: type | tuple[type, ...], is_wanted: Callable[[Any], bool],
     change: Callable[[Any], Any],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -36,10 +36,11 @@ class TensorComparison(Protocol):
         """Return the outcome of the comparison with the result of the CPU."""
 
 
+@dataclass(slots=True)
 class BenchmarkJudge:
     """The comparison of the results of second runs with those of the program.
 
-    Args:
+    Attributes:
         settings: The settings of the task.
         thresholds: The thresholds.
         report: A function that receives the name of a call, with its phase, and each of its outcomes.
@@ -48,21 +49,12 @@ class BenchmarkJudge:
         tensors: The comparison of tensors.
     """
 
-    def __init__(
-        self,
-        settings: BenchmarkSettings,
-        thresholds: Thresholds,
-        report: Callable[[str, OutputComparison], None],
-        skip: Callable[[str, Skip], None],
-        preheat: Preheat | None,
-        tensors: TensorComparison,
-    ) -> None:
-        self._settings = settings
-        self._thresholds = thresholds
-        self.report = report
-        self._skip = skip
-        self._preheat = preheat
-        self._tensors = tensors
+    settings: BenchmarkSettings
+    thresholds: Thresholds
+    report: Callable[[str, OutputComparison], None]
+    skip: Callable[[str, Skip], None]
+    preheat: Preheat | None
+    tensors: TensorComparison
 
     def judge(self, name: str, results: Sequence[tuple[int | None, Any, Any, Any]], *, is_sample: bool) -> None:
         """Compare results of the program and of the second runs, and report the outcomes.
@@ -73,7 +65,7 @@ class BenchmarkJudge:
                 changed run, and that of the run on the CPU or None.
             is_sample: True for a sample of preheating.
         """
-        key = f"{name}.{self._settings.stage.value}"
+        key = f"{name}.{self.settings.stage.value}"
         api = name.rpartition(".")[0]
         try:
             for place, original, changed, reference in results:
@@ -83,11 +75,11 @@ class BenchmarkJudge:
                 for outcome in outcomes:
                     self.report(key, outcome if place is None else replace(outcome, index=place))
         except NotComparable:
-            self._skip(name, Skip.COMPARISON)
+            self.skip(name, Skip.COMPARISON)
         except Exception:  # the result must reach the program whatever the error
-            self._skip(name, Skip.FAILED)
-        if is_sample and self._preheat is not None:
-            self._preheat.end_sample(self._settings.mode, api)
+            self.skip(name, Skip.FAILED)
+        if is_sample and self.preheat is not None:
+            self.preheat.end_sample(self.settings.mode, api)
 
     def judge_gradients(
         self,
@@ -118,31 +110,31 @@ class BenchmarkJudge:
     def _list_outcomes(
         self, original: Any, changed: Any, compare: Callable[..., OutputComparison | None]
     ) -> list[OutputComparison]:
-        return compare_outputs(original, changed, compare, self._thresholds, self._tensors.tensor_type)
+        return compare_outputs(original, changed, compare, self.thresholds, self.tensors.tensor_type)
 
     def _compare(self, api: str, original: Any, changed: Any) -> OutputComparison | None:
-        tensors, thresholds = self._tensors, self._thresholds
+        tensors, thresholds = self.tensors, self.thresholds
         dtype = tensors.name_dtype(original)
-        mode = self._settings.mode
+        mode = self.settings.mode
         if not tensors.is_inexact(original) and mode not in (ChangeMode.NO_CHANGE, ChangeMode.TO_CPU):
             return None  # positions and truth values have no ratio
-        if mode is ChangeMode.TO_CPU and self._preheat is None:
+        if mode is ChangeMode.TO_CPU and self.preheat is None:
             return tensors.compare_with_cpu(original, changed, thresholds.get_cpu_limits(dtype))
-        floor = thresholds.get_floor(self._settings.stage, tensors.name_dtype(changed))
-        if self._preheat is None:
+        floor = thresholds.get_floor(self.settings.stage, tensors.name_dtype(changed))
+        if self.preheat is None:
             limit = thresholds.get_ratio_limit(mode, dtype)
         else:
-            limit = self._preheat.limit(mode, api, dtype)
+            limit = self.preheat.limit(mode, api, dtype)
         return tensors.compare_on_device(original, changed, floor, limit)
 
     def _add_samples(self, api: str, outcomes: list[OutputComparison], original: Any, reference: Any) -> None:
         """Pass the ratios of a sample to preheating, each with the comparison with the CPU."""
-        assert self._preheat is not None
+        assert self.preheat is not None
 
         def compare(actual: Any, expected: Any) -> OutputComparison:
-            limits = self._thresholds.get_cpu_limits(self._tensors.name_dtype(actual))
-            return self._tensors.compare_with_cpu(actual, expected, limits)
+            limits = self.thresholds.get_cpu_limits(self.tensors.name_dtype(actual))
+            return self.tensors.compare_with_cpu(actual, expected, limits)
 
         for outcome, expected in zip(outcomes, self._list_outcomes(original, reference, compare)):
             if outcome.ratio is not None:
-                self._preheat.add(api, outcome.dtype_name, outcome.ratio, agrees_with_cpu=expected.consistent)
+                self.preheat.add(api, outcome.dtype_name, outcome.ratio, agrees_with_cpu=expected.consistent)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from probe_recording.messages import note
+
 from probe_core.errors import format_count, format_list
-from probe_core.safe_text import escape_invisible
 from probe_watch.free_benchmark.outcome import OutputComparison, Skip
 from probe_watch.free_benchmark.settings import BenchmarkSettings, Handler
 from probe_watch.free_benchmark.table import FILE
@@ -45,14 +44,6 @@ class BenchmarkCounts:
     def skip(self, name: str, reason: Skip) -> None:
         """Count a call, named without phase, that was not examined."""
         self.skipped.setdefault(reason, Counter())[name.rpartition(".")[0]] += 1
-
-
-def note(text: str) -> None:
-    """Print one line, made safe for a terminal; a full or closed stderr is ignored."""
-    if sys.stderr is not None:
-        with suppress(OSError, ValueError):
-            sys.stderr.write(f"{escape_invisible(text)}\n")
-            sys.stderr.flush()
 
 
 def summarize(counts: BenchmarkCounts, settings: BenchmarkSettings, root: Path) -> None:

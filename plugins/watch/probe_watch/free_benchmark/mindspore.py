@@ -12,7 +12,7 @@ from mindspore import Parameter, Tensor
 from probe_recording.api import InterceptedCall
 
 from probe_core.errors import UserError
-from probe_watch.free_benchmark.arguments import UnsupportedTensor
+from probe_watch.free_benchmark.arguments import UnsupportedTensor, map_results
 from probe_watch.free_benchmark.benchmark import Benchmark, GradientSwitch
 from probe_watch.free_benchmark.mindspore_repetition import Repetition, create_repetition
 from probe_watch.free_benchmark.mindspore_tensors import MindSporeComparison, iterate_mindspore_tensors
@@ -144,7 +144,7 @@ class MindSporeBenchmark(Benchmark):
             self.judge.judge(call.name, [(None, *written, expected)], is_sample=plan.is_sample)
             if self.settings.handler is Handler.FIX:
                 arguments = {id(tensor) for tensor in iterate_mindspore_tensors((call.args, call.kwargs))}
-                return _fix_result(original, changed, arguments)
+                return map_results(partial(_fix_tensor, arguments=arguments), original, changed, Tensor)
         return original
 
     # -- backward --------------------------------------------------------------------------
@@ -191,17 +191,11 @@ def _select_written(call: InterceptedCall, result: Any, args: tuple[Any, ...]) -
     return tuple(arg if isinstance(arg, Parameter) else None for arg in args)
 
 
-def _fix_result(original: Any, changed: Any, arguments: set[int]) -> Any:
-    """Return the second result in the dtypes of the program's; results that are arguments are kept."""
-    if isinstance(original, Tensor):
-        if not isinstance(changed, Tensor) or original.shape != changed.shape or id(original) in arguments:
-            return original
-        return changed if changed.dtype == original.dtype else changed.astype(original.dtype)
-    if isinstance(original, (list, tuple)) and isinstance(changed, (list, tuple)):
-        items = [_fix_result(first, second, arguments) for first, second in zip(original, changed)]
-        kind: Any = type(original)
-        return kind(*items) if hasattr(original, "_fields") else kind(items)
-    return original
+def _fix_tensor(original: Tensor, changed: Any, arguments: set[int]) -> Tensor:
+    """Return the second result in the dtype of the program's; a result that is an argument is kept."""
+    if not isinstance(changed, Tensor) or original.shape != changed.shape or id(original) in arguments:
+        return original
+    return changed if changed.dtype == original.dtype else changed.astype(original.dtype)
 
 
 def _check(settings: BenchmarkSettings) -> None:

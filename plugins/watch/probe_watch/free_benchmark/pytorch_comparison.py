@@ -75,33 +75,11 @@ def _compute_chunk_ratio(original: torch.Tensor, changed: torch.Tensor, floor: f
     return max(largest, 1 / least if least else math.inf)
 
 
-def compare_on_device(original: torch.Tensor, changed: torch.Tensor, floor: float, limit: float) -> OutputComparison:
-    """Return the outcome of the comparison on the device.
-
-    Args:
-        original: The output of the program.
-        changed: The output of the second run.
-        floor: The smallest magnitude that is distinguished from 0.
-        limit: The largest ratio of consistent outputs.
-    """
-    outcome = OutputComparison(True, str(original.dtype), str(original.shape), OutputDifference.RATIO)
-    ratio = compute_norm_ratio(original, changed, floor)
-    if isinstance(ratio, OutputDifference):
-        return replace(outcome, consistent=False, difference=ratio)
-    return replace(outcome, consistent=ratio <= limit, ratio=ratio)
-
-
 def _copy_to_host(tensor: torch.Tensor) -> Array:
     """Return a copy of a tensor as float64, or complex128."""
     wide = torch.complex128 if tensor.is_complex() else torch.float64
     array: Array = tensor.detach().cpu().resolve_conj().resolve_neg().to(wide).numpy()
     return array
-
-
-def compare_with_cpu(original: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> OutputComparison:
-    """Return the outcome of the comparison with the CPU, which has no ratio."""
-    consistent = is_close_to_cpu(_copy_to_host(original), _copy_to_host(reference), limits)
-    return OutputComparison(consistent, str(original.dtype), str(original.shape))
 
 
 class TorchComparison:
@@ -117,14 +95,26 @@ class TorchComparison:
         """Return True for floating and complex tensors."""
         return tensor.is_floating_point() or tensor.is_complex()
 
+    @torch.no_grad()
     def compare_on_device(
         self, original: torch.Tensor, changed: torch.Tensor, floor: float, limit: float
     ) -> OutputComparison:
-        """Return the outcome of the comparison by ratios, on the device."""
-        with torch.no_grad():
-            return compare_on_device(original, changed, floor, limit)
+        """Return the outcome of the comparison on the device.
 
+        Args:
+            original: The output of the program.
+            changed: The output of the second run.
+            floor: The smallest magnitude that is distinguished from 0.
+            limit: The largest ratio of consistent outputs.
+        """
+        outcome = OutputComparison(True, str(original.dtype), str(original.shape), OutputDifference.RATIO)
+        ratio = compute_norm_ratio(original, changed, floor)
+        if isinstance(ratio, OutputDifference):
+            return replace(outcome, consistent=False, difference=ratio)
+        return replace(outcome, consistent=ratio <= limit, ratio=ratio)
+
+    @torch.no_grad()
     def compare_with_cpu(self, original: torch.Tensor, reference: torch.Tensor, limits: CpuLimits) -> OutputComparison:
-        """Return the outcome of the comparison with the result of the CPU."""
-        with torch.no_grad():
-            return compare_with_cpu(original, reference, limits)
+        """Return the outcome of the comparison with the CPU, which has no ratio."""
+        consistent = is_close_to_cpu(_copy_to_host(original), _copy_to_host(reference), limits)
+        return OutputComparison(consistent, str(original.dtype), str(original.shape))

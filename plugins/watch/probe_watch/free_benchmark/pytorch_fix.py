@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from probe_recording.api import InterceptedCall
 
+from probe_watch.free_benchmark.arguments import map_results
 from probe_watch.free_benchmark.pytorch_arguments import iterate_torch_tensors
 
 
@@ -21,21 +23,10 @@ def fix_result(call: InterceptedCall, original: Any, changed: Any) -> Any:
         changed: The result of its second run, of the same structure.
     """
     arguments = {id(tensor) for tensor in iterate_torch_tensors((call.args, call.kwargs))} if call.writes else set()
-    return _convert_result(original, changed, arguments)
+    return map_results(partial(_convert_tensor, arguments=arguments), original, changed, torch.Tensor)
 
 
-def _convert_result(original: Any, changed: Any, arguments: set[int]) -> Any:
-    if isinstance(original, torch.Tensor):
-        if not isinstance(changed, torch.Tensor) or original.shape != changed.shape:
-            return original
-        if id(original) in arguments:
-            return original.copy_(changed)
-        return changed.to(original)
-    if isinstance(original, (list, tuple)) and isinstance(changed, (list, tuple)):
-        items = [_convert_result(first, second, arguments) for first, second in zip(original, changed)]
-        is_named = isinstance(original, tuple) and type(original) is not tuple
-        if not is_named:
-            return type(original)(items)
-        named: Any = type(original)
-        return named(*items) if hasattr(original, "_fields") else named(items)
-    return original
+def _convert_tensor(original: torch.Tensor, changed: Any, arguments: set[int]) -> torch.Tensor:
+    if not isinstance(changed, torch.Tensor) or original.shape != changed.shape:
+        return original
+    return original.copy_(changed) if id(original) in arguments else changed.to(original)

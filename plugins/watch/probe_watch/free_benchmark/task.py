@@ -10,6 +10,7 @@ from probe_recording.api import Config, InterceptedCall, TaskRecorder
 from probe_recording.directory import SINGLE, Lock, remove_earlier_steps
 from probe_recording.interceptors import new_interceptor
 from probe_recording.interrupts import defer_interrupts
+from probe_recording.messages import note
 
 from probe_core.errors import UserError
 from probe_watch.free_benchmark import messages
@@ -127,7 +128,7 @@ class FreeBenchmark(TaskRecorder):
             self._lock = Lock(self._root, self._label)
             count = self.process.process_count
             for sentence in remove_earlier_steps(self._root, self._label, self.current_step, count):
-                messages.note(sentence)
+                note(sentence)
         if self._table is None:
             self._table = BenchmarkTable(self._make_directory())
 
@@ -154,7 +155,7 @@ class FreeBenchmark(TaskRecorder):
             self._table.add(row)
         except (OSError, UserError) as error:
             self._is_lost = True
-            messages.note(f"probe: {self._make_directory() / FILE} cannot be written, so later rows are lost: {error}")
+            note(f"probe: {self._make_directory() / FILE} cannot be written, so later rows are lost: {error}")
 
 
 def _create_benchmark(framework: str, *arguments: Any) -> Benchmark:

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from typing import Any
 
+from probe_core.files.packaged import load_yaml
 from probe_watch.free_benchmark.settings import ChangeMode, Stage
 
 
@@ -79,20 +78,6 @@ class Thresholds:
 @cache
 def load_thresholds() -> Thresholds:
     """Return the thresholds of this package."""
-    import yaml
-
-    text = (files("probe_watch.free_benchmark") / "thresholds.yaml").read_text("utf-8")
-    fields: dict[str, Any] = yaml.safe_load(text)
-    return Thresholds(
-        noise=fields["noise"],
-        other_noise=fields["other_noise"],
-        backward_floor=fields["backward_floor"],
-        ratio=fields["ratio"],
-        other_ratio=fields["other_ratio"],
-        unchanged_ratio=fields["unchanged_ratio"],
-        cpu={dtype: CpuLimits(**limits) for dtype, limits in fields["cpu"].items()},
-        preheat_ratio=fields["preheat"]["ratio"],
-        preheat_factor=fields["preheat"]["factor"],
-        number_relative=fields["numbers"]["relative"],
-        number_absolute=fields["numbers"]["absolute"],
-    )
+    fields = load_yaml(__package__, "thresholds.yaml")
+    cpu = {dtype: CpuLimits(**limits) for dtype, limits in fields["cpu"].items()}
+    return Thresholds(**{**fields, "cpu": cpu})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from probe_watch.grad_probe import sentences
@@ -17,19 +18,13 @@ def convert_to_json(
     ranks: Sequence[RankComparison], suspects: Sequence[GradientSuspect], main: GradientSuspect | None
 ) -> dict[str, Any]:
     """Return the verdict, its numbers and its limits."""
-    rules = load_rules()
     return {
         "schema": SCHEMA,
         "verdict": "AGREE" if main is None else "SUSPICIOUS",
         "sentence": sentences.format_verdict(ranks, main),
         "finding": None if main is None else _convert_suspect(main),
         "findings": [_convert_suspect(suspect) for suspect in suspects],
-        "limits": {
-            "first_similarity": rules.first_similarity,
-            "similarity_drop": rules.similarity_drop,
-            "norm_ratio": rules.norm_ratio,
-            "negligible_norm": rules.negligible_norm,
-        },
+        "limits": asdict(load_rules()),
         "ranks": [_convert_rank(rank) for rank in ranks],
         "not_compared": [
             {"parameter": name, "reason": pair.gap and pair.gap.value, "detail": pair.detail, "steps": count}

@@ -9,11 +9,12 @@ from probe_core.files.atomic import refuse_link
 from probe_watch.grad_probe.names import (
     NPY_SUFFIX,
     OLD_SUFFIX,
+    PACKED_NAME,
+    STEP_NAME,
+    SUMMARY_NAME,
     make_packed_path,
     make_summary_path,
-    parse_directory_step,
-    parse_packed_step,
-    parse_summary_step,
+    parse_number,
     step_directory,
 )
 
@@ -29,16 +30,10 @@ def remove_earlier_steps(directory: Path, first_step: int) -> int:
     steps: set[int] = set()
     with suppress(FileNotFoundError):
         for path in directory.iterdir():
-            step = next(
-                (
-                    n
-                    for n in (f(path.name) for f in (parse_summary_step, parse_packed_step, parse_directory_step))
-                    if n is not None
-                ),
-                None,
-            )
-            if step is not None and step >= first_step:
-                steps.add(step)
+            for pattern in (SUMMARY_NAME, PACKED_NAME, STEP_NAME):
+                step = parse_number(pattern, path.name)
+                if step is not None and step >= first_step:
+                    steps.add(step)
     return sum(remove_step(directory, step) for step in steps)
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 MAX_NAME_BYTES = 255
 NPY_SUFFIX = ".npy"
 OLD_SUFFIX = ".pt"
+SUMMARY_NAME = re.compile(r"grad_summary_(\d{1,9})\.csv")
+PACKED_NAME = re.compile(r"grad_directions_(\d{1,9})\.safetensors")
+STEP_NAME = re.compile(r"step(\d{1,9})")
+RANK_NAME = re.compile(r"rank(\d{1,9})")
 _UNSAFE_CHARACTERS = re.compile(r'[\x00-\x1f\x7f/\\%:*?"<>|\ud800-\udfff]')
-_SUMMARY = re.compile(r"grad_summary_(\d{1,9})\.csv")
-_PACKED = re.compile(r"grad_directions_(\d{1,9})\.safetensors")
-_STEP = re.compile(r"step(\d{1,9})")
-_RANK = re.compile(r"rank(\d{1,9})")
 
 
 def make_summary_path(rank_directory: Path, step: int) -> Path:
@@ -54,26 +54,7 @@ def _escape_character(match: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "surrogatepass"))
 
 
-def parse_summary_step(name: str) -> int | None:
-    """Return the step in the name of a csv; None if it is another file."""
-    return _number(_SUMMARY, name)
-
-
-def parse_packed_step(name: str) -> int | None:
-    """Return the step in the name of a file of packed signs; None if it is another file."""
-    return _number(_PACKED, name)
-
-
-def parse_directory_step(name: str) -> int | None:
-    """Return the step in the name of a directory; None if it is another directory."""
-    return _number(_STEP, name)
-
-
-def parse_rank_number(name: str) -> int | None:
-    """Return the rank in the name of a directory; None if it is another directory."""
-    return _number(_RANK, name)
-
-
-def _number(pattern: re.Pattern[str], name: str) -> int | None:
+def parse_number(pattern: re.Pattern[str], name: str) -> int | None:
+    """Return the step or rank in the name of a file or directory; None if the pattern does not match it."""
     match = pattern.fullmatch(name)
     return int(match[1]) if match else None

@@ -14,11 +14,12 @@ from probe_recording.arrays import Array
 from probe_core.errors import UnreadableTensor, UserError
 from probe_watch.grad_probe.names import (
     OLD_SUFFIX,
+    RANK_NAME,
+    SUMMARY_NAME,
     make_direction_file_name,
     make_packed_path,
     make_summary_path,
-    parse_rank_number,
-    parse_summary_step,
+    parse_number,
     step_directory,
 )
 from probe_watch.grad_probe.packed import PackedSigns
@@ -149,10 +150,10 @@ def open_run(root: Path) -> dict[int, RankRun]:
             "Give the dump_path of a run that the task grad_probe recorded.",
         ) from None
     directories = {
-        rank: path for path in entries if (rank := parse_rank_number(path.name)) is not None and path.is_dir()
+        rank: path for path in entries if (rank := parse_number(RANK_NAME, path.name)) is not None and path.is_dir()
     }
-    if any(parse_summary_step(path.name) is not None for path in entries):
-        directories = {parse_rank_number(root.name) or 0: root}
+    if any(parse_number(SUMMARY_NAME, path.name) is not None for path in entries):
+        directories = {parse_number(RANK_NAME, root.name) or 0: root}
     runs = {rank: _open_rank_run(rank, path) for rank, path in sorted(directories.items())}
     runs = {rank: run for rank, run in runs.items() if run.steps}
     if not runs:
@@ -165,7 +166,7 @@ def open_run(root: Path) -> dict[int, RankRun]:
 
 def _open_rank_run(rank: int, directory: Path) -> RankRun:
     try:
-        steps = [step for path in directory.iterdir() if (step := parse_summary_step(path.name)) is not None]
+        steps = [step for path in directory.iterdir() if (step := parse_number(SUMMARY_NAME, path.name)) is not None]
     except OSError as error:
         raise UserError(
             f'"{directory}" cannot be read: {error.strerror or error}.', "Change its permissions."

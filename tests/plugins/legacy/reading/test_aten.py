@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from probe_legacy.reading.aten import _load_table, find_operators
+from probe_legacy.reading.aten import find_operators
+
+from probe_core.files.packaged import load_yaml
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,6 @@ def test_the_table_names_operators_that_exist() -> None:
     """Each listed Aten operator is one of PyTorch, and each name one that the tool can have wrapped."""
     names = set(dir(torch)) | set(dir(torch.Tensor)) | set(dir(torch.nn.functional))
     older = {"__div__", "__idiv__", "nll_loss2d", "solve"}
-    for aten, operators in _load_table()["operators"].items():
+    for aten, operators in load_yaml("probe_legacy.reading", "aten.yaml")["operators"].items():
         assert hasattr(torch.ops.aten, aten), aten
         assert set(operators) <= names | older | set(dir(torch.fft)) | set(dir(torch.linalg)), aten

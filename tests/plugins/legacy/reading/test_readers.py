@@ -12,7 +12,7 @@ import pytest
 from probe_legacy.plugin import probe_readers
 from probe_legacy.reading import run as run_module
 from probe_legacy.reading.lines import HOOKS, PICKLE, PTDBG, format_of
-from probe_legacy.reading.names import parse_hooks_name, parse_ptdbg_name
+from probe_legacy.reading.names import drop_number, parse_ptdbg_name, parse_unnumbered_name
 from probe_legacy.reading.reader import HooksReader, PtdbgReader
 from support.runs.older_dumps import dumps, hooks_row, open_dump, ptdbg_row, write_rows  # noqa: F401
 
@@ -76,9 +76,12 @@ def test_names_that_are_none_of_ptdbg(name: str) -> None:
 
 
 def test_gradients_of_hooks_are_named_the_other_way_round() -> None:
-    named = {name: parse_hooks_name(name) for name in ("12_Torch_relu_backward_input.0", "Torch_relu_backward_output")}
+    named = {
+        name: parse_unnumbered_name(drop_number(name))
+        for name in ("12_Torch_relu_backward_input.0", "Torch_relu_backward_output")
+    }
     assert [parts[1] for parts in named.values() if parts] == ["output.0", "input.0"]
-    forward = parse_hooks_name("Torch_relu_forward_input.0")
+    forward = parse_unnumbered_name(drop_number("Torch_relu_forward_input.0"))
     assert forward is not None and forward[1] == "input.0"
 
 

@@ -11,7 +11,7 @@ import torch
 from probe_watch.free_benchmark import pytorch_comparison
 from probe_watch.free_benchmark.outcome import OutputDifference
 from probe_watch.free_benchmark.outputs import NotComparable, compare_outputs
-from probe_watch.free_benchmark.pytorch_comparison import compare_on_device, compare_with_cpu, compute_norm_ratio
+from probe_watch.free_benchmark.pytorch_comparison import TorchComparison, compute_norm_ratio
 from probe_watch.free_benchmark.settings import ChangeMode, Stage
 from probe_watch.free_benchmark.thresholds import load_thresholds
 from support.cases import every
@@ -104,9 +104,9 @@ def test_limits_are_those_of_the_dtype(dtype: str, limit: float) -> None:
 
 def test_a_ratio_at_the_limit_is_consistent() -> None:
     one, two = torch.tensor([1.0]), torch.tensor([2.0])
-    assert compare_on_device(one, two, 1e-4, 2.0).consistent
-    assert not compare_on_device(one, two, 1e-4, 1.999).consistent
-    outcome = compare_on_device(one, -one, 1e-4, 9.0)
+    assert TorchComparison().compare_on_device(one, two, 1e-4, 2.0).consistent
+    assert not TorchComparison().compare_on_device(one, two, 1e-4, 1.999).consistent
+    outcome = TorchComparison().compare_on_device(one, -one, 1e-4, 9.0)
     assert (outcome.consistent, outcome.ratio, outcome.dtype, outcome.shape) == (
         False, None, "torch.float32", "torch.Size([1])",
     )  # fmt: skip
@@ -140,7 +140,9 @@ def test_agreement_with_the_cpu_equals_a_reference(dtype: torch.dtype, scale: fl
     actual = (expected + scale * torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype)
     name = str(dtype).removeprefix("torch.")
     limits = THRESHOLDS.get_cpu_limits(name)
-    assert compare_with_cpu(actual, expected, limits).consistent is reference_agreement(actual, expected, name)
+    assert TorchComparison().compare_with_cpu(actual, expected, limits).consistent is reference_agreement(
+        actual, expected, name
+    )
 
 
 @every("actual,reference,agrees", [
@@ -158,7 +160,9 @@ def test_agreement_with_the_cpu_equals_a_reference(dtype: torch.dtype, scale: fl
 ])  # fmt: skip
 def test_agreement_of_worked_examples(actual: list[float], reference: list[float], agrees: bool) -> None:
     limits = THRESHOLDS.get_cpu_limits("float32")
-    assert compare_with_cpu(torch.tensor(actual), torch.tensor(reference), limits).consistent is agrees
+    assert (
+        TorchComparison().compare_with_cpu(torch.tensor(actual), torch.tensor(reference), limits).consistent is agrees
+    )
 
 
 @every("dtype", [torch.int8, torch.int32, torch.int64])
@@ -172,13 +176,13 @@ def test_large_integers_keep_their_sign(dtype: torch.dtype) -> None:
 def test_a_balance_of_either_sign_does_not_agree(sign: int) -> None:
     reference = torch.full((50,), 0.5)
     limits = THRESHOLDS.get_cpu_limits("float16")
-    assert not compare_with_cpu(reference + sign * 2e-4, reference, limits).consistent
-    assert compare_with_cpu(reference + sign * 5e-5, reference, limits).consistent
+    assert not TorchComparison().compare_with_cpu(reference + sign * 2e-4, reference, limits).consistent
+    assert TorchComparison().compare_with_cpu(reference + sign * 5e-5, reference, limits).consistent
 
 
 def test_outputs_of_all_types_are_compared() -> None:
     def compare(a: torch.Tensor, b: torch.Tensor) -> Any:
-        return compare_on_device(a, b, 1e-4, 1.0002)
+        return TorchComparison().compare_on_device(a, b, 1e-4, 1.0002)
 
     def consistent(original: Any, changed: Any) -> list[bool]:
         return [each.consistent for each in compare_outputs(original, changed, compare, THRESHOLDS, torch.Tensor)]
