@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.model.answers import Outcome
 from pytest_probe import sentences
 from pytest_probe.comparison import Verdict, compare_steps
 from pytest_probe.golden_file import Check, GoldenFile, Place, Section, parse_check, read_golden
@@ -103,7 +102,7 @@ def judge_run(test: GoldenTest, run: RecordedRun) -> Judgment:
     if all(check.is_equal(golden) for check, golden in zip(checks, section.checks)):
         return Judgment("", notes)
     verdict = compare_with_section(test, run, section)
-    if verdict.outcome is Outcome.AGREE:
+    if verdict.is_agreement:
         return Judgment("", notes)
     return Judgment(sentences.describe_mismatch(test.name, test.shown_path, section.place, verdict), notes)
 

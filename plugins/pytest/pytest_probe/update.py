@@ -73,7 +73,7 @@ def _find_mismatch(test: GoldenTest, repetition: RecordedRun, section: Section) 
     verdict = compare_with_section(test, repetition, section_without_spread)
     if verdict.outcome is Outcome.CANNOT_TELL:
         verdict = compare_with_section(test, repetition, section)
-    return None if verdict.outcome is Outcome.AGREE else verdict
+    return None if verdict.is_agreement else verdict
 
 
 def _try_repetition(repeat: Callable[[Repetition], RecordedRun], repetition: Repetition) -> RecordedRun | None:
