@@ -26,13 +26,23 @@ class Verdict:
 
     Attributes:
         outcome: The kind of the verdict.
+        has_causes: True if it names calls. If the values agree, these are calls with another argument or dtype.
         text: The verdict with its causes, as ``probe compare`` prints it.
         command: The command that shows more.
     """
 
     outcome: Outcome
+    has_causes: bool
     text: str
     command: tuple[str, ...]
+
+    @property
+    def is_agreement(self) -> bool:
+        """True if the values agree and the two runs make their calls in the same way.
+
+        Statistics hardly show a lower precision, such as a softmax in bfloat16. The dtypes of the calls show it.
+        """
+        return self.outcome is Outcome.AGREE and not self.has_causes
 
 
 def compare_steps(
@@ -70,7 +80,7 @@ def compare_steps(
     with redirect_stdout(text):
         for conclusion in comparison.first:
             conclusion.show()
-    return Verdict(answer.outcome, text.getvalue().rstrip(), command)
+    return Verdict(answer.outcome, bool(answer.causes), text.getvalue().rstrip(), command)
 
 
 def _write_run(directory: Path, steps: Sequence[Step], recorded: Sequence[Path] = ()) -> None:

@@ -44,7 +44,7 @@ class ProbeGolden:
     def _begin(self) -> None:
         """Begin a run of the test."""
         self._recorder = StepRecorder(self._test.create_directory())
-        self._run = RecordedRun(find_place((), ()), self._recorder.steps, self._recorder.directories)
+        self._run = RecordedRun(find_place((), ()), self._recorder.steps)
         self._used_models: set[nn.Module] = set()
         set_seeds()
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from xxhash import xxh3_64_hexdigest
+
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.files.given import load_object
-from pytest_probe.step import Step
+from pytest_probe.step import RecordedStep, Step
 from pytest_probe.step_text import format_step, parse_step
 from pytest_probe.value_text import ValueTextError
 
@@ -46,23 +48,34 @@ class Check:
         phases: The lines of the phases of a training step.
         notes: The notes of the recorder on the whole step.
         spread: The largest relative difference between repetitions, by the checksum of the value.
+        digest: A hash of the recorded step and of the lines; empty if it is not known.
     """
 
     calls: Mapping[str, Any]
     phases: Sequence[Mapping[str, Any]] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
+    digest: str = ""
 
     @classmethod
-    def from_step(cls, step: Step, spread: Mapping[str, float] | None = None) -> Check:
+    def from_step(cls, recorded: RecordedStep, spread: Mapping[str, float] | None = None) -> Check:
         """Return the check of a recorded step."""
-        calls, phases = format_step(step)
-        return cls(calls, phases, step.notes, spread or {})
+        check = cls(*format_step(recorded.step), recorded.step.notes, spread or {})
+        return replace(check, digest=check._compute_digest(recorded))
 
-    def is_equal(self, check: Check) -> bool:
-        """Return True if both sections contain the same calls in the same order with the same values."""
-        is_equal = self.calls == check.calls and self.phases == check.phases
-        return is_equal and [*self.calls] == [*check.calls]
+    def is_equal(self, recorded: RecordedStep) -> bool:
+        """Return True if a recorded step contains the same calls in the same order with the same values.
+
+        The digest shows it without a comparison of the lines, which takes longer than the recording of a small model.
+        """
+        if self.digest and self.digest == self._compute_digest(recorded):
+            return True
+        calls, phases = format_step(recorded.step)
+        return self.calls == calls and self.phases == phases and [*self.calls] == [*calls]
+
+    def _compute_digest(self, recorded: RecordedStep) -> str:
+        lines = json.dumps([self.calls, self.phases])
+        return xxh3_64_hexdigest(f"{recorded.digest}{lines}".encode())
 
     def parse(self) -> Step:
         """Return the step.
@@ -122,6 +135,7 @@ class GoldenFile:
             for place, check in enumerate(section.checks, 1):
                 yield f'{{"notes": {json.dumps(check.notes)},'
                 yield f'"spread": {json.dumps(check.spread)},'
+                yield f'"digest": {json.dumps(check.digest)},'
                 yield '"calls": {'
                 yield ",\n".join(f"{json.dumps(key)}: {json.dumps(line)}" for key, line in check.calls.items())
                 yield "},"
@@ -175,7 +189,7 @@ def _parse_section(plain: Mapping[str, Any]) -> Section:
 def _parse_check(plain: Mapping[str, Any]) -> Check:
     spread = {str(checksum): float(size) for checksum, size in plain["spread"].items()}
     phases = [dict(phase) for phase in plain["phases"]]
-    return Check(dict(plain["calls"]), phases, dict(plain["notes"]), spread)
+    return Check(dict(plain["calls"]), phases, dict(plain["notes"]), spread, str(plain.get("digest", "")))
 
 
 def _parse_version(text: str) -> list[int]:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.model.answers import Outcome
 from pytest_probe import sentences
 from pytest_probe.comparison import Verdict, compare_steps
-from pytest_probe.golden_file import Check, GoldenFile, Place, Section, parse_check, read_golden
+from pytest_probe.golden_file import GoldenFile, Place, Section, parse_check, read_golden
 from pytest_probe.spread import blank_values, list_undetermined, spread_step
-from pytest_probe.step import Step
+from pytest_probe.step import RecordedStep
 from pytest_probe.value_text import round_value
 
 
@@ -62,12 +61,10 @@ class RecordedRun:
     Attributes:
         place: The device, and the version of torch.
         steps: The steps.
-        directories: The directories that they were recorded into.
     """
 
     place: Place
-    steps: Sequence[Step]
-    directories: Sequence[Path]
+    steps: Sequence[RecordedStep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +92,14 @@ def judge_run(test: GoldenTest, run: RecordedRun) -> Judgment:
     if section is None:
         raise UserError(f"The golden file {test.shown_path} has no section.", test.update_fix)
     notes = (sentences.describe_place(section.place, run.place),) if section.place != run.place else ()
-    checks = [Check.from_step(step) for step in run.steps]
-    if len(checks) != len(section.checks):
+    if len(run.steps) != len(section.checks):
         return Judgment(
-            sentences.describe_step_count(test.name, test.shown_path, len(checks), len(section.checks)), notes
+            sentences.describe_step_count(test.name, test.shown_path, len(run.steps), len(section.checks)), notes
         )
-    if all(check.is_equal(golden) for check, golden in zip(checks, section.checks)):
+    if all(check.is_equal(recorded) for check, recorded in zip(section.checks, run.steps)):
         return Judgment("", notes)
     verdict = compare_with_section(test, run, section)
-    if verdict.outcome is Outcome.AGREE:
+    if verdict.is_agreement:
         return Judgment("", notes)
     return Judgment(sentences.describe_mismatch(test.name, test.shown_path, section.place, verdict), notes)
 
@@ -112,11 +108,12 @@ def compare_with_section(test: GoldenTest, run: RecordedRun, section: Section) -
     """Return the verdict on a run and a section, whose values may differ by rounding and by their spread."""
     fix = sentences.describe_damage(test.name)
     target, golden, baseline = [], [], []
-    for step, check in zip(run.steps, section.checks):
+    for run_step, check in zip(run.steps, section.checks):
         recorded = parse_check(check, test.shown_path, fix)
         undetermined = list_undetermined(recorded, check.spread)
-        target.append(blank_values(step.replace_tensors(lambda _, value: round_value(value)), undetermined))
+        target.append(blank_values(run_step.step.replace_tensors(lambda _, value: round_value(value)), undetermined))
         golden.append(blank_values(recorded, undetermined))
         baseline.append(spread_step(golden[-1], check.spread))
     baseline = baseline if any(check.spread for check in section.checks) else []
-    return compare_steps(test.directory, target, golden, baseline, run.directories)
+    directories = [run_step.directory for run_step in run.steps]
+    return compare_steps(test.directory, target, golden, baseline, directories)

@@ -12,7 +12,7 @@ from probe_recording.api import Config, belongs_to_recorder
 from probe_recording.recorder_creation import new_recorder
 
 from probe_core.errors import UserError
-from pytest_probe.step import DUMP_FILE, FRAMEWORK, Step, read_step
+from pytest_probe.step import DUMP_FILE, FRAMEWORK, RecordedStep
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,7 +29,6 @@ class StepRecorder:
 
     Attributes:
         steps: The steps that were recorded completely.
-        directories: Their directories.
         is_active: True while a step is recorded.
     """
 
@@ -37,8 +36,7 @@ class StepRecorder:
         self._directory = directory
         self._recorder = new_recorder(Config(directory, level="mix", summary="xxh3", conditions=False), FRAMEWORK)
         self._count = 0
-        self.steps: list[Step] = []
-        self.directories: list[Path] = []
+        self.steps: list[RecordedStep] = []
         self.is_active = False
 
     @contextmanager
@@ -56,7 +54,7 @@ class StepRecorder:
             self._end_step()
             raise
         self._end_step()
-        self._read_step()
+        self._add_step()
 
     def _end_step(self) -> None:
         self._recorder.stop()
@@ -64,7 +62,7 @@ class StepRecorder:
         self._count += 1
         self.is_active = False
 
-    def _read_step(self) -> None:
+    def _add_step(self) -> None:
         if self._recorder.lost is not None:
             raise UserError(
                 f"The recording could not be written to {self._directory}.",
@@ -75,8 +73,7 @@ class StepRecorder:
             raise UserError(
                 "probe_golden recorded no call of torch.", "Pass a function, or a block of code, that calls torch."
             )
-        self.directories.append(files[0].parent)
-        self.steps.append(read_step(files[0].parent))
+        self.steps.append(RecordedStep(files[0].parent))
 
     def close(self) -> None:
         """Release the directory."""

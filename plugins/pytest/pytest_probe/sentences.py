@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from probe_core.model.answers import Outcome
+
 if TYPE_CHECKING:
     from pytest_probe.comparison import Verdict
     from pytest_probe.golden_file import Place
@@ -41,8 +43,11 @@ def describe_step_count(test: str, file: str, target: int, golden: int) -> str:
 
 def describe_mismatch(test: str, file: str, place: Place, verdict: Verdict) -> str:
     """Return the text on a run that differs from its golden."""
+    summary = "The values differ from"
+    if verdict.outcome is Outcome.AGREE:
+        summary = "The values agree within rounding, but calls have other arguments or dtypes than in"
     return (
-        f"The values differ from the golden {file} ({place}).\n"
+        f"{summary} the golden {file} ({place}).\n"
         f"{verdict.text}\n"
         f"Show more: {_format_command(verdict.command)}\n"
         f"If the change is intended, write the golden anew: {_format_update(test)}"
@@ -52,7 +57,7 @@ def describe_mismatch(test: str, file: str, place: Place, verdict: Verdict) -> s
 def describe_other_repetition(verdict: Verdict) -> str:
     """Return the text on a test that does not repeat."""
     return (
-        "The golden file was not written: the test computes other values when it runs again on another number of "
+        "The golden file was not written: the test computes differently when it runs again on another number of "
         f"threads.\n{verdict.text}\n"
         "Make the test repeat: set the seeds of its random numbers in the test, and create its model there."
     )

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Union
 
 from probe_recording.file_names import FAMILIES_FIELD, PROBE_FIELD, UNRECORDED_FIELD
+from xxhash import xxh3_64
 
 from probe_core.store.files import CONSTRUCT_FILE, DEFAULT_RECORD_FILES
 from pytest_probe.value_text import CHECKSUM_FIELD, TensorValue, format_leaf, parse_leaf
 
 DUMP_FILE = DEFAULT_RECORD_FILES[0]
 STEP_PHASES_FILE = "step_phases.json"
+RECORDS_MARK = b'"data": {'
+"""The text in front of the records in ``DUMP_FILE``. The header before it contains paths and notes."""
 SCHEMA = 2
 VALUES = "values"
 """The field of a phase that contains its tensors."""
@@ -69,6 +73,32 @@ class Step:
         values: dict[ValuePath, TensorValue] = {}
         self.replace_tensors(lambda path, value: values.setdefault(path, value))
         return values
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """A step in the directory that a recorder wrote it to; it is parsed when it is first needed."""
+
+    directory: Path
+
+    @cached_property
+    def step(self) -> Step:
+        """The content of the step."""
+        return read_step(self.directory)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything in the step except its notes and call stacks."""
+        records = (self.directory / DUMP_FILE).read_bytes()
+        digest = xxh3_64(records[max(records.find(RECORDS_MARK), 0) :])
+        for name in (CONSTRUCT_FILE, STEP_PHASES_FILE):
+            path = self.directory / name
+            content = path.read_bytes() if path.is_file() else b""
+            if content and name == STEP_PHASES_FILE:
+                phases = json.loads(content)["phases"]
+                content = json.dumps([{**phase, "stack": None} for phase in phases]).encode()
+            digest.update(content)
+        return digest.hexdigest()
 
 
 def read_step(directory: Path) -> Step:

@@ -15,7 +15,7 @@ from pytest_probe.golden_file import Check, GoldenFile, Section
 from pytest_probe.golden_test import GoldenTest, Judgment, RecordedRun, compare_with_section
 from pytest_probe.repetitions import Repetition, list_repetitions
 from pytest_probe.spread import measure_spread
-from pytest_probe.step import Step
+from pytest_probe.step import RecordedStep
 
 TEST_ERRORS = (Exception, pytest.fail.Exception, pytest.skip.Exception)
 """Exceptions that end a repetition. A repetition uses other data, so that assertions of the test may fail."""
@@ -56,11 +56,11 @@ def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetiti
 
 
 def _measure_spread(
-    step: Step, number: int, same_data_runs: Sequence[RecordedRun], rounded_data_runs: Sequence[RecordedRun]
+    step: RecordedStep, number: int, same_data_runs: Sequence[RecordedRun], rounded_data_runs: Sequence[RecordedRun]
 ) -> dict[str, float]:
     """Return the spread of the step with this number over the runs."""
-    same_data_steps = [run.steps[number] for run in same_data_runs]
-    return measure_spread(step, same_data_steps, [run.steps[number] for run in rounded_data_runs])
+    same_data_steps = [run.steps[number].step for run in same_data_runs]
+    return measure_spread(step.step, same_data_steps, [run.steps[number].step for run in rounded_data_runs])
 
 
 def _find_mismatch(test: GoldenTest, repetition: RecordedRun, section: Section) -> Verdict | None:
@@ -73,7 +73,7 @@ def _find_mismatch(test: GoldenTest, repetition: RecordedRun, section: Section) 
     verdict = compare_with_section(test, repetition, section_without_spread)
     if verdict.outcome is Outcome.CANNOT_TELL:
         verdict = compare_with_section(test, repetition, section)
-    return None if verdict.outcome is Outcome.AGREE else verdict
+    return None if verdict.is_agreement else verdict
 
 
 def _try_repetition(repeat: Callable[[Repetition], RecordedRun], repetition: Repetition) -> RecordedRun | None:

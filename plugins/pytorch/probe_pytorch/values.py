@@ -16,7 +16,13 @@ from probe_recording.values import Walk
 from probe_pytorch import compat
 from probe_pytorch.gpu import checksum_on_gpu
 from probe_pytorch.statistics import PLAIN, TENSOR, describe, encode, encode_all, encode_each, measure
+from probe_pytorch.storage.bytes import xxh3
 
+MIN_HASHED_ELEMENTS = 16_384
+"""Least number of elements of a tensor whose statistics are looked up by its checksum. For fewer elements, a lookup
+takes as long as the statistics."""
+MAX_HASHED_TENSORS = 65_536
+"""Number of tensors whose statistics are cached."""
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
 
@@ -54,6 +60,9 @@ class TorchCollector(Collector):
         self._keep_checksum = keep_checksum
         self._wide = wide
         self._encodes = encodes and measured and checksum is None
+        self._hashed_statistics: dict[tuple[str, torch.dtype, int], tuple[str, Four]] | None = None
+        if checksum is xxh3:  # a checksum of 32 bits may be equal by accident
+            self._hashed_statistics = {}
 
     def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
         """Return the trees of positional arguments or of outputs."""
@@ -108,16 +117,17 @@ class TorchCollector(Collector):
 
     def leaf(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
         """Return the leaf of a ``torch.Tensor`` or ``Parameter`` as an object."""
-        if self.slices and _can_be_sliced(tensor) and (index := self._select_index(tensor.shape)) is not None:
+        if self.slices and _is_ordinary(tensor) and (index := self._select_index(tensor.shape)) is not None:
             leaf = self._measure_leaf(tensor.detach()[index], name, save)
             leaf.requires_grad = tensor.requires_grad
             return leaf
         return self._measure_leaf(tensor, name, save)
 
     def _measure_leaf(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
-        if self._measured and (description := describe(tensor)) is not None:
-            leaf = TensorLeaf(TENSOR, *description)
-            if self._checksum is not None:
+        described = self._describe(tensor) if self._measured else None
+        if described is not None:
+            leaf = described
+            if self._checksum is not None and leaf.checksum is None:
                 leaf.checksum = self._checksum(tensor)
             if save is not None:
                 leaf.data_name = save(name, tensor)
@@ -140,6 +150,31 @@ class TorchCollector(Collector):
         if save is not None:
             leaf.data_name = save(name, tensor)
         return leaf
+
+    def _describe(self, tensor: torch.Tensor) -> TensorLeaf | None:
+        """Return the leaf of an ordinary tensor in host memory; None for any other tensor.
+
+        A large tensor whose bytes occurred before, such as a weight or the input of the next module, has the statistics
+        that were computed then. A hash takes less time than statistics.
+        """
+        is_hashed = self._hashed_statistics is not None and _is_ordinary(tensor) and tensor.is_cpu
+        if not is_hashed or tensor.numel() < MIN_HASHED_ELEMENTS:
+            description = describe(tensor)
+            return None if description is None else TensorLeaf(TENSOR, *description)
+        assert self._hashed_statistics is not None and self._checksum is not None
+        checksum = self._checksum(tensor)
+        key = (checksum, tensor.dtype, tensor.numel())
+        found = self._hashed_statistics.get(key)
+        if found is not None:
+            name, statistics = found
+            return TensorLeaf(TENSOR, name, list(tensor.shape), tensor.requires_grad, statistics, checksum)
+        description = describe(tensor)
+        if description is None:
+            return None
+        if len(self._hashed_statistics) >= MAX_HASHED_TENSORS:
+            self._hashed_statistics.clear()
+        self._hashed_statistics[key] = description[0], description[3]
+        return TensorLeaf(TENSOR, *description, checksum)
 
     def _checksum_on_gpu(self, tensor: torch.Tensor, leaf: TensorLeaf) -> bool:
         """Compute the checksum where the tensor is, if possible; the leaf receives it when it is fetched."""
@@ -249,7 +284,7 @@ def _is_unusual(tensor: torch.Tensor) -> bool:
     return tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta
 
 
-def _can_be_sliced(tensor: torch.Tensor) -> bool:
+def _is_ordinary(tensor: torch.Tensor) -> bool:
     return not (_is_unusual(tensor) or compat.is_transformed(tensor) or compat.is_freed(tensor))
 
 

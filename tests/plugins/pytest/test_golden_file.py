@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pytest_probe.golden_file import Check, GoldenFile, Place, Section, parse_check, read_golden
+from pytest_probe.step import Call, RecordedStep, Step, write_step
 from support.cases import every
 
 from probe_core.errors import UserError
@@ -73,3 +75,10 @@ def test_damaged_file_is_refused_with_the_fix(text: str, words: str, tmp_path: P
 def test_damaged_line_is_refused() -> None:
     with pytest.raises(UserError, match="a damaged golden file: 'nonsense' is not the text of a tensor"):
         parse_check(Check({"Torch.abs.0.forward": {"args": ["nonsense"]}}), "a.json", "Restore it.")
+
+
+def test_digest_shows_that_a_step_is_equal_and_depends_on_the_lines(tmp_path: Path) -> None:
+    write_step(Step({"Torch.abs.0.forward": Call({"output": [None]})}), tmp_path)
+    check = Check.from_step(RecordedStep(tmp_path))
+    assert check.is_equal(RecordedStep(tmp_path)) and replace(check, digest="").is_equal(RecordedStep(tmp_path))
+    assert not replace(check, calls={}).is_equal(RecordedStep(tmp_path))

@@ -228,3 +228,19 @@ def test_files_are_written_and_compared_by_several_workers(project: pytest.Pytes
     result = project.runpytest_subprocess("-n", "2")
     result.assert_outcomes(passed=6)
     assert len([*(project.path / "goldens" / "test_it").iterdir()]) == 6
+
+
+def test_call_in_another_dtype_fails_although_its_values_agree(project: pytest.Pytester) -> None:
+    half = BLOCK.replace(
+        "return x + self.scale",
+        "x = torch.softmax(x.bfloat16(), -1, {dtype}).bfloat16()\n        return x + self.scale",
+    )
+    half = half.replace("self.norm(x)", "self.norm(x.float())")
+    project.makepyfile(block=half.replace("{dtype}", "torch.float32"))
+    run(project, "--probe-update").assert_outcomes(passed=1)
+    project.makepyfile(block=half.replace("{dtype}", "torch.bfloat16"))
+    result = run(project)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["The values agree within rounding, but calls have other arguments or dtypes*", "AGREE: *"]
+    )
