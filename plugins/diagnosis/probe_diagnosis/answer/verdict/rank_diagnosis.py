@@ -16,6 +16,7 @@ from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.condition_causes import ConditionCauses
 from probe_diagnosis.answer.causes.detector_findings import insert_detector_findings
 from probe_diagnosis.answer.causes.findings import create_finding
+from probe_diagnosis.answer.causes.moved_calls import has_effect_before_optimizer
 from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
 from probe_diagnosis.answer.causes.precision_cause import insert_precision
 from probe_diagnosis.answer.causes.rank_causes import find_causes
@@ -103,12 +104,12 @@ class RankDiagnosis:
         phases = read_phases(self._third) if is_excused and self._third is not None else None
         step_phases = PhaseComparison(facts, runs, past.noise if past is not None else 0.0, phases)
         selection = select_calls(facts, runs, step_phases, past, in_step=bool(self._step))
-        is_explained = self._moved is not None or bool(baseline and baseline["raised"])
+        moved = self._find_effective_move(selection)
+        is_explained = bool(moved) or bool(baseline and baseline["raised"])
         is_explained = is_explained or (is_excused and phases is None)
         conditions = ConditionCauses(facts, runs)
         rank_causes = find_causes(facts, runs, step_phases, selection, conditions, is_explained=is_explained)
         named = {cause.op for cause in rank_causes.causes}
-        moved = () if self._moved is None else (self._moved,)
         searched_causes = insert_precision([*moved, *rank_causes.causes], self._precision)
         causes = [*self._not_restored] or insert_detector_findings(self._detected, searched_causes, facts, runs)
         is_certain = bool(causes) and (causes[0] in self._detected or causes[0].reason.code in CERTAIN_CODES)
@@ -139,6 +140,14 @@ class RankDiagnosis:
         if parts is not None:
             return _build_parts_answer(answer, parts, causes), []
         return answer, [*causes, *rank_causes.differently]
+
+    def _find_effective_move(self, selection: Selection) -> list[Finding]:
+        """Return the call that the golden makes at another place, unless loss and gradients show no effect of it."""
+        if self._moved is None:
+            return []
+        if not selection.named and has_effect_before_optimizer(self._moved, self._runs):
+            return [] if Effect(self._facts.ops).are_ends_same() else [self._moved]
+        return [self._moved]
 
     def _excuse(self, step_phases: PhaseComparison) -> None:
         """Count the unpaired calls that replace calls of the other run, if too little was compared."""
