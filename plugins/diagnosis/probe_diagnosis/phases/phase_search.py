@@ -170,6 +170,8 @@ class PhaseSearch:
 
     def _find_one_sided_values(self, target: OptimizerStep, golden: OptimizerStep) -> Iterator[PhaseDifference]:
         """Yield gradients, and the state of the optimizer before its step, that only one run has."""
+        if not target.applied.values.keys() & golden.applied.values.keys():
+            return  # optimizers of other tensors, such as copies of the parameters in another dtype
         windows = (target, golden)
         optimizer = target.applied.subject
         arrived = target.list_names("gradient") & golden.list_names("gradient")

@@ -268,6 +268,10 @@ class CallTracer:
     def _trace_region(self, cause: Finding, node: Node) -> Finding:
         """Return the cause for an op in a region that does not line up: the unpaired calls around the op."""
         op, reason = node.facts.op, node.because
+        if strip_numbers(op) == strip_numbers(reason.replaces):
+            traced = self._trace_counterparts(node, (op, reason.replaces))
+            if traced.op != op:
+                return self._move_cause(cause, node, traced)
         calls = select_surplus_calls(
             [
                 list_neighbors(self._runs.both[side], key, self._unpaired_keys[side])
