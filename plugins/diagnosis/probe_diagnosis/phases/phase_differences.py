@@ -27,6 +27,7 @@ class PhaseDifference:
         is_effective: True if values differ by it beyond rounding.
         evidence: The numbers behind it.
         where: The line of code, if it is not that of the phase.
+        optimizer_step: The number of steps of optimizers before it.
     """
 
     step_phase: StepPhase
@@ -35,6 +36,7 @@ class PhaseDifference:
     is_effective: bool = True
     evidence: Evidence = field(default_factory=dict)
     where: str = ""
+    optimizer_step: int = 0
 
 
 def describe_stage(

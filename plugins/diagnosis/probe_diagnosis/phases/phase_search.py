@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import replace
 from functools import cached_property
 
 from probe_diagnosis.difference.statement import Statement
@@ -15,6 +16,7 @@ from probe_diagnosis.phases.optimizer_steps import (
     iterate_differing_settings,
     split_optimizer_steps,
 )
+from probe_diagnosis.phases.parameter_names import rename_parameters
 from probe_diagnosis.phases.phase_differences import (
     AFTER_BACKWARD,
     UNTIL_BACKWARD,
@@ -46,7 +48,7 @@ class PhaseSearch:
     """
 
     def __init__(self, target: PhasesFile, golden: PhasesFile, noise: float, carried: float = 0.0) -> None:
-        self._both = target, golden
+        self._both = target, rename_parameters(golden, target)
         self._noise = noise
         self._carried = carried
 
@@ -61,14 +63,33 @@ class PhaseSearch:
         target, golden = self._windows
         return [*zip(target, golden)] if len(target) == len(golden) else []
 
+    @property
+    def step_count(self) -> int:
+        """The number of steps of optimizers; 0 if both runs have other numbers of them."""
+        return len(self._pairs)
+
     def iterate_differences(self) -> Iterator[PhaseDifference]:
         """Yield the phases that differ and that nothing before them explains, in the order of time."""
         yield from self._compare_inputs()
-        for target, golden in self._pairs:
+        for number, (target, golden) in enumerate(self._pairs):
             differences = list(self._compare_step(target, golden))
-            yield from differences
+            yield from (replace(difference, optimizer_step=number) for difference in differences)
             if any(step.is_effective for step in differences):
                 return  # what later steps show may follow from it
+
+    def find_other_loss(self) -> PhaseDifference | None:
+        """Return the first backward pass that starts from another value; None for none."""
+        for target, golden in zip(*(phases.find_phases("loss") for phases in self._both)):
+            values = _flatten_single_elements(target.values), _flatten_single_elements(golden.values)
+            loss_distances = measure_distances(*values, self._noise)
+            if names := loss_distances.find_beyond(0.0):
+                statement = Statement(
+                    "the backward pass starts from another value", "", format_worst(loss_distances, names)
+                )
+                return PhaseDifference(
+                    target, UNTIL_BACKWARD, statement, evidence=build_evidence(loss_distances, names)
+                )
+        return None
 
     def is_same_to_the_end(self) -> bool:
         """Return True if all steps of optimizers were captured in both runs, and no phase of them differs."""
@@ -149,7 +170,7 @@ class PhaseSearch:
     def _find_one_sided_values(self, target: OptimizerStep, golden: OptimizerStep) -> Iterator[PhaseDifference]:
         """Yield gradients, and the state of the optimizer before its step, that only one run has."""
         if not target.applied.values.keys() & golden.applied.values.keys():
-            return  # the parameters may have other names
+            return  # optimizers of other tensors, such as copies of the parameters in another dtype
         windows = (target, golden)
         optimizer = target.applied.subject
         arrived = target.list_names("gradient") & golden.list_names("gradient")
@@ -261,6 +282,14 @@ class PhaseSearch:
             statement = Statement(f"{optimizer} {UNEXPLAINED_CLAUSE}", "", format_worst(left, changed))
             behind = target.find_last_phase("parameters_after") or step_phase
             yield PhaseDifference(behind, AFTER_BACKWARD, statement, True, build_evidence(left, changed), target.line)
+
+
+def _flatten_single_elements(values: Values) -> Values:
+    """Return values, those of a single element without dimensions."""
+    return {
+        name: replace(value, shape=()) if value is not None and set(value.shape) == {1} else value
+        for name, value in values.items()
+    }
 
 
 def _format_subject(names: Sequence[str]) -> str:

@@ -52,6 +52,18 @@ def is_backward(key: str) -> bool:
     return "backward" in key.split(".")
 
 
+def count_optimizer_steps(calls: CallColumns) -> list[int]:
+    """Return for each call the number of steps of optimizers that began before it, or with it."""
+    counts: list[int] = []
+    count, was_in_step = 0, False
+    for within in calls.within:
+        is_in_step = OPTIMIZER in within
+        count += is_in_step and not was_in_step
+        was_in_step = is_in_step
+        counts.append(count)
+    return counts
+
+
 @cache
 def _load_apis() -> dict[str, frozenset[str]]:
     """Return the sections of ``scales.yaml``: names of APIs by their effect on values."""

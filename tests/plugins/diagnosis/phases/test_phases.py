@@ -89,6 +89,25 @@ def test_equal_steps_say_nothing(tmp_path: Path) -> None:
     assert steps(tmp_path, step(), step()) == []
 
 
+def test_a_difference_knows_the_steps_of_optimizers_before_it(tmp_path: Path) -> None:
+    wrong = [*step(), *step(settings={"lr": 1e-4}, after=each(1.0, 2.1, 3.0))]
+    (found,) = steps(tmp_path, wrong, [*step(), *step()])
+    assert found.optimizer_step == 1
+
+
+@pytest.mark.parametrize(("norm", "shape", "is_other"), [(2.0, [], False), (2.0, [1], False), (2.5, [1], True)])
+def test_a_backward_pass_from_another_value(norm: float, shape: list[int], is_other: bool, tmp_path: Path) -> None:
+    target, golden = step(), step()
+    for entries, value, sizes in ((target, norm, shape), (golden, 2.0, [])):
+        entries[0]["values"]["loss.0"] = leaf(value) | {"shape": sizes}
+    search = PhaseSearch(step_phases(tmp_path / "t", target), step_phases(tmp_path / "g", golden), 0.0)
+    found = search.find_other_loss()
+    assert (found is not None) is is_other
+    if found is not None:
+        assert found.statement.text == "the backward pass starts from another value (loss.0: norm 2.5 against 2)"
+        assert "in loss" in found.step_phase.where
+
+
 def test_rounding_says_nothing(tmp_path: Path) -> None:
     near = {name: norm * (1 + 5e-5) for name, norm in GRADIENTS.items()}
     assert steps(tmp_path, step(applied=near, after=PARAMETERS | {"b": 2.0001}), step()) == []

@@ -14,7 +14,8 @@ from probe_diagnosis.answer.causes.argument_differences import (
 )
 from probe_diagnosis.answer.causes.arrangement_tracer import ArrangementTracer
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
-from probe_diagnosis.answer.causes.findings import replace_statement
+from probe_diagnosis.answer.causes.findings import replace_statement, strip_numbers
+from probe_diagnosis.answer.causes.moved_calls import find_differing_place, pair_moved_calls
 from probe_diagnosis.answer.causes.producers import find_producer, receives_tensor
 from probe_diagnosis.answer.causes.traced_call import (
     GOLDEN,
@@ -37,6 +38,8 @@ from probe_diagnosis.answer.causes.unpaired_calls import (
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.statement import Statement
+from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.order import is_arranging, is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
@@ -66,14 +69,47 @@ class CallTracer:
         them.
         """
         reason = node.reason
+        if reason.cause is Cause.INTRODUCED and reason.inputs.not_compared:
+            traced = self._trace_unaligned_inputs(node)
+            if traced is not None:
+                return self._move_cause(cause, node, traced)
         if reason.cause is Cause.INTRODUCED and reason.inputs.by_statistics and not reason.replaces:
             traced = self._arrangement_tracer.trace_difference(node)
             if traced is not None:
                 return self._move_cause(cause, node, traced)
         if reason.replaces:
             return self._trace_region(cause, node)
-        traced = self._trace_unpaired_call(node)
+        producers = self._find_unpaired_producers(node) if reason.cause is Cause.TAKEN_IN else [[], []]
+        moved = self._trace_order(cause, node, producers)
+        if moved is not None:
+            return moved
+        traced = self._trace_unpaired_call(node, producers)
         return cause if traced is None else self._move_cause(cause, node, traced)
+
+    def _trace_order(self, cause: Finding, node: Node, producers: list[list[str]]) -> Finding | None:
+        """Return the cause for an op that one run calls before, and the other after, a call that returns its input.
+
+        Args:
+            cause: The finding on the op.
+            node: The op.
+            producers: For each run, the unpaired call that returned the differing input, or an empty list.
+        """
+        if all(producers) or not any(producers):
+            return None
+        side = TARGET if producers[TARGET] else GOLDEN
+        producer = producers[side][0]
+        counterparts = dict(pair_moved_calls(self._facts))
+        if side == GOLDEN:
+            counterparts = {golden: target for target, golden in counterparts.items()}
+        counterpart = counterparts.get(producer, "")
+        other_run = self._runs.both[1 - side]
+        index, op_index = other_run.find(counterpart), other_run.find(get_key(node.call, 1 - side))
+        if index is None or op_index is None or index < op_index:
+            return None
+        anchor, places = (producer, ("after", "before")) if side == TARGET else (counterpart, ("before", "after"))
+        clause = f"is called {places[0]} {anchor} in the target and {places[1]} it in the golden, and "
+        moved = replace_statement(cause, build_statement(node.reason).prepend(clause), Cause.ORDER.value)
+        return replace(moved, evidence={**moved.evidence, "anchor": anchor})
 
     def _move_cause(self, cause: Finding, node: Node, traced: TracedCall) -> Finding:
         """Return a copy of the cause that names another call. The differing call becomes the first consequence."""
@@ -89,14 +125,15 @@ class CallTracer:
             consequence_count=cause.consequence_count + 1,
         )
 
-    def _trace_unpaired_call(self, node: Node) -> TracedCall | None:
+    def _trace_unpaired_call(self, node: Node, producers: list[list[str]]) -> TracedCall | None:
         """Return the unpaired call that the differing values of an op come from, or that precedes it."""
         op, reason = node.call.op, node.reason
         is_module_difference = reason.cause is Cause.INTRODUCED and is_module(op)
         if reason.cause is not Cause.TAKEN_IN and not is_module_difference:
             return None
         if not is_module_difference:
-            producers = self._find_unpaired_producers(node)
+            if all(producers) and strip_numbers(producers[TARGET][0]) == strip_numbers(producers[GOLDEN][0]):
+                return self._trace_counterparts(node, (producers[TARGET][0], producers[GOLDEN][0]))
             if any(producers):
                 return self._choose_call(node, producers, f"returns the value that {op} receives")
             receiver = self._trace_receiver(node)
@@ -107,6 +144,58 @@ class CallTracer:
             for side in (TARGET, GOLDEN)
         ]
         return self._choose_call(node, preceding, f"directly precedes {op}") if any(preceding) else None
+
+    def _trace_unaligned_inputs(self, node: Node) -> TracedCall | None:
+        """Return the call upstream of an op, in calls that could not be aligned, at which the runs part; else None."""
+        op, golden = node.call.op, node.reason.replaces or get_key(node.call, GOLDEN)
+        are_unpaired = op in self._unpaired_keys[TARGET] and golden in self._unpaired_keys[GOLDEN]
+        if not are_unpaired or strip_numbers(op) != strip_numbers(golden):
+            return None
+        traced = self._trace_counterparts(node, (op, golden))
+        return None if traced.op == op else traced
+
+    def _trace_counterparts(self, node: Node, keys: tuple[str, str]) -> TracedCall:
+        """Return the first call upstream of an op at which unpaired calls of the two runs part.
+
+        Args:
+            node: The op that differs.
+            keys: The calls of the same API that returned the differing input in the target and in the golden.
+        """
+        place, producers = "", ("", "")
+        for _ in range(limits().followed):
+            place = find_differing_place(self._runs, keys, self._facts.ops.noise, among_inputs=True)
+            if not place:
+                break
+            producers = self._find_producers(keys, place)
+            are_unpaired = all(key in unpaired for key, unpaired in zip(producers, self._unpaired_keys))
+            if not are_unpaired or strip_numbers(producers[TARGET]) != strip_numbers(producers[GOLDEN]):
+                break
+            keys = producers
+        lone_calls = [key if key in unpaired else "" for key, unpaired in zip(producers, self._unpaired_keys)]
+        clause = "receives values that differ" if place else "returns values that differ, although its inputs agree"
+        if place and any(lone_calls):
+            side = GOLDEN if lone_calls[GOLDEN] else TARGET
+            clause += f", which {lone_calls[side]} returns in the {SIDES[side]} only"
+        differing = self._describe_place(keys, place or find_differing_place(self._runs, keys, self._facts.ops.noise))
+        statement = Statement(clause, f", and {node.call.op} receives a value that is computed from it", differing)
+        cause = Cause.TAKEN_IN if place else Cause.INTRODUCED
+        return TracedCall(keys[TARGET], TARGET, cause, statement, {"golden_op": keys[GOLDEN]})
+
+    def _find_producers(self, keys: tuple[str, str], place: str) -> tuple[str, str]:
+        """Return the calls that returned the value at a place of two calls; empty texts for unknown calls."""
+        runs = self._runs.both
+        return find_producer(runs[0], keys[0], f"{keys[0]}.{place}"), find_producer(
+            runs[1], keys[1], f"{keys[1]}.{place}"
+        )
+
+    def _describe_place(self, keys: tuple[str, str], place: str) -> str:
+        """Return the shapes, or else the norms, of the values at a place of two calls."""
+        target, golden = (find_value(run, key, f"{key}.{place}") for run, key in zip(self._runs.both, keys))
+        if target is None or golden is None or target.shape is None or golden.shape is None:
+            return place
+        if target.shape != golden.shape:
+            return f"{place}: shape {[*target.shape]} against {[*golden.shape]}"
+        return f"{place}: norm {target.statistics.norm} against {golden.statistics.norm}"
 
     def _choose_call(self, node: Node, calls: list[list[str]], position_clause: str) -> TracedCall:
         """Return the last of ``calls`` in place of the differing call.

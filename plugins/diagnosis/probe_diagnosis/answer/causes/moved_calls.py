@@ -10,6 +10,7 @@ from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import strip_numbers
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
+from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import is_module
 
@@ -21,8 +22,8 @@ def find_moved_call(facts: RankFacts, runs: ComparedRuns) -> Finding | None:
         facts: The facts about an aligned comparison, in which such calls have no partner.
         runs: Both runs.
     """
-    for op, golden in _pair_moved_calls(facts):
-        difference = _find_first_difference(runs, op, golden, facts.ops.noise)
+    for op, golden in pair_moved_calls(facts):
+        difference = find_differing_place(runs, (op, golden), facts.ops.noise)
         anchor, is_before = _find_anchor(facts, runs, op, golden)
         if difference and anchor:
             first, second = ("before", "after") if is_before else ("after", "before")
@@ -39,7 +40,21 @@ def find_moved_call(facts: RankFacts, runs: ComparedRuns) -> Finding | None:
     return None
 
 
-def _pair_moved_calls(facts: RankFacts) -> Iterator[tuple[str, str]]:
+def has_effect_before_optimizer(moved: Finding, runs: ComparedRuns) -> bool:
+    """Return True if a moved call affects the rest only through the loss and the gradients of the step.
+
+    Both runs make the call before a backward pass and before the first step of an optimizer.
+    """
+    for side, key in enumerate((moved.op, str(moved.evidence["golden_op"]))):
+        names, index = runs.both[side].names(), runs.both[side].find(key)
+        if index is None or not any(map(is_backward, names[index + 1 :])):
+            return False
+        if any(OPTIMIZER in runs.list_modules(name, side) for name in names[:index]):
+            return False
+    return True
+
+
+def pair_moved_calls(facts: RankFacts) -> Iterator[tuple[str, str]]:
     """Yield the calls of the target without a partner and those of the golden that they correspond to."""
     sides = [_group_by_kind(keys) for keys in (facts.target_only, facts.golden_only)]
     partners = {
@@ -86,13 +101,13 @@ def _find_anchor(facts: RankFacts, runs: ComparedRuns, op: str, golden: str) -> 
     return "", False
 
 
-def _find_first_difference(runs: ComparedRuns, op: str, golden: str, noise: float) -> str:
+def find_differing_place(runs: ComparedRuns, keys: tuple[str, str], noise: float, *, among_inputs: bool = False) -> str:
     """Return the path of the first value that differs beyond rounding between two calls; empty for none."""
     records: list[dict[tuple[Side, str], Value]] = []
-    for run, key in zip(runs.both, (op, golden)):
+    for run, key in zip(runs.both, keys):
         number = run.find(key)
         slots = () if number is None else run.record(number).slots
-        records.append({slot.place: slot.value for slot in slots})
+        records.append({slot.place: slot.value for slot in slots if slot.side.is_source or not among_inputs})
     for slot_path, value in records[0].items():
         golden_value = records[1].get(slot_path)
         if golden_value is not None and _is_different(value, golden_value, noise):

@@ -22,9 +22,8 @@ from probe_diagnosis.phases.phase_differences import AFTER_BACKWARD, UNTIL_BACKW
 from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import Number, PhasesFile, read_phases
 from probe_diagnosis.phases.reference_phases import ReferencePhases
-from probe_diagnosis.timeline.order import is_backward
+from probe_diagnosis.timeline.order import count_optimizer_steps, is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
-from probe_diagnosis.timeline.views import CallView
 
 KIND = "phase"
 """Kind of a cause that the step phases alone show."""
@@ -51,8 +50,9 @@ class PhaseComparison:
         phase_files = [None if runs.are_rows else read_phases(run.shown.path.parent) for run in runs.both]
         target, golden = phase_files
         self._numbers = facts.ops.numbers
-        backward = [index for index, key in enumerate(facts.ops.keys) if is_backward(key)]
-        self._last = max(backward, default=len(facts.ops))
+        backward_calls = [number for number, key in enumerate(facts.ops.keys) if is_backward(key)]
+        self._last_backward_call = max(backward_calls, default=len(facts.ops))
+        self._step_counts = count_optimizer_steps(facts.ops) or [0]
         self._both = None if target is None or golden is None else (target, golden)
         self._search = PhaseSearch(target, golden, facts.ops.noise, carried) if target and golden else None
         self._steps = list(self._search.iterate_differences()) if self._search is not None else []
@@ -63,11 +63,11 @@ class PhaseComparison:
 
     def find_refinement(self, node: Node) -> PhaseDifference | None:
         """Return the phase of the step that refines a cause without an origin; None for none."""
-        if node.reason.cause not in REFINABLE_CAUSES:
+        op = node.call.op
+        if node.reason.cause not in REFINABLE_CAUSES or is_gradient(op):
             return None
-        part = self._find_part(node.call)
-        step = next((step for step in self._steps if step.part == part and step.is_effective), None)
-        return None if step is None or self._is_explained(step) else step
+        steps = (step for step in self._steps if step.is_effective and self._precedes(step, op))
+        return next((step for step in steps if not self._is_explained(step)), None)
 
     def add_lost_updates(self, altered_calls: Sequence[Finding]) -> list[Finding]:
         """Return calls with different arguments; to the first of another dtype, add lost updates."""
@@ -78,30 +78,44 @@ class PhaseComparison:
             whole[index] = add_phase_evidence(whole[index], step, is_stated=False)
         return whole
 
-    def find_lone_phase(self, *, effective: bool) -> list[Finding]:
+    def find_lone_phase(self, op: str = "", *, effective: bool) -> list[Finding]:
         """Return the first phase of the step that differs, for a search that found no call.
 
         Args:
+            op: A call, to return only a phase that precedes it.
             effective: True for what changes values beyond rounding, False for what does not.
         """
-        steps = [step for step in self._steps if step.part == AFTER_BACKWARD and step.is_effective is effective]
+        steps = [
+            step
+            for step in self._steps
+            if step.part == AFTER_BACKWARD and step.is_effective is effective and (not op or self._precedes(step, op))
+        ]
         return [self._create_finding(step) for step in steps if not self._is_explained(step)][:1]
+
+    def find_other_loss(self) -> list[Finding]:
+        """Return the first backward pass that starts from another value."""
+        step = None if self._search is None else self._search.find_other_loss()
+        return [] if step is None else [self._create_finding(step)]
 
     def find_setting(self) -> list[Finding]:
         """Return the first setting of an optimizer that differs and changes values."""
         steps = [step for step in self._steps if step.step_phase.name == "settings" and step.is_effective]
         return [self._create_finding(step) for step in steps if not self._is_explained(step)][:1]
 
-    def find_phases_after_backward(self) -> list[Finding]:
-        """Return what differs after the backward pass, unless something before explains it.
+    def find_phases_after_backward(self, op: str = "") -> list[Finding]:
+        """Return what differs after a backward pass, unless something before explains it.
 
         These are phases that change values, and settings of optimizers.
+
+        Args:
+            op: A call, to return only phases that precede it.
         """
         return [
             self._create_finding(step)
             for step in self._steps
             if step.part == AFTER_BACKWARD and not self._is_explained(step)
             if step.is_effective or step.step_phase.name == "settings"
+            if not op or self._precedes(step, op)
         ]
 
     def _create_finding(self, step: PhaseDifference) -> Finding:
@@ -174,11 +188,19 @@ class PhaseComparison:
             ]
         return sentences
 
-    def _find_part(self, op: CallView) -> str:
-        """Return the part of the step that a call belongs to; none for gradients."""
-        if is_gradient(op.op):
-            return ""
-        return AFTER_BACKWARD if self._numbers.get(op.op, 0) > self._last else UNTIL_BACKWARD
+    def is_after_backward(self, op: str) -> bool:
+        """Return True for a call after the last backward pass, or after the first call of an optimizer."""
+        number = self._numbers.get(op, -1)
+        return not is_gradient(op) and (number > self._last_backward_call or self._step_counts[number] > 0)
+
+    def _precedes(self, step: PhaseDifference, op: str) -> bool:
+        """Return True for a phase before a call; of a step of an optimizer without calls, it is not known exactly."""
+        if step.part == UNTIL_BACKWARD:
+            return True
+        number = self._numbers.get(op, -1)
+        has_all_steps = self._search is not None and self._step_counts[-1] == self._search.step_count
+        earlier_steps = self._step_counts[number] if has_all_steps else 0
+        return number > self._last_backward_call or step.optimizer_step < earlier_steps
 
     def _is_explained(self, step: PhaseDifference) -> bool:
         """Return True for a phase after the backward pass, if anything before it differs."""

@@ -138,10 +138,12 @@ def _refine_by_phase(facts: RankFacts, runs: ComparedRuns, selection: Selection,
 def _create_upstream_search(
     facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, selection: Selection
 ) -> UpstreamSearch:
-    phases, effective = step_phases.find_phases_after_backward(), step_phases.find_lone_phase(effective=True)
+    op = selection.reported[0].facts.op if selection.reported else ""
+    phases, effective = step_phases.find_phases_after_backward(op), step_phases.find_lone_phase(op, effective=True)
     return UpstreamSearch(
-        facts, runs, phases, effective, selection.altered_calls, loses_gradients=step_phases.loses_gradients
-    )
+        facts, runs, phases, effective, step_phases.find_other_loss(), selection.altered_calls,
+        is_after_backward=bool(op) and step_phases.is_after_backward(op), loses_gradients=step_phases.loses_gradients,
+    )  # fmt: skip
 
 
 def _add_producers(cause: Finding, runs: ComparedRuns) -> Finding:

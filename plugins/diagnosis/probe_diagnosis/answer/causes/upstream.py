@@ -36,7 +36,9 @@ class UpstreamSearch:
         runs: Both runs.
         phases: What differs in the phases of the step after the backward pass.
         effective: The first of these that changes values; empty for none.
+        losses: The first backward pass that starts from another value; empty for none.
         altered_calls: The calls with a different argument whose values agree.
+        is_after_backward: True if the call of the first cause is after a backward pass.
         loses_gradients: True if a phase shows gradients that only one run has or that differ.
     """
 
@@ -46,14 +48,18 @@ class UpstreamSearch:
         runs: ComparedRuns,
         phases: Sequence[Finding],
         effective: Sequence[Finding],
+        losses: Sequence[Finding],
         altered_calls: Sequence[Node],
         *,
+        is_after_backward: bool,
         loses_gradients: bool,
     ) -> None:
         self._facts = facts
         self._runs = runs
         self._phases = phases
         self._effective = effective
+        self._losses = losses
+        self._is_after_backward = is_after_backward
         self._phases_lose_gradients = loses_gradients
         self._made = {node.call.op: node for node in altered_calls if node.reason.argument is not None}
 
@@ -65,7 +71,8 @@ class UpstreamSearch:
             node: The call that it is about.
         """
         sources: tuple[Callable[[Finding, Node], Finding | None], ...] = (
-            self._explain_by_forward_call, self._explain_by_argument, self._explain_by_graph, self._explain_by_phase,
+            self._explain_by_forward_call, self._explain_by_argument, self._explain_by_graph, self._explain_by_loss,
+            self._explain_by_phase,
         )  # fmt: skip
         return next(filter(None, (source(cause, node) for source in sources)), None)
 
@@ -104,13 +111,21 @@ class UpstreamSearch:
         more = Statement(f", but {cause.op} downstream of it differs by more than rounding explains")
         return _attach_consequence(cause, extend_statement(origin, more))
 
+    def _explain_by_loss(self, cause: Finding, node: Node) -> Finding | None:
+        """Return the backward pass that starts from another value, for a gradient that no other call explains."""
+        op = node.call.op
+        is_received = node.reason.cause in (Cause.TAKEN_IN, Cause.GRADIENT) and cause.op == op
+        if not self._losses or not is_received or not (is_backward(op) or is_gradient(op)):
+            return None
+        return _attach_consequence(cause, self._losses[0])
+
     def _explain_by_phase(self, cause: Finding, node: Node) -> Finding | None:
         """Return the phase of the step after the backward pass that explains a call after that pass.
 
         A phase explains the calls of the step that it belongs to. One that changes values also explains calls
         that receive values that differ, or values that were not compared.
         """
-        if not self._is_after_backward(node.call.op):
+        if not self._is_after_backward:
             return None
         phases: Sequence[Finding] = [phase for phase in self._phases if _is_in_optimizer_step(cause, phase)]
         if not phases and (node.reason.cause is Cause.TAKEN_IN or node.reason.inputs.not_compared):
@@ -118,19 +133,13 @@ class UpstreamSearch:
         origin = next(iter(phases), None)
         return None if origin is None else _attach_consequence(cause, origin)
 
-    def _is_after_backward(self, op: str) -> bool:
-        """Return True for a call after the backward pass."""
-        keys = self._facts.ops.keys
-        last = max((number for number, key in enumerate(keys) if is_backward(key)), default=len(keys))
-        return self._facts.ops.numbers.get(op, -1) > last and not is_gradient(op)
-
     def _explain_by_graph(self, cause: Finding, node: Node) -> Finding | None:
         """Return the first call with a tensor that only one run follows for gradients.
 
         It explains what differs in the backward pass and after it.
         """
         op = node.call.op
-        is_affected = is_backward(op) or is_gradient(op) or (self._is_after_backward(op) and self._loses_gradients())
+        is_affected = is_backward(op) or is_gradient(op) or (self._is_after_backward and self._loses_gradients())
         origin = self.find_graph_difference() if is_affected and node.reason.argument is None else None
         if origin is None:
             return None

@@ -16,6 +16,7 @@ from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.condition_causes import ConditionCauses
 from probe_diagnosis.answer.causes.detector_findings import insert_detector_findings
 from probe_diagnosis.answer.causes.findings import create_finding
+from probe_diagnosis.answer.causes.moved_calls import has_effect_before_optimizer
 from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
 from probe_diagnosis.answer.causes.precision_cause import insert_precision
 from probe_diagnosis.answer.causes.rank_causes import find_causes
@@ -105,12 +106,13 @@ class RankDiagnosis:
             phases = read_phases(self._reference_directory)
         step_phases = PhaseComparison(facts, runs, history.noise if history is not None else 0.0, phases)
         selection = select_calls(facts, runs, step_phases, history, in_step=bool(self._step))
+        moved = self._find_effective_move(selection)
         is_raised = bool(baseline and baseline["raised"])
-        is_explained = self._moved is not None or is_raised or (is_excused and phases is None)
+        is_explained = bool(moved) or is_raised or (is_excused and phases is None)
         conditions = ConditionCauses(facts, runs)
         rank_causes = find_causes(facts, runs, step_phases, selection, conditions, is_explained=is_explained)
         named = {cause.op for cause in rank_causes.causes}
-        causes = self._order_causes(rank_causes.causes)
+        causes = self._order_causes([*moved, *rank_causes.causes])
         doubt = "" if self._is_certain(causes) else selection.doubt
         if not causes:
             self._excuse(step_phases)
@@ -138,14 +140,12 @@ class RankDiagnosis:
     def _order_causes(self, searched_causes: Sequence[Finding]) -> list[Finding]:
         """Return all causes in the order of precedence (docs/diagnosis.md#causes).
 
-        States that a resumed run did not restore explain all other differences. Otherwise a call that was moved comes
-        before the causes that the search found, a lower precision before the causes that it explains, and the findings
-        of detectors at the position of their calls.
+        States that a resumed run did not restore explain all other differences. Otherwise a lower precision comes before
+        the causes that it explains, and the findings of detectors at the position of their calls.
         """
         if self._not_restored:
             return [*self._not_restored]
-        moved = () if self._moved is None else (self._moved,)
-        causes = insert_precision([*moved, *searched_causes], self._precision)
+        causes = insert_precision(searched_causes, self._precision)
         return insert_detector_findings(self._detected, causes, self._facts, self._runs)
 
     def _is_certain(self, causes: Sequence[Finding]) -> bool:
@@ -156,6 +156,14 @@ class RankDiagnosis:
         """Return sentences on calls and phases that the runs do not contain."""
         runs = self._runs
         return [*runs.describe_unfinished(), *runs.describe_unrecorded(), *step_phases.describe_missing_phases()]
+
+    def _find_effective_move(self, selection: Selection) -> list[Finding]:
+        """Return the call that the golden makes at another place, unless loss and gradients show no effect of it."""
+        if self._moved is None:
+            return []
+        if not selection.reported and has_effect_before_optimizer(self._moved, self._runs):
+            return [] if Effect(self._facts.ops).are_ends_same() else [self._moved]
+        return [self._moved]
 
     def _excuse(self, step_phases: PhaseComparison) -> None:
         """Count the unpaired calls that replace calls of the other run, if too little was compared."""
