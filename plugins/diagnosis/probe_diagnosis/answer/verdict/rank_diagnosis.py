@@ -140,8 +140,8 @@ class RankDiagnosis:
     def _order_causes(self, searched_causes: Sequence[Finding]) -> list[Finding]:
         """Return all causes in the order of precedence (docs/diagnosis.md#causes).
 
-        States that a resumed run did not restore explain all other differences. Otherwise a lower precision comes before
-        the causes that it explains, and the findings of detectors at the position of their calls.
+        States that a resumed run did not restore explain all other differences. Otherwise a lower precision comes
+        before the causes that it explains, and the findings of detectors at the position of their calls.
         """
         if self._not_restored:
             return [*self._not_restored]
