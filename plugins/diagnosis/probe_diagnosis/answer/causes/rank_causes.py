@@ -138,7 +138,7 @@ def _refine_by_phase(facts: RankFacts, runs: ComparedRuns, selection: Selection,
 def _create_upstream_search(
     facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, selection: Selection
 ) -> UpstreamSearch:
-    op = selection.reported[0].facts.op if selection.reported else ""
+    op = selection.reported[0].call.op if selection.reported else ""
     phases, effective = step_phases.find_phases_after_backward(op), step_phases.find_lone_phase(op, effective=True)
     return UpstreamSearch(
         facts, runs, phases, effective, step_phases.find_other_loss(), selection.altered_calls,
