@@ -16,7 +16,7 @@ READERS = {
     "index", "count", "search", "match", "fullmatch",
 }  # fmt: skip
 """Methods of texts that look into them."""
-RENDERERS = {"printing.py", "checks.py"}
+RENDERERS = {"answer_printing.py", "rank_printing.py", "checks.py"}
 """Modules that choose a legend by the lines that they print, or take the error out of the detail of a reason."""
 WRITERS = ("diagnosis", "explain", "page", "reporters", "online")
 

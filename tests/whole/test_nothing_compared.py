@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import probe_metrics.hooks
+import probe_ranks.hooks
 import probe_reporters.hooks
 import pytest
 from support.runs.answer_files import read_answer
@@ -71,6 +72,7 @@ def manager() -> Iterator[Any]:
         module = hooks(rows)
         return manager_of(
             metrics=probe_metrics.hooks,
+            ranks=probe_ranks.hooks,
             reporters=probe_reporters.hooks,
             mindspore=probe_mindspore.hooks,
             broken=module,

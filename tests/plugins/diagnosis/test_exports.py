@@ -15,7 +15,7 @@ FORMER_NAMES = {"Searched": "SearchResult", "depths": "list_call_depths", "whole
 
 @pytest.mark.parametrize("former", FORMER_NAMES)
 def test_former_names_are_exported_with_a_warning(former: str) -> None:
-    with pytest.warns(DeprecationWarning, match=FORMER_NAMES[former]):
+    with pytest.warns(DeprecationWarning, match=rf"probe_diagnosis\.{former} is"):
         value = getattr(probe_diagnosis, former)
     assert value is getattr(probe_diagnosis, FORMER_NAMES[former])
 
