@@ -164,9 +164,9 @@ class TorchCollector(Collector):
         assert self._hashed_statistics is not None and self._checksum is not None
         checksum = self._checksum(tensor)
         key = (checksum, tensor.dtype, tensor.numel())
-        found = self._hashed_statistics.get(key)
-        if found is not None:
-            name, statistics = found
+        cached = self._hashed_statistics.get(key)
+        if cached is not None:
+            name, statistics = cached
             return TensorLeaf(TENSOR, name, list(tensor.shape), tensor.requires_grad, statistics, checksum)
         description = describe(tensor)
         if description is None:

@@ -132,7 +132,8 @@ class CallTracer:
         if reason.cause is not Cause.TAKEN_IN and not is_module_difference:
             return None
         if not is_module_difference:
-            if all(producers) and strip_numbers(producers[TARGET][0]) == strip_numbers(producers[GOLDEN][0]):
+            is_same_api = all(producers) and len({strip_numbers(keys[0]) for keys in producers}) == 1
+            if is_same_api and not self._compare_arguments(producers):
                 return self._trace_counterparts(node, (producers[TARGET][0], producers[GOLDEN][0]))
             if any(producers):
                 return self._choose_call(node, producers, f"returns the value that {op} receives")
@@ -161,19 +162,25 @@ class CallTracer:
             node: The op that differs.
             keys: The calls of the same API that returned the differing input in the target and in the golden.
         """
-        place, producers = "", ("", "")
+        place, producers = self._find_other_input(keys)
         for _ in range(limits().followed):
-            place = find_differing_place(self._runs, keys, self._facts.ops.noise, among_inputs=True)
-            if not place:
-                break
-            producers = self._find_producers(keys, place)
             are_unpaired = all(key in unpaired for key, unpaired in zip(producers, self._unpaired_keys))
             if not are_unpaired or strip_numbers(producers[TARGET]) != strip_numbers(producers[GOLDEN]):
                 break
             keys = producers
+            place, producers = self._find_other_input(keys)
+        if not place and (arguments := compare_arguments(self._runs, *keys)):
+            clause = f"was called with different arguments ({format_arguments(arguments)})"
+            statement = Statement(clause, f", and {node.call.op} receives a value that is computed from its result")
+            evidence = {"golden_op": keys[GOLDEN], **build_argument_evidence(keys[TARGET], arguments[0])}
+            return TracedCall(keys[TARGET], TARGET, Cause.ARGUMENT, statement, evidence)
         lone_calls = [key if key in unpaired else "" for key, unpaired in zip(producers, self._unpaired_keys)]
-        clause = "receives values that differ" if place else "returns values that differ, although its inputs agree"
-        if place and any(lone_calls):
+        clause = (
+            "receives values that differ"
+            if place
+            else "returns values that differ, although its inputs agree in their statistics"
+        )
+        if any(lone_calls) and strip_numbers(producers[TARGET]) != strip_numbers(producers[GOLDEN]):
             side = GOLDEN if lone_calls[GOLDEN] else TARGET
             clause += f", which {lone_calls[side]} returns in the {SIDES[side]} only"
         differing = self._describe_place(keys, place or find_differing_place(self._runs, keys, self._facts.ops.noise))
@@ -181,12 +188,16 @@ class CallTracer:
         cause = Cause.TAKEN_IN if place else Cause.INTRODUCED
         return TracedCall(keys[TARGET], TARGET, cause, statement, {"golden_op": keys[GOLDEN]})
 
-    def _find_producers(self, keys: tuple[str, str], place: str) -> tuple[str, str]:
-        """Return the calls that returned the value at a place of two calls; empty texts for unknown calls."""
-        runs = self._runs.both
-        return find_producer(runs[0], keys[0], f"{keys[0]}.{place}"), find_producer(
-            runs[1], keys[1], f"{keys[1]}.{place}"
-        )
+    def _find_other_input(self, keys: tuple[str, str]) -> tuple[str, tuple[str, str]]:
+        """Return the first input that differs between two calls, and the call that returned it in each run.
+
+        The texts are empty if no input differs, and for an unknown call.
+        """
+        place = find_differing_place(self._runs, keys, self._facts.ops.noise, among_inputs=True)
+        if not place:
+            return "", ("", "")
+        target, golden = (find_producer(run, key, f"{key}.{place}") for run, key in zip(self._runs.both, keys))
+        return place, (target, golden)
 
     def _describe_place(self, keys: tuple[str, str], place: str) -> str:
         """Return the shapes, or else the norms, of the values at a place of two calls."""
