@@ -16,6 +16,8 @@ from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
+from probe_core.errors import make_printable
+from probe_recording.messages import note
 
 from probe_pytorch.compat import get_raw_stream
 
@@ -130,7 +132,10 @@ class Launcher:
         self._works = True
 
     def launch(self, method: Callable[[torch.Tensor, int], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return the result of ``measure`` or ``checksum``; None while a graph is captured and after a failure."""
+        """Return the result of ``measure`` or ``checksum``; None while a graph is captured and after a failure.
+
+        A failure is reported once on stderr.
+        """
         if not self._works or torch.cuda.is_current_stream_capturing():
             return None
         index = tensor.get_device()
@@ -140,8 +145,10 @@ class Launcher:
                     return method(tensor, get_raw_stream(index))
                 with torch.cuda.device(index):
                     return method(tensor, get_raw_stream(index))
-        except Exception:  # a kernel may not be built: an old GPU, no C compiler, a read-only home directory
+        except Exception as error:  # a kernel may not be built: an old GPU, no C compiler, a read-only home directory
             self._works = False
+            problem = make_printable(f"{type(error).__name__}: {error}")
+            note(f"probe: Recording takes longer, because its kernels cannot run on this GPU ({problem})")
             return None
 
     def measure(self, tensor: torch.Tensor, stream: int) -> torch.Tensor:

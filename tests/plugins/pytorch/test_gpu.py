@@ -121,7 +121,7 @@ def test_compiled_kernels_are_launched_again_by_address():
     assert len(kernel.grids) == 2
 
 
-def test_a_kernel_that_fails_is_not_used_again(monkeypatch):
+def test_a_kernel_that_fails_is_reported_and_not_used_again(monkeypatch, capsys):
     calls = []
 
     def fail(*arguments):
@@ -134,6 +134,9 @@ def test_a_kernel_that_fails_is_not_used_again(monkeypatch):
     launcher = gpu.Launcher(SimpleNamespace(measure=Kernel(fail)), True)
     assert [launcher.launch(launcher.measure, torch.ones(3)) for _ in range(2)] == [None, None]
     assert len(calls) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "probe: Recording takes longer, because its kernels cannot run on this GPU (RuntimeError: no compiler)"
+    ]
 
 
 def test_no_kernel_is_launched_while_a_graph_is_captured(monkeypatch, launcher):
