@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError, format_count, make_printable, suggest_name
 from probe_core.files.atomic import create_private_directory, make_directory, write_atomically
-from probe_core.files.given import parse_numbers
 from probe_core.files.location import parse_location
+from probe_core.files.user_files import parse_numbers
 from probe_core.model import Cell, Level, RowCounts, Suspect
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode, get_time_stamp
 from probe_core.plugins.specs import Option, OptionSpec, OutputSpec, ReporterSpec
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from probe_core.model.batches import RowBatch
     from probe_core.model.report import Report
     from probe_core.plugins.manager import Manager
-    from probe_core.plugins.protocols import CellTable, Conclusion, Finished, Output
+    from probe_core.plugins.protocols import CellTable, Conclusion, Output, PairResult
     from probe_core.store.layout import RunPair
 
 DEFAULT_OUTPUT = "./output"
@@ -147,14 +147,14 @@ class Comparison:
 
     def __init__(self, plan: Plan, manager: Manager) -> None:
         from probe_core.flow.comparison import check_plan
-        from probe_core.ranks.ranks import Ranks
+        from probe_core.flow.execution import PlanExecution
 
         self.plan, self._manager = plan, manager
-        pairing = Ranks(plan, manager).pairing
+        pairing = PlanExecution(plan, manager).pairing
         self.pairs: Sequence[RunPair] = pairing.pairs
         self.problems, self.damaged = [*pairing.notes, *pairing.missing, *pairing.damaged], pairing.damaged
         self._reports: list[Report] = []
-        self._finished: Sequence[Finished] = ()
+        self._finished: Sequence[PairResult] = ()
         self.first: list[Conclusion] = []
         self.last: list[Conclusion] = []
         self.asked: list[Conclusion] = []
@@ -232,7 +232,7 @@ class Comparison:
                 continue
             with closing(run_comparison):
                 opened = run_comparison.opened
-                judge_chain = JudgeChain(self._manager, opened.blame)
+                judge_chain = JudgeChain(self._manager, opened.note_failure)
                 watch, table = output.create_check(opened), output.create_table(opened)
                 for batch in run_comparison.batches(pair.rank):
                     judge_chain.apply(batch)
@@ -274,14 +274,14 @@ class Comparison:
                     copyfile(report.files[0], temporary)
         return files
 
-    def run(self) -> Iterator[Finished]:
+    def run(self) -> Iterator[PairResult]:
         """Write the files of ``probe compare`` while it is iterated; yield each pair when it is done."""
         yield from self._run(self.plan)
 
-    def _run(self, plan: Plan) -> Iterator[Finished]:
-        from probe_core.ranks.ranks import Ranks
+    def _run(self, plan: Plan) -> Iterator[PairResult]:
+        from probe_core.flow.execution import PlanExecution
 
-        ranks = Ranks(plan, self._manager)
+        ranks = PlanExecution(plan, self._manager)
         with ranks.reserve_time_stamp():
             yield from ranks.run()
             self.first, self.last = (list(ranks.yield_conclusions(stage)) for stage in ("first", "last"))

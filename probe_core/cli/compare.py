@@ -138,7 +138,6 @@ def _choose_runs(
         return read_compare_file(compare_file)
     if target is None or golden is None:
         raise UserError(
-            "Two runs are needed.",
-            "Give them as TARGET GOLDEN, or a compare file with -i. See 'probe compare --help'.",
+            "Two runs are needed.", "Give them as TARGET GOLDEN, or a compare file with -i. See 'probe compare --help'."
         )
     return CompareFile(target, golden, None, True)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from probe_core.cli.spelling import Option as SpelledOption
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import Option, OptionSpec, address
+from probe_core.plugins.specs import Option, OptionSpec, import_address
 
 NO_VALUE = Path()
 """The value of an option that is given without one."""
@@ -28,7 +28,7 @@ def add_plugin_options(name: str, command: click.Command, manager: Manager) -> c
         if spec.command.replace("_", "-") == name.replace("_", "-"):
             with blame_plugin(spec.title, spec.origin):
                 command.params = [*command.params, *(_create_parameter(spec, option) for option in spec.options)]
-                command = address(spec.wrapper)(command) if spec.wrapper else command
+                command = import_address(spec.wrapper)(command) if spec.wrapper else command
     return command
 
 

@@ -158,7 +158,7 @@ def run(arguments: list[str] | None = None) -> int:
             sys.stdout, sys.stderr = streams  # nobody read the help; click would have us exit with 1
             return EXIT_FINISHED
         except Exception as error:
-            plugin = None if manager is None else manager.find_culprit(error.__traceback__)
+            plugin = None if manager is None else manager.find_failing_plugin(error.__traceback__)
             if plugin is None:
                 console.show_defect(ISSUE_TRACKER)
                 return EXIT_DEFECT

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from probe_core.errors import UserError, suggest_name
-from probe_core.files.given import load_object, parse_numbers
 from probe_core.files.location import parse_location
+from probe_core.files.user_files import load_object, parse_numbers
 
 COMPARE_FILE_KEYS = ("npu_path", "bench_path", "stack_path", "is_print_compare_log")
 

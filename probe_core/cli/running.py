@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from probe_core import console
 from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 from probe_core.errors import UserError
-from probe_core.model import GRAVITY, Level
+from probe_core.model import SEVERITIES, Level
 from probe_core.model.answers import Outcome
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager
 
 if TYPE_CHECKING:
+    from probe_core.flow.execution import PlanExecution
     from probe_core.model.report import Report
-    from probe_core.ranks.ranks import Ranks
 
 
 FAIL_ON_SUSPECT, FAIL_ON_INCOMPLETE = "suspect", "incomplete"
@@ -25,21 +25,16 @@ UNDECIDED_OUTCOMES = (Outcome.NOT_COMPARABLE, Outcome.CANNOT_TELL)
 
 
 def run_plan(
-    plan: Plan,
-    manager: Manager,
-    fail_on: str | None = None,
-    *,
-    brief: bool = False,
-    is_drop_in: bool = False,
+    plan: Plan, manager: Manager, fail_on: str | None = None, *, brief: bool = False, is_drop_in: bool = False
 ) -> int:
     """Run a plan rank by rank, print the verdict and summaries, and return the exit code.
 
     If a rank cannot be compared, its error is printed and the others are compared. With ``brief``, only the
     verdict and the files are printed. A drop-in spelling exits with 0 if nothing could be measured.
     """
-    from probe_core.ranks.ranks import Ranks
+    from probe_core.flow.execution import PlanExecution
 
-    ranks = Ranks(plan, manager)
+    ranks = PlanExecution(plan, manager)
     for line in ranks.pairing.notes:
         console.note(f"note: {line}")
     for line in ranks.pairing.missing:
@@ -55,7 +50,7 @@ def run_plan(
     return code
 
 
-def _is_unmeasured(ranks: Ranks) -> bool:
+def _is_unmeasured(ranks: PlanExecution) -> bool:
     """Return True if no row was measured although the runs hold values that should be compared."""
     reports = [result.report for result in ranks.finished if result.report is not None]
     return bool(reports) and all(
@@ -64,7 +59,7 @@ def _is_unmeasured(ranks: Ranks) -> bool:
     )
 
 
-def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
+def _run(ranks: PlanExecution, fail_on: str | None, brief: bool) -> int:
     interrupted = False
     reported_errors: set[str] = set()
     try:
@@ -120,4 +115,4 @@ def _is_failure(report: Report, fail_on: str) -> bool:
         return bool(report.suspects)
     if fail_on == FAIL_ON_INCOMPLETE:
         return bool(report.counts.measured and report.answer and report.answer.coverage.excused)
-    return GRAVITY[report.level] >= GRAVITY[Level(fail_on)]
+    return SEVERITIES[report.level] >= SEVERITIES[Level(fail_on)]

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from probe_core.flow.ahead import group_pairs, measure_ahead
+from probe_core.flow.evaluation import RowEvaluator
 from probe_core.flow.matched import MatchedRuns
 from probe_core.flow.opening import open_runs
-from probe_core.flow.tools import Tools
+from probe_core.flow.prefetching import group_pairs, measure_ahead
 from probe_core.flow.viewing import check_views, select_records
 from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Opened, Output
+from probe_core.plugins.protocols import OpenComparison, Output
 from probe_core.plugins.specs import (
     AnswerSpec,
     FinderSpec,
@@ -28,7 +28,7 @@ from probe_core.plugins.specs import (
     OutputSpec,
     PolicySpec,
     ReporterSpec,
-    address,
+    import_address,
 )
 
 MAX_LISTED_UNREADABLE = 5
@@ -51,7 +51,7 @@ def check_plan(plan: Plan, manager: Manager) -> None:
             chosen = manager.find(kind, name, spec)
             if isinstance(chosen, ReporterSpec) and chosen.check:
                 with blame_plugin(chosen.title, chosen.origin):
-                    address(chosen.check)()
+                    import_address(chosen.check)()
     check_views(plan, manager)
 
 
@@ -81,13 +81,16 @@ class RunComparison:
         finder_specs = manager.specs("finders", FinderSpec)[:1]
         output: Output | None = manager.make_first("outputs", OutputSpec)
         output_metrics = () if output is None else output.find_metrics(plan, manager, mode)
-        blame = partial(_blame, self.notes)  # not a bound method, which would keep a failed comparison alive
-        self._tools = Tools(plan, manager, mode, [*answer_specs, *finder_specs], output_metrics, blame)
+        note_failure = partial(
+            _note_failure, self.notes
+        )  # not a bound method, which would keep a failed comparison alive
+        self._tools = RowEvaluator(plan, manager, mode, [*answer_specs, *finder_specs], output_metrics, note_failure)
         self.runs = MatchedRuns(plan, manager, target_run, golden_run)
         self.notes += self.runs.notes
-        self.opened = Opened(
+        self.opened = OpenComparison(
             plan, manager, self.runs.target, self.runs.golden, mode, is_debug, self.runs.has_stacks,
-            self._tools.shown, self._tools.added_columns, self._tools.label_policies, self._tools.metric_uses, blame,
+            self._tools.shown, self._tools.added_columns, self._tools.label_policies, self._tools.metric_uses,
+            note_failure,
         )  # fmt: skip
 
     def batches(self, rank: int = 0, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
@@ -99,12 +102,12 @@ class RunComparison:
             self._tools.end(batch)
             yield batch
 
-    def take_unreadable(self, lines: Sequence[str], count: int) -> None:
+    def add_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Add tensor files that a worker could not read."""
         self.unreadable_count += count
         self.unreadable += lines[: MAX_LISTED_UNREADABLE - len(self.unreadable)]
 
-    def take_notes(self, lines: Sequence[str]) -> None:
+    def add_notes(self, lines: Sequence[str]) -> None:
         """Add the notes of a worker without repeating notes."""
         self.notes += [line for line in lines if line not in self.notes]
 
@@ -147,10 +150,10 @@ class RunComparison:
                 pair.close()
         for pair in group:
             if pair.unreadable is not None and not pair.unreadable.missing:
-                self.take_unreadable([str(pair.unreadable)], 1)
+                self.add_unreadable([str(pair.unreadable)], 1)
 
 
-def _blame(notes: list[str], error: PluginError, consequence: str) -> None:
+def _note_failure(notes: list[str], error: PluginError, consequence: str) -> None:
     """Note once that a plugin failed."""
     note = f"{error.what} {consequence} {error.fix}"
     if note not in notes:

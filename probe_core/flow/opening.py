@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from probe_core.errors import UserError
-from probe_core.files.given import check_regular
+from probe_core.files.user_files import check_regular
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run

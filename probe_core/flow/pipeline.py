@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from probe_core.flow.comparison import RunComparison
-from probe_core.flow.judging import Blame, JudgeChain
+from probe_core.flow.judging import JudgeChain
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.report import LineNumbers, Report, ReportDraft, RowCheck
-from probe_core.plugins.blame import PluginError, blame_plugin
+from probe_core.plugins.blame import FailureListener, PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Answerer, Finder, Finished, Output, ResultFiles, RowFinder, Witness
+from probe_core.plugins.protocols import Answerer, Finder, Output, PairResult, ResultFiles, RowFinder, Witness
 from probe_core.plugins.specs import AnswerSpec, FinderSpec, OutputSpec
 from probe_core.progress import report_progress
 from probe_core.store.layout import RunPair
@@ -30,14 +30,14 @@ BatchSource = Callable[[RunComparison], Iterator[RowBatch]]
 """A function that yields the measured batches of a comparison."""
 
 
-def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Finished:
+def compare_pair(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> PairResult:
     """Compare one record file with another without notifying plugins."""
     started = time.monotonic()
     with closing(RunComparison(plan, manager, pair.target, pair.golden)) as comparison:
         finder: Finder | None = manager.make_first("finders", FinderSpec)
         batches = comparison.batches(pair.rank) if batch_source is None else batch_source(comparison)
         report = _write(comparison, batches, manager, pair, finder)
-    return Finished(pair, replace(report, seconds=time.monotonic() - started), finder=finder)
+    return PairResult(pair, replace(report, seconds=time.monotonic() - started), finder=finder)
 
 
 class _PluginWitness(NamedTuple):
@@ -94,7 +94,7 @@ def _add_answer(draft: ReportDraft, finder: Finder | None, comparison: RunCompar
     if finder is None:
         return
     opened = comparison.opened
-    compare = partial(compare_further, opened.manager, opened.blame)
+    compare = partial(compare_further, opened.manager, opened.note_failure)
     for spec in opened.manager.specs("finders", FinderSpec)[:1]:
         try:
             with blame_plugin(spec.title, spec.origin):
@@ -105,11 +105,11 @@ def _add_answer(draft: ReportDraft, finder: Finder | None, comparison: RunCompar
 
 
 def compare_further(
-    manager: Manager, blame: Blame, plan: Plan, target: Path, golden: Path, rank: int
+    manager: Manager, note_failure: FailureListener, plan: Plan, target: Path, golden: Path, rank: int
 ) -> Iterator[RowBatch]:
     """Yield the judged batches of a further comparison, which a verdict needs."""
     with closing(RunComparison(plan, manager, target, golden)) as comparison:
-        judge_chain = JudgeChain(manager, blame)
+        judge_chain = JudgeChain(manager, note_failure)
         for batch in comparison.batches(rank):
             judge_chain.apply(batch)
             yield batch
@@ -142,7 +142,7 @@ def _write(
     witnesses: list[_PluginWitness] = []
     try:
         witnesses = _create_witnesses(comparison, manager, pair)
-        judge_chain = JudgeChain(manager, opened.blame)
+        judge_chain = JudgeChain(manager, opened.note_failure)
         try:
             for batch in batches:
                 judge_chain.apply(batch)

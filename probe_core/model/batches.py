@@ -15,14 +15,14 @@ import numpy as np
 from probe_core.model.columns import BIG_INTEGER, NONE, NULL, SCALAR, TEXT, Array, ValueColumns
 from probe_core.model.dtypes import is_same_dtype
 from probe_core.model.results import BatchResults, LineMeasurements, VerdictColumn
-from probe_core.model.rows import Changed, How, Mark, Op, Pair, Reason, Row, Ruling
+from probe_core.model.rows import Mark, MatchKind, Op, Pair, Reason, ReplacedVerdict, Row, Ruling
 from probe_core.model.values import OMISSIONS, Slot
 
 PAIRS_PER_BLOCK = 256
 """Number of pairs that are created together."""
 ABSENT = -1
 """Line of a side of a pair that is missing."""
-MATCH_KINDS = tuple(How)
+MATCH_KINDS = tuple(MatchKind)
 """Ways of matching; the position is the code."""
 OBSTACLES = (None, Reason("no_target"), Reason("no_golden"), Reason("shape"), *map(Reason, OMISSIONS))
 """Reasons why recorded metadata cannot be compared; the position is the code."""
@@ -98,17 +98,17 @@ class RowBatch:
         translations: dict[str, Array] | None = None,
     ) -> None:
         self.first_op, self.ops, self.starts = first_op, ops, starts
-        self.target, self.golden, self.how = target, golden, match_codes
+        self.target, self.golden, self.match_codes = target, golden, match_codes
         self.results = BatchResults()
         self.marks: dict[int, Mark] = {}
-        self.changes: dict[int, tuple[Changed, ...]] = {}
+        self.changes: dict[int, tuple[ReplacedVerdict, ...]] = {}
         self._describe, self._find_op_stack = describe, find_stack
         self._translations = {} if translations is None else translations
         self._pairs: list[Pair | None] = [None] * len(match_codes)
         self._rows: list[Row | None] = [None] * len(match_codes)
 
     def __len__(self) -> int:
-        return len(self.how)
+        return len(self.match_codes)
 
     @property
     def verdicts(self) -> VerdictColumn:
@@ -190,11 +190,11 @@ class RowBatch:
     @cached_property
     def flags(self) -> Array:
         """The notes of each row as bits, in the order of ``_NOTE_REASONS``."""
-        is_fuzzy = self.how == MATCH_KINDS.index(How.FUZZY)
+        is_fuzzy = self.match_codes == MATCH_KINDS.index(MatchKind.FUZZY)
         bits = (
             ~self.target.is_present,
             self.target.is_present & ~self.golden.is_present,
-            self.how == MATCH_KINDS.index(How.REGION),
+            self.match_codes == MATCH_KINDS.index(MatchKind.REGION),
             self.requires_grad_differs,
             self.is_matched & self.have_equal_extents & ~self.have_same_dtypes,
             self.scalars_differ,
@@ -227,11 +227,7 @@ class RowBatch:
         """Return all reasons of a row except those of its highlight."""
         columns = self.results.measurements.values()
         measured = [column.others[code].reason for column in columns if (code := column.codes[line])]
-        return [
-            *self.notes(line),
-            *filter(None, measured),
-            *self.verdicts.table[self.verdicts.codes[line]].reasons,
-        ]
+        return [*self.notes(line), *filter(None, measured), *self.verdicts.table[self.verdicts.codes[line]].reasons]
 
     def _compare_texts(self, name: str, text: Callable[[Any], str]) -> Array:
         """Return True for rows whose entries in the tables of a column have the same text."""
@@ -274,7 +270,7 @@ class RowBatch:
             sides = self.target.slots(lines), self.golden.slots(lines)
             self._pairs[start:stop] = [
                 Pair(target, golden, MATCH_KINDS[match_code])
-                for target, golden, match_code in zip(*sides, self.how[start:stop].tolist())
+                for target, golden, match_code in zip(*sides, self.match_codes[start:stop].tolist())
             ]
         return self._pairs[start:stop]  # type: ignore[return-value]
 
@@ -347,7 +343,7 @@ class RowBatch:
     def rule(self, line: int, judge: str, ruling: Ruling) -> None:
         """Replace the verdict of a row by that of a judge, and keep the old verdict in ``changes``."""
         self._rows[line] = None
-        change = Changed(judge, self.verdicts[line], ruling.reason)
+        change = ReplacedVerdict(judge, self.verdicts[line], ruling.reason)
         self.changes[line] = (*self.changes.get(line, ()), change)
         self.verdicts[line] = ruling.verdict
         if ruling.further is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe_core.exports import create_deprecated_exporter
-from probe_core.model import GRAVITY, Advice, Level, Mode, RowCounts, Suspect
+from probe_core.model import SEVERITIES, Advice, Level, Mode, RowCounts, Suspect
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import Array
@@ -83,7 +83,7 @@ class Report:
         """The worst level of any row; calls that do not line up count as a warning."""
         levels = [level for level, count in self.counts.levels.items() if count]
         levels += [Level.WARNING] if self.regions else []
-        return max(levels, key=GRAVITY.__getitem__, default=Level.PASS)
+        return max(levels, key=SEVERITIES.__getitem__, default=Level.PASS)
 
     @property
     def is_judged(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.model.columns import Array
-from probe_core.model.rows import GRAVITY, Drift, Measurement, Verdict
+from probe_core.model.rows import SEVERITIES, Drift, Measurement, Verdict
 
 
 class MeasurementColumn:
@@ -145,7 +145,7 @@ class VerdictColumn:
     @property
     def levels(self) -> Array:
         """The gravity of each row's level."""
-        return self.map_verdicts(lambda verdict: GRAVITY[verdict.level])
+        return self.map_verdicts(lambda verdict: SEVERITIES[verdict.level])
 
 
 @dataclass

@@ -6,7 +6,7 @@ it cannot import.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -31,6 +31,10 @@ class Origin(NamedTuple):
 
 class PluginError(UserError):
     """An error of a plugin, with its name and the way to fix it."""
+
+
+FailureListener = Callable[[PluginError, str], None]
+"""A function that notes, once, that a plugin failed, and the effect on the result."""
 
 
 def describe_fix(distribution: str) -> str:

@@ -17,9 +17,7 @@ def probe_commands() -> list[CommandSpec]:
     """Return the commands that need no plugin."""
     return [
         CommandSpec(
-            "compare",
-            "Compare two recorded runs and say where they diverge first.",
-            "probe_core.cli.compare:compare",
+            "compare", "Compare two recorded runs and say where they diverge first.", "probe_core.cli.compare:compare"
         ),
         CommandSpec(
             "plugins",

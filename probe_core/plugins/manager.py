@@ -28,7 +28,7 @@ from probe_core.plugins.blame import Origin, PluginError, describe_fix
 from probe_core.plugins.distributions import PLUGINS_VARIABLE, create_missing_error, find_provider, provides
 from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
 from probe_core.plugins.parameters import parse_parameters, split_parameters
-from probe_core.plugins.specs import KINDS, ReaderSpec, Spec, address, problem_of
+from probe_core.plugins.specs import KINDS, ReaderSpec, Spec, find_spec_problem, import_address
 from probe_core.store.files import DEFAULT_RECORD_FILES
 from probe_core.store.frames import FRAMEWORK_FRAMES
 
@@ -198,7 +198,7 @@ class Manager:
             return named
         spec_type: type[Spec] | None = None
         with self._guard(self._kits[kind]):
-            self.kinds[kind] = spec_type = _check_kind(kind, address(named))
+            self.kinds[kind] = spec_type = _check_kind(kind, import_address(named))
         return spec_type
 
     def _collect(self, kind: str) -> list[Contribution]:
@@ -217,7 +217,7 @@ class Manager:
                 for spec in specs:
                     if not isinstance(spec, spec_type):
                         raise TypeError(f"probe_{kind} must return {spec_type.__name__}, not {type(spec).__name__}")
-                    if problem := problem_of(spec):
+                    if problem := find_spec_problem(spec):
                         raise TypeError(f"probe_{kind}: {problem}")
                 contributions += [Contribution(replace(spec, origin=plugin.origin), plugin) for spec in specs]
                 FRAMEWORK_FRAMES.update(*(s.framework_frames for s in specs if isinstance(s, ReaderSpec)))
@@ -313,7 +313,7 @@ class Manager:
                 warn(PluginError(what, describe_fix(origin.distribution)), "The comparison goes on without it.")
         return [answer for answer in answers if answer is not None]
 
-    def find_culprit(self, trace: TracebackType | None) -> Plugin | None:
+    def find_failing_plugin(self, trace: TracebackType | None) -> Plugin | None:
         """Return the third-party plugin whose code a traceback runs through; None if there is none."""
         third_party = {item.package: item for item in self.plugins.values() if not item.origin.is_of_probe}
         while trace is not None:

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from probe_core.exports import create_deprecated_exporter
+from probe_core.exports import add_alias, create_deprecated_exporter
 from probe_core.plugins.specs import TableSpec
 
 if TYPE_CHECKING:
     from probe_core.errors import UserError
     from probe_core.matching.matching import Matching
     from probe_core.matching.views import Views
-    from probe_core.model import (
-        Cell,
-        Column,
-        Measurement,
-        Measurements,
-        Mode,
-        Op,
-        Row,
-        Ruling,
-        Suspect,
-        Verdict,
-    )
+    from probe_core.model import Cell, Column, Measurement, Measurements, Mode, Op, Row, Ruling, Suspect, Verdict
     from probe_core.model.answers import Answer
     from probe_core.model.batches import RowBatch
     from probe_core.model.measure import OpenPair
     from probe_core.model.plan import Plan
     from probe_core.model.report import MetricUse, Report, ReportDraft, RowCheck
     from probe_core.model.run import Run
-    from probe_core.plugins.blame import PluginError
+    from probe_core.plugins.blame import FailureListener
     from probe_core.plugins.manager import Manager
     from probe_core.store.layout import Pairing, RecordFiles, RunPair
 
@@ -91,7 +80,7 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenComparison:
     """Two opened runs that are about to be compared.
 
     Attributes:
@@ -106,7 +95,7 @@ class Opened:
         added_columns: The metrics that the plan adds to the table, with their columns.
         label_policies: The policies whose labels have columns of their own.
         metric_uses: The metrics that are measured.
-        blame: Function that notes, once, that a plugin failed, and the consequence for the result.
+        note_failure: Function that notes that a plugin failed, and the effect on the result.
     """
 
     plan: Plan
@@ -120,7 +109,7 @@ class Opened:
     added_columns: Sequence[tuple[str, str]]
     label_policies: Sequence[str]
     metric_uses: Sequence[MetricUse]
-    blame: Callable[[PluginError, str], None]
+    note_failure: FailureListener
 
     def columns(self, mode: Mode) -> Sequence[Column]:
         """Return the columns of the table of ``mode``."""
@@ -145,7 +134,7 @@ class Finder(Protocol):
     first_failure: Suspect | None
     """The first row that fails by the rule of its table rather than by rounding."""
 
-    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair, compare: Comparer) -> Answer | None:
+    def answer(self, draft: ReportDraft, opened: OpenComparison, pair: RunPair, compare: Comparer) -> Answer | None:
         """Return the verdict on two runs after the last row; it may need further comparisons by ``compare``."""
 
     def plain(self) -> Any:
@@ -191,7 +180,7 @@ class Conclusion(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class PairResult:
     """A comparison that ended with a report or an error.
 
     Attributes:
@@ -212,7 +201,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class AllResults:
     """All comparisons of a plan that have ended; fewer than there are pairs if they were interrupted.
 
     ``answer`` is the verdict over all of them, once it is known.
@@ -221,7 +210,7 @@ class Compared:
     plan: Plan
     manager: Manager
     pairing: Pairing
-    finished: Sequence[Finished]
+    finished: Sequence[PairResult]
     answer: Answer | None = None
 
 
@@ -232,10 +221,10 @@ class Answerer(Protocol):
     any answer is given.
     """
 
-    def witness(self, opened: Opened, pair: RunPair) -> Witness | None:
+    def witness(self, opened: OpenComparison, pair: RunPair) -> Witness | None:
         """Return the observer of one comparison's rows; None if there is nothing to observe."""
 
-    def conclude(self, compared: Compared) -> Iterable[Conclusion]:
+    def conclude(self, compared: AllResults) -> Iterable[Conclusion]:
         """Return the answers, once all comparisons have ended."""
 
 
@@ -255,7 +244,7 @@ class Scheduler(Protocol):
     def find_interrupted(self, plan: Plan) -> str | None:
         """Return the time stamp of the interrupted comparison that ``plan`` resumes; None if there is none."""
 
-    def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[Finished]:
+    def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[PairResult]:
         """Yield each comparison when it ends, in any order.
 
         An error of one comparison is part of its result. Results of an earlier command are yielded first.
@@ -320,20 +309,22 @@ class Output(Protocol):
     def find_metrics(self, plan: Plan, manager: Manager, mode: Mode) -> Sequence[str]:
         """Return the metrics that the result files need in addition to those of the table."""
 
-    def create_table(self, opened: Opened) -> CellTable:
+    def create_table(self, opened: OpenComparison) -> CellTable:
         """Return the table of the mode of two runs."""
 
-    def create_check(self, opened: Opened) -> RowCheck:
+    def create_check(self, opened: OpenComparison) -> RowCheck:
         """Return an object that checks whether rows are measured, and whether each metric measures any."""
 
-    def open_files(self, opened: Opened, pair: RunPair, draft: ReportDraft) -> ResultFiles:
+    def open_files(self, opened: OpenComparison, pair: RunPair, draft: ReportDraft) -> ResultFiles:
         """Return the result files of a comparison, which are written while ``draft`` is filled."""
 
 
+add_alias(OpenComparison, "blame", "note_failure")
 __getattr__ = create_deprecated_exporter(
     __name__,
     dict.fromkeys(
         ("AnswerWriter", "Highlighter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters.api"
     )
     | {"Executor": "probe_ranks.api"},
+    {"Compared": "AllResults", "Finished": "PairResult", "Opened": "OpenComparison"},
 )

@@ -65,11 +65,11 @@ class Spec:
             PluginError: The plugin raised an exception.
         """
         with blame_plugin(self.title, self.origin):
-            factory = address(self.factory) if isinstance(self.factory, str) else self.factory
+            factory = import_address(self.factory) if isinstance(self.factory, str) else self.factory
             return factory(**self.values)
 
 
-def problem_of(spec: Spec) -> str:
+def find_spec_problem(spec: Spec) -> str:
     """Return a sentence on a field of a spec that is not valid; empty if all are."""
     if not isinstance(spec.name, str) or not spec.name or not isinstance(spec.summary, str):
         return f"a name and a summary must be texts, not {spec.name!r:.80} and {spec.summary!r:.80}"
@@ -83,7 +83,7 @@ def problem_of(spec: Spec) -> str:
     return ""
 
 
-def address(text: str) -> Any:
+def import_address(text: str) -> Any:
     """Import and return the object at ``"package.module:attribute"``."""
     module, _, attribute = text.partition(":")
     return getattr(importlib.import_module(module), attribute)
@@ -206,7 +206,7 @@ class ImportedSpec(Spec):
             PluginError: It cannot be imported.
         """
         with blame_plugin(self.title, self.origin):
-            return address(self.factory) if isinstance(self.factory, str) else self.factory()
+            return import_address(self.factory) if isinstance(self.factory, str) else self.factory()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,7 @@ from probe_core.model.report import ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Contribution, Manager, Plugin
 from probe_core.plugins.protocols import ResultFiles
-from probe_core.plugins.specs import (
-    OutputSpec,
-    PolicySpec,
-    ReaderSpec,
-    Spec,
-    TableSpec,
-)
+from probe_core.plugins.specs import OutputSpec, PolicySpec, ReaderSpec, Spec, TableSpec
 from probe_core.store.layout import RunPair
 from probe_core.testing.trial_runs import FRAMEWORK, GOLDEN, TARGET, TrialReader, record_file
 
@@ -135,7 +129,7 @@ class Trial:
         Raises:
             PluginError: A judge or highlighter failed.
         """
-        opened = replace(comparison.opened, blame=raise_error)
+        opened = replace(comparison.opened, note_failure=raise_error)
         judge_chain = JudgeChain(self.manager, raise_error)
         output = self.manager.make_first("outputs", OutputSpec)
         pair = RunPair(opened.target.path, opened.golden.path)

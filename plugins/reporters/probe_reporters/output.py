@@ -24,7 +24,7 @@ from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.model.report import Report, ReportDraft
 from probe_core.plugins.blame import create_plugin_error
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Opened, ResultFiles
+from probe_core.plugins.protocols import OpenComparison, ResultFiles
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import escape_invisible
 from probe_core.store.layout import RunPair
@@ -92,7 +92,7 @@ class TableOutput:
         """Return the metrics that highlighters need in addition to those of the table."""
         return find_highlighter_metrics(plan, manager, mode)
 
-    def create_table(self, opened: Opened) -> Table:
+    def create_table(self, opened: OpenComparison) -> Table:
         """Return the table of the mode of two runs, with a column for each further metric and policy."""
         columns, texts = opened.columns(opened.mode), ReasonTexts.load(opened.manager)
         return Table(
@@ -100,11 +100,11 @@ class TableOutput:
             stack=opened.has_stacks, extra=opened.added_columns, labels=opened.label_policies,
         )  # fmt: skip
 
-    def create_check(self, opened: Opened) -> MeasurementCheck:
+    def create_check(self, opened: OpenComparison) -> MeasurementCheck:
         """Return an object that checks whether rows are measured, and whether each metric measures any."""
         return MeasurementCheck(opened.mode, ReasonTexts.load(opened.manager), [*map(MetricCheck, opened.metric_uses)])
 
-    def open_files(self, opened: Opened, pair: RunPair, draft: ReportDraft) -> ResultFiles:
+    def open_files(self, opened: OpenComparison, pair: RunPair, draft: ReportDraft) -> ResultFiles:
         """Return the result files of a comparison, one for each format of the plan."""
         return OutputFiles(opened, pair, self.create_table(opened), draft)
 
@@ -112,7 +112,7 @@ class TableOutput:
 class OutputFiles(ResultFiles):
     """The result files of one comparison, one for each format of the plan."""
 
-    def __init__(self, opened: Opened, pair: RunPair, table: Table, draft: ReportDraft) -> None:
+    def __init__(self, opened: OpenComparison, pair: RunPair, table: Table, draft: ReportDraft) -> None:
         super().__init__()
         plan, manager, is_debug = opened.plan, opened.manager, opened.is_debug
         self._directory = plan.output / pair.part

@@ -17,12 +17,12 @@ from probe_core.model.answers import Outcome
 from probe_core.model.report import Report
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import warn
-from probe_core.plugins.protocols import Compared, Finished
+from probe_core.plugins.protocols import AllResults, PairResult
 from probe_core.plugins.specs import ReporterSpec
 from probe_reporters.output import write_table
 
 if TYPE_CHECKING:
-    from probe_core.plugins.protocols import Opened
+    from probe_core.plugins.protocols import OpenComparison
     from probe_core.store.layout import RunPair
     from probe_reporters.protocols import Reporter
 
@@ -58,10 +58,10 @@ _NUMBER = re.compile(r"\d[\d,]*")
 class SummaryAnswerer:
     """Answer of every comparison: the counts of each pair of record files, and of several how each fared."""
 
-    def witness(self, opened: Opened, pair: RunPair) -> None:
+    def witness(self, opened: OpenComparison, pair: RunPair) -> None:
         """Observe nothing; the reports say all."""
 
-    def conclude(self, results: Compared) -> Iterator[ComparisonSummary | OverallSummary]:
+    def conclude(self, results: AllResults) -> Iterator[ComparisonSummary | OverallSummary]:
         """Yield the counts of each comparison, then the table of several, ready to be printed.
 
         Raises:
@@ -192,7 +192,7 @@ class OverallSummary:
         is_judged: True, for each report says by itself whether it was judged.
     """
 
-    compared: Compared
+    compared: AllResults
     files: Sequence[Path]
     is_judged: bool = True
     answer: None = None
@@ -229,13 +229,13 @@ class OverallSummary:
             console.note("  --resume compares what is left, and keeps what is finished.")
 
 
-def _has_agreed(result: Finished) -> bool:
+def _has_agreed(result: PairResult) -> bool:
     """Return True if the verdict is that the values agree."""
     answer = result.report.answer if result.report is not None else None
     return answer is not None and answer.outcome is Outcome.AGREE
 
 
-def write_summary(results: Compared) -> list[Path]:
+def write_summary(results: AllResults) -> list[Path]:
     """Write ``compare_summary_{time stamp}`` in the plan's formats, with a row per rank; return the files.
 
     Raises:
@@ -269,7 +269,7 @@ def write_summary(results: Compared) -> list[Path]:
     return files
 
 
-def create_row(result: Finished) -> list[Cell]:
+def create_row(result: PairResult) -> list[Cell]:
     """Return the cells of one rank's row."""
     pair, report = result.pair, result.report
     place: list[Cell] = [pair.part, pair.rank, pair.target.name]

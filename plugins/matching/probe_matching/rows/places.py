@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UserError
-from probe_core.files.given import read_regular_file
+from probe_core.files.user_files import read_regular_file
 
 Array = np.ndarray[Any, Any]
 SCHEMA = 1

@@ -12,7 +12,7 @@ from probe_core.model.answers import Answer
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Compared, Finished
+from probe_core.plugins.protocols import AllResults, PairResult
 from probe_core.plugins.specs import AnswerSpec, OutputSpec, SchedulerSpec
 from probe_core.progress import report_progress
 from probe_core.store.layout import Pairing
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Ranks:
+class PlanExecution:
     """All comparisons of a plan.
 
     Attributes:
@@ -34,7 +34,7 @@ class Ranks:
     plan: Plan
     manager: Manager
     pairing: Pairing = field(init=False)
-    finished: list[Finished] = field(default_factory=list)
+    finished: list[PairResult] = field(default_factory=list)
     _scheduler: Scheduler = field(init=False)
     _resumes: bool = False
     _answer: Answer | None = None
@@ -72,7 +72,7 @@ class Ranks:
             self.plan = replace(self.plan, time_stamp=time_stamp)
             yield
 
-    def run(self) -> Iterator[Finished]:
+    def run(self) -> Iterator[PairResult]:
         """Make all comparisons, and yield each in the order of the pairs.
 
         Raises:
@@ -96,7 +96,7 @@ class Ranks:
         if self.has_several_pairs and any(result.interrupted for result in self.finished):
             raise KeyboardInterrupt
 
-    def _add_result(self, result: Finished) -> None:
+    def _add_result(self, result: PairResult) -> None:
         if result.error is not None and not self.has_several_pairs:
             raise result.error
         order = {id(pair): number for number, pair in enumerate(self.pairing.pairs)}
@@ -117,5 +117,5 @@ class Ranks:
                         self._answer = self._answer or conclusion.answer
                         yield conclusion
 
-    def _get_compared(self) -> Compared:
-        return Compared(self.plan, self.manager, self.pairing, tuple(self.finished), self._answer)
+    def _get_compared(self) -> AllResults:
+        return AllResults(self.plan, self.manager, self.pairing, tuple(self.finished), self._answer)

@@ -9,26 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe_core.errors import UserError
-from probe_core.flow.ahead import GroupFunction
+from probe_core.flow.prefetching import GroupFunction
 from probe_core.model import Column, Level, Measurement, Mode, Reason, Verdict
 from probe_core.model.batches import OBSTACLES, RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan
 from probe_core.model.report import MetricUse
 from probe_core.model.results import LineMeasurements, MeasurementColumn, VerdictColumn
-from probe_core.plugins.blame import PluginError, blame_plugin, create_plugin_error
+from probe_core.plugins.blame import FailureListener, PluginError, blame_plugin, create_plugin_error
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.parameters import split_parameters
 from probe_core.plugins.protocols import Metric, Policy
-from probe_core.plugins.specs import (
-    AnswerSpec,
-    FinderSpec,
-    MetricSpec,
-    Needs,
-    PolicySpec,
-    TableSpec,
-    address,
-)
+from probe_core.plugins.specs import AnswerSpec, FinderSpec, MetricSpec, Needs, PolicySpec, TableSpec, import_address
 
 RECORD_FIXES = {
     Mode.TENSOR: "Record both runs with task tensor",
@@ -72,7 +64,7 @@ class _ActivePolicy(NamedTuple):
         return cls(spec, policy, is_columnar, hasattr(policy, "judge_group"))
 
 
-class Tools:
+class RowEvaluator:
     """The metrics and policies of one comparison.
 
     Args:
@@ -81,7 +73,7 @@ class Tools:
         mode: The kind of data in both runs.
         answer_specs: The answers that the plan requests, and the finder of suspects.
         output_metrics: The metrics that the result files need in addition to those of the table.
-        blame: Function that notes a failed plugin.
+        report_failure: Function that notes a failed plugin.
 
     Attributes:
         names: The names of the metrics.
@@ -98,10 +90,10 @@ class Tools:
         mode: Mode,
         answer_specs: Sequence[AnswerSpec | FinderSpec],
         output_metrics: Sequence[str],
-        blame: Callable[[PluginError, str], None],
+        report_failure: FailureListener,
     ) -> None:
-        self._blame = blame
-        self._blamed: set[str] = set()
+        self._report_failure = report_failure
+        self._failed_names: set[str] = set()
         table = manager.find("tables", mode.value, TableSpec)
         columns: Sequence[Column] = table.make()
         policies = [manager.find("policies", name, PolicySpec) for name in plan.policies]
@@ -209,10 +201,10 @@ class Tools:
             if type(verdict) is not Verdict:
                 raise TypeError(f"judge must return a Verdict, not {type(verdict).__name__}")
         except BaseException as error:  # a third-party policy may raise SystemExit
-            blame = create_plugin_error(error, active.spec.title, active.spec.origin)
-            if blame is None:
+            plugin_error = create_plugin_error(error, active.spec.title, active.spec.origin)
+            if plugin_error is None:
                 raise
-            raise blame from error
+            raise plugin_error from error
         return verdict
 
     def _judge_batch(self, active: _ActivePolicy, batch: RowBatch) -> VerdictColumn:
@@ -258,9 +250,9 @@ class Tools:
             if location and location not in functions:
                 try:
                     with blame_plugin(f"{active.spec.title}: {location}", active.spec.origin):
-                        functions[location] = address(location)
+                        functions[location] = import_address(location)
                 except PluginError as error:
-                    self._blame(error, "The metric still measures, but more slowly.")
+                    self._report_failure(error, "The metric still measures, but more slowly.")
         return list(functions.values())
 
     def _measure(self, active: _ActiveMetric, pair: OpenPair) -> Sequence[Measurement]:
@@ -283,11 +275,11 @@ class Tools:
 
     def _note_failure(self, active: _ActiveMetric, error: BaseException) -> Measurement:
         """Note once that a third-party metric failed, and return a measurement that holds the error."""
-        if active.is_third_party and active.asked not in self._blamed:
-            self._blamed.add(active.asked)
-            blame = create_plugin_error(error, active.spec.title, active.spec.origin)
-            if blame is not None:
-                self._blame(blame, "Its cells in such rows are N/A, and Err_message shows the error.")
+        if active.is_third_party and active.asked not in self._failed_names:
+            self._failed_names.add(active.asked)
+            plugin_error = create_plugin_error(error, active.spec.title, active.spec.origin)
+            if plugin_error is not None:
+                self._report_failure(plugin_error, "Its cells in such rows are N/A, and Err_message shows the error.")
         return Measurement.failed(error, active.asked)
 
 
