@@ -32,6 +32,7 @@ def prepare() -> None:
             reconfigure(errors="backslashreplace")
 
 
+ISSUE_TRACKER = "the project's issue tracker"
 PROGRESS_INTERVAL_SECONDS = 60.0
 """Time between two lines of progress in a pipe."""
 _STYLE = f"\x1b{os.urandom(8).hex()}"
@@ -126,10 +127,10 @@ def show_usage_error(problem: click.ClickException) -> None:
     error(problem.format_message(), fix)
 
 
-def show_defect(where: str) -> None:
+def show_defect() -> None:
     """Print a defect of probe, with its traceback."""
     note(traceback.format_exc().rstrip(), lines=True)
-    error("This is a defect of probe.", f"Please report it with the lines above at {where}.")
+    error("This is a defect of probe.", f"Please report it with the lines above at {ISSUE_TRACKER}.")
 
 
 def is_output_pipe(problem: BrokenPipeError) -> bool:

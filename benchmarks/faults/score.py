@@ -101,7 +101,7 @@ def suspects(target: Path, golden: Path, output: Path) -> tuple[str, list[Cause]
 
     plan = Plan(target, golden, output, STAMP, formats=("csv",), jobs=1)
     causes: list[Cause] = []
-    for finished in PlanExecution(plan, Manager()).run():
+    for finished in PlanExecution.open(plan, Manager()).run():
         if finished.report is None:
             return "NOT COMPARABLE", []
         step = re.search(r"step(\d+)", str(finished.pair.target))

@@ -8,16 +8,17 @@ from typing import Any
 import click
 
 from probe_core import console, engine
-from probe_core.cli.extending import collect_option_actions, find_set_parameters
-from probe_core.cli.main import EXIT_FINISHED
-from probe_core.cli.options import CompareFile, Location, read_compare_file
+from probe_core.cli.compare_file import RunPaths, read_compare_file
 from probe_core.cli.running import FAIL_ON_INCOMPLETE, FAIL_ON_SUSPECT, run_plan
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
 from probe_core.library import DEFAULT_OUTPUT, create_plan
 from probe_core.model.plan import DEFAULT_FORMATS
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
+from probe_core.terminal.exit_codes import EXIT_FINISHED
+from probe_core.terminal.option_types import Location
+from probe_core.terminal.plugin_options import collect_option_actions, find_set_parameters
+from probe_core.terminal.spelling import Command, option
 
 FILE_TYPE = click.Path(path_type=Path)
 
@@ -119,7 +120,7 @@ def _choose_runs(
     option_paths: tuple[Path | None, Path | None],
     *,
     print_log: bool,
-) -> CompareFile:
+) -> RunPaths:
     """Return the runs that ``TARGET GOLDEN``, ``-i`` or, as ``option_paths``, ``-tp`` and ``-gp`` name."""
     target_path, golden_path = option_paths
     if target_path is not None or golden_path is not None:
@@ -129,7 +130,7 @@ def _choose_runs(
             )
         if target_path is None or golden_path is None:
             raise UserError("-tp and -gp must be used together.", "Use: probe compare -tp TARGET -gp GOLDEN")
-        return CompareFile(target_path, golden_path, None, print_log)
+        return RunPaths(target_path, golden_path, None, print_log)
     if print_log:
         raise UserError("-tensor_log needs -tp and -gp.", "Leave it out: the summary is printed without it.")
     if compare_file is not None:
@@ -140,4 +141,4 @@ def _choose_runs(
         raise UserError(
             "Two runs are needed.", "Give them as TARGET GOLDEN, or a compare file with -i. See 'probe compare --help'."
         )
-    return CompareFile(target, golden, None, True)
+    return RunPaths(target, golden, None, True)

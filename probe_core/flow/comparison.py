@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from probe_core.flow.evaluation import RowEvaluator
+from probe_core.flow.evaluation import RowEvaluator, select_contributions
 from probe_core.flow.matched import MatchedRuns
 from probe_core.flow.opening import open_runs
 from probe_core.flow.prefetching import group_pairs, measure_ahead
@@ -17,19 +18,12 @@ from probe_core.flow.viewing import check_views, select_records
 from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan
+from probe_core.model.report import FailureNote
+from probe_core.model.run import Run
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import OpenComparison, Output
-from probe_core.plugins.specs import (
-    AnswerSpec,
-    FinderSpec,
-    MatcherSpec,
-    MetricSpec,
-    OutputSpec,
-    PolicySpec,
-    ReporterSpec,
-    import_address,
-)
+from probe_core.plugins.protocols import OpenComparison
+from probe_core.plugins.specs import MatcherSpec, MetricSpec, PolicySpec, ReporterSpec, import_address
 
 MAX_LISTED_UNREADABLE = 5
 """Number of unreadable files that the summary names."""
@@ -56,7 +50,7 @@ def check_plan(plan: Plan, manager: Manager) -> None:
 
 
 class RunComparison:
-    """A comparison of two runs with the metrics and policies for the kind of data in them.
+    """A comparison of two opened runs with the metrics and policies for the kind of data in them.
 
     Attributes:
         runs: The runs and their rows.
@@ -66,40 +60,46 @@ class RunComparison:
         unreadable_count: The number of tensor files that could not be read.
     """
 
-    def __init__(self, plan: Plan, manager: Manager, target: Path, golden: Path) -> None:
+    def __init__(self, runs: MatchedRuns, evaluator: RowEvaluator, opened: OpenComparison, notes: list[str]) -> None:
+        self.runs, self._evaluator, self.opened, self.notes = runs, evaluator, opened, notes
         self.unreadable: list[str] = []
         self.unreadable_count = 0
-        target_run, golden_run, self.notes = select_records(manager, *open_runs(plan, manager, target, golden))
-        for side, run in (("target", target_run), ("golden", golden_run)):
-            if run.header.unfinished:
-                self.notes.append(
-                    f"the {side} is unfinished, and calls after its last record are missing: {run.header.unfinished}"
-                )
-        mode, is_debug = target_run.mode, target_run.is_debug
-        answers = () if is_debug else plan.answers  # answers concern calls, not saved variables
-        answer_specs = [manager.find("answers", name, AnswerSpec) for name in answers]
-        finder_specs = manager.specs("finders", FinderSpec)[:1]
-        output: Output | None = manager.make_first("outputs", OutputSpec)
-        output_metrics = () if output is None else output.find_metrics(plan, manager, mode)
-        note_failure = partial(
-            _note_failure, self.notes
-        )  # not a bound method, which would keep a failed comparison alive
-        self._tools = RowEvaluator(plan, manager, mode, [*answer_specs, *finder_specs], output_metrics, note_failure)
-        self.runs = MatchedRuns(plan, manager, target_run, golden_run)
-        self.notes += self.runs.notes
-        self.opened = OpenComparison(
-            plan, manager, self.runs.target, self.runs.golden, mode, is_debug, self.runs.has_stacks,
-            self._tools.shown, self._tools.added_columns, self._tools.label_policies, self._tools.metric_uses,
-            note_failure,
-        )  # fmt: skip
+
+    @classmethod
+    def open(cls, plan: Plan, manager: Manager, target: Path, golden: Path) -> RunComparison:
+        """Open two record files, choose the metrics for the data in them, and pair their records.
+
+        Raises:
+            UserError: The runs cannot be read or compared, or the plan does not suit them.
+        """
+        with ExitStack() as closing_stack:  # closes both runs if they cannot be compared
+            runs = open_runs(plan, manager, target, golden)
+            for run in runs:
+                closing_stack.callback(run.close)
+            target_run, golden_run, notes = select_records(manager, *runs)
+            notes += _describe_unfinished(target_run, golden_run)
+            mode, is_debug = target_run.mode, target_run.is_debug
+            # not a bound method, because a reference cycle would keep a failed comparison alive
+            note_failure = partial(_note_failure, notes)
+            selection = select_contributions(plan, manager, mode, is_debug=is_debug)
+            evaluator = RowEvaluator(selection, manager, mode, note_failure)
+            matched = MatchedRuns(plan, manager, target_run, golden_run)
+            notes += matched.notes
+            opened = OpenComparison(
+                plan, manager, matched.target, matched.golden, mode, is_debug, matched.has_stacks,
+                evaluator.table_columns, evaluator.added_columns, selection.label_policies, evaluator.metric_uses,
+                note_failure,
+            )  # fmt: skip
+            closing_stack.pop_all()
+        return cls(matched, evaluator, opened, notes)
 
     def batches(self, rank: int = 0, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
         """Yield the measured rows of the target's ops from ``start`` up to ``stop``, in table order."""
         batches = self.runs.yield_batches(rank, start, stop)
-        for batch in self._measure_by_pair(batches) if self._tools.opens_pairs else batches:
-            if not self._tools.opens_pairs:
-                self._tools.begin(batch)
-            self._tools.end(batch)
+        for batch in self._measure_by_pair(batches) if self._evaluator.opens_pairs else batches:
+            if not self._evaluator.opens_pairs:
+                self._evaluator.begin(batch)
+            self._evaluator.end(batch)
             yield batch
 
     def add_unreadable(self, lines: Sequence[str], count: int) -> None:
@@ -117,7 +117,7 @@ class RunComparison:
 
     def _open_pairs(self, batches: Iterable[RowBatch]) -> Iterator[tuple[tuple[RowBatch, int], PairGroup]]:
         """Yield all pairs as groups of open pairs, each with its batch and its first row."""
-        opened, names = self.opened, self._tools.names
+        opened, names = self.opened, self._evaluator.metric_names
         for batch in batches:
             pairs = (
                 OpenPair(pair, opened.mode, opened.target, opened.golden, names) for pair in batch.pairs(0, len(batch))
@@ -128,9 +128,10 @@ class RunComparison:
                 first += len(group)
 
     def _measure_by_pair(self, batches: Iterable[RowBatch]) -> Iterator[RowBatch]:
-        measured_groups = measure_ahead(self._open_pairs(batches), self._tools.ahead)
+        """Yield the batches after their open pairs are measured and judged."""
+        measured_groups = measure_ahead(self._open_pairs(batches), self._evaluator.group_functions)
         for batch, groups in groupby(measured_groups, key=lambda item: item[0][0]):
-            self._tools.begin(batch)
+            self._evaluator.begin(batch)
             for (_, first), group in groups:
                 self._measure(batch, np.arange(first, first + len(group)), group)
             yield batch
@@ -138,13 +139,13 @@ class RunComparison:
     def _measure(self, batch: RowBatch, lines: Array, group: PairGroup) -> None:
         """Measure a group, and measure rows whose mapped files changed meanwhile again, as unreadable."""
         try:
-            self._tools.measure_group(batch, lines, group)
+            self._evaluator.measure_group(batch, lines, group)
             memories = {memory for pair in group for memory in pair.mappings}
             checked = {memory: None if memory is None else memory.find_problem() for memory in memories}
             problems = {memory: problem for memory, problem in checked.items() if problem is not None}
-            changed_places = [place for place, pair in enumerate(group) if pair.invalidate(problems)]
-            if changed_places:
-                self._tools.measure_group(batch, lines[changed_places], PairGroup([group[n] for n in changed_places]))
+            changed = [index for index, pair in enumerate(group) if pair.invalidate(problems)]
+            if changed:
+                self._evaluator.measure_group(batch, lines[changed], PairGroup([group[index] for index in changed]))
         finally:
             for pair in group:
                 pair.close()
@@ -153,8 +154,17 @@ class RunComparison:
                 self.add_unreadable([str(pair.unreadable)], 1)
 
 
+def _describe_unfinished(target: Run, golden: Run) -> list[str]:
+    """Return notes on the runs whose recording did not finish."""
+    return [
+        f"the {side} is unfinished, and calls after its last record are missing: {run.header.unfinished}"
+        for side, run in (("target", target), ("golden", golden))
+        if run.header.unfinished
+    ]
+
+
 def _note_failure(notes: list[str], error: PluginError, consequence: str) -> None:
     """Note once that a plugin failed."""
-    note = f"{error.what} {consequence} {error.fix}"
+    note = FailureNote(f"{error.what} {consequence} {error.fix}", error.subject, error.fix)
     if note not in notes:
         notes.append(note)

@@ -1,10 +1,10 @@
-"""The metrics and policies of one comparison."""
+"""The metrics and policies of one comparison: their choice, and the evaluation of rows by them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -19,8 +19,26 @@ from probe_core.model.results import LineMeasurements, MeasurementColumn, Verdic
 from probe_core.plugins.blame import FailureListener, PluginError, blame_plugin, create_plugin_error
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.parameters import split_parameters
-from probe_core.plugins.protocols import Metric, Policy
-from probe_core.plugins.specs import AnswerSpec, FinderSpec, MetricSpec, Needs, PolicySpec, TableSpec, import_address
+from probe_core.plugins.protocols import (
+    BatchMetric,
+    BatchPolicy,
+    GroupMetric,
+    GroupPolicy,
+    Metric,
+    Output,
+    PartialBatchPolicy,
+    Policy,
+)
+from probe_core.plugins.specs import (
+    AnswerSpec,
+    FinderSpec,
+    MetricSpec,
+    Needs,
+    OutputSpec,
+    PolicySpec,
+    TableSpec,
+    import_address,
+)
 
 RECORD_FIXES = {
     Mode.TENSOR: "Record both runs with task tensor",
@@ -33,119 +51,177 @@ UNJUDGED_VERDICT = Verdict(Level.SKIP, "", measured=False)
 
 
 @dataclass(frozen=True, slots=True)
-class _ActiveMetric:
-    """A metric in use; ``asked`` is its name with parameters, ``names`` are the keys of its measurements."""
+class Selection:
+    """The metrics and policies of a comparison.
 
-    asked: str
+    Attributes:
+        policy: The policy of the table's verdicts.
+        further_policies: The policies whose verdicts are in ``Row.further``.
+        label_policies: The names of those whose labels have columns of their own.
+        table_metrics: The names of the metrics that the table shows, with their parameters.
+        added_metrics: The names of the metrics in further columns.
+        other_metrics: The names of metrics that are measured and not shown.
+        requested_metrics: The names of the metrics that the plan requests.
+    """
+
+    policy: PolicySpec
+    further_policies: Sequence[PolicySpec]
+    label_policies: tuple[str, ...]
+    table_metrics: Sequence[str]
+    added_metrics: Sequence[str]
+    other_metrics: Sequence[str]
+    requested_metrics: Sequence[str]
+
+
+def select_contributions(plan: Plan, manager: Manager, mode: Mode, *, is_debug: bool) -> Selection:
+    """Return the metrics and policies that a comparison of runs with data of a mode needs.
+
+    Raises:
+        UserError: The policies of the plan cannot judge such data.
+    """
+    answers = () if is_debug else plan.answers  # answers concern calls, not saved variables
+    users: list[AnswerSpec | FinderSpec] = [manager.find("answers", name, AnswerSpec) for name in answers]
+    users += manager.specs("finders", FinderSpec)[:1]
+    output: Output | None = manager.make_first("outputs", OutputSpec)
+    output_metrics = () if output is None else output.find_metrics(plan, manager, mode)
+    table = manager.find("tables", mode.value, TableSpec)
+    requested = [manager.find("policies", name, PolicySpec) for name in plan.policies]
+    policies = [spec for spec in requested if mode in spec.modes]
+    if requested and not policies:
+        raise _create_policy_error(plan.policies[0], requested[0], mode)
+    policy = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
+    names = dict.fromkeys(name for spec in users for name in spec.policies)
+    further = [*policies[1:], *(manager.find("policies", name, PolicySpec) for name in names)]
+    table_metrics = _find_metrics(table.make())
+    added = [*(name for spec in policies for name in spec.metrics), *plan.metrics]
+    used = (name for spec in users for name in spec.metrics.get(mode, ()))
+    return Selection(
+        policy,
+        list({spec.name: spec for spec in further}.values()),
+        tuple(spec.name for spec in policies[1:]),
+        table_metrics,
+        tuple(dict.fromkeys(name for name in added if name not in table_metrics)),
+        [*policy.metrics, *used, *output_metrics],
+        plan.metrics,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ActiveMetric:
+    """A metric in use; ``name`` includes its parameters, ``keys`` are those of its measurements."""
+
+    name: str
     spec: MetricSpec
-    metric: Metric
-    names: tuple[str, ...]
+    metric: Metric | BatchMetric
+    keys: tuple[str, ...]
     is_third_party: bool
 
     @property
-    def is_columnar(self) -> bool:
+    def measures_batches(self) -> bool:
         """True if the metric measures batches."""
-        return hasattr(self.metric, "measure_batch")
+        return isinstance(self.metric, BatchMetric)
 
 
 class _ActivePolicy(NamedTuple):
-    """A policy in use: it judges batches, or groups of pairs if ``is_grouped``, or single pairs."""
+    """A policy in use, which judges whole batches, or else groups of open pairs or single pairs."""
 
     spec: PolicySpec
-    policy: Policy
-    is_columnar: bool
-    is_grouped: bool
+    policy: Policy | BatchPolicy
+    judges_batches: bool
 
     @classmethod
     def from_spec(cls, spec: PolicySpec, mode: Mode) -> _ActivePolicy:
         """Return the policy of a spec, for runs that hold data of a mode."""
         policy = spec.make()
-        is_columnar = hasattr(policy, "judge_batch") and mode in getattr(policy, "batch_modes", Mode)
-        return cls(spec, policy, is_columnar, hasattr(policy, "judge_group"))
+        modes = policy.batch_modes if isinstance(policy, PartialBatchPolicy) else Mode
+        return cls(spec, policy, isinstance(policy, BatchPolicy) and mode in modes)
+
+
+class _OpenRows(NamedTuple):
+    """Open pairs with their rows in a batch.
+
+    Attributes:
+        lines: The row of each pair.
+        group: The pairs.
+        measurable: The pairs that can be measured together.
+        measurable_lines: Their rows.
+        other_indices: The positions of all other pairs in the group.
+    """
+
+    lines: Array
+    group: PairGroup
+    measurable: PairGroup
+    measurable_lines: Array
+    other_indices: Sequence[int]
+
+    @classmethod
+    def from_group(cls, lines: Array, group: PairGroup) -> _OpenRows:
+        """Return the pairs of a group, whose rows are ``lines``."""
+        are_measurable = np.array([pair.measurable for pair in group], bool)
+        others = np.flatnonzero(~are_measurable).tolist()
+        return cls(lines, group, group.measurable, lines[are_measurable], others)
+
+    @property
+    def all_indices(self) -> Sequence[int]:
+        """The positions of all pairs in the group."""
+        return range(len(self.group))
 
 
 class RowEvaluator:
-    """The metrics and policies of one comparison.
+    """The measurement and judgement of the rows of one comparison.
 
     Args:
-        plan: The plan.
+        selection: The metrics and policies.
         manager: The plugins.
         mode: The kind of data in both runs.
-        answer_specs: The answers that the plan requests, and the finder of suspects.
-        output_metrics: The metrics that the result files need in addition to those of the table.
         report_failure: Function that notes a failed plugin.
 
     Attributes:
-        names: The names of the metrics.
-        shown: The metrics of the table, with their columns.
-        added_columns: The metrics that the plan adds to the table, with their columns.
-        label_policies: The policies whose labels have columns of their own.
-        ahead: Functions of metrics to be called with large pairs before these are measured.
+        metric_names: The names of the metrics without parameters.
+        table_columns: The metrics of the table, each with a column.
+        added_columns: The metrics of further columns, each with a column.
+        metric_uses: The metrics in use.
+        group_functions: Functions of metrics to be called with large pairs before these are measured.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        manager: Manager,
-        mode: Mode,
-        answer_specs: Sequence[AnswerSpec | FinderSpec],
-        output_metrics: Sequence[str],
-        report_failure: FailureListener,
-    ) -> None:
+    def __init__(self, selection: Selection, manager: Manager, mode: Mode, report_failure: FailureListener) -> None:
         self._report_failure = report_failure
         self._failed_names: set[str] = set()
-        table = manager.find("tables", mode.value, TableSpec)
-        columns: Sequence[Column] = table.make()
-        policies = [manager.find("policies", name, PolicySpec) for name in plan.policies]
-        unusable = [name for name, spec in zip(plan.policies, policies) if mode not in spec.modes]
-        policies = [spec for spec in policies if mode in spec.modes]
-        if unusable and not policies:
-            raise _create_policy_error(unusable[0], manager.find("policies", unusable[0], PolicySpec), mode)
-        chosen = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
-        self._policy = _ActivePolicy.from_spec(chosen, mode)
-        self.label_policies = tuple(spec.name for spec in policies[1:])
-        names = dict.fromkeys(name for spec in answer_specs for name in spec.policies)
-        further = [*policies[1:], *(manager.find("policies", name, PolicySpec) for name in names)]
-        self._further = [_ActivePolicy.from_spec(spec, mode) for spec in {spec.name: spec for spec in further}.values()]
-        table_metrics = _find_metrics(columns)
-        further_metrics = [name for spec in policies for name in spec.metrics] + list(plan.metrics)
-        added = tuple(dict.fromkeys(name for name in further_metrics if name not in table_metrics))
-        metric_names = [
-            *table_metrics,
-            *added,
-            *chosen.metrics,
-            *(name for spec in answer_specs for name in spec.metrics.get(mode, ())),
-            *output_metrics,
+        self._policy = _ActivePolicy.from_spec(selection.policy, mode)
+        self._further = [_ActivePolicy.from_spec(spec, mode) for spec in selection.further_policies]
+        names = dict.fromkeys([*selection.table_metrics, *selection.added_metrics, *selection.other_metrics])
+        self._metrics = [_create_metric(name, manager, mode) for name in names]
+        self.metric_names = frozenset(active.spec.name for active in self._metrics)
+        self.table_columns = self._find_columns(selection.table_metrics)
+        self.added_columns = self._find_columns(selection.added_metrics)
+        self.metric_uses = [
+            MetricUse(active.name, str(active.spec.origin), active.keys, active.name in selection.requested_metrics)
+            for active in self._metrics
         ]
-        self._asked = plan.metrics
-        self._metrics = [_create_metric(name, manager, mode) for name in dict.fromkeys(metric_names)]
-        self.names = frozenset(active.spec.name for active in self._metrics)
-        self.shown: Sequence[tuple[str, str]] = self._find_columns(table_metrics)
-        self.added_columns: Sequence[tuple[str, str]] = self._find_columns(added)
-        self.ahead = self._find_group_functions()
+        self.group_functions = self._find_group_functions()
 
     @property
     def opens_pairs(self) -> bool:
         """True if a metric or policy measures or judges pair by pair."""
-        contributions: list[_ActiveMetric | _ActivePolicy] = [*self._metrics, *self._active_policies]
-        return not all(active.is_columnar for active in contributions)
+        measure_batches = all(active.measures_batches for active in self._metrics)
+        return not (measure_batches and all(active.judges_batches for active in self._active_policies))
 
     @property
     def _active_policies(self) -> list[_ActivePolicy]:
         return [self._policy, *self._further]
 
     def begin(self, batch: RowBatch) -> None:
-        """Add the measurements and verdicts of a batch, with the results of columnar metrics."""
+        """Add the measurements and verdicts of a batch, with the results of metrics that measure batches."""
         results, count = batch.results, len(batch)
         for active in self._metrics:
-            columns = [MeasurementColumn(count) for _ in active.names]
-            if active.is_columnar:
-                columns = self._measure_items(active, active.metric.measure_batch, batch)  # type: ignore[attr-defined]
+            columns = [MeasurementColumn(count) for _ in active.keys]
+            if isinstance(active.metric, BatchMetric):
+                columns = self._measure_items(active, active.metric.measure_batch, batch)
                 for code, obstacle in enumerate(OBSTACLES[1:], 1):
                     lines = np.flatnonzero(batch.obstacles == code)
                     for column in columns if len(lines) else ():
                         column.codes[lines] = column.encode(Measurement(None, obstacle))
-            results.measurements.update(zip(active.names, columns))
+            results.measurements.update(zip(active.keys, columns))
         verdicts = [VerdictColumn([UNJUDGED_VERDICT], np.zeros(count, np.int32)) for _ in self._active_policies]
         results.verdicts = verdicts[0]
         results.further = {active.spec.name: column for active, column in zip(self._further, verdicts[1:])}
@@ -156,48 +232,58 @@ class RowEvaluator:
         Raises:
             PluginError: A policy failed.
         """
-        are_measurable = np.array([pair.measurable for pair in group], bool)
-        measured, rest = group.measurable, np.flatnonzero(~are_measurable).tolist()
+        rows = _OpenRows.from_group(lines, group)
         measurements = batch.results.measurements
         for active in self._metrics:
-            if active.is_columnar:
-                continue
-            columns = [measurements[name] for name in active.names]
-            singles: Sequence[int] = range(len(group))
-            measure = getattr(active.metric, "measure_group", None)
-            if measure is not None and len(measured):
-                for column, group_column in zip(columns, self._measure_items(active, measure, measured)):
-                    column.put(lines[are_measurable], group_column)
-                singles = rest
-            for place in singles:
-                for column, measurement in zip(columns, self._measure(active, group[place])):
-                    column[lines.item(place)] = measurement
-        for active_policy, verdicts in zip(self._active_policies, [batch.verdicts, *batch.results.further.values()]):
-            if active_policy.is_columnar:
-                continue
-            singles = range(len(group))
-            if active_policy.is_grouped and len(measured):
-                selected = {name: column.select(lines[are_measurable]) for name, column in measurements.items()}
-                with blame_plugin(active_policy.spec.title, active_policy.spec.origin):
-                    column = active_policy.policy.judge_group(measured, selected)  # type: ignore[attr-defined]
-                    verdicts.put(lines[are_measurable], _check_verdicts(column, len(measured), "judge_group"))
-                singles = rest
-            for place in singles:
-                line = lines.item(place)
-                verdicts[line] = self._judge(active_policy, group[place], LineMeasurements(measurements, line))
+            if not active.measures_batches:
+                self._measure_rows(active, [measurements[key] for key in active.keys], rows)
+        for policy, verdicts in zip(self._active_policies, [batch.verdicts, *batch.results.further.values()]):
+            if not policy.judges_batches:
+                self._judge_rows(policy, verdicts, measurements, rows)
+
+    def _measure_rows(self, active: _ActiveMetric, columns: Sequence[MeasurementColumn], rows: _OpenRows) -> None:
+        """Add the measurements of a metric to the columns."""
+        singles = rows.all_indices
+        if isinstance(active.metric, GroupMetric) and len(rows.measurable):
+            group_columns = self._measure_items(active, active.metric.measure_group, rows.measurable)
+            for column, group_column in zip(columns, group_columns):
+                column.put(rows.measurable_lines, group_column)
+            singles = rows.other_indices
+        for index in singles:
+            for column, measurement in zip(columns, self._measure(active, rows.group[index])):
+                column[rows.lines.item(index)] = measurement
+
+    def _judge_rows(
+        self,
+        active: _ActivePolicy,
+        verdicts: VerdictColumn,
+        measurements: Mapping[str, MeasurementColumn],
+        rows: _OpenRows,
+    ) -> None:
+        """Add the verdicts of a policy to the column ``verdicts``."""
+        singles = rows.all_indices
+        if isinstance(active.policy, GroupPolicy) and len(rows.measurable):
+            selected = {key: column.select(rows.measurable_lines) for key, column in measurements.items()}
+            with blame_plugin(active.spec.title, active.spec.origin):
+                column = active.policy.judge_group(rows.measurable, selected)
+                verdicts.put(rows.measurable_lines, _check_verdicts(column, len(rows.measurable), "judge_group"))
+            singles = rows.other_indices
+        for index in singles:
+            line = rows.lines.item(index)
+            verdicts[line] = self._judge(active, rows.group[index], LineMeasurements(measurements, line))
 
     def end(self, batch: RowBatch) -> None:
-        """Add the verdicts of columnar policies."""
+        """Add the verdicts of policies that judge batches."""
         results = batch.results
-        if self._policy.is_columnar:
+        if self._policy.judges_batches:
             results.verdicts = self._judge_batch(self._policy, batch)
         for active in self._further:
-            if active.is_columnar:
+            if active.judges_batches:
                 results.further[active.spec.name] = self._judge_batch(active, batch)
 
     def _judge(self, active: _ActivePolicy, pair: OpenPair, measurements: LineMeasurements) -> Verdict:
         try:
-            verdict = active.policy.judge(pair, measurements)
+            verdict = cast(Policy, active.policy).judge(pair, measurements)
             if type(verdict) is not Verdict:
                 raise TypeError(f"judge must return a Verdict, not {type(verdict).__name__}")
         except BaseException as error:  # a third-party policy may raise SystemExit
@@ -208,8 +294,9 @@ class RowEvaluator:
         return verdict
 
     def _judge_batch(self, active: _ActivePolicy, batch: RowBatch) -> VerdictColumn:
+        assert isinstance(active.policy, BatchPolicy)
         with blame_plugin(active.spec.title, active.spec.origin):
-            verdicts = active.policy.judge_batch(batch)  # type: ignore[attr-defined]
+            verdicts = active.policy.judge_batch(batch)
             return _check_verdicts(verdicts, len(batch), "judge_batch")
 
     def _measure_items(
@@ -219,28 +306,20 @@ class RowEvaluator:
         count = len(items)
         try:
             columns = method(items)
-            if [len(column.codes) for column in columns] != [count] * len(active.names):
-                raise TypeError(f"{method.__name__} must return {len(active.names)} columns with all rows")
+            if [len(column.codes) for column in columns] != [count] * len(active.keys):
+                raise TypeError(f"{method.__name__} must return {len(active.keys)} columns with all rows")
         except BaseException as error:  # a third-party metric may raise SystemExit
             if isinstance(error, KeyboardInterrupt) or not active.is_third_party:
                 raise
             failed = self._note_failure(active, error)
-            columns = [MeasurementColumn(count, (failed,)) for _ in active.names]
+            columns = [MeasurementColumn(count, (failed,)) for _ in active.keys]
             for column in columns:
                 column.codes[:] = 1
         return columns
 
-    @property
-    def metric_uses(self) -> list[MetricUse]:
-        """The metrics in use."""
-        return [
-            MetricUse(active.asked, str(active.spec.origin), active.names, active.asked in self._asked)
-            for active in self._metrics
-        ]
-
     def _find_columns(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        metrics = [metric for metric in self._metrics if metric.asked in names]
-        return [(metric.asked, column) for metric in metrics for column in metric.spec.columns]
+        metrics = [metric for metric in self._metrics if metric.name in names]
+        return [(metric.name, column) for metric in metrics for column in metric.spec.columns]
 
     def _find_group_functions(self) -> list[GroupFunction]:
         """Return the functions of metrics to be called before pairs are measured; a failure costs only time."""
@@ -262,7 +341,7 @@ class RowEvaluator:
             return [Measurement(None, obstacle)] * len(columns)
         is_third_party = active.is_third_party
         try:
-            measured = active.metric.measure(pair)
+            measured = cast(Metric, active.metric).measure(pair)
             if is_third_party and not isinstance(measured, Sequence):
                 raise TypeError(f"measure must return a list of Measurement, not {type(measured).__name__}")
             if len(measured) != len(columns):
@@ -275,12 +354,12 @@ class RowEvaluator:
 
     def _note_failure(self, active: _ActiveMetric, error: BaseException) -> Measurement:
         """Note once that a third-party metric failed, and return a measurement that holds the error."""
-        if active.is_third_party and active.asked not in self._failed_names:
-            self._failed_names.add(active.asked)
+        if active.is_third_party and active.name not in self._failed_names:
+            self._failed_names.add(active.name)
             plugin_error = create_plugin_error(error, active.spec.title, active.spec.origin)
             if plugin_error is not None:
                 self._report_failure(plugin_error, "Its cells in such rows are N/A, and Err_message shows the error.")
-        return Measurement.failed(error, active.asked)
+        return Measurement.failed(error, active.name)
 
 
 def _find_metrics(columns: Sequence[Column]) -> tuple[str, ...]:
@@ -289,17 +368,17 @@ def _find_metrics(columns: Sequence[Column]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in sources if name not in ("target", "golden", "row")))
 
 
-def _create_metric(asked: str, manager: Manager, mode: Mode) -> _ActiveMetric:
-    """Return the metric called ``asked``, or raise UserError if it needs tensors and the runs hold none."""
-    spec = manager.find("metrics", asked, MetricSpec)
+def _create_metric(name: str, manager: Manager, mode: Mode) -> _ActiveMetric:
+    """Return the metric called ``name``, or raise UserError if it needs tensors and the runs hold none."""
+    spec = manager.find("metrics", name, MetricSpec)
     if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:
         raise UserError(
-            f'The metric "{split_parameters(asked)[0]}" needs tensors, and these runs hold {mode.value} only.',
+            f'The metric "{split_parameters(name)[0]}" needs tensors, and these runs hold {mode.value} only.',
             "Record both runs with task tensor, or leave the metric out.",
         )
-    names = tuple(f"{asked}.{column}" for column in spec.columns)
+    keys = tuple(f"{name}.{column}" for column in spec.columns)
     metric = spec.make()
-    return _ActiveMetric(asked, spec, metric, names, not spec.origin.is_of_probe)
+    return _ActiveMetric(name, spec, metric, keys, not spec.origin.is_of_probe)
 
 
 def _check_verdicts(verdicts: Any, count: int, method: str) -> VerdictColumn:

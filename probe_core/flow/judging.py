@@ -6,14 +6,14 @@ earlier ops. They may change verdicts; the row keeps the old verdict and the rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from probe_core.model import Ruling
 from probe_core.model.batches import RowBatch
 from probe_core.plugins.blame import FailureListener, PluginError, create_plugin_error
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Judge
+from probe_core.plugins.protocols import BatchJudge, Judge
 from probe_core.plugins.specs import JudgeSpec, Spec
 
 S = TypeVar("S", bound=Spec)
@@ -66,16 +66,24 @@ class JudgeChain(RowChain):
         super().__init__(judges, _judge, "change any verdict", note_failure)
 
 
-def _judge(name: str, judge: Judge, batch: RowBatch) -> None:
+def judge_batches(batches: Iterable[RowBatch], manager: Manager, note_failure: FailureListener) -> Iterator[RowBatch]:
+    """Yield the measured batches of a comparison after all judges changed their verdicts."""
+    judge_chain = JudgeChain(manager, note_failure)
+    for batch in batches:
+        judge_chain.apply(batch)
+        yield batch
+
+
+def _judge(name: str, judge: Judge | BatchJudge, batch: RowBatch) -> None:
     """Change the verdicts that a judge rules on."""
-    if hasattr(judge, "judge_batch"):
+    if isinstance(judge, BatchJudge):
         for line, ruling in judge.judge_batch(batch).items():
-            batch.rule(range(len(batch))[line], name, _check_ruling(ruling))
+            batch.rule(range(len(batch))[line], name, _check_ruling(ruling))  # range: refuses lines outside the batch
         return
     for number, (_, rows) in enumerate(batch.all_rows()):
         rulings = judge.judge(batch.op(number), rows)
-        for place, ruling in rulings.items() if len(rulings) else ():
-            batch.rule(batch.lines(number)[place], name, _check_ruling(ruling))
+        for index, ruling in dict(rulings).items():
+            batch.rule(batch.lines(number)[index], name, _check_ruling(ruling))
 
 
 def _check_ruling(ruling: Any) -> Ruling:

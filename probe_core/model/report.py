@@ -40,6 +40,27 @@ class LineNumbers(Sequence[str]):
         return self.line(self.first + place)
 
 
+class FailureNote(str):
+    """A sentence on a contribution that failed, with its parts.
+
+    Attributes:
+        subject: The contribution and its distribution.
+        fix: The last sentence, on how to correct it; empty if there is none.
+    """
+
+    subject: str
+    fix: str
+
+    def __new__(cls, text: str, subject: str, fix: str = "") -> FailureNote:
+        """Return the note with the given parts."""
+        note = super().__new__(cls, text)
+        note.subject, note.fix = subject, fix
+        return note
+
+    def __getnewargs__(self) -> tuple[str, str, str]:  # type: ignore[override]
+        return str(self), self.subject, self.fix
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The outcome of comparing one target file with one golden file.
@@ -116,7 +137,7 @@ def find_measured_rows(batch: RowBatch) -> Array:
 class RowCheck:
     """A check whether rows are measured, and metrics measure any; this base class only counts rows."""
 
-    def look(self, batch: RowBatch) -> int:
+    def check_batch(self, batch: RowBatch) -> int:
         """Check a batch, and return the number of its rows that were measured."""
         return int(find_measured_rows(batch).sum())
 
@@ -153,7 +174,7 @@ class ReportDraft:
         counts = self.counts
         for level, count in zip(Level, np.bincount(batch.verdicts.levels, minlength=len(Level)).tolist()):
             counts.levels[level] += count
-        counts.measured += self.check.look(batch)
+        counts.measured += self.check.check_batch(batch)
         counts.matched += int(batch.is_matched.sum())
         counts.target_only += int((~batch.golden.is_present).sum())
         counts.golden_only += int((~batch.target.is_present).sum())

@@ -1,12 +1,16 @@
-"""Interfaces of the objects that the factories of specs make."""
+"""Interfaces of the objects that the factories of specs make.
+
+An object may implement further methods, which are interfaces of their own: a metric that measures whole batches is a
+``BatchMetric``. Such an interface is checked at runtime by the names of its methods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from probe_core.exports import add_alias, create_deprecated_exporter
 from probe_core.plugins.specs import TableSpec
@@ -18,9 +22,10 @@ if TYPE_CHECKING:
     from probe_core.model import Cell, Column, Measurement, Measurements, Mode, Op, Row, Ruling, Suspect, Verdict
     from probe_core.model.answers import Answer
     from probe_core.model.batches import RowBatch
-    from probe_core.model.measure import OpenPair
+    from probe_core.model.measure import OpenPair, PairGroup
     from probe_core.model.plan import Plan
     from probe_core.model.report import MetricUse, Report, ReportDraft, RowCheck
+    from probe_core.model.results import MeasurementColumn, VerdictColumn
     from probe_core.model.run import Run
     from probe_core.plugins.blame import FailureListener
     from probe_core.plugins.manager import Manager
@@ -45,17 +50,21 @@ class Matcher(Protocol):
 
 
 class Viewer(Protocol):
-    """A translation of the names of two runs for matchers.
-
-    A viewer with a method ``select(target, golden)`` may leave out records before any view is made. It returns
-    both runs, and sentences on what is left out.
-    """
+    """A translation of the names of two runs for matchers."""
 
     def check(self, plan: Plan) -> None:
         """Raise UserError if a mapping file of the plan is not valid, before any run is opened."""
 
     def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
         """Return both runs as the plan's matcher sees them; None to leave them as they are."""
+
+
+@runtime_checkable
+class SelectingViewer(Protocol):
+    """A viewer that may leave out records before any view is made."""
+
+    def select(self, target: Run, golden: Run) -> tuple[Run, Run, Sequence[str]]:
+        """Return both runs without these records, and sentences on them."""
 
 
 class Metric(Protocol):
@@ -65,6 +74,22 @@ class Metric(Protocol):
         """Return a measurement per column. Called only for pairs that can be measured."""
 
 
+@runtime_checkable
+class GroupMetric(Metric, Protocol):
+    """A metric that measures pairs together."""
+
+    def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
+        """Return the measurements of all pairs of a group for each column. Both tensors of each pair are open."""
+
+
+@runtime_checkable
+class BatchMetric(Protocol):
+    """A metric that reads recorded values, and measures batches without opening tensors."""
+
+    def measure_batch(self, batch: RowBatch) -> list[MeasurementColumn]:
+        """Return the measurements of all rows of a batch for each column."""
+
+
 class Policy(Protocol):
     """A rule that judges one pair by its measurements."""
 
@@ -72,11 +97,42 @@ class Policy(Protocol):
         """Return the verdict on a pair. Called for pairs without partner as well."""
 
 
+@runtime_checkable
+class GroupPolicy(Policy, Protocol):
+    """A policy that judges pairs together."""
+
+    def judge_group(self, group: PairGroup, measurements: Mapping[str, MeasurementColumn]) -> VerdictColumn:
+        """Return the verdicts on all pairs of a group. Both tensors of each pair are open."""
+
+
+@runtime_checkable
+class BatchPolicy(Protocol):
+    """A policy that judges batches without opening tensors."""
+
+    def judge_batch(self, batch: RowBatch) -> VerdictColumn:
+        """Return the verdicts on all rows of a batch."""
+
+
+@runtime_checkable
+class PartialBatchPolicy(BatchPolicy, Protocol):
+    """A policy that judges batches of some kinds of data only, and single pairs or groups of all others."""
+
+    batch_modes: Collection[Mode]
+
+
 class Judge(Protocol):
     """A rule on the rows of an op after the policy; made for each comparison, called op by op in order."""
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
         """Return the verdicts to change, by the row's position in ``rows``."""
+
+
+@runtime_checkable
+class BatchJudge(Protocol):
+    """A judge that receives whole batches, each with all rows of its ops."""
+
+    def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
+        """Return the verdicts to change, by the row's position in the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +143,7 @@ class OpenComparison:
         plan: The plan of the comparison.
         manager: The plugins.
         target: The run under test.
-        golden: The reference run.
+        golden: The trusted run.
         mode: The kind of data in both runs.
         is_debug: True for variables that a script saved on their own.
         has_stacks: True if the table shows call stacks.
@@ -125,7 +181,7 @@ class Comparer(Protocol):
 
 
 class Finder(Protocol):
-    """A search for the suspects; it is a ``RowFinder``, or has a method ``add_batch(batch, lines)``."""
+    """A search for the suspects. A finder is also a ``RowFinder`` or a ``BatchFinder``, which receive the rows."""
 
     @property
     def found(self) -> list[Suspect]:
@@ -141,7 +197,7 @@ class Finder(Protocol):
         """Return all that was found as JSON data, for a comparison that is resumed."""
 
     def restore(self, plain: Any) -> None:
-        """Take in what ``plain`` returned."""
+        """Restore the state that ``plain`` returned."""
 
 
 class RowFinder(Finder, Protocol):
@@ -151,11 +207,16 @@ class RowFinder(Finder, Protocol):
         """Add the rows of one op; ``lines`` are their positions in the result files."""
 
 
-class Witness(Protocol):
-    """An observer of the judged rows of one comparison, in the order of the target's run."""
+@runtime_checkable
+class BatchFinder(Protocol):
+    """A finder that receives whole batches."""
 
-    def write(self, op: Op, rows: Sequence[Row]) -> None:
-        """Take in the rows of one op."""
+    def add_batch(self, batch: RowBatch, lines: Sequence[str]) -> None:
+        """Add the rows of a batch; ``lines`` are their positions in the result files."""
+
+
+class WitnessFile(Protocol):
+    """The file of an observer of one comparison, which receives the judged rows in the order of the target's run."""
 
     def close(self, *, interrupted: bool = False) -> Path:
         """Complete the observer's file and return its path."""
@@ -164,8 +225,23 @@ class Witness(Protocol):
         """Remove everything written so far."""
 
 
+class Witness(WitnessFile, Protocol):
+    """An observer of the rows of each op."""
+
+    def write(self, op: Op, rows: Sequence[Row]) -> None:
+        """Observe the rows of one op."""
+
+
+@runtime_checkable
+class BatchWitness(WitnessFile, Protocol):
+    """An observer of whole batches."""
+
+    def write_batch(self, batch: RowBatch) -> None:
+        """Observe the rows of a batch."""
+
+
 class Conclusion(Protocol):
-    """Conclusions of an answerer, of one step or of all."""
+    """A conclusion that can be printed: on all steps, or on a single step."""
 
     @property
     def answer(self) -> Answer | None:
@@ -215,17 +291,21 @@ class AllResults:
 
 
 class Answerer(Protocol):
-    """A question about a comparison over all its ranks.
+    """A component that draws conclusions from all comparisons of a plan."""
 
-    An answerer with a method ``revise(compared)`` returns the comparisons, whose verdicts it may replace, before
-    any answer is given.
-    """
-
-    def witness(self, opened: OpenComparison, pair: RunPair) -> Witness | None:
+    def witness(self, opened: OpenComparison, pair: RunPair) -> Witness | BatchWitness | None:
         """Return the observer of one comparison's rows; None if there is nothing to observe."""
 
     def conclude(self, compared: AllResults) -> Iterable[Conclusion]:
-        """Return the answers, once all comparisons have ended."""
+        """Return the conclusions, once all comparisons have ended."""
+
+
+@runtime_checkable
+class RevisingAnswerer(Protocol):
+    """An answerer that may replace the verdicts of comparisons before any conclusion is drawn."""
+
+    def revise(self, compared: AllResults) -> Sequence[PairResult]:
+        """Return all comparisons with their final verdicts."""
 
 
 class PlanOption(Protocol):
@@ -249,6 +329,14 @@ class Scheduler(Protocol):
 
         An error of one comparison is part of its result. Results of an earlier command are yielded first.
         """
+
+
+@runtime_checkable
+class NotebookPage(Protocol):
+    """A reporter that shows the verdict in a notebook."""
+
+    def head(self, comparison: Any) -> str:
+        """Return the verdict as HTML."""
 
 
 class CellTable(Protocol):

@@ -143,20 +143,27 @@ class FinderSpec(Spec):
     metrics: Mapping[Mode, tuple[str, ...]] = field(default_factory=dict)
 
 
+class AnswerStage(str, Enum):
+    """Times at which conclusions are printed: before and after all summaries, or if an option asks for them."""
+
+    FIRST = "first"
+    LAST = "last"
+    ASKED = "asked"
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerSpec(Spec):
-    """A question about a whole comparison, over all its ranks (makes a ``protocols.Answerer``).
+    """An answer to a question about all comparisons of a plan (makes a ``protocols.Answerer``).
 
     Attributes:
         policies: Policies whose verdicts it reads from ``Row.further``.
         metrics: Metrics that it needs in addition to the table's, by mode.
-        given: ``"asked"`` if an option asks for it; else it is given for every comparison, ``"first"`` of all
-            that is printed or ``"last"``.
+        given: The stage at which its conclusions are printed; every plan has the stages other than ``ASKED``.
     """
 
     policies: tuple[str, ...] = ()
     metrics: Mapping[Mode, tuple[str, ...]] = field(default_factory=dict)
-    given: str = "asked"
+    given: AnswerStage | str = AnswerStage.ASKED
 
 
 @dataclass(frozen=True, slots=True)

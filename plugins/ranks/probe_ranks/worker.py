@@ -104,6 +104,6 @@ def _open_comparison(plan: Plan, pair: RunPair) -> RunComparison:
         if _open.comparison is not None:
             _open.comparison.close()
         _open.comparison = None
-        _open.comparison, _open.key = RunComparison(plan, _get_manager(), pair.target, pair.golden), key
+        _open.comparison, _open.key = RunComparison.open(plan, _get_manager(), pair.target, pair.golden), key
         Finalize(None, _open.comparison.close, exitpriority=1)
     return _open.comparison

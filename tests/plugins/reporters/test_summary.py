@@ -21,7 +21,7 @@ from probe_core.errors import UserError
 from probe_core.model import Level, Mode, RowCounts, Side, Suspect
 from probe_core.model.answers import Answer, Coverage, Outcome
 from probe_core.model.plan import Plan
-from probe_core.model.report import Report
+from probe_core.model.report import FailureNote, Report
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import AllResults, PairResult
 from probe_core.store.layout import Pairing, RunPair
@@ -109,10 +109,11 @@ def test_without_a_suspect_and_with_many(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_what_several_comparisons_say_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a metric that failed on all rows one warning is left, with their number and what to do."""
+    """The notes of a metric that failed on all rows become part of its warning."""
+    metric = 'The metric "m" of x 1'
     failing = {
-        "notes": ["a note", 'The metric "m" of x 1 failed: E. Err_message shows the error. Update it.'],
-        "problems": ['The metric "m" of x 1 failed on all 5 rows, so its columns hold no number: E.'],
+        "notes": ["a note", FailureNote(f"{metric} failed: E. Its cells are N/A. Update it.", metric, "Update it.")],
+        "problems": [FailureNote(f"{metric} failed on all 5 rows, so its columns hold no number: E.", metric)],
         "answer": Answer(Outcome.AGREE, "all", (), Coverage(1, 1)),
     }
     for one in SummaryAnswerer().conclude(compared(tmp_path, [finished(rank, **failing) for rank in range(3)])):

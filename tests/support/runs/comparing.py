@@ -12,6 +12,6 @@ from probe_core.plugins.manager import Manager
 
 def compare(plan: Plan, manager: Manager) -> Iterator[Report]:
     """Compare what a plan says; the report of each rank."""
-    for finished in PlanExecution(plan, manager).run():
+    for finished in PlanExecution.open(plan, manager).run():
         assert finished.report is not None, finished.error
         yield finished.report

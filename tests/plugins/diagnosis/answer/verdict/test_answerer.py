@@ -48,7 +48,7 @@ def test_a_cause_across_ranks_has_its_line_of_code(tmp_path: Path) -> None:
             stacks = {A: ["File train.py, line 7, in step, \n y = a(x)"]}
             (path.parent / "stack.json").write_text(json.dumps(stacks))
     plan = Plan(tmp_path / "t", tmp_path / "g", tmp_path / "o", "0", formats=("csv",), jobs=1)
-    ranks = PlanExecution(plan, Manager())
+    ranks = PlanExecution.open(plan, Manager())
     finished = list(ranks.run())
     for one in finished:
         assert one.report is not None and one.report.answer is not None

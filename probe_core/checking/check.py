@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import dataclass
 from importlib import metadata
 
+from probe_core.checking.trial import TrialError, TrialFault
+from probe_core.checking.trials import try_contribution, try_observers
 from probe_core.errors import UserError, describe_error
 from probe_core.plugins.blame import PluginError, describe_fix
 from probe_core.plugins.manager import Manager, format_kind
 from probe_core.plugins.specs import Spec, import_address
-from probe_core.testing.trial import TrialError, TrialFault
-from probe_core.testing.trials import try_contribution, try_observers
 
 
 @dataclass(frozen=True, slots=True)

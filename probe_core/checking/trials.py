@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from probe_core.checking.trial import Trial, TrialError, TrialFault, TrialManager, raise_error
+from probe_core.checking.trial_runs import FRAMEWORK
 from probe_core.errors import UserError
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.pipeline import add_rows, compare_further, compare_pair
@@ -36,8 +38,6 @@ from probe_core.plugins.specs import (
     import_address,
 )
 from probe_core.store.layout import Pairing
-from probe_core.testing.trial import Trial, TrialError, TrialFault, TrialManager, raise_error
-from probe_core.testing.trial_runs import FRAMEWORK
 
 REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, AnswerSpec)
 """Specs whose contributions may refuse the trial with a UserError, because they need a file or
@@ -150,10 +150,10 @@ def _try_table(trial: Trial) -> None:
 
 def _try_finder(trial: Trial) -> None:
     for mode in Mode:
-        pair = trial.create_pair(mode)
+        pair, plan = trial.create_pair(mode), trial.create_plan(mode)
         finder = trial.spec.make()
         compare = partial(compare_further, trial.manager, raise_error)
-        with closing(RunComparison(trial.create_plan(mode), trial.manager, pair.target, pair.golden)) as comparison:
+        with closing(RunComparison.open(plan, trial.manager, pair.target, pair.golden)) as comparison:
             draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.runs.row_count, RowCheck())
             for batch in trial.yield_batches(comparison):
                 add_rows(finder, batch, LineNumbers(str, 0))
