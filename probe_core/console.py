@@ -108,7 +108,7 @@ def warn(text: str) -> None:
 
 
 def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
-    """Print a mistake in the input: what it is, how to mend it, the choices."""
+    """Print an error in the input: what it is, how to correct it, and the valid choices."""
     note(f"{style('error', fg='red', bold=True)}: {make_printable(what)}")
     if fix:
         note(f"  {make_printable(fix)}")
@@ -117,7 +117,7 @@ def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
 
 
 def show_usage_error(problem: click.ClickException) -> None:
-    """Print a mistake in the command line; of similar options, only the spellings that the help shows."""
+    """Print an error in the command line. Only options that the help shows are suggested."""
     fix = ""
     if isinstance(problem, click.NoSuchOption) and problem.ctx is not None and problem.possibilities:
         shown = {flag for parameter in problem.ctx.command.params for flag in parameter.opts}

@@ -36,9 +36,9 @@ DEFAULT_OUTPUT = "./output"
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)}
 FRAME_REPORTER = "parquet"
 """The name of the reporter that makes data frames (docs/python.md#data-frames)."""
-_PLUGIN_FIELDS = {"target", "golden", "time_stamp", "answers", "options"}
+_FIELDS_WITHOUT_OPTION = {"target", "golden", "time_stamp", "answers", "options"}
 """Fields of a plan that no option of the core sets."""
-OPTION_NAMES = sorted(_DEFAULTS.keys() - _PLUGIN_FIELDS)
+OPTION_NAMES = sorted(_DEFAULTS.keys() - _FIELDS_WITHOUT_OPTION)
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
 _PATH_FIELDS = ("output", "stack_path")
 
@@ -180,15 +180,19 @@ class Comparison:
     @property
     def reports(self) -> list[Report]:
         """The counts, suspects and notes of each pair; the first access compares the runs."""
+        self._ensure_compared()
+        return self._reports
+
+    def _ensure_compared(self) -> None:
+        """Compare the runs, if this was not done before."""
         if not self._reports:
             with self._compare():
                 pass
-        return self._reports
 
     @property
     def answer(self) -> Answer | None:
         """The verdict on the two runs with its causes; None if no installed plugin provides verdicts."""
-        _ = self.reports
+        self._ensure_compared()
         return next((conclusion.answer for conclusion in self.first if conclusion.answer is not None), None)
 
     @property

@@ -1,4 +1,4 @@
-"""``probe plugins``: the installed plugins, their contributions, what is broken and how to mend it."""
+"""``probe plugins``: the installed plugins, their contributions, what is broken and how to correct it."""
 
 from __future__ import annotations
 

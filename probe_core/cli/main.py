@@ -68,7 +68,7 @@ class CommandGroup(click.Group):
         names = _map_names(_get_manager(ctx))
         lines = {}
         for item in _get_manager(ctx).contributions("commands"):
-            also = ", ".join(name for name, main in names.items() if main == item.spec.name != name)
+            also = ", ".join(name for name, main in names.items() if main == item.spec.name and name != main)
             lines[item.spec.name] = f"{item.spec.summary} Also: {also}." if also else item.spec.summary
         with formatter.section("Commands"):
             formatter.write_dl(sorted(lines.items()))

@@ -16,7 +16,8 @@ from probe_core.flow.opening import open_runs
 from probe_core.flow.prefetching import group_pairs, measure_ahead
 from probe_core.flow.viewing import check_views, select_records
 from probe_core.model.batches import RowBatch
-from probe_core.model.measure import Array, OpenPair, PairGroup
+from probe_core.model.columns import Array
+from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.plan import Plan
 from probe_core.model.report import FailureNote
 from probe_core.model.run import Run

@@ -12,7 +12,8 @@ from probe_core.errors import UserError
 from probe_core.flow.prefetching import GroupFunction
 from probe_core.model import Column, Level, Measurement, Mode, Reason, Verdict
 from probe_core.model.batches import OBSTACLES, RowBatch
-from probe_core.model.measure import Array, OpenPair, PairGroup
+from probe_core.model.columns import Array
+from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.plan import Plan
 from probe_core.model.report import MetricUse
 from probe_core.model.results import LineMeasurements, MeasurementColumn, VerdictColumn

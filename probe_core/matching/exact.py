@@ -21,6 +21,6 @@ class ExactMatcher:
                 by_name = index_by_canonical_name(golden) if by_name is None else by_name
                 golden_index = by_name.get(canonicalize(name))
                 if golden_index is not None and target.find(golden.names()[golden_index]) is not None:
-                    golden_index = None
+                    golden_index = None  # another record of the target has the name of this golden record
             matching.partners.extend(find_partners(target, index, golden, golden_index))
         return matching

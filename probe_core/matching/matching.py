@@ -165,7 +165,7 @@ class RowOrder:
         self,
         start: int,
         stop: int,
-        describe: Callable[[str], Op] = Op,
+        create_op: Callable[[str], Op] = Op,
         find_stack: Callable[[str], tuple[str, ...] | None] = lambda op: None,
     ) -> RowBatch:
         """Return the rows of the ops from ``start`` up to ``stop``."""
@@ -177,7 +177,7 @@ class RowOrder:
             PairSide(self._target.values, self._targets[first:last]),
             PairSide(self._golden.values, self._goldens[first:last]),
             self._how[first:last],
-            describe,
+            create_op,
             find_stack,
             self._translations,
         )

@@ -26,6 +26,8 @@ MATCH_KINDS = tuple(MatchKind)
 """Ways of matching; the position is the code."""
 OBSTACLES = (None, Reason("no_target"), Reason("no_golden"), Reason("shape"), *map(Reason, OMISSIONS))
 """Reasons why recorded metadata cannot be compared; the position is the code."""
+NO_TARGET, NO_GOLDEN, SHAPE, FIRST_OMISSION = 1, 2, 3, 4
+"""Codes in ``OBSTACLES``; the reasons in ``OMISSIONS`` begin at the last code."""
 _IS_NUMERIC = np.array([kind not in (NONE, TEXT) for kind in range(BIG_INTEGER + 1)])
 _NOTE_REASONS = tuple(
     map(Reason, ("no_target", "no_golden", "region", "requires_grad", "dtype", "scalar_differs", "fuzzy"))
@@ -75,7 +77,7 @@ class RowBatch:
         target: The target side.
         golden: The golden side.
         match_codes: Codes in ``MATCH_KINDS``.
-        describe: Function that returns the context of an op.
+        create_op: Function that returns the context of an op.
         find_stack: Function that returns the frames of an op, innermost first, or None.
         translations: A cache that batches of the same runs share.
 
@@ -93,7 +95,7 @@ class RowBatch:
         target: PairSide,
         golden: PairSide,
         match_codes: Array,
-        describe: Callable[[str], Op] = Op,
+        create_op: Callable[[str], Op] = Op,
         find_stack: Callable[[str], tuple[str, ...] | None] = lambda op: None,
         translations: dict[str, Array] | None = None,
     ) -> None:
@@ -102,7 +104,7 @@ class RowBatch:
         self.results = BatchResults()
         self.marks: dict[int, Mark] = {}
         self.changes: dict[int, tuple[ReplacedVerdict, ...]] = {}
-        self._describe, self._find_op_stack = describe, find_stack
+        self._create_op, self._find_op_stack = create_op, find_stack
         self._translations = {} if translations is None else translations
         self._pairs: list[Pair | None] = [None] * len(match_codes)
         self._rows: list[Row | None] = [None] * len(match_codes)
@@ -129,10 +131,10 @@ class RowBatch:
         """Codes in ``OBSTACLES``."""
         nulls = [side.column("kind") == NULL for side in (self.target, self.golden)]
         differs = (nulls[0] != nulls[1]) | ~self.have_equal_extents
-        codes = np.where(differs, 3, 0)
-        codes = np.where(self.omission > 0, 3 + self.omission, codes)
-        codes[~self.golden.is_present] = 2
-        codes[~self.target.is_present] = 1
+        codes = np.where(differs, SHAPE, 0)
+        codes = np.where(self.omission > 0, FIRST_OMISSION - 1 + self.omission, codes)
+        codes[~self.golden.is_present] = NO_GOLDEN
+        codes[~self.target.is_present] = NO_TARGET
         return codes
 
     @cached_property
@@ -276,7 +278,7 @@ class RowBatch:
 
     def op(self, number: int) -> Op:
         """Return the context of an op of the batch."""
-        return self._describe(self.ops[number])
+        return self._create_op(self.ops[number])
 
     def find_op_key(self, line: int) -> str:
         """Return the name of the op of a row."""

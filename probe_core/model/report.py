@@ -34,10 +34,10 @@ class LineNumbers(Sequence[str]):
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, place: Any) -> Any:
-        if not 0 <= place < self._count:
-            raise IndexError(place)
-        return self.line(self.first + place)
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        return self.line(self.first + index)
 
 
 class FailureNote(str):
@@ -69,9 +69,9 @@ class Report:
         suspects: The rows to look at first.
         first_failure: The first row that fails by the rule of its table rather than by rounding.
         unreadable: The first few tensor files that could not be read.
-        notes: Sentences that the summary shows.
+        notes: Sentences that the summary shows; some are instances of ``FailureNote``.
         faults: Sentences on the files that a plugin failed to write.
-        problems: Reasons why the comparison gives no verdict; empty if it does.
+        problems: Sentences on the reasons why the comparison gives no verdict; empty if it does.
         regions: Descriptions of the calls that do not line up.
         answer: The verdict on the two runs; None if no plugin gives one.
         interrupted: True if the comparison was stopped before its end.
@@ -108,7 +108,7 @@ class Report:
 
     @property
     def is_judged(self) -> bool:
-        """Return True if rows were measured and every metric asked for gave a number."""
+        """Return True if rows were measured and each requested metric measured a row."""
         return not self.problems
 
 

@@ -1,6 +1,6 @@
 """The data of a comparison: pairs, measurements, verdicts and rows.
 
-Records are matched into pairs, pairs are measured, measurements are judged, and the outcome is a row. Types
+Records are matched into pairs, pairs are measured, measurements are judged, and the result is a row. Types
 with one object per recorded value are named tuples, which are three times as fast to create as frozen
 dataclasses.
 """
@@ -104,18 +104,21 @@ class Pair(NamedTuple):
         return self.target is not None and self.golden is not None and self.target.name != self.golden.name
 
     @property
-    def name(self) -> str:
-        """The name of the row: the target's, or the golden's if there is no target."""
+    def slot(self) -> Slot:
+        """The target slot, or the golden slot if there is no target."""
         slot = self.target or self.golden
         assert slot is not None
-        return slot.name
+        return slot
+
+    @property
+    def name(self) -> str:
+        """The name of the row: that of ``slot``."""
+        return self.slot.name
 
     @property
     def side(self) -> Side:
-        """The side of the target slot, or of the golden slot if there is no target."""
-        slot = self.target or self.golden
-        assert slot is not None
-        return slot.side
+        """The side of ``slot``."""
+        return self.slot.side
 
 
 class Reason(NamedTuple):
@@ -244,7 +247,7 @@ class Verdict(NamedTuple):
         label: The text in the table's own column (Yes, No, Warning, Pass …).
         reasons: The evidence.
         failed: True if the row fails by the table's own rule, which the advisor reads.
-        drift: The distance of the tensors, for comparisons without a failed row.
+        drift: The distance of the tensors; None if the pair breaks a rule of the table.
         measured: False if there was nothing to judge.
     """
 
