@@ -36,7 +36,7 @@ ISSUE_TRACKER = "the project's issue tracker"
 PROGRESS_INTERVAL_SECONDS = 60.0
 """Time between two lines of progress in a pipe."""
 _STYLE = f"\x1b{os.urandom(8).hex()}"
-"""The start and end of a mark of ``style``: random in each process, so that no dump can hold it."""
+"""The start and end of a mark of ``style``: random in each process, so that dumps cannot contain it."""
 _MARK = re.compile(f"{_STYLE}([a-z_+]*)/{_STYLE}")
 
 
@@ -97,7 +97,7 @@ def note(text: str, *, lines: bool = False) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print a result as JSON that parses to the same value, whatever it holds."""
+    """Print a result as JSON that is safe for a terminal and parses to the same value."""
     with suppress(BrokenPipeError):
         click.echo(format_safe_json(value, indent=2))
 

@@ -146,7 +146,7 @@ class _OpenRows(NamedTuple):
         group: The pairs.
         measurable: The pairs that can be measured together.
         measurable_lines: Their rows.
-        other_indices: The positions of all other pairs in the group.
+        other_indices: The positions of the other pairs in the group.
     """
 
     lines: Array

@@ -121,7 +121,7 @@ class PartialBatchPolicy(BatchPolicy, Protocol):
 
 
 class Judge(Protocol):
-    """A rule on the rows of an op after the policy; made for each comparison, called op by op in order."""
+    """A rule on the rows of an op, applied after the policy. A judge sees the ops of one comparison in order."""
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
         """Return the verdicts to change, by the row's position in ``rows``."""
@@ -194,7 +194,7 @@ class Finder(Protocol):
         """Return the verdict on two runs after the last row; it may need further comparisons by ``compare``."""
 
     def plain(self) -> Any:
-        """Return all that was found as JSON data, for a comparison that is resumed."""
+        """Return the state of the finder as JSON data, for a resumed comparison."""
 
     def restore(self, plain: Any) -> None:
         """Restore the state that ``plain`` returned."""
@@ -340,7 +340,7 @@ class NotebookPage(Protocol):
 
 
 class CellTable(Protocol):
-    """The columns of a table, whose cells are made from rows."""
+    """The columns of a table, which create cells from rows."""
 
     headers: Sequence[str]
 

@@ -1,1 +1,1 @@
-"""What the commands of the core and of plugins share: exit codes, and the spelling, types and plugins of options."""
+"""Parts that the commands of the core and of plugins share: exit codes, spellings, types and plugins of options."""

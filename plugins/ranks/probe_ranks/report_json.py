@@ -16,7 +16,7 @@ from probe_core.model.plan import convert_to_plain
 from probe_core.model.report import FailureNote, Report
 
 OMITTED_FIELDS = ("answer", "first_failure", "advice", "faults", "interrupted")
-"""Fields of a report that a finished one has not set, that only the advice needs, or that have a form of their own."""
+"""Fields that a finished report does not set, that only the advice needs, or that are serialized separately."""
 
 SENTENCE_FIELDS = ("notes", "problems")
 """Fields of a report with sentences, some of which are instances of ``FailureNote``."""

@@ -34,7 +34,7 @@ LOADED_KINDS = (
 
 
 class WorkerScheduler:
-    """Scheduler that distributes comparisons over workers, and notes finished ones in a journal."""
+    """Scheduler that distributes comparisons over workers, and records the finished comparisons in a journal."""
 
     def __init__(self) -> None:
         self._journal: Journal | None = None
@@ -54,7 +54,7 @@ class WorkerScheduler:
 
     def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[PairResult]:
         """Make all comparisons, and yield each as it ends, starting with those finished earlier."""
-        distribution = Distribution(plan, manager, len(pairs))
+        distribution = WorkDistribution(plan, manager, len(pairs))
         if len(pairs) == 1:
             yield distribution.compare_single(pairs[0])
             return
@@ -81,7 +81,7 @@ class WorkerScheduler:
 
 
 @dataclass
-class Distribution:
+class WorkDistribution:
     """Comparisons distributed over the workers of the plan's executor.
 
     Attributes:
@@ -180,7 +180,7 @@ class Distribution:
 
 
 def _compare_one_by_one(pairs: Sequence[RunPair], compare: Callable[[RunPair], PairResult]) -> Iterator[PairResult]:
-    """Yield the result of each comparison, or its error, up to one that is interrupted."""
+    """Yield the result or the error of each comparison; stop after an interrupted comparison."""
     for pair in pairs:
         try:
             result = compare(pair)

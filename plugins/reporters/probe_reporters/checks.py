@@ -68,7 +68,7 @@ class MetricCheck:
 
 @dataclass(slots=True)
 class MeasurementCheck(RowCheck):
-    """The rows of a comparison, checked one by one for measurements."""
+    """The check whether rows of a comparison are measured, and whether each metric measures any."""
 
     mode: Mode
     texts: ReasonTexts = field(default_factory=ReasonTexts)
