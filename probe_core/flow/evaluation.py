@@ -113,7 +113,7 @@ class _ActiveMetric:
 
     name: str
     spec: MetricSpec
-    metric: Metric | BatchMetric
+    metric: Metric | BatchMetric | GroupMetric
     keys: tuple[str, ...]
     is_third_party: bool
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from probe_core.exports import create_deprecated_exporter
 from probe_core.model import MatchKind, Op, Record
 from probe_core.model.batches import MATCH_KINDS, PairSide, RowBatch
 from probe_core.model.columns import Array
@@ -187,3 +188,6 @@ def _mark_region(match_codes: Array, run: Run, records: Sequence[int]) -> None:
     """Set the way of matching of all values of the records of a region."""
     for record in records:
         match_codes[run.starts[record] : run.starts[record + 1]] = MATCH_KINDS.index(MatchKind.REGION)
+
+
+__getattr__ = create_deprecated_exporter(__name__, {}, {"partners_of": "find_partners"})

@@ -75,8 +75,8 @@ class Metric(Protocol):
 
 
 @runtime_checkable
-class GroupMetric(Metric, Protocol):
-    """A metric that measures pairs together."""
+class GroupMetric(Protocol):
+    """A metric that measures pairs together. Its method ``measure``, if it has one, measures all other pairs."""
 
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return the measurements of all pairs of a group for each column. Both tensors of each pair are open."""

@@ -67,6 +67,7 @@ def test_former_place_gives_the_moved_class_with_a_warning(name: str, home: str)
         ("model.Changed", "ReplacedVerdict"),
         ("model.GRAVITY", "SEVERITIES"),
         ("model.How", "MatchKind"),
+        ("matching.matching.partners_of", "find_partners"),
         ("plugins.protocols.Compared", "AllResults"),
         ("plugins.protocols.Finished", "PairResult"),
         ("plugins.protocols.Opened", "OpenComparison"),
